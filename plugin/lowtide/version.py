@@ -1,0 +1,3 @@
+"""The one version of all four distributions."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,235 @@
+"""Builds the Python environment of this clone, outside it, from the lock file.
+
+Run by make with any Python 3.11+ and nothing but the standard library:
+
+    python3 tools/environment.py ensure     build what is missing (one quick look when nothing is)
+    python3 tools/environment.py path       print where the environment lies, whether or not it is there
+    python3 tools/environment.py uv         print where the pinned uv lies, fetching it if need be
+    python3 tools/environment.py prune      delete environments whose clone or lock file is gone
+
+Third-party files are shared through uv's cache (hard links), so one environment per (lock file, Python, clone) costs
+seconds and little disk, and two clones never re-point each other's editable installs.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+CLONE = Path(__file__).resolve().parent.parent
+LOCK_FILE = CLONE / "requirements.lock"
+UV_LOCK_FILE = CLONE / "tools" / "uv.lock.txt"
+DISTRIBUTIONS = ("tracker", "snapshots", "plugin", "dags")
+OLDEST_PYTHON = (3, 11)
+OLDEST_JDK = 17
+
+
+def fail(what, way_out):
+    """Print an error with its way out and end with exit code 1."""
+    sys.stderr.write("error: {}\n       {}\n".format(what, way_out))
+    raise SystemExit(1)
+
+
+def cache_folder():
+    """Return the folder of everything that is fetched or built outside the clone; lowtide.conf has the same rule."""
+    named = os.environ.get("LOWTIDE_CACHE")
+    if named:
+        return Path(named).expanduser().absolute()
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser().absolute() / "lowtide"
+
+
+def digest(*parts):
+    """Return twelve hex digits that stand for the parts, in their order."""
+    whole = hashlib.sha256()
+    for part in parts:
+        whole.update(hashlib.sha256(part if isinstance(part, bytes) else str(part).encode()).digest())
+    return whole.hexdigest()[:12]
+
+
+def environment_folder():
+    """Return the folder of the environment of this lock file, this Python and this clone."""
+    python = "{}-{}".format(platform.python_version(), sys.base_prefix)
+    return cache_folder() / "envs" / "{}-{}".format(digest(LOCK_FILE.read_bytes(), python), digest(CLONE)[:6])
+
+
+def stamp():
+    """Return what a finished environment has written into its stamp: who it is for, and the metadata it installed."""
+    metadata = [(CLONE / name / "pyproject.toml").read_bytes() for name in DISTRIBUTIONS]
+    version = (CLONE / "plugin" / "lowtide" / "version.py").read_bytes()
+    return {"clone": str(CLONE), "lock": digest(LOCK_FILE.read_bytes()), "metadata": digest(version, *metadata)}
+
+
+def read_stamp(folder):
+    """Return the stamp of an environment, or an empty dict where there is none or it cannot be read."""
+    try:
+        found = json.loads((folder / "lowtide-stamp.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def check_python():
+    """End with an error unless this is Linux and a Python that is new enough."""
+    if sys.platform != "linux":
+        fail(
+            "Lowtide runs on Linux, and this is {}".format(sys.platform),
+            "use a Linux machine, virtual machine or container",
+        )
+    if sys.version_info < OLDEST_PYTHON:
+        found, oldest = platform.python_version(), ".".join(map(str, OLDEST_PYTHON))
+        fail(
+            "Python {} or newer is needed, and {} is Python {}".format(oldest, sys.executable, found),
+            "install a newer one and name it: make PYTHON=/path/to/python3 ...",
+        )
+
+
+def check_jdk():
+    """End with an error unless `java` and `javac` (of JAVA_HOME if set, else of PATH) are new enough."""
+    home = os.environ.get("JAVA_HOME")
+    way_out = "install a JDK {0} or newer (Debian: openjdk-{0}-jdk-headless), or set JAVA_HOME to one".format(OLDEST_JDK)
+    for tool in ("java", "javac"):
+        command = str(Path(home) / "bin" / tool) if home else tool
+        where = "JAVA_HOME={}".format(home) if home else "PATH"
+        try:
+            answer = subprocess.run([command, "-version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            fail("a JDK is needed, and `{}` of {} does not run: {}".format(tool, where, error), way_out)
+        text = answer.stdout.decode(errors="replace")
+        found = re.search(r'(?:version "|javac )(?:1\.)?(\d+)', text)
+        if found is None or int(found.group(1)) < OLDEST_JDK:
+            fail("JDK {} or newer is needed, and `{}` of {} says: {}".format(OLDEST_JDK, tool, where, text.strip()), way_out)
+
+
+@contextmanager
+def alone(name):
+    """Hold the cache's lock of this name, so that two makes at once do the work one after the other."""
+    locks = cache_folder() / "locks"
+    try:
+        locks.mkdir(parents=True, exist_ok=True)
+        handle = (locks / name).open("w")
+    except OSError as error:
+        fail(
+            "the cache folder {} cannot be written: {}".format(cache_folder(), error),
+            "set LOWTIDE_CACHE to a folder you may write to",
+        )
+    with handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def run(step, *command, **more_environment):
+    """Run a command, its output shown only if it fails; then end with an error that names the step."""
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=str(CLONE),
+        env=dict(os.environ, **more_environment),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    if done.returncode:
+        sys.stderr.write(done.stdout.decode(errors="replace"))
+        fail(
+            "{} failed (exit code {}): {}".format(step, done.returncode, " ".join(map(str, command))),
+            "the output above says why; where the machine is offline or behind a mirror, set what pip and uv need for it",
+        )
+
+
+def uv():
+    """Return the path of the pinned uv, fetched with pip into the cache if it is not there yet."""
+    folder = cache_folder() / "uv-{}".format(digest(UV_LOCK_FILE.read_bytes(), platform.machine()))
+    program = folder / "bin" / "uv"
+    if program.exists():
+        return program
+    if subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True, check=False).returncode:
+        fail(
+            "{} has no pip".format(sys.executable),
+            "install it (Debian: python3-pip), or name another Python: make PYTHON=...",
+        )
+    with alone("uv"):
+        if not program.exists():
+            fresh = Path(tempfile.mkdtemp(prefix="uv-", dir=str(cache_folder())))
+            pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+            run("fetching uv", *pip, "--require-hashes", "--target", fresh, "-r", UV_LOCK_FILE)
+            shutil.rmtree(str(folder), ignore_errors=True)
+            fresh.rename(folder)
+    return program
+
+
+def install(folder, third_party):
+    """Fill the environment: what the lock file names if asked, then the four distributions as editable installs."""
+    program, python = uv(), folder / "bin" / "python"
+    settings = {"UV_CACHE_DIR": str(cache_folder() / "uv-cache"), "UV_PYTHON_DOWNLOADS": "never"}
+    if third_party:
+        sys.stderr.write("building the environment in {} (minutes the first time)\n".format(folder))
+        run("making the environment", program, "venv", "--clear", "--python", sys.executable, folder, **settings)
+        sync = [program, "pip", "sync", "--python", python, "--require-hashes"]
+        run("installing requirements.lock", *sync, "--build-constraints", LOCK_FILE, LOCK_FILE, **settings)
+    editable = [word for name in DISTRIBUTIONS for word in ("--editable", CLONE / name)]
+    # Without isolation hatchling comes from the lock file, and nothing is fetched.
+    flags = ["--no-deps", "--no-build-isolation", "--reinstall"]
+    run("installing the workspace", program, "pip", "install", "--python", python, *flags, *editable, **settings)
+
+
+def point_here(folder):
+    """Let `.venv` in the clone point to the environment, for people and editors, unless something else is there."""
+    link = CLONE / ".venv"
+    if link.is_symlink() and os.readlink(str(link)) == str(folder):
+        return
+    if link.exists() and not link.is_symlink():
+        return
+    fresh = CLONE / ".venv.{}".format(os.getpid())
+    fresh.symlink_to(folder)
+    fresh.replace(link)
+
+
+def ensure():
+    """Build or mend the environment; a finished one costs two small reads."""
+    folder, wanted = environment_folder(), stamp()
+    if read_stamp(folder) != wanted:
+        check_jdk()
+        with alone(folder.name):
+            found = read_stamp(folder)
+            if found != wanted:
+                install(folder, third_party=found.get("lock") != wanted["lock"])
+                (folder / "lowtide-stamp.json").write_text(json.dumps(wanted))
+    point_here(folder)
+
+
+def prune():
+    """Delete environments whose clone is gone or has another lock file by now."""
+    for folder in sorted((cache_folder() / "envs").glob("*-*")):
+        found = read_stamp(folder)
+        lock = Path(found.get("clone", "")) / "requirements.lock"
+        if found and lock.exists() and digest(lock.read_bytes()) == found["lock"]:
+            continue
+        with alone(folder.name):
+            sys.stdout.write("deleting {}\n".format(folder))
+            shutil.rmtree(str(folder))
+
+
+def main(arguments):
+    """Do what the one argument says."""
+    check_python()
+    actions = {
+        "ensure": ensure,
+        "path": lambda: print(environment_folder()),
+        "uv": lambda: print(uv()),
+        "prune": prune,
+    }
+    if len(arguments) != 1 or arguments[0] not in actions:
+        fail("one argument is needed", "one of: {}".format(", ".join(actions)))
+    actions[arguments[0]]()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

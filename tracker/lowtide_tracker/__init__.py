@@ -1,0 +1,1 @@
+"""The tracking protocol: what of a stream has been processed, for good."""
