@@ -1,0 +1,38 @@
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import entry_points, version
+from pathlib import Path
+
+import pytest
+
+ASK_AIRFLOW = """
+import json
+from airflow.providers_manager import ProvidersManager
+info = ProvidersManager().providers["lowtide-airflow"]
+print(json.dumps({"version": info.version, "name": info.data["name"]}))
+"""
+
+
+def test_the_entry_point_leads_to_the_provider() -> None:
+    (found,) = [point for point in entry_points(group="apache_airflow_provider") if point.dist.name == "lowtide-airflow"]
+    info = found.load()()
+    assert info["package-name"] == "lowtide-airflow"
+    assert info["versions"] == [version("lowtide-airflow")]
+
+
+@pytest.mark.airflow
+def test_airflow_itself_loads_the_provider(tmp_path: Path) -> None:
+    # In a process of its own: Airflow writes its folder when it is imported.
+    environment = {**os.environ, "AIRFLOW_HOME": str(tmp_path), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
+    answer = subprocess.run(
+        [sys.executable, "-c", ASK_AIRFLOW], env=environment, capture_output=True, text=True, check=True, timeout=120
+    )
+    assert json.loads(answer.stdout.splitlines()[-1]) == {"version": version("lowtide-airflow"), "name": "Lowtide"}
+    assert "lowtide" not in answer.stderr
+
+
+def test_the_provider_does_not_need_spark() -> None:
+    code = "import lowtide_airflow, sys; assert not {'pyspark', 'lowtide'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

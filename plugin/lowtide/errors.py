@@ -1,0 +1,170 @@
+"""Everything Lowtide refuses or fails with: one base, and one class per thing the caller can do about it.
+
+Each error says what happened, where, and what to do; the CLI prints it as `error: …` and ends with `exit_code`:
+
+    2   the command line or the configuration has to be corrected
+    3   the flow has to be corrected
+    4   the surroundings have to be mended: a service, a port, a jar, a JDK, an interpreter
+    5   the job ended, by its input, by the user's code or by a loss; its input is still there
+    1   anything else, which is a fault of Lowtide
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+__all__ = [
+    "AlreadyRunning",
+    "ConfError",
+    "FlowError",
+    "FrameTooLarge",
+    "InterpreterMismatch",
+    "JarDamaged",
+    "JarMissing",
+    "JavaMissing",
+    "LifeEnded",
+    "LowtideError",
+    "NotRunning",
+    "PortTaken",
+    "RecordRefused",
+    "ServiceUnavailable",
+    "SessionTaken",
+    "TooFewSlots",
+    "TopicUnknown",
+    "UserCodeFailed",
+]
+
+
+class LowtideError(Exception):
+    """Base of all errors that Lowtide raises on purpose.
+
+    Attributes:
+        what: one sentence, with the figures.
+        where: file, step, record, host and port; empty where `what` says it already.
+        way_out: what the reader can do now; empty only where nothing can be done.
+        exit_code: with what the CLI ends.
+    """
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, what: str, *, where: str = "", way_out: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.way_out = way_out
+
+    def __str__(self) -> str:
+        lines = [self.what]
+        if self.where:
+            lines.append(f"  where: {self.where}")
+        if self.way_out:
+            lines.append(f"  what to do: {self.way_out}")
+        return "\n".join(lines)
+
+
+class ConfError(LowtideError):
+    """Correct the configuration: an unknown key, a wrong type, a value out of range, a secret that is not there."""
+
+    exit_code = 2
+
+
+class FlowError(LowtideError):
+    """Correct the flow: its steps do not fit together, or cannot be run anywhere but here."""
+
+    exit_code = 3
+
+
+class ServiceUnavailable(LowtideError):
+    """Start or mend the service that does not answer, then try again."""
+
+    exit_code = 4
+
+
+class TopicUnknown(ServiceUnavailable):
+    """Create the topic, or correct its name."""
+
+
+class PortTaken(LowtideError):
+    """Choose another port, or stop the program that listens on this one."""
+
+    exit_code = 4
+
+
+class JarMissing(LowtideError):
+    """Fetch or build the jar that is missing or older than its source."""
+
+    exit_code = 4
+
+
+class JarDamaged(JarMissing):
+    """Delete the jar whose content is not the expected one, and fetch it again."""
+
+
+class JavaMissing(LowtideError):
+    """Install a JDK that is new enough, or name it."""
+
+    exit_code = 4
+
+
+class InterpreterMismatch(LowtideError):
+    """Let driver, executors and workers run the same Python with the same packages."""
+
+    exit_code = 4
+
+
+class TooFewSlots(LowtideError):
+    """Give Spark more slots, or the flow less parallelism: Real-Time Mode runs all levels at once."""
+
+    exit_code = 4
+
+
+class SessionTaken(LowtideError):
+    """Stop the running SparkSession, or start it with Lowtide's plugin."""
+
+    exit_code = 4
+
+
+class AlreadyRunning(LowtideError):
+    """Stop what already runs under this name, or choose another name."""
+
+    exit_code = 4
+
+
+class NotRunning(LowtideError):
+    """Start the job first, or correct its name."""
+
+    exit_code = 4
+
+
+class RecordRefused(LowtideError):
+    """Correct the record or the schema, or give the flow a dead-letter sink: the record cannot be read."""
+
+    exit_code = 5
+
+
+class FrameTooLarge(RecordRefused):
+    """Raise the named limit, or make the record smaller."""
+
+
+class UserCodeFailed(LowtideError):
+    """Correct the user's function: it raised, or returned what its type does not allow.
+
+    Attributes:
+        traceback_text: the traceback as Python prints it, or empty where the function merely returned a wrong type.
+    """
+
+    exit_code = 5
+
+    def __init__(self, what: str, *, where: str = "", way_out: str = "", traceback_text: str = "") -> None:
+        super().__init__(what, where=where, way_out=way_out)
+        self.traceback_text = traceback_text
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return f"{text}\n\n{self.traceback_text.rstrip()}" if self.traceback_text else text
+
+
+class LifeEnded(LowtideError):
+    """Recover the job: a worker, a frame or a connection of this life was lost, and going on would be wrong."""
+
+    exit_code = 5
