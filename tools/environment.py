@@ -95,7 +95,7 @@ def check_python():
 def check_jdk():
     """End with an error unless `java` and `javac` (of JAVA_HOME if set, else of PATH) are new enough."""
     home = os.environ.get("JAVA_HOME")
-    way_out = "install a JDK {0} or newer (Debian: openjdk-{0}-jdk-headless), or set JAVA_HOME to one".format(OLDEST_JDK)
+    way_out = "install a newer one (Debian: openjdk-{}-jdk-headless), or set JAVA_HOME to it".format(OLDEST_JDK)
     for tool in ("java", "javac"):
         command = str(Path(home) / "bin" / tool) if home else tool
         where = "JAVA_HOME={}".format(home) if home else "PATH"
@@ -106,7 +106,8 @@ def check_jdk():
         text = answer.stdout.decode(errors="replace")
         found = re.search(r'(?:version "|javac )(?:1\.)?(\d+)', text)
         if found is None or int(found.group(1)) < OLDEST_JDK:
-            fail("JDK {} or newer is needed, and `{}` of {} says: {}".format(OLDEST_JDK, tool, where, text.strip()), way_out)
+            said = "`{}` of {} says: {}".format(tool, where, text.strip())
+            fail("JDK {} or newer is needed, and {}".format(OLDEST_JDK, said), way_out)
 
 
 @contextmanager
@@ -140,7 +141,7 @@ def run(step, *command, **more_environment):
         sys.stderr.write(done.stdout.decode(errors="replace"))
         fail(
             "{} failed (exit code {}): {}".format(step, done.returncode, " ".join(map(str, command))),
-            "the output above says why; where the machine is offline or behind a mirror, set what pip and uv need for it",
+            "the output above says why; behind a mirror or proxy, set what pip and uv need for it",
         )
 
 
@@ -208,11 +209,11 @@ def ensure():
 def prune():
     """Delete environments whose clone is gone or has another lock file by now."""
     for folder in sorted((cache_folder() / "envs").glob("*-*")):
-        found = read_stamp(folder)
-        lock = Path(found.get("clone", "")) / "requirements.lock"
-        if found and lock.exists() and digest(lock.read_bytes()) == found["lock"]:
-            continue
         with alone(folder.name):
+            found = read_stamp(folder)
+            lock = Path(found.get("clone", "")) / "requirements.lock"
+            if found and lock.exists() and digest(lock.read_bytes()) == found["lock"]:
+                continue
             sys.stdout.write("deleting {}\n".format(folder))
             shutil.rmtree(str(folder))
 

@@ -16,7 +16,7 @@ print(json.dumps({"version": info.version, "name": info.data["name"]}))
 
 
 def test_the_entry_point_leads_to_the_provider() -> None:
-    (found,) = [point for point in entry_points(group="apache_airflow_provider") if point.dist.name == "lowtide-airflow"]
+    (found,) = entry_points(group="apache_airflow_provider", value="lowtide_airflow:get_provider_info")
     info = found.load()()
     assert info["package-name"] == "lowtide-airflow"
     assert info["versions"] == [version("lowtide-airflow")]
