@@ -1,0 +1,84 @@
+# Everything one does with this clone. `make` alone lists it.
+# What is fetched or built for it lies outside, in $LOWTIDE_CACHE or $XDG_CACHE_HOME/lowtide or ~/.cache/lowtide.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+# The Python that the environment is made with; 3.11 or newer.
+PYTHON ?= python3
+# Arguments for the target's command, where its help says so.
+ARGS ?=
+
+HOUSE := $(PYTHON) tools/environment.py
+ENV = $(or $(CACHED_ENV),$(eval CACHED_ENV := $(shell $(HOUSE) path))$(CACHED_ENV))
+RUN = $(ENV)/bin/python
+FOLDERS := tracker snapshots plugin dags $(wildcard tests)
+UNIT := not (spark or kafka or zookeeper or s3 or postgres or airflow or slow)
+
+.PHONY: help
+help:  ## list the targets
+	@echo "Targets (ARGS='…' where it says so):"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: env
+env:  ## build the Python environment from requirements.lock, and link .venv to it
+	@command -v $(PYTHON) >/dev/null || { printf '%s\n' "error: there is no $(PYTHON) on PATH" \
+	    "       install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3 ..." >&2; exit 1; }
+	@$(HOUSE) ensure
+
+.PHONY: jars
+jars: env  ## fetch the third-party jars: Spark's Kafka connector, Kafka's broker
+	@$(RUN) -m lowtide.spark.jars
+
+.PHONY: jar
+jar: env  ## compile the Java shim
+	@$(RUN) -m lowtide.spark.build
+
+.PHONY: check
+check: env  ## ruff (lint, format, import rules) and mypy --strict over everything
+	$(RUN) -m ruff check
+	$(RUN) -m ruff format --check
+	@# One run per folder: the folders' test modules may have the same names.
+	@for folder in $(FOLDERS); do echo "mypy $$folder"; \
+	    $(RUN) -m mypy --cache-dir .mypy_cache/$$folder $$folder; done
+
+.PHONY: check-imports
+check-imports: env  ## install lowtide-tracker and lowtide-snapshots alone, each with its tests
+	@LOWTIDE_PYTHON=$(RUN) LOWTIDE_UV=$$($(HOUSE) uv) tools/check-imports
+
+.PHONY: test
+test: env jars jar  ## run all tests (ARGS='-k name')
+	$(RUN) -m pytest $(ARGS)
+
+.PHONY: test-unit
+test-unit: env  ## run the tests that need no service and finish in seconds (ARGS='-k name')
+	$(RUN) -m pytest -m "$(UNIT)" $(ARGS)
+
+.PHONY: bench
+bench: env jars jar  ## measure beside a bare loop (ARGS='latency --flow passthrough --rate 1000')
+	@$(ENV)/bin/lowtide bench $(if $(filter-out -%,$(firstword $(ARGS))),,latency) $(ARGS)
+
+.PHONY: wheel
+wheel: env jar  ## build the four wheels into dist/
+	@for folder in tracker snapshots plugin dags; do $$($(HOUSE) uv) build --quiet --wheel --no-build-isolation \
+	    --python $(RUN) --out-dir dist $$folder; done
+	@ls dist/*.whl
+
+.PHONY: lock
+lock:  ## make requirements.lock anew from requirements.in and the pyproject.toml files (ARGS=--upgrade)
+	@$$($(HOUSE) uv) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	    --no-emit-index-url --no-emit-package lowtide --no-emit-package lowtide-tracker \
+	    --no-emit-package lowtide-snapshots --no-emit-package lowtide-airflow \
+	    $(ARGS) requirements.in --output-file requirements.lock
+
+.PHONY: clean
+clean:  ## delete what was built inside the clone
+	@rm -rf dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .venv
+	@find . -name .git -prune -o \( -name __pycache__ -o -path './plugin/*.jar' \) -exec rm -rf {} +
+
+.PHONY: prune
+prune:  ## delete cached environments whose clone or lock file is gone
+	@$(HOUSE) prune
