@@ -39,7 +39,7 @@ def fail(what, way_out):
 
 
 def cache_folder():
-    """Return the folder of everything that is fetched or built outside the clone; lowtide.conf has the same rule."""
+    """Return the folder of everything that is fetched or built outside the clone; lowtide.cache has the same rule."""
     named = os.environ.get("LOWTIDE_CACHE")
     if named:
         return Path(named).expanduser().absolute()
