@@ -1,0 +1,15 @@
+"""Lowtide: Python streaming flows inside Spark's Real-Time Mode.
+
+    import lowtide as lt
+    from lowtide import Flow, json, kafka
+
+Importing this package loads none of Spark, Arrow, numpy or a service's client: they are loaded on use.
+"""
+
+from lowtide.connectors.spec import kafka
+from lowtide.errors import LowtideError
+from lowtide.flow import Flow, Stream, main
+from lowtide.formats import Raw, json, raw
+from lowtide.version import __version__
+
+__all__ = ["Flow", "LowtideError", "Raw", "Stream", "__version__", "json", "kafka", "main", "raw"]

@@ -1,0 +1,1 @@
+"""What the world outside is: sources and sinks."""

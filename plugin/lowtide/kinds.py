@@ -1,0 +1,338 @@
+"""The kinds of values a record's field may have, and how a column of each becomes Arrow and comes back equal.
+
+Strict: a value has exactly the Python type its field declares, with one exception that Python's own typing makes: an
+int is taken for a float, if no digit is lost. All work is done a column at a time; O(n) per nesting level.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from enum import Enum
+from itertools import chain, pairwise
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+_NULL = type(None)
+_FLOAT_EXACT = 2**53
+
+
+class Mismatch(Exception):
+    """A value is not of its field's kind.
+
+    Attributes:
+        path: The field, e.g. `.lines[].price`.
+        value: What was found.
+        expected: What the field declares.
+    """
+
+    def __init__(self, path: str, value: object, expected: str) -> None:
+        super().__init__(path, value, expected)
+        self.path = path
+        self.value = value
+        self.expected = expected
+
+
+class Kind(ABC):
+    """One kind of value. `name` is its type in Python, `arrow` in Arrow."""
+
+    name: str
+    arrow: pa.DataType
+
+    @abstractmethod
+    def encode(self, values: list[Any]) -> pa.Array:
+        """Make a column; None becomes null. Raises Mismatch."""
+
+    @abstractmethod
+    def decode(self, column: pa.Array) -> list[Any]:
+        """Make the values that `encode` was given."""
+
+    def holds(self, column: pa.Array) -> bool:
+        """Whether a column of the right Arrow type, made by somebody else, has values of this kind only."""
+        return not column.null_count
+
+
+class Nullable(Kind):
+    """A value or None."""
+
+    def __init__(self, inner: Kind) -> None:
+        self.inner = inner
+        self.name = f"{inner.name} | None"
+        self.arrow = inner.arrow
+
+    def encode(self, values: list[Any]) -> pa.Array:
+        """Encode, nulls included."""
+        return self.inner.encode(values)
+
+    def decode(self, column: pa.Array) -> list[Any]:
+        """Decode, nulls included."""
+        return self.inner.decode(column)
+
+    def holds(self, column: pa.Array) -> bool:
+        """Nulls are fine."""
+        return self.inner.holds(column.drop_null())
+
+
+def refuse_none(values: list[Any], path: str, kind: Kind) -> None:
+    """Raise Mismatch if a value is None although its kind does not allow it; O(n) in C."""
+    if not isinstance(kind, Nullable) and _NULL in set(map(type, values)):
+        raise Mismatch(path, None, kind.name)
+
+
+def _refuse_types(values: Sequence[Any], wanted: object, expected: str) -> None:
+    if set(map(type, values)) - {wanted, _NULL}:
+        value = next(value for value in values if type(value) is not wanted and value is not None)
+        raise Mismatch("", value, expected)
+
+
+@dataclass(frozen=True)
+class Scalar(Kind):
+    """A plain value: `python` is its exact type."""
+
+    name: str
+    arrow: pa.DataType
+    python: type
+
+    def encode(self, values: list[Any]) -> pa.Array:
+        """Check the types of all values at once, then let Arrow copy them."""
+        if self.python is float:
+            values = _floats(values)
+        _refuse_types(values, self.python, self.name)
+        if self.python is datetime:
+            _refuse_naive(values)
+        try:
+            return pa.array(values, self.arrow)
+        except (pa.ArrowException, OverflowError, ValueError):
+            raise Mismatch("", self._culprit(values), f"{self.name} that {self.arrow} can hold") from None
+
+    def decode(self, column: pa.Array) -> list[Any]:
+        """Let numpy make the values of those types that it makes fastest."""
+        if self.python in (str, bytes):
+            values: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
+            return values
+        filled = column.fill_null(_ZERO[self.python]) if column.null_count else column
+        values = filled.to_numpy(zero_copy_only=False).tolist()
+        if self.python is datetime:
+            values = [value.replace(tzinfo=UTC) for value in values]
+        return _with_nulls(values, column)
+
+    def _culprit(self, values: list[Any]) -> object:
+        for value in values:
+            try:
+                pa.array([value], self.arrow)
+            except (pa.ArrowException, OverflowError, ValueError):
+                return value
+        raise AssertionError("a column cannot be encoded, but each of its values can")
+
+
+_ZERO: dict[type, Any] = {
+    int: 0,
+    float: 0.0,
+    bool: False,
+    date: date(1970, 1, 1),
+    datetime: datetime(1970, 1, 1, tzinfo=UTC),
+}
+
+SCALARS: dict[type, Scalar] = {
+    str: Scalar("str", pa.string(), str),
+    bytes: Scalar("bytes", pa.binary(), bytes),
+    int: Scalar("int", pa.int64(), int),
+    float: Scalar("float", pa.float64(), float),
+    bool: Scalar("bool", pa.bool_(), bool),
+    date: Scalar("date", pa.date32(), date),
+    datetime: Scalar("datetime with a time zone", pa.timestamp("us", tz="UTC"), datetime),
+}
+
+
+def _floats(values: list[Any]) -> list[Any]:
+    if int not in set(map(type, values)):
+        return values
+    return [float(value) if type(value) is int and abs(value) <= _FLOAT_EXACT else value for value in values]
+
+
+def _refuse_naive(values: list[Any]) -> None:
+    zones = set(map(attrgetter("tzinfo"), filter(None, values)))
+    if None in zones:
+        naive = next(value for value in values if value is not None and value.tzinfo is None)
+        raise Mismatch("", naive, "datetime with a time zone")
+
+
+def _with_nulls(values: list[Any], column: pa.Array) -> list[Any]:
+    if column.null_count:
+        for index in np.flatnonzero(_null_mask(column)).tolist():
+            values[index] = None
+    return values
+
+
+def _null_mask(column: pa.Array) -> Any:
+    return column.is_null().to_numpy(zero_copy_only=False)
+
+
+class Choice(Kind):
+    """One of a few values, all str or all int: an Enum or a Literal; stored as the str or int."""
+
+    def __init__(self, name: str, members: Sequence[Any], stored: Sequence[Any]) -> None:
+        self.name = name
+        self._inner = SCALARS[type(stored[0])]
+        self.arrow = self._inner.arrow
+        self._member_type = type(members[0])
+        self._store: dict[Any, Any] = {**dict(zip(members, stored, strict=True)), None: None}
+        self._load: dict[Any, Any] = {**dict(zip(stored, members, strict=True)), None: None}
+
+    def encode(self, values: list[Any]) -> pa.Array:
+        """Look every value up."""
+        _refuse_types(values, self._member_type, self.name)
+        try:
+            return self._inner.encode([self._store[value] for value in values])
+        except KeyError as error:
+            raise Mismatch("", error.args[0], self.name) from None
+
+    def decode(self, column: pa.Array) -> list[Any]:
+        """Look every value up; a stored value that is no member any more is a Mismatch."""
+        try:
+            return [self._load[value] for value in self._inner.decode(column)]
+        except KeyError as error:
+            raise Mismatch("", error.args[0], self.name) from None
+
+    def holds(self, column: pa.Array) -> bool:
+        """Only members."""
+        return column.null_count == 0 and set(column.unique().to_pylist()) <= set(self._load)
+
+
+class Sequenced(Kind):
+    """`list[item]` or `tuple[item, ...]`."""
+
+    def __init__(self, item: Kind, python: Callable[..., Any]) -> None:
+        self.item = item
+        self.name = f"list[{item.name}]" if python is list else f"tuple[{item.name}, ...]"
+        self.arrow = pa.list_(pa.field("item", item.arrow))
+        self._python: Any = python
+
+    def encode(self, values: list[Any]) -> pa.Array:
+        """Encode all items of all lists as one column."""
+        _refuse_types(values, self._python, self.name)
+        items = list(chain.from_iterable(filter(None, values)))
+        offsets, mask = _offsets(values)
+        return pa.ListArray.from_arrays(offsets, _encode_at("[]", self.item, items), type=self.arrow, mask=mask)
+
+    def decode(self, column: pa.Array) -> list[Any]:
+        """Decode all items at once and cut them."""
+        items, offsets = self.item.decode(column.values), column.offsets.to_pylist()
+        python = self._python
+        cut = [python(items[start:end]) for start, end in pairwise(offsets)]
+        return _with_nulls(cut, column)
+
+    def holds(self, column: pa.Array) -> bool:
+        """All items as well."""
+        return column.null_count == 0 and self.item.holds(column.flatten())
+
+
+class Mapping(Kind):
+    """`dict[str, value]`; keeps the order of its keys."""
+
+    def __init__(self, value: Kind) -> None:
+        self.value = value
+        self.name = f"dict[str, {value.name}]"
+        self.arrow = pa.map_(pa.string(), pa.field("value", value.arrow))
+
+    def encode(self, values: list[Any]) -> pa.Array:
+        """Encode all keys of all dicts as one column, and all values as another."""
+        _refuse_types(values, dict, self.name)
+        present = list(filter(None, values))
+        keys = list(chain.from_iterable(present))
+        items = list(chain.from_iterable(value.values() for value in present))
+        offsets, mask = _offsets(values)
+        columns = (_encode_at("{}", SCALARS[str], keys), _encode_at("{}", self.value, items))
+        return pa.MapArray.from_arrays(offsets, *columns, type=self.arrow, mask=mask)
+
+    def decode(self, column: pa.Array) -> list[Any]:
+        """Decode all keys and all values at once and pair them."""
+        keys, items = SCALARS[str].decode(column.keys), self.value.decode(column.items)
+        offsets = column.offsets.to_pylist()
+        spans = pairwise(offsets)
+        cut = [dict(zip(keys[start:end], items[start:end], strict=True)) for start, end in spans]
+        return _with_nulls(cut, column)
+
+    def holds(self, column: pa.Array) -> bool:
+        """All values as well."""
+        return column.null_count == 0 and self.value.holds(column.items)
+
+
+class Struct(Kind):
+    """A dataclass: `fields` are its names and kinds in the order of its constructor."""
+
+    def __init__(self, record: type, fields: Sequence[tuple[str, Kind]], keywords: bool) -> None:
+        self.record: Callable[..., Any] = record
+        self.fields = tuple(fields)
+        self.name = record.__name__
+        self.arrow_fields = [pa.field(name, kind.arrow) for name, kind in fields]
+        self.arrow = pa.struct(self.arrow_fields)
+        self._keywords = keywords
+
+    def columns(self, rows: Sequence[Any]) -> list[pa.Array]:
+        """Take records apart; none of them is None. Raises Mismatch."""
+        _refuse_types(rows, self.record, self.name)
+        return [_encode_at(f".{name}", kind, list(map(attrgetter(name), rows))) for name, kind in self.fields]
+
+    def rows(self, columns: Sequence[pa.Array]) -> list[Any]:
+        """Put records together."""
+        values = [kind.decode(column) for (_, kind), column in zip(self.fields, columns, strict=True)]
+        if not self._keywords:
+            return list(map(self.record, *values))
+        names = [name for name, _ in self.fields]
+        return [self.record(**dict(zip(names, row, strict=True))) for row in zip(*values, strict=True)]
+
+    def encode(self, values: list[Any]) -> pa.Array:
+        """Take the records apart; a None is null with fields that nobody looks at."""
+        if _NULL not in set(map(type, values)):
+            return pa.StructArray.from_arrays(self.columns(values), fields=self.arrow_fields)
+        nulls = np.array([value is None for value in values])
+        taken = pa.array(np.cumsum(~nulls) - 1, mask=nulls)
+        columns = [column.take(taken) for column in self.columns([value for value in values if value is not None])]
+        return pa.StructArray.from_arrays(columns, fields=self.arrow_fields, mask=pa.array(nulls))
+
+    def decode(self, column: pa.Array) -> list[Any]:
+        """Put the records together again."""
+        if not column.null_count:
+            return self.rows([column.field(index) for index in range(len(self.fields))])
+        valid = np.flatnonzero(~_null_mask(column))
+        present = column.take(pa.array(valid))
+        rows: list[Any] = [None] * len(column)
+        decoded = self.rows([present.field(index) for index in range(len(self.fields))])
+        for index, row in zip(valid.tolist(), decoded, strict=True):
+            rows[index] = row
+        return rows
+
+    def holds(self, column: pa.Array) -> bool:
+        """All fields as well."""
+        columns = (column.field(index) for index in range(len(self.fields)))
+        return column.null_count == 0 and all(
+            kind.holds(part) for (_, kind), part in zip(self.fields, columns, strict=True)
+        )
+
+
+def _encode_at(path: str, kind: Kind, values: list[Any]) -> pa.Array:
+    try:
+        refuse_none(values, "", kind)
+        return kind.encode(values)
+    except Mismatch as mismatch:
+        raise Mismatch(path + mismatch.path, mismatch.value, mismatch.expected) from None
+
+
+def _offsets(values: list[Any]) -> tuple[pa.Array, pa.Array | None]:
+    lengths = np.array([0 if value is None else len(value) for value in values], np.int32)
+    offsets = np.zeros(len(values) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    mask = pa.array([value is None for value in values]) if _NULL in set(map(type, values)) else None
+    return pa.array(offsets), mask
+
+
+def enum_choice(record: type[Enum]) -> Choice:
+    """The kind of an Enum all of whose values are str or all int."""
+    members = list(record)
+    return Choice(record.__name__, members, [member.value for member in members])

@@ -1,0 +1,1 @@
+"""What a worker does with batches of records: pure, no I/O."""

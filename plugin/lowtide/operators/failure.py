@@ -1,0 +1,75 @@
+"""A record that a step could not handle."""
+
+from __future__ import annotations
+
+import reprlib
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+from lowtide.errors import UserCodeFailed
+from lowtide.operators.meta import Position
+from lowtide.plan import Vertex
+
+_PACKAGE = str(Path(__file__).parents[1])
+_NOT_ITERABLE = "object is not iterable"
+_TRACEBACK_LIMIT_FRAMES = 30
+_TRACEBACK_LIMIT_CHARACTERS = 8_000
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One record that failed.
+
+    Attributes:
+        index: Its index in the batch that the step was given.
+        record: The record the step was given, or its result if that is what does not fit.
+        error: What happened, in one line.
+        traceback_text: The user's part of the traceback; empty where nothing was raised.
+    """
+
+    index: int
+    record: object
+    error: str
+    traceback_text: str = ""
+
+
+class UserError(UserCodeFailed):
+    """Correct the function of the named step, or give the flow a sink for dead letters.
+
+    Attributes:
+        vertex: The step's name.
+        position: Where the record stands in the log.
+    """
+
+    def __init__(self, vertex: Vertex, position: Position, failure: Failure) -> None:
+        super().__init__(
+            f'step "{vertex.name}": {failure.error}',
+            where=f"{vertex.site}, record at {position}: {shortened(failure.record)}",
+            way_out="correct the function, or let such records go to Flow(..., dead_letters=kafka(topic, raw()))",
+            traceback_text=failure.traceback_text,
+        )
+        self.vertex = vertex.name
+        self.position = position
+
+
+def raised(index: int, record: object, error: BaseException) -> Failure:
+    """The failure of a call that raised, with the traceback below our own frames."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+        trace = trace.tb_next
+    if trace is None and str(error).endswith(_NOT_ITERABLE):
+        return Failure(index, record, f"returned {str(error).split()[0]}, expected an iterable of records")
+    lines = traceback.format_exception(type(error), error, trace, limit=-_TRACEBACK_LIMIT_FRAMES)
+    text = "".join(lines)[-_TRACEBACK_LIMIT_CHARACTERS:]
+    return Failure(index, record, f"raised {type(error).__name__}: {error}", text)
+
+
+def shortened(record: object) -> str:
+    """A record for people: its repr with long parts left out; never raises."""
+    shortener = reprlib.Repr()
+    shortener.maxstring = shortener.maxother = 200
+    try:
+        return shortener.repr(record)
+    except Exception:  # noqa: BLE001 - a __repr__ of the user's
+        return f"<{type(record).__qualname__} whose repr raises>"

@@ -1,0 +1,65 @@
+"""`read`: messages become records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lowtide.bytes_column import BytesColumn
+from lowtide.connectors.spec import KafkaSource
+from lowtide.operators.batch import Batch
+from lowtide.operators.failure import Failure
+from lowtide.operators.meta import Meta
+from lowtide.operators.per_record import Stepped
+from lowtide.schema import schema_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SourceRows:
+    """n messages of one source partition, in the log's order.
+
+    Attributes:
+        front: The partition's number in the front register.
+        offsets: int64[n], ascending.
+        timestamps: int64[n], the log's timestamps in ms.
+        keys: n keys, null where a message has none.
+        values: n values, null for Kafka's tombstones.
+        headers: n packed lists of headers as they came; None if there are none. Kept for dead letters.
+    """
+
+    front: int
+    offsets: npt.NDArray[np.int64]
+    timestamps: npt.NDArray[np.int64]
+    keys: BytesColumn
+    values: BytesColumn
+    headers: BytesColumn | None = None
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def index_of(self, offset: int) -> int:
+        """Where the message with this offset stands."""
+        return int(np.searchsorted(self.offsets, offset))
+
+
+class SourceOperator:
+    """Parses messages; a failure's record is the message's value."""
+
+    def __init__(self, source: KafkaSource) -> None:
+        self._format = source.format
+        self._schema = schema_of(source.format.record)
+
+    def parse(self, rows: SourceRows) -> Stepped:
+        """Make a batch of what can be parsed, and name the rest."""
+        front = np.full(len(rows), rows.front, np.int32)
+        meta = Meta(front, rows.offsets, rows.timestamps)
+        decoded = self._format.decode(rows.keys, rows.values)
+        if decoded.failures:
+            meta = meta.take(np.delete(np.arange(len(rows)), [index for index, _ in decoded.failures]))
+        failures = [
+            Failure(index, rows.values[index], f"cannot be read as {self._format} of {self._schema.name}: {reason}")
+            for index, reason in decoded.failures
+        ]
+        return Stepped(Batch(self._schema, meta, rows=decoded.rows), failures)
