@@ -1,0 +1,25 @@
+"""What can go wrong with the embedded servers, beside what `lowtide.errors` has for everyone."""
+
+from lowtide.errors import AlreadyRunning, ServiceUnavailable
+
+__all__ = ["DataDamaged", "FolderInUse", "ServerDied", "ServerDiffers", "ServerSilent"]
+
+
+class ServerDied(ServiceUnavailable):
+    """Read the server's last lines: it ended before it answered."""
+
+
+class ServerSilent(ServiceUnavailable):
+    """Read the server's last lines: it runs but did not answer in time."""
+
+
+class DataDamaged(ServiceUnavailable):
+    """Give the server another data folder, or an empty one."""
+
+
+class FolderInUse(AlreadyRunning):
+    """Wait for the process that uses the folder, end it, or take another folder."""
+
+
+class ServerDiffers(AlreadyRunning):
+    """Stop the running server first, or ask for it as it runs."""

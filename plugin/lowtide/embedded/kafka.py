@@ -1,0 +1,153 @@
+"""A single Kafka 4.2 server: broker and controller in one process (KRaft)."""
+
+import base64
+import subprocess
+import uuid
+from pathlib import Path
+
+from lowtide.embedded.errors import DataDamaged
+from lowtide.embedded.java import Java
+from lowtide.embedded.ports import HOST, answers, free_port
+from lowtide.embedded.server import Server
+from lowtide.embedded.zookeeper import spark_jars
+from lowtide.errors import JarMissing
+from lowtide.spark.jars import broker_jars
+
+HEAP_MB = 512
+NODE = 1
+# Enough for as many transactional ids and groups as one machine runs, and few enough to be opened at once.
+COORDINATOR_PARTITIONS = 8
+FORMAT_TIMEOUT_S = 60.0
+ANSWER_TIMEOUT_S = 1.0
+# A log binding is all that the broker's own jars lack; it wants the slf4j that came with it.
+LOGGING_JARS = ("slf4j-api-2*", "log4j-slf4j2-impl-2*")
+LOGGERS = """\
+logger.config.name = org.apache.kafka.common.config.AbstractConfig
+logger.config.level = warn
+"""
+
+PROPERTIES = """\
+process.roles=broker,controller
+node.id={node}
+controller.quorum.voters={node}@{host}:{controller_port}
+controller.listener.names=CONTROLLER
+listeners=CLIENT://{host}:{port},CONTROLLER://{host}:{controller_port}
+advertised.listeners=CLIENT://{host}:{port}
+listener.security.protocol.map=CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT
+inter.broker.listener.name=CLIENT
+log.dirs={data}
+
+auto.create.topics.enable=false
+default.replication.factor=1
+min.insync.replicas=1
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions={partitions}
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions={partitions}
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+share.coordinator.state.topic.num.partitions={partitions}
+
+# One node, few clients, low latency.
+group.initial.rebalance.delay.ms=0
+# A server that was killed may come back only after its last life's session: 9 s by default.
+broker.session.timeout.ms=4000
+broker.heartbeat.interval.ms=500
+num.network.threads=2
+num.io.threads=4
+# The cleaner's default buffer of 128 MiB is a quarter of the heap.
+log.cleaner.dedupe.buffer.size=16777216
+log.segment.bytes=268435456
+log.message.timestamp.type=CreateTime
+"""
+
+
+class KafkaServer(Server):
+    """A single Kafka server on loopback."""
+
+    name = "kafka"
+    setting = "[embedded].kafka_port"
+
+    def prepare(self, java: Java) -> None:
+        """Write server.properties and format the data folder if it is new.
+
+        Raises:
+            DataDamaged: the folder cannot be formatted.
+        """
+        self.data.mkdir(parents=True, exist_ok=True)
+        self.write_logging(LOGGERS)
+        self._properties.write_text(
+            PROPERTIES.format(
+                node=NODE,
+                host=HOST,
+                port=self.port,
+                # Nobody but the server itself talks to its controller: any port will do, a new one each time.
+                controller_port=free_port(),
+                data=self.data,
+                partitions=COORDINATOR_PARTITIONS,
+            )
+        )
+        if not any(self.data.iterdir()):
+            self._format(java)
+
+    def command(self, java: Java) -> list[str]:
+        """The broker; the serial collector costs the least CPU at this heap size on few cores."""
+        return [
+            *self._java(java, HEAP_MB),
+            f"-Xms{HEAP_MB}m",
+            "-XX:+ExitOnOutOfMemoryError",
+            "-cp",
+            _class_path(),
+            "kafka.Kafka",
+            str(self._properties),
+        ]
+
+    def answers(self) -> bool:
+        """Whether the broker names itself when asked for the cluster's metadata."""
+        return answers(self.port) and self.address in brokers(self.address)
+
+    @property
+    def _properties(self) -> Path:
+        return self.folder / "server.properties"
+
+    def _java(self, java: Java, heap_mb: int) -> list[str]:
+        logging = f"-Dlog4j2.configurationFile={self.folder / 'logging.properties'}"
+        return [str(java.executable), f"-Xmx{heap_mb}m", "-XX:+UseSerialGC", logging]
+
+    def _format(self, java: Java) -> None:
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        tool = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._properties)]
+        command = [*self._java(java, 128), "-XX:TieredStopAtLevel=1", "-cp", _class_path(), *tool]
+        done = subprocess.run(
+            command, check=False, capture_output=True, text=True, timeout=FORMAT_TIMEOUT_S, cwd=self.folder
+        )
+        if done.returncode:
+            said = (done.stderr or done.stdout).strip()[-800:]
+            raise DataDamaged(
+                f"the data folder cannot be formatted for Kafka: {said}",
+                where=str(self.data),
+                way_out="remove the folder, or set another with [embedded].folder in conf",
+            )
+
+
+def brokers(bootstrap: str, timeout_s: float = ANSWER_TIMEOUT_S) -> list[str]:
+    """The addresses of a cluster's brokers; empty if nobody answers in time."""
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    try:
+        # The log goes nowhere: a broker that is starting refuses connections, which librdkafka would print.
+        client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+        metadata = client.list_topics(timeout=timeout_s)
+    except KafkaException:
+        return []
+    return [f"{broker.host}:{broker.port}" for broker in metadata.brokers.values()]
+
+
+def _class_path() -> str:
+    jars = broker_jars()
+    if not any(jar.name.startswith("kafka_2") for jar in jars):
+        raise JarMissing("the Kafka server's own jar is missing", where=f"{len(jars)} jars", way_out="run `make jars`")
+    own = [jar for jar in jars if not jar.name.startswith("slf4j-api")]
+    return ":".join(str(jar) for jar in (*own, *spark_jars(LOGGING_JARS)))

@@ -1,0 +1,115 @@
+"""What every embedded server has: a folder, a port, a command, an answer."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+
+from lowtide.embedded.java import Java
+from lowtide.embedded.ports import HOST
+
+LOG_LINES_SHOWN = 12
+LOG_TAIL_BYTES = 64 * 1024
+LOG_FILE_BYTES = 10 * 1024 * 1024
+LOG_FILES_KEPT = 2
+
+LOGGING = """\
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {log}
+appender.file.filePattern = {log}.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{ISO8601}} %-5p %c{{1}}: %m%n
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = {bytes}B
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = {kept}
+rootLogger.level = info
+rootLogger.appenderRef.file.ref = file
+{loggers}"""
+
+
+@dataclass(frozen=True)
+class Server(ABC):
+    """One embedded server: how it is set up, started and asked; it holds no process.
+
+    Attributes:
+        folder: everything that belongs to this server lies here.
+        port: the loopback port it listens on.
+    """
+
+    folder: Path
+    port: int
+
+    name = ""
+    setting = ""
+
+    @property
+    def address(self) -> str:
+        """Where clients connect, as "host:port"."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def data(self) -> Path:
+        """What the server keeps."""
+        return self.folder / "data"
+
+    @property
+    def log(self) -> Path:
+        """The server's own log."""
+        return self.folder / "server.log"
+
+    @property
+    def output(self) -> Path:
+        """What the Java runtime printed, of the last start only."""
+        return self.folder / "output.log"
+
+    @property
+    def record_file(self) -> Path:
+        """Who runs as this server (see `ProcessRecord`)."""
+        return self.folder / "process.json"
+
+    @abstractmethod
+    def prepare(self, java: Java) -> None:
+        """Write the configuration, and the data folder's first content if it has none."""
+
+    @abstractmethod
+    def command(self, java: Java) -> list[str]:
+        """The command line, the executable's full path first."""
+
+    @abstractmethod
+    def answers(self) -> bool:
+        """Whether the server serves clients now; takes at most about a second."""
+
+    def data_bytes(self) -> int:
+        """What the data takes on disk, in bytes (files preallocated but not written count by their blocks)."""
+        return sum(blocks_of(path) for path in self.data.rglob("*")) if self.data.is_dir() else 0
+
+    def write_logging(self, loggers: str = "") -> Path:
+        """Write the logging configuration: one file of at most `LOG_FILE_BYTES`, `LOG_FILES_KEPT` older ones."""
+        file = self.folder / "logging.properties"
+        file.write_text(LOGGING.format(log=self.log, bytes=LOG_FILE_BYTES, kept=LOG_FILES_KEPT, loggers=loggers))
+        return file
+
+    def last_words(self) -> str:
+        """The last lines that the server or its Java runtime wrote, without stack frames."""
+        lines = [*_tail(self.log), *_tail(self.output)]
+        telling = [line for line in lines if line.strip() and not line.lstrip().startswith(("at ", "..."))]
+        return "\n".join(f"  {line[:240]}" for line in telling[-LOG_LINES_SHOWN:]) or "  (it wrote nothing)"
+
+
+def blocks_of(path: Path) -> int:
+    """What a file takes on disk, in bytes; 0 if it has just gone."""
+    try:
+        return path.lstat().st_blocks * 512
+    except OSError:
+        return 0
+
+
+def _tail(file: Path) -> list[str]:
+    try:
+        with file.open("rb") as stream:
+            stream.seek(max(0, file.stat().st_size - LOG_TAIL_BYTES))
+            return stream.read().decode(errors="replace").splitlines()
+    except OSError:
+        return []

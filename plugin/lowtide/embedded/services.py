@@ -1,0 +1,80 @@
+"""The embedded servers for as long as a `with` block, or its process, lives."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from lowtide.embedded.server import Server
+from lowtide.embedded.supervise import KINDS, STOP_GRACE_S, Progress, running_record, servers, silent, stop, up
+
+
+class EmbeddedServices:
+    """Servers that end with the block, and with this process however it dies.
+
+    Attributes:
+        folder: where everything of theirs lies; kept when the block ends.
+    """
+
+    def __init__(
+        self,
+        folder: Path | str,
+        *,
+        kafka_port: int = 0,
+        zookeeper_port: int = 0,
+        only: Sequence[str] = tuple(KINDS),
+        progress: Progress = silent,
+    ) -> None:
+        """Say what is to run; nothing is started yet.
+
+        Args:
+            folder: made if it is missing; what it keeps from an earlier time is used again.
+            kafka_port: 0 takes a free one.
+            zookeeper_port: 0 takes a free one.
+            only: the servers wanted, of "kafka" and "zookeeper".
+            progress: told what happens, see `up`.
+        """
+        ports = {"kafka": kafka_port, "zookeeper": zookeeper_port}
+        self.folder = Path(folder)
+        self._progress = progress
+        self._servers = {s.name: s for s in servers(self.folder, {name: ports[name] for name in only})}
+
+    def __enter__(self) -> Self:
+        """Start the servers and wait until they answer (errors: see `up`)."""
+        started = up(list(self._servers.values()), dies_with_us=True, progress=self._progress)
+        self._servers = {server.name: server for server in started}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop the servers, gently first."""
+        for server in reversed(self._servers.values()):
+            stop(server)
+
+    @property
+    def kafka(self) -> str:
+        """Kafka's bootstrap address; it stays the same over `stop` and `start`."""
+        return self.server("kafka").address
+
+    @property
+    def zookeeper(self) -> str:
+        """ZooKeeper's address; it stays the same over `stop` and `start`."""
+        return self.server("zookeeper").address
+
+    def server(self, name: str) -> Server:
+        """The server of that name; KeyError if it is not among those wanted."""
+        return self._servers[name]
+
+    def pid(self, name: str) -> int | None:
+        """The server's process; None if it does not run."""
+        record = running_record(self.server(name))
+        return record.pid if record else None
+
+    def stop(self, name: str, *, grace_s: float = STOP_GRACE_S) -> None:
+        """Stop one server; with `grace_s` 0 it is killed as if the power had failed."""
+        stop(self.server(name), grace_s)
+
+    def start(self, name: str) -> None:
+        """Start one server again, on the port and the data it had."""
+        up([self.server(name)], dies_with_us=True, progress=self._progress)
