@@ -7,7 +7,7 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-from lowtide.errors import UserCodeFailed
+from lowtide.errors import RecordRefused, UserCodeFailed
 from lowtide.operators.meta import Position
 from lowtide.plan import Vertex
 
@@ -51,6 +51,29 @@ class UserError(UserCodeFailed):
         )
         self.vertex = vertex.name
         self.position = position
+
+
+class MessageRefused(RecordRefused):
+    """Correct the source's dataclass or format, or give the flow a sink for dead letters.
+
+    Attributes:
+        vertex: The source's name.
+        position: Where the message stands in the log.
+    """
+
+    def __init__(self, vertex: Vertex, position: Position, failure: Failure) -> None:
+        super().__init__(
+            f'source "{vertex.name}": a message {failure.error}',
+            where=f"{vertex.site}, message at {position}: {shortened(failure.record)}",
+            way_out="correct the dataclass, or let such messages go to Flow(..., dead_letters=kafka(topic, raw()))",
+        )
+        self.vertex = vertex.name
+        self.position = position
+
+
+def unreadable(index: int, value: bytes | None, format_: object, record: type, reason: str) -> Failure:
+    """The failure of a message that is no record."""
+    return Failure(index, value, f"cannot be read as {format_} of {record.__qualname__}: {reason}")
 
 
 def raised(index: int, record: object, error: BaseException) -> Failure:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowtide.operators.batch import Batch
-from lowtide.operators.meta import Position
+from lowtide.operators.dead_letter import Dead
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,38 +43,6 @@ class Deliver:
     timestamps: npt.NDArray[np.int64]
     lanes: npt.NDArray[np.int32]
     batch: Batch
-
-
-@dataclass(frozen=True, slots=True)
-class Dead:
-    """A record for the dead letters.
-
-    Attributes:
-        vertex: The name of the step that failed.
-        position: Where the record, or the message it was made of, stands in the log.
-        timestamp: The log's timestamp in ms.
-        error: What happened, in one line.
-        key: At level 0 the original message's key; behind an exchange None.
-        value: At level 0 the original message's value; behind an exchange the failed step's record as JSON.
-        headers: At level 0 the original message's headers, packed as they came; else None.
-    """
-
-    vertex: str
-    position: Position
-    timestamp: int
-    error: str
-    key: bytes | None
-    value: bytes | None
-    headers: bytes | None = None
-
-    def describe(self) -> list[tuple[str, bytes]]:
-        """What goes beside the original as headers of the dead letter."""
-        return [
-            ("lowtide.vertex", self.vertex.encode()),
-            ("lowtide.front", str(self.position.front).encode()),
-            ("lowtide.offset", str(self.position.sequence).encode()),
-            ("lowtide.error", self.error.encode("utf-8", "replace")),
-        ]
 
 
 Output = Exchange | Deliver | Dead

@@ -12,23 +12,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import msgspec
-
-from lowtide.errors import RecordRefused
 from lowtide.operators.batch import Batch
-from lowtide.operators.batch_mapping import MapBatchesOperator
+from lowtide.operators.catalogue import operator
+from lowtide.operators.dead_letter import dead_letter
 from lowtide.operators.exchange import ExchangeOperator, as_columns
-from lowtide.operators.failure import Failure, UserError, shortened
-from lowtide.operators.filtering import FilterOperator
-from lowtide.operators.flat_mapping import FlatMapOperator
-from lowtide.operators.mapping import MapOperator
+from lowtide.operators.failure import Failure, MessageRefused, UserError
 from lowtide.operators.meta import Position
-from lowtide.operators.output import Dead, Deliver, Exchange, Output
+from lowtide.operators.output import Deliver, Exchange, Output
 from lowtide.operators.per_record import Operator
 from lowtide.operators.sink import SinkOperator
 from lowtide.operators.source import SourceOperator, SourceRows
 from lowtide.plan import Plan, Vertex
-from lowtide.steps import Filter, FlatMap, KeyBy, Map, MapBatches, Read, Write
+from lowtide.steps import KeyBy, MapBatches, Read, Write
 
 
 class Program:
@@ -60,21 +55,16 @@ class Program:
             self._exchanges[vertex.id] = ExchangeOperator(step, self.plan.units)
         elif isinstance(step, Write):
             self._sinks[vertex.id] = SinkOperator(step.sink, self.plan.lane_of_unit())
-        elif isinstance(step, Map):
-            self._operators[vertex.id] = MapOperator(step.function, vertex.gives)
-        elif isinstance(step, FlatMap):
-            self._operators[vertex.id] = FlatMapOperator(step.function, vertex.gives)
-        elif isinstance(step, Filter):
-            self._operators[vertex.id] = FilterOperator(step.function)
         else:
-            assert isinstance(step, MapBatches)
-            self._operators[vertex.id] = MapBatchesOperator(step.function, vertex.gives)
+            worker = operator(vertex)
+            assert worker is not None, f"no operator for {step}"
+            self._operators[vertex.id] = worker
 
     def feed_source(self, vertex: int, rows: SourceRows) -> list[Output]:
         """Take messages of a source of this level.
 
         Raises:
-            RecordRefused: a message cannot be parsed, and the flow names no dead letters.
+            MessageRefused: a message cannot be parsed, and the flow names no dead letters.
             UserError: a user's function failed, and the flow names no dead letters.
         """
         feed = _Feed(rows, [])
@@ -83,9 +73,9 @@ class Program:
         for failure in stepped.failures:
             position = Position(rows.front, int(rows.offsets[failure.index]))
             if not self._tolerate:
-                raise _refused(source, position, failure)
+                raise MessageRefused(source, position, failure)
             timestamp = int(rows.timestamps[failure.index])
-            feed.outputs.append(_dead(source, position, timestamp, failure, rows))
+            feed.outputs.append(dead_letter(source, position, timestamp, failure, rows))
         self._pass_on(source, stepped.batch, feed)
         return feed.outputs
 
@@ -130,7 +120,7 @@ class Program:
             if stops:
                 raise UserError(vertex, position, failure)
             timestamp = int(batch.meta.timestamp[failure.index])
-            feed.outputs.append(_dead(vertex, position, timestamp, failure, feed.rows))
+            feed.outputs.append(dead_letter(vertex, position, timestamp, failure, feed.rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,27 +129,3 @@ class _Feed:
 
     rows: SourceRows | None
     outputs: list[Output]
-
-
-def _dead(vertex: Vertex, position: Position, timestamp: int, failure: Failure, rows: SourceRows | None) -> Dead:
-    if rows is None:
-        return Dead(vertex.name, position, timestamp, failure.error, None, _best_effort(failure.record))
-    index = rows.index_of(position.sequence)
-    headers = None if rows.headers is None else rows.headers[index]
-    return Dead(vertex.name, position, timestamp, failure.error, rows.keys[index], rows.values[index], headers)
-
-
-def _best_effort(record: object) -> bytes:
-    """A record as JSON, or as text if it is none: it failed, so its fields may hold anything."""
-    try:
-        return msgspec.json.encode(record)
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
-        return shortened(record).encode("utf-8", "replace")
-
-
-def _refused(vertex: Vertex, position: Position, failure: Failure) -> RecordRefused:
-    return RecordRefused(
-        f'source "{vertex.name}": a message {failure.error}',
-        where=f"{vertex.step.source}, {position}: {shortened(failure.record)}",  # type: ignore[union-attr]  # a Read
-        way_out="correct the dataclass, or let such messages go to Flow(..., dead_letters=kafka(topic, raw()))",
-    )

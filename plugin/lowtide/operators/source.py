@@ -10,7 +10,7 @@ import numpy.typing as npt
 from lowtide.bytes_column import BytesColumn
 from lowtide.connectors.spec import KafkaSource
 from lowtide.operators.batch import Batch
-from lowtide.operators.failure import Failure
+from lowtide.operators.failure import unreadable
 from lowtide.operators.meta import Meta
 from lowtide.operators.per_record import Stepped
 from lowtide.schema import schema_of
@@ -59,7 +59,7 @@ class SourceOperator:
         if decoded.failures:
             meta = meta.take(np.delete(np.arange(len(rows)), [index for index, _ in decoded.failures]))
         failures = [
-            Failure(index, rows.values[index], f"cannot be read as {self._format} of {self._schema.name}: {reason}")
+            unreadable(index, rows.values[index], self._format, self._schema.record, reason)
             for index, reason in decoded.failures
         ]
         return Stepped(Batch(self._schema, meta, rows=decoded.rows), failures)

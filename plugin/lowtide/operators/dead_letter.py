@@ -1,0 +1,61 @@
+"""What becomes of a record that failed, if the flow names a sink for such."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from lowtide.operators.failure import Failure, shortened
+from lowtide.operators.meta import Position
+from lowtide.operators.source import SourceRows
+from lowtide.plan import Vertex
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """A record for the dead letters.
+
+    Attributes:
+        vertex: The name of the step that failed.
+        position: Where the record, or the message it was made of, stands in the log.
+        timestamp: The log's timestamp in ms.
+        error: What happened, in one line.
+        key: At level 0 the original message's key; behind an exchange None.
+        value: At level 0 the original message's value; behind an exchange the failed step's record as JSON.
+        headers: At level 0 the original message's headers, packed as they came; else None.
+    """
+
+    vertex: str
+    position: Position
+    timestamp: int
+    error: str
+    key: bytes | None
+    value: bytes | None
+    headers: bytes | None = None
+
+    def describe(self) -> list[tuple[str, bytes]]:
+        """What goes beside the original as headers of the dead letter."""
+        return [
+            ("lowtide.vertex", self.vertex.encode()),
+            ("lowtide.front", str(self.position.front).encode()),
+            ("lowtide.offset", str(self.position.sequence).encode()),
+            ("lowtide.error", self.error.encode("utf-8", "replace")),
+        ]
+
+
+def dead_letter(vertex: Vertex, position: Position, timestamp: int, failure: Failure, rows: SourceRows | None) -> Dead:
+    """Make a dead letter of a failure: with the original message where `rows` has it, else with the record."""
+    if rows is None:
+        return Dead(vertex.name, position, timestamp, failure.error, None, as_json(failure.record))
+    index = rows.index_of(position.sequence)
+    headers = None if rows.headers is None else rows.headers[index]
+    return Dead(vertex.name, position, timestamp, failure.error, rows.keys[index], rows.values[index], headers)
+
+
+def as_json(record: object) -> bytes:
+    """A record as JSON, or as text if it is none: it failed, so its fields may hold anything."""
+    try:
+        return msgspec.json.encode(record)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
+        return shortened(record).encode("utf-8", "replace")
