@@ -1,1 +1,1 @@
-"""Everything that touches Spark on the driver: its jars, session and query. Nothing here is imported by `import lowtide`."""
+"""Everything that touches Spark on the driver: its jars, session and query. `import lowtide` loads none of it."""

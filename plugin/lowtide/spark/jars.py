@@ -1,7 +1,7 @@
 """The third-party jars that pyspark does not bring along: where they lie, and how they get there.
 
-`ivy.xml` beside this file names them, `jars.lock` holds the SHA-256 of every file. They are fetched by the Ivy that lies
-among pyspark's own jars into the cache folder, once for all clones and environments:
+`ivy.xml` beside this file names them, `jars.lock` holds the SHA-256 of every file. The Ivy that lies among pyspark's
+own jars fetches them into the cache folder, once for all clones and environments:
 
     python -m lowtide.spark.jars            fetch what is missing, check every byte of what is there
     python -m lowtide.spark.jars lock       fetch anew and write jars.lock (after a change of ivy.xml)
@@ -130,7 +130,9 @@ def _jars(group: str) -> list[Path]:
         if jar.path.startswith(f"{group}/"):
             path = folder / jar.path
             if not path.is_file() or path.stat().st_size != jar.size_bytes:
-                raise _damaged(f"{jar.path} is missing or has another size than expected ({jar.size_bytes} bytes)", folder)
+                raise _damaged(
+                    f"{jar.path} is missing or has another size than expected ({jar.size_bytes} bytes)", folder
+                )
             jars.append(path)
     return jars
 
