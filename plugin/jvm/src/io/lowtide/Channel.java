@@ -1,0 +1,193 @@
+package io.lowtide;
+
+import java.io.EOFException;
+import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.net.StandardSocketOptions;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.channels.SocketChannel;
+import java.nio.charset.StandardCharsets;
+import java.security.GeneralSecurityException;
+import java.security.MessageDigest;
+import java.security.SecureRandom;
+import java.util.Arrays;
+import javax.crypto.Mac;
+import javax.crypto.spec.SecretKeySpec;
+
+/**
+ * A connection to one of Lowtide's Python processes: both ends prove that they know the job's secret, then messages
+ * {@code u32 length | u8 kind | payload} (little-endian, length counts kind and payload) go both ways.
+ *
+ * <p>One thread may write while another reads. A blocked read or write ends when its thread is interrupted.
+ */
+final class Channel implements AutoCloseable {
+  /** Protocol name and, in the last byte, its version. */
+  private static final byte[] MAGIC = "LOWTIDE\001".getBytes(StandardCharsets.ISO_8859_1);
+
+  private static final int NONCE_BYTES = 32;
+  private static final int PROOF_BYTES = 32;
+  private static final int CONNECT_TIMEOUT_MS = 10_000;
+  private static final int SOCKET_BUFFER_BYTES = 1 << 20;
+  private static final int MAX_MESSAGE_BYTES = 1 << 28;
+  private static final SecureRandom RANDOM = new SecureRandom();
+
+  /** The peer reads no more; what it said before may still be there to {@link #read}. */
+  static final class Broken extends IOException {
+    private static final long serialVersionUID = 1L;
+
+    Broken(String message, IOException cause) {
+      super(message, cause);
+    }
+  }
+
+  private final SocketChannel socket;
+  private final ByteBuffer in = ByteBuffer.allocateDirect(1 << 18).order(ByteOrder.LITTLE_ENDIAN).limit(0);
+  private final ByteBuffer head = ByteBuffer.allocateDirect(5).order(ByteOrder.LITTLE_ENDIAN);
+  private final String peer;
+
+  private Channel(SocketChannel socket, String peer) {
+    this.socket = socket;
+    this.peer = peer;
+  }
+
+  /** Connects to {@code host:port} and proves the secret; the peer must prove it too. */
+  static Channel open(String address, byte[] secret, String peer) throws IOException {
+    int colon = address.lastIndexOf(':');
+    InetSocketAddress target =
+        new InetSocketAddress(address.substring(0, colon), Integer.parseInt(address.substring(colon + 1)));
+    SocketChannel socket = SocketChannel.open();
+    try {
+      socket.setOption(StandardSocketOptions.TCP_NODELAY, true);
+      socket.setOption(StandardSocketOptions.SO_SNDBUF, SOCKET_BUFFER_BYTES);
+      socket.setOption(StandardSocketOptions.SO_RCVBUF, SOCKET_BUFFER_BYTES);
+      socket.socket().connect(target, CONNECT_TIMEOUT_MS);
+      Channel channel = new Channel(socket, peer);
+      channel.handshake(secret);
+      return channel;
+    } catch (IOException | RuntimeException error) {
+      socket.close();
+      throw new IOException("cannot talk to " + peer + " at " + address + ": " + error.getMessage(), error);
+    }
+  }
+
+  private void handshake(byte[] secret) throws IOException {
+    byte[] hello = readExactly(MAGIC.length + NONCE_BYTES);
+    if (!Arrays.equals(hello, 0, MAGIC.length, MAGIC, 0, MAGIC.length)) {
+      throw new IOException("it does not speak this version of Lowtide's protocol");
+    }
+    byte[] theirs = Arrays.copyOfRange(hello, MAGIC.length, hello.length);
+    byte[] mine = new byte[NONCE_BYTES];
+    RANDOM.nextBytes(mine);
+    writeFully(
+        ByteBuffer.allocate(MAGIC.length + NONCE_BYTES + PROOF_BYTES)
+            .put(MAGIC)
+            .put(mine)
+            .put(proof(secret, "client", theirs, mine))
+            .flip());
+    byte[] answer;
+    try {
+      answer = readExactly(PROOF_BYTES);
+    } catch (EOFException refused) {
+      throw new IOException("it refused this process's secret", refused);
+    }
+    if (!MessageDigest.isEqual(answer, proof(secret, "server", mine, theirs))) {
+      throw new IOException("it does not know the job's secret");
+    }
+  }
+
+  private static byte[] proof(byte[] secret, String role, byte[] first, byte[] second) {
+    try {
+      Mac mac = Mac.getInstance("HmacSHA256");
+      mac.init(new SecretKeySpec(secret, "HmacSHA256"));
+      mac.update(role.getBytes(StandardCharsets.US_ASCII));
+      mac.update(first);
+      mac.update(second);
+      return mac.doFinal();
+    } catch (GeneralSecurityException impossible) {
+      throw new IllegalStateException(impossible);
+    }
+  }
+
+  /** Writes one message; {@code payload} is consumed. Blocks while the peer does not read. */
+  void write(byte kind, ByteBuffer... payload) throws IOException {
+    int length = 1;
+    for (ByteBuffer part : payload) {
+      length += part.remaining();
+    }
+    head.clear().putInt(length).put(kind).flip();
+    ByteBuffer[] all = new ByteBuffer[payload.length + 1];
+    all[0] = head;
+    System.arraycopy(payload, 0, all, 1, payload.length);
+    long left = length + 4L;
+    try {
+      while (left > 0) {
+        left -= socket.write(all);
+      }
+    } catch (IOException error) {
+      throw new Broken(peer + " takes no more: " + error, error);
+    }
+  }
+
+  void write(byte kind, String text) throws IOException {
+    write(kind, ByteBuffer.wrap(text.getBytes(StandardCharsets.UTF_8)));
+  }
+
+  /** The next message, its first byte being the kind; waits for it. */
+  byte[] read() throws IOException {
+    fill(4);
+    int length = in.getInt();
+    if (length < 1 || length > MAX_MESSAGE_BYTES) {
+      throw new IOException(peer + " sent a message of " + length + " bytes; at most " + MAX_MESSAGE_BYTES + " is allowed");
+    }
+    return readExactly(length);
+  }
+
+  private byte[] readExactly(int length) throws IOException {
+    byte[] bytes = new byte[length];
+    int have = Math.min(length, in.remaining());
+    in.get(bytes, 0, have);
+    if (length - have > in.capacity()) {
+      ByteBuffer rest = ByteBuffer.wrap(bytes, have, length - have);
+      while (rest.hasRemaining()) {
+        receive(rest);
+      }
+    } else if (have < length) {
+      fill(length - have);
+      in.get(bytes, have, length - have);
+    }
+    return bytes;
+  }
+
+  private void fill(int needed) throws IOException {
+    if (in.remaining() >= needed) {
+      return;
+    }
+    in.compact();
+    while (in.position() < needed) {
+      receive(in);
+    }
+    in.flip();
+  }
+
+  private void receive(ByteBuffer into) throws IOException {
+    if (socket.read(into) < 0) {
+      throw new EOFException(peer + " closed the connection");
+    }
+  }
+
+  private void writeFully(ByteBuffer bytes) throws IOException {
+    while (bytes.hasRemaining()) {
+      socket.write(bytes);
+    }
+  }
+
+  @Override
+  public void close() {
+    try {
+      socket.close();
+    } catch (IOException ignored) {
+      // There is nothing left to do with a socket that cannot be closed.
+    }
+  }
+}

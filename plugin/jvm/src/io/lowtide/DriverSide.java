@@ -1,0 +1,130 @@
+package io.lowtide;
+
+import com.codahale.metrics.Gauge;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.IOException;
+import java.security.SecureRandom;
+import java.util.HexFormat;
+import java.util.Map;
+import org.apache.spark.SparkConf;
+import org.apache.spark.SparkContext;
+import org.apache.spark.api.plugin.DriverPlugin;
+import org.apache.spark.api.plugin.PluginContext;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Starts the job's service (Python) with the SparkContext, watches it, and stops it with the SparkContext. When the
+ * service says that the life is over, or dies itself, all Spark jobs are cancelled and {@link #cause} tells why.
+ */
+public final class DriverSide implements DriverPlugin {
+  private static final Logger LOG = LoggerFactory.getLogger(DriverSide.class);
+  private static final ObjectMapper JSON = new ObjectMapper();
+  private static final int SECRET_BYTES = 32;
+  private static final long STOP_GRACE_MS = 5_000;
+  private static final String[] GAUGES = {"workers", "executors", "records_in", "records_out", "dead_letters"};
+
+  private static volatile DriverSide current;
+
+  private SparkContext spark;
+  private PythonProcess service;
+  private String address;
+  private String secret;
+  private long incarnation;
+  private volatile String cause = "";
+  private volatile boolean stopping;
+  private volatile JsonNode gauges = JSON.createObjectNode();
+
+  /** The running job's driver side, for the Python driver; null when the plugin is not loaded. */
+  public static DriverSide current() {
+    return current;
+  }
+
+  /** Where the service listens, {@code host:port}. */
+  public String address() {
+    return address;
+  }
+
+  /** The job's secret in hexadecimal. */
+  public String secret() {
+    return secret;
+  }
+
+  /** The number of this life of the job. */
+  public long incarnation() {
+    return incarnation;
+  }
+
+  /** Why the life ended; empty while it goes on. */
+  public String cause() {
+    return cause;
+  }
+
+  @Override
+  public Map<String, String> init(SparkContext context, PluginContext plugin) {
+    spark = context;
+    SparkConf conf = plugin.conf();
+    byte[] random = new byte[SECRET_BYTES];
+    new SecureRandom().nextBytes(random);
+    secret = HexFormat.of().formatHex(random);
+    incarnation = conf.getLong("spark.lowtide.incarnation", System.currentTimeMillis());
+    ObjectNode first =
+        JSON.createObjectNode()
+            .put("secret", secret)
+            .put("incarnation", incarnation)
+            .put("host", conf.get("spark.driver.host"));
+    try {
+      service = PythonProcess.start(Interpreter.driver(conf), "lowtide.service", first);
+      address = service.hear().get("ready").asText();
+    } catch (IOException error) {
+      throw new IllegalStateException("Lowtide's service did not start. " + error.getMessage(), error);
+    }
+    Thread events = new Thread(this::listen, "lowtide-service");
+    events.setDaemon(true);
+    events.start();
+    current = this;
+    return Map.of("service", address, "secret", secret, "incarnation", Long.toString(incarnation));
+  }
+
+  @Override
+  public void registerMetrics(String application, PluginContext plugin) {
+    for (String name : GAUGES) {
+      plugin.metricRegistry().register(name, (Gauge<Long>) () -> gauges.path(name).asLong());
+    }
+  }
+
+  private void listen() {
+    try {
+      while (true) {
+        JsonNode event = service.hear();
+        if (event.has("gauges")) {
+          gauges = event.get("gauges");
+        } else if (event.has("ended")) {
+          end(event.get("ended").asText());
+        }
+      }
+    } catch (IOException gone) {
+      end("Lowtide's service died: " + gone.getMessage());
+    }
+  }
+
+  private void end(String reason) {
+    if (stopping || !cause.isEmpty()) {
+      return;
+    }
+    cause = reason;
+    LOG.error("The life ends: {}", reason);
+    spark.cancelAllJobs();
+  }
+
+  @Override
+  public void shutdown() {
+    stopping = true;
+    current = null;
+    if (service != null) {
+      service.stop(STOP_GRACE_MS);
+    }
+  }
+}

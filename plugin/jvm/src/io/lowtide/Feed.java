@@ -1,0 +1,14 @@
+package io.lowtide;
+
+import java.io.IOException;
+
+/** What a task reads from Spark and writes to its worker, in a thread of its own. */
+interface Feed {
+  /** Opens the connection to the worker of this name; at most once in a task. */
+  interface Opener {
+    Channel open(String worker) throws IOException;
+  }
+
+  /** Returns when Spark's input is over; what it took from it has then been written. */
+  void run(Opener opener) throws IOException;
+}

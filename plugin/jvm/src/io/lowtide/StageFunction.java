@@ -1,0 +1,52 @@
+package io.lowtide;
+
+import java.util.Iterator;
+import org.apache.spark.TaskContext;
+import org.apache.spark.api.java.function.MapPartitionsFunction;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+
+/** One level of a flow as a Spark stage: gives a task's rows to its worker and brings back what the worker emits. */
+public final class StageFunction implements MapPartitionsFunction<Row, Row> {
+  private static final long serialVersionUID = 1L;
+  private static final StructType FRAMES =
+      new StructType().add("target", DataTypes.IntegerType, false).add("frame", DataTypes.BinaryType, false);
+
+  private final int level;
+  private final int maxRows;
+  private final int maxBytes;
+  private final long lingerMicros;
+
+  private StageFunction(int level, int maxRows, int maxBytes, long lingerMicros) {
+    this.level = level;
+    this.maxRows = maxRows;
+    this.maxBytes = maxBytes;
+    this.lingerMicros = lingerMicros;
+  }
+
+  /**
+   * The dataset of frames {@code (target, frame)} that level 0 makes of Kafka rows {@code (topic, partition, offset,
+   * timestamp in ms, key, value[, headers])}; a frame goes out at {@code maxRows}, {@code maxBytes} or after {@code
+   * lingerMicros}, or as soon as no further row follows at once.
+   */
+  public static Dataset<Row> source(Dataset<Row> rows, int maxRows, int maxBytes, long lingerMicros) {
+    return rows.mapPartitions(new StageFunction(0, maxRows, maxBytes, lingerMicros), Encoders.row(FRAMES));
+  }
+
+  /** The dataset of frames that a later level makes of the frames sent to it. */
+  public static Dataset<Row> level(Dataset<Row> frames, int level) {
+    return frames.mapPartitions(new StageFunction(level, 0, 0, 0), Encoders.row(FRAMES));
+  }
+
+  @Override
+  public Iterator<Row> call(Iterator<Row> rows) {
+    TaskContext context = TaskContext.get();
+    long epoch = Long.parseLong(context.getLocalProperty("streaming.sql.batchId"));
+    StageTask task = new StageTask(context, ExecutorSide.current(), level, epoch);
+    task.start(level == 0 ? new RowPacker(rows, maxRows, maxBytes, lingerMicros) : new FramePasser(rows));
+    return task;
+  }
+}

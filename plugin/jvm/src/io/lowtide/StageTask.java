@@ -1,0 +1,159 @@
+package io.lowtide;
+
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.util.Arrays;
+import java.util.Iterator;
+import java.util.NoSuchElementException;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import org.apache.spark.TaskContext;
+import org.apache.spark.TaskContext$;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * A task at work: one thread feeds the worker from Spark's iterator, the task's own thread drains it. A slow worker
+ * blocks the feeder and so Spark's input; a slow consumer blocks the drain and so the worker.
+ */
+final class StageTask implements Iterator<Row> {
+  private static final Logger LOG = LoggerFactory.getLogger(StageTask.class);
+  private static final long JOIN_MS = 10_000;
+
+  private final TaskContext context;
+  private final ExecutorSide side;
+  private final int level;
+  private final long epoch;
+  private final CompletableFuture<Channel> channel = new CompletableFuture<>();
+  private volatile Throwable sourceError;
+  private volatile boolean closing;
+  private String worker = "";
+  private Row next;
+  private boolean ended;
+
+  StageTask(TaskContext context, ExecutorSide side, int level, long epoch) {
+    this.context = context;
+    this.side = side;
+    this.level = level;
+    this.epoch = epoch;
+  }
+
+  void start(Feed feed) {
+    Thread feeder = new Thread(() -> feed(feed), "lowtide-feed-" + level + "-" + context.partitionId());
+    feeder.setDaemon(true);
+    context.addTaskCompletionListener(
+        (org.apache.spark.util.TaskCompletionListener) done -> close(feeder));
+    feeder.start();
+  }
+
+  private void feed(Feed feed) {
+    TaskContext$.MODULE$.setTaskContext(context);
+    Channel open = null;
+    try {
+      feed.run(this::open);
+      open = channel.getNow(null);
+      if (open == null) {
+        channel.complete(null);
+      } else {
+        open.write(Kind.END, ByteBuffer.allocate(8).order(ByteOrder.LITTLE_ENDIAN).putLong(epoch).flip());
+      }
+    } catch (Throwable error) {
+      broken(error);
+    } finally {
+      TaskContext$.MODULE$.unset();
+    }
+  }
+
+  private Channel open(String name) throws IOException {
+    worker = level + "/" + name;
+    Channel opened = side.attach(worker, level, epoch, context.taskAttemptId());
+    channel.complete(opened);
+    return opened;
+  }
+
+  private void broken(Throwable error) {
+    if (closing) {
+      return;
+    }
+    if (error instanceof Channel.Broken) {
+      // The worker's own last words are still to be read; the drain meets them, or the end of the stream.
+      LOG.info("{}", error.toString());
+      return;
+    }
+    sourceError = error;
+    if (!channel.completeExceptionally(error)) {
+      channel.join().close();
+    }
+  }
+
+  private void close(Thread feeder) {
+    closing = true;
+    feeder.interrupt();
+    Channel open = channel.isCompletedExceptionally() ? null : channel.getNow(null);
+    if (open != null) {
+      open.close();
+    }
+    try {
+      feeder.join(JOIN_MS);
+      if (feeder.isAlive()) {
+        LOG.warn("the feeder of worker {} still reads Spark's input {} ms after its task's end", worker, JOIN_MS);
+      }
+    } catch (InterruptedException stop) {
+      Thread.currentThread().interrupt();
+    }
+  }
+
+  @Override
+  public boolean hasNext() {
+    if (next == null && !ended) {
+      try {
+        advance();
+      } catch (IOException | ExecutionException | RuntimeException error) {
+        throw failure(error);
+      } catch (InterruptedException stop) {
+        context.killTaskIfInterrupted();
+        throw new IllegalStateException("the task was interrupted", stop);
+      }
+    }
+    return next != null;
+  }
+
+  private void advance() throws IOException, InterruptedException, ExecutionException {
+    Channel open = channel.get();
+    if (open == null) {
+      ended = true;
+      return;
+    }
+    byte[] message = open.read();
+    switch (message[0]) {
+      case Kind.OUT -> {
+        int target = ByteBuffer.wrap(message, 1, 4).order(ByteOrder.LITTLE_ENDIAN).getInt();
+        next = RowFactory.create(target, Arrays.copyOfRange(message, 5, message.length));
+      }
+      case Kind.ENDED -> ended = true;
+      case Kind.FAILED -> throw new IOException(ExecutorSide.textOf(message));
+      default -> throw new IOException("worker " + worker + " sent a message of unknown kind " + message[0]);
+    }
+  }
+
+  private RuntimeException failure(Exception error) {
+    context.killTaskIfInterrupted();
+    Throwable cause = sourceError != null ? sourceError : error;
+    String text = cause instanceof IOException ? cause.getMessage() : cause.toString();
+    side.fail(text);
+    return new IllegalStateException(text, cause);
+  }
+
+  @Override
+  public Row next() {
+    if (!hasNext()) {
+      throw new NoSuchElementException();
+    }
+    Row row = next;
+    next = null;
+    return row;
+  }
+}

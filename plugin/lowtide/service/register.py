@@ -1,0 +1,95 @@
+"""The register of a life's workers (R10): who may be forked, who is found again, and whose loss ends the life.
+
+A worker's name is ``level/partition``, at level 0 ``0/topic-partition``. It is forked once: in the life's first epoch,
+or, at level 0, when its source partition shows its first record. From then on it is found, wherever it lives; one that
+is missing ends the life, because an empty one in its place would give wrong answers.
+"""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Worker:
+    """One worker of this life."""
+
+    name: str
+    number: int
+    """Given in the order of forking; stands in the frames it sends."""
+    executor: str
+    """The executor whose fork server made it."""
+    address: str = ""
+    """``host:port`` once it has reported."""
+    pid: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The task is to attach at this address."""
+
+    address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """The task's executor is to fork the worker, with this number."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The task may not run; the life is over."""
+
+    reason: str
+
+
+@dataclass
+class Register:
+    """All workers of one incarnation, and the first cause of its end. Pure: the caller does the I/O."""
+
+    incarnation: int
+    first_epoch: int | None = None
+    workers: dict[str, Worker] = field(default_factory=dict)
+    cause: str = ""
+    """Why the life ended; empty while it goes on. The first cause stays."""
+
+    def end(self, cause: str) -> None:
+        """Ends the life; what is said later is a consequence and is not kept."""
+        self.cause = self.cause or cause
+
+    def find(self, name: str, level: int, epoch: int, incarnation: int, executor: str) -> Found | Fork | Refused:
+        """Where the task of ``epoch`` finds the worker ``name``, or that its executor forks it."""
+        if incarnation != self.incarnation:
+            return Refused(f"this is incarnation {self.incarnation} of the job; the task is of {incarnation}")
+        if self.cause:
+            return Refused(self.cause)
+        if self.first_epoch is None:
+            self.first_epoch = epoch
+        worker = self.workers.get(name)
+        if worker is not None and worker.address:
+            return Found(worker.address)
+        if worker is None and (level == 0 or epoch == self.first_epoch):
+            self.workers[name] = Worker(name, len(self.workers), executor)
+            return Fork(self.workers[name].number)
+        self.end(
+            f"worker {name} is missing in epoch {epoch}: it was "
+            + ("never forked" if worker is None else f"forked on executor {worker.executor} and never reported")
+            + ". Its state is lost with it, so the life ends; start the job again"
+        )
+        return Refused(self.cause)
+
+    def reported(self, name: str, number: int, address: str, pid: int) -> Worker | Refused:
+        """A forked worker says where it listens."""
+        worker = self.workers.get(name)
+        if worker is None or worker.number != number or worker.address:
+            return Refused(f"worker {name} (number {number}) is not one that was to be forked")
+        worker.address, worker.pid = address, pid
+        return worker
+
+    def lost(self, name: str, how: str = "") -> None:
+        """A worker's connection to the service closed: it died, or its executor did."""
+        worker = self.workers[name]
+        self.end(
+            f"worker {name} (pid {worker.pid} on executor {worker.executor}) died{how and ': ' + how}. "
+            "Its state is lost with it, so the life ends; start the job again"
+        )

@@ -1,0 +1,141 @@
+"""Messages between Lowtide's processes: ``u32 length | u8 kind | payload``, little-endian, length = 1 + payload bytes.
+
+They follow the handshake of ``lowtide_tracker.handshake`` on the same connection. The JVM's half is
+``plugin/jvm/src/io/lowtide/Channel.java`` and ``Kind.java``. This file and ``service/server.py`` own the sockets.
+"""
+
+import json
+import os
+import socket
+import struct
+from enum import IntEnum
+from typing import Any
+
+from lowtide_tracker.handshake import HELLO_BYTES, PROOF_BYTES, REPLY_BYTES, ClientHandshake, ServerHandshake
+
+MAX_MESSAGE_BYTES = 1 << 28
+NONCE_BYTES = 32
+CONNECT_TIMEOUT_S = 10.0
+SOCKET_BUFFER_BYTES = 1 << 20
+HEAD = struct.Struct("<IB")
+
+
+class Kind(IntEnum):
+    """The first byte of a message."""
+
+    ASK = 1
+    """A question or an answer of the service, as JSON."""
+    ATTACH = 2
+    """A task asks to be taken by a worker, or the worker's answer, as JSON."""
+    ROWS = 3
+    """To a worker of level 0: records of one source partition."""
+    FRAME = 4
+    """To a worker of a later level: a frame."""
+    END = 5
+    """To a worker: this epoch's input is over; ``i64 epoch``."""
+    OUT = 6
+    """From a worker: ``i32 target | frame`` for a worker of the next level."""
+    ENDED = 7
+    """From a worker: this epoch's output is out; ``i64 epoch``."""
+    FAILED = 8
+    """From a worker: what went wrong, as UTF-8 text."""
+    PLAN = 9
+    """The deployment, pickled: from the driver to the service, from there to workers."""
+
+
+class ConnectionClosed(Exception):
+    """The peer closed the connection, between messages or within one."""
+
+
+def head(kind: Kind, size: int) -> bytes:
+    """The head of a message with ``size`` bytes of payload."""
+    return HEAD.pack(size + 1, kind)
+
+
+class MessageReader:
+    """Cuts a stream of bytes into messages; no I/O. Cost: one copy of each message."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes | memoryview) -> list[tuple[int, bytes]]:
+        """All messages that are complete now, as ``(kind, payload)``."""
+        buffer = self._buffer
+        buffer += data
+        messages, at = [], 0
+        while len(buffer) - at >= 4:
+            length = int.from_bytes(buffer[at : at + 4], "little")
+            if not 1 <= length <= MAX_MESSAGE_BYTES:
+                raise ConnectionClosed(f"a message of {length} bytes was announced, at most {MAX_MESSAGE_BYTES} may be")
+            if len(buffer) - at - 4 < length:
+                break
+            messages.append((buffer[at + 4], bytes(memoryview(buffer)[at + 5 : at + 4 + length])))
+            at += 4 + length
+        if at:
+            del buffer[:at]
+        return messages
+
+
+def receive_exactly(connection: socket.socket, size: int) -> bytes:
+    """``size`` bytes from a blocking socket; ``ConnectionClosed`` when it ends before."""
+    data = bytearray()
+    while len(data) < size:
+        more = connection.recv(size - len(data))
+        if not more:
+            raise ConnectionClosed("the peer closed the connection")
+        data += more
+    return bytes(data)
+
+
+def tune(connection: socket.socket) -> None:
+    """No delay for small messages, and bounded buffers: what a slow reader leaves must not pile up in the kernel."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BUFFER_BYTES)
+
+
+def connect(address: str, secret: bytes) -> socket.socket:
+    """A blocking connection to ``host:port`` after the handshake.
+
+    Raises:
+        OSError: nobody listens there.
+        ConnectionClosed: it refused this process's secret.
+        HandshakeError: it speaks another version or does not know the secret.
+    """
+    host, _, port = address.rpartition(":")
+    connection = socket.create_connection((host, int(port)), CONNECT_TIMEOUT_S)
+    try:
+        tune(connection)
+        shake = ClientHandshake(secret, os.urandom(NONCE_BYTES))
+        hello = receive_exactly(connection, HELLO_BYTES)
+        connection.sendall(shake.reply(hello))
+        shake.check(hello, receive_exactly(connection, PROOF_BYTES))
+        connection.settimeout(None)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def welcome(connection: socket.socket, secret: bytes) -> None:
+    """The server's half of the handshake on a blocking, accepted connection; errors as ``connect``."""
+    connection.settimeout(CONNECT_TIMEOUT_S)
+    tune(connection)
+    shake = ServerHandshake(secret, os.urandom(NONCE_BYTES))
+    connection.sendall(shake.hello())
+    connection.sendall(shake.answer(receive_exactly(connection, REPLY_BYTES)))
+    connection.settimeout(None)
+
+
+def send(connection: socket.socket, kind: Kind, payload: bytes | dict[str, Any]) -> None:
+    """Sends one message on a blocking socket; a dict goes as JSON."""
+    data = json.dumps(payload).encode() if isinstance(payload, dict) else payload
+    connection.sendall(head(kind, len(data)) + data)
+
+
+def receive(connection: socket.socket) -> tuple[int, bytes]:
+    """The next message of a blocking socket as ``(kind, payload)``; ``ConnectionClosed`` at its end."""
+    length, kind = HEAD.unpack(receive_exactly(connection, HEAD.size))
+    if not 1 <= length <= MAX_MESSAGE_BYTES:
+        raise ConnectionClosed(f"a message of {length} bytes was announced, at most {MAX_MESSAGE_BYTES} may be")
+    return kind, receive_exactly(connection, length - 1)

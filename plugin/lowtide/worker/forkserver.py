@@ -1,0 +1,186 @@
+"""The fork server: one per executor; imports done, no threads, forks a worker for each line it is asked on.
+
+Lines of JSON over standard input and output, to and from the executor's plugin::
+
+    <- {"service": "host:port", "secret": hex, "incarnation": n, "executor": id, "host": name}     once
+    -> {"ready": pid}
+    <- {"worker": "1/0", "level": 1, "number": 3}
+    -> {"at": "host:port"}   or   {"failed": why}
+
+It ends when its standard input closes, and its workers end with it: the kernel kills them when their parent dies.
+"""
+
+import ctypes
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+from typing import Any
+
+from lowtide.wire import Kind, connect, send
+from lowtide.worker.birth import Birth
+from lowtide.worker.environment import versions
+
+PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None, use_errno=True)
+BACKLOG = 8
+GRACE_S = 4.0
+"""How long workers may take to end; the executor waits a little longer for this process."""
+
+
+class ForkServer:
+    """Serves one executor until its standard input closes."""
+
+    def __init__(self, first: dict[str, Any]) -> None:
+        self._first = first
+        self._secret = bytes.fromhex(first["secret"])
+        self._host = socket.getaddrinfo(first["host"], None, socket.AF_INET)[0][4][0]
+        self._children: dict[int, str] = {}
+        self._link = connect(first["service"], self._secret)
+        send(self._link, Kind.ASK, self._hello())
+
+    def _hello(self) -> dict[str, Any]:
+        return {
+            "ask": "forkserver",
+            "executor": self._first["executor"],
+            "host": self._first["host"],
+            "executable": sys.executable,
+            "python": versions(),
+        }
+
+    def run(self, lines: int, out: int) -> None:
+        """Serves lines from the descriptor ``lines``, answers on ``out``."""
+        wake_read, wake_write = os.pipe()
+        os.set_blocking(wake_write, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        selector = selectors.DefaultSelector()
+        selector.register(lines, selectors.EVENT_READ)
+        selector.register(wake_read, selectors.EVENT_READ)
+        _say(out, {"ready": os.getpid()})
+        pending = b""
+        while True:
+            for key, _ in selector.select():
+                if key.fd == wake_read:
+                    os.read(wake_read, 4096)
+                    self._reap()
+                    continue
+                data = os.read(lines, 65536)
+                if not data:
+                    self._end_children()
+                    return
+                *whole, pending = (pending + data).split(b"\n")
+                for line in whole:
+                    _say(out, self._fork(json.loads(line), (lines, out, wake_read, wake_write)))
+
+    def _fork(self, order: dict[str, Any], close: tuple[int, ...]) -> dict[str, Any]:
+        listener = socket.create_server((self._host, 0), backlog=BACKLOG)
+        address = f"{self._host}:{listener.getsockname()[1]}"
+        birth = Birth(
+            order["worker"],
+            order["level"],
+            order["number"],
+            self._first["incarnation"],
+            self._first["executor"],
+            self._first["service"],
+            self._secret,
+            listener,
+            address,
+        )
+        parent = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            return {"failed": f"fork: {error}"}
+        if pid == 0:
+            self._become_worker(birth, parent, close)
+        self._children[pid] = birth.name
+        listener.close()
+        return {"at": address}
+
+    def _become_worker(self, birth: Birth, parent: int, close: tuple[int, ...]) -> None:
+        status = 1
+        try:
+            LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:
+                os._exit(1)
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            self._link.close()
+            for descriptor in close:
+                os.close(descriptor)
+            from lowtide.worker.main import work
+
+            status = work(birth)
+        except BaseException:
+            import traceback
+
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(status)
+
+    def _end_children(self) -> None:
+        """Asks the workers to deliver what they hold and end; the kernel kills those that take too long."""
+        for pid in self._children:
+            os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + GRACE_S
+        while self._children and time.monotonic() < deadline:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+            if pid:
+                self._children.pop(pid, None)
+            else:
+                time.sleep(0.01)
+
+    def _reap(self) -> None:
+        while self._children:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            code = os.waitstatus_to_exitcode(status)
+            how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+            try:
+                send(self._link, Kind.ASK, {"worker": self._children.pop(pid), "how": how})
+            except OSError:
+                pass  # The service has gone; nobody is left to tell.
+
+
+def _say(out: int, line: dict[str, Any]) -> None:
+    os.write(out, json.dumps(line).encode() + b"\n")
+
+
+def _import_all() -> None:
+    """Imports what every worker needs, so that a fork costs milliseconds."""
+    import cloudpickle  # noqa: F401
+    import confluent_kafka  # noqa: F401
+    import msgspec  # noqa: F401
+    import numpy  # noqa: F401
+    import pyarrow  # noqa: F401
+    import xxhash  # noqa: F401
+
+    import lowtide.worker.main  # noqa: F401
+
+
+def main() -> None:
+    """Keeps standard output for answers alone: what user code prints goes to standard error."""
+    lines, out = os.dup(0), os.dup(1)
+    for descriptor in (lines, out):
+        os.set_inheritable(descriptor, False)
+    first = b""
+    while not first.endswith(b"\n"):
+        byte = os.read(lines, 1)
+        if not byte:
+            return
+        first += byte
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(2, 1)
+    _import_all()
+    ForkServer(json.loads(first)).run(lines, out)
+
+
+if __name__ == "__main__":
+    main()
