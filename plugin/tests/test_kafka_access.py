@@ -16,6 +16,7 @@ SASL: dict[str, Any] = {
     "sasl_username": "tide",
     "sasl_password_env": "TIDE_PASSWORD",
 }
+ENCRYPTED = {"ssl_key_file": "encrypted.key", "ssl_key_password_file": "key-password"}
 JAVA = """
 import java.io.FileReader;
 import java.util.Properties;
@@ -36,7 +37,7 @@ public class Open {
 
 @pytest.fixture
 def pem(tmp_path: Path) -> dict[str, Any]:
-    """Files of a self-signed certificate and its encrypted key, as keys of the conf."""
+    """Files of a self-signed certificate and its key, as keys of the conf."""
     x509 = pytest.importorskip("cryptography.x509")
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import rsa
@@ -48,15 +49,18 @@ def pem(tmp_path: Path) -> dict[str, Any]:
     builder = builder.serial_number(1).not_valid_before(start).not_valid_after(start + datetime.timedelta(days=36500))
     certificate = builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
     (tmp_path / "client.pem").write_bytes(certificate)
-    encryption = serialization.BestAvailableEncryption(b"key password")
-    private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
-    (tmp_path / "client.key").write_bytes(private)
+    for file, encryption in (
+        # Java before 19 reads no key that is encrypted the modern way (PBES2), so it gets this one in the clear.
+        ("client.key", serialization.NoEncryption()),
+        ("encrypted.key", serialization.BestAvailableEncryption(b"key password")),
+    ):
+        private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
+        (tmp_path / file).write_bytes(private)
     (tmp_path / "key-password").write_text("key password\n")
     return {
         "ssl_ca_file": str(tmp_path / "client.pem"),
         "ssl_certificate_file": str(tmp_path / "client.pem"),
         "ssl_key_file": str(tmp_path / "client.key"),
-        "ssl_key_password_file": str(tmp_path / "key-password"),
     }
 
 
@@ -95,12 +99,15 @@ def test_secrets_are_in_no_object_that_is_printed(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.slow
-def test_librdkafka_opens_with_the_settings(pem: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_librdkafka_opens_with_the_settings(
+    pem: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from confluent_kafka import Producer
 
     monkeypatch.setenv("TIDE_PASSWORD", "geheim")
-    # A name or file that librdkafka does not take raises.
-    Producer(librdkafka_settings(KafkaConf(**SASL, **pem)))
+    encrypted = {name: str(tmp_path / file) for name, file in ENCRYPTED.items()}
+    # A name, file or password that librdkafka does not take raises.
+    Producer(librdkafka_settings(KafkaConf(**{**SASL, **pem, **encrypted})))
 
 
 @pytest.mark.slow
