@@ -1,0 +1,94 @@
+"""Messages become records and back; the same one by one as in a batch, whatever they hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from lowtide.bytes_column import BytesColumn
+from lowtide.formats import Raw, json, raw
+
+
+@dataclass(frozen=True)
+class Pair:
+    a: int = 0
+    b: str = ""
+
+
+def decode(values: list[bytes | None]) -> tuple[list[Pair], list[tuple[int, str]]]:
+    decoded = json(Pair).decode(BytesColumn.from_list([None] * len(values)), BytesColumn.from_list(values))
+    return decoded.rows, decoded.failures
+
+
+def one_by_one(values: list[bytes | None]) -> tuple[list[Pair], list[tuple[int, str]]]:
+    rows, failures = [], []
+    for index, value in enumerate(values):
+        try:
+            rows.append(msgspec.json.decode(value if value is not None else b"null", type=Pair))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            failures.append((index, "a null value is not JSON" if value is None else str(error)))
+    return rows, failures
+
+
+adversarial = st.sampled_from(
+    [
+        b"{}", b'{"a":1}', b'{"a":2,"b":"x"}', b"", b" ", b"\n", b"1\n2", b"{}\n{}", b"{}{}", b"{} {}", b"{},{}",
+        b'{"a":1,', b'"b":"x"}', b'{"a":', b"1}", b'{\n"a":1}', b'{"a":1}\n', b'\n{"a":1}', b'{"b":"x\ny"}',
+        b'{"b":"x\\ny"}', b'{"b":"', b'"}', b"[{}]", b"null", b"{", b"}", b"}{", b'{"a":"1"}', b'{"a":1.5}', b"\xff",
+        b'{"b":"\xff"}', b'{"c":{"a":1}}', b'{"c":[{}', b"{}]}", b"{}\r", b"\xef\xbb\xbf{}", b'{"a":1}\x00', None,
+    ]
+)  # fmt: skip
+
+
+@given(st.lists(adversarial | st.binary(max_size=8), max_size=6))
+@example([b"", b"{}{}"])
+@example([b'{"a":1,', b'"b":"x"}', b"{}{}"])
+@example([b'{"b":"', b'"}', b"{}\n{}"])
+@example([b'{"b":"}', b'{"}', b"{}{}"])
+def test_a_batch_is_decoded_as_its_messages_are_one_by_one(values: list[bytes | None]) -> None:
+    assert decode(values) == one_by_one(values)
+
+
+def test_a_failure_names_its_index_and_the_reason() -> None:
+    rows, failures = decode([b'{"a":1}', b'{"a":"1"}', b"nonsense", None])
+    assert rows == [Pair(1)]
+    assert [index for index, _ in failures] == [1, 2, 3]
+    assert failures[0][1] == "Expected `int`, got `str` - at `$.a`"
+
+
+@given(st.lists(st.builds(Pair, st.integers(-(2**63), 2**63 - 1), st.text())))
+def test_what_is_encoded_is_decoded_as_the_same(rows: list[Pair]) -> None:
+    values = json(Pair).encode(rows)
+    assert values == [msgspec.json.encode(row) for row in rows]
+    assert decode(values) == (rows, [])
+
+
+strings: Any = st.lists(st.none() | st.binary(max_size=4))
+
+
+@given(strings)
+def test_raw_messages_stay_as_they_are(values: list[bytes | None]) -> None:
+    keys = values[::-1]
+    decoded = raw().decode(BytesColumn.from_list(keys), BytesColumn.from_list(values))
+    assert decoded.rows == list(map(Raw, keys, values))
+    assert raw().encode(decoded.rows) == values
+    assert not decoded.failures
+
+
+@given(strings)
+def test_a_column_of_bytes_gives_back_its_strings(values: list[bytes | None]) -> None:
+    column = BytesColumn.from_list(values)
+    assert column.to_list() == values
+    assert [column[index] for index in range(len(column))] == values
+
+
+def test_a_column_whose_lengths_do_not_sum_up_is_refused() -> None:
+    import numpy as np
+
+    with pytest.raises(ValueError, match="sum up to 3 bytes, but there are 4"):
+        BytesColumn.from_lengths(b"abcd", np.array([1, -1, 2], np.int32))
