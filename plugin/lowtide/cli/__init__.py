@@ -1,0 +1,25 @@
+"""The command line: `lowtide …`, and `python flow.py` for a program that calls `lowtide.main(flow)`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lowtide.flow import Flow
+
+__all__ = ["main", "main_flow"]
+
+
+def main() -> None:
+    """Run the command line of this process, and exit with its code."""
+    from lowtide.cli.main import run
+
+    sys.exit(run(sys.argv[1:]))
+
+
+def main_flow(flow: Flow) -> None:
+    """Run a flow with the arguments of this process, as `lowtide run` does with a file, and exit with its code."""
+    from lowtide.cli.main import run
+
+    sys.exit(run(["run", *sys.argv[1:]], given=flow))

@@ -1,0 +1,5 @@
+"""`python -m lowtide.cli` is `lowtide`."""
+
+from lowtide.cli import main
+
+main()

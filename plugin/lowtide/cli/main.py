@@ -1,0 +1,84 @@
+"""The group of all commands; each one's module is loaded when it is called, so that `lowtide --help` is quick."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from lowtide.errors import LowtideError
+from lowtide.version import __version__
+
+INTERRUPTED = 130
+
+# Name: where it is (module below lowtide.cli, attribute), and what it does in one line.
+COMMANDS = {
+    "init": ("init", "init", "Write a small flow, its conf and its test."),
+    "doctor": ("doctor", "doctor", "Look whether everything is there that a flow needs."),
+    "check": ("check", "check", "Look for faults in a flow without running it."),
+    "run": ("run", "run", "Run a flow."),
+    "status": ("status", "status", "Show the jobs."),
+    "stop": ("status", "stop", "Stop a detached job."),
+    "up": ("services", "up", "Start the embedded Kafka and ZooKeeper."),
+    "down": ("services", "down", "Stop the embedded services; their data stays."),
+    "services": ("services", "services", "Show the embedded services."),
+    "topic": ("topic", "topic", "Create, list and delete Kafka topics."),
+    "bench": ("bench", "bench", "Measure latency and throughput."),
+}
+
+
+class LazyCommands(click.Group):
+    """A group that knows its commands by name and line, and imports one only to call it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names, in the order in which one meets them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name, imported; None if there is none."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute, _ = COMMANDS[cmd_name]
+        command = getattr(import_module(f"lowtide.cli.{module}"), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands' lines from the table, without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, _, line) in COMMANDS.items()])
+
+
+@click.command(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="lowtide", message="%(prog)s %(version)s")
+def commands() -> None:
+    """Python streaming flows inside Spark's Real-Time Mode."""
+
+
+def run(arguments: Sequence[str], given: object = None) -> int:
+    """Run the command line and return its exit code; errors are said in plain words, without a traceback.
+
+    Args:
+        arguments: What stands after the program's name.
+        given: What a command finds as `click.get_current_context().obj`: the flow of a program that runs itself.
+    """
+    try:
+        code = commands.main(list(arguments), prog_name="lowtide", standalone_mode=False, obj=given)
+    except LowtideError as error:
+        click.echo(f"error: {error}", err=True)
+        return error.exit_code
+    except click.ClickException as error:
+        if isinstance(error, click.UsageError) and error.ctx is not None:
+            click.echo(error.ctx.get_usage(), err=True)
+        click.echo(f"error: {error.format_message()}", err=True)
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has had enough; a second error when the stream is closed at exit helps nobody.
+        sys.stderr.close()
+        return 0
+    return code if isinstance(code, int) else 0
