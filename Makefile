@@ -74,6 +74,10 @@ lock:  ## make requirements.lock anew from requirements.in and the pyproject.tom
 	    --no-emit-package lowtide-snapshots --no-emit-package lowtide-airflow \
 	    $(ARGS) requirements.in --output-file requirements.lock
 
+.PHONY: lock-jars
+lock-jars: env  ## fetch the jars of plugin/lowtide/spark/ivy.xml anew and make jars.lock from them
+	@$(RUN) -m lowtide.spark.jars lock
+
 .PHONY: clean
 clean:  ## delete what was built inside the clone
 	@rm -rf dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .venv
