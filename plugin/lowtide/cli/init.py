@@ -1,0 +1,107 @@
+"""`lowtide init`: a small flow to begin with, its conf and its test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from lowtide.errors import LowtideError
+
+FLOW = '''\
+"""Counts the letters of words: reads the topic "words", writes the topic "lengths"."""
+
+from dataclasses import dataclass
+
+import lowtide as lt
+from lowtide import Flow, json, kafka
+
+
+@dataclass(frozen=True)
+class Word:
+    text: str
+
+
+@dataclass(frozen=True)
+class Length:
+    word: str
+    letters: int
+
+
+def measure(word: Word) -> Length:
+    return Length(word.text, len(word.text))
+
+
+flow = Flow("lengths")
+(
+    flow.read("words", kafka("words", json(Word)))
+    .key_by("text")
+    .map(measure)
+    .write("lengths", kafka("lengths", json(Length), key="word"))
+)
+
+if __name__ == "__main__":
+    lt.main(flow)
+'''
+
+CONF = """\
+# What differs from the defaults; an unknown key is an error that names the nearest one.
+
+[job]
+parallelism = 2             # workers of each level after the first
+
+[kafka]
+bootstrap = "127.0.0.1:9092"
+
+[embedded]
+kafka_port = 9092           # 0: a free one
+zookeeper_port = 2181
+"""
+
+TEST = '''\
+"""Runs the flow here and now: no Spark, no services."""
+
+from flow import Length, Word, flow
+
+
+def test_every_word_gets_its_length() -> None:
+    delivered = flow.run_locally(words=[Word("to"), Word("tide")])
+    assert delivered["lengths"] == [Length("to", 2), Length("tide", 4)]
+'''
+
+FILES = {"flow.py": FLOW, "lowtide.toml": CONF, "test_flow.py": TEST}
+
+NEXT = """\
+next:
+  pytest                                       the flow's own test, without services
+  lowtide check flow.py --explain              faults, and what runs where
+  lowtide up                                   Kafka and ZooKeeper on this machine
+  lowtide topic create words --partitions 2
+  lowtide topic create lengths --partitions 2
+  lowtide run flow.py --conf lowtide.toml"""
+
+
+class WouldOverwrite(LowtideError):
+    """Take another folder, or remove the file: Lowtide overwrites nothing."""
+
+    exit_code = 2
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path), default=Path())
+def init(folder: Path) -> None:
+    """Write flow.py, lowtide.toml and test_flow.py into FOLDER (here by default); overwrites nothing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    there = [name for name in FILES if (folder / name).exists()]
+    if there:
+        raise WouldOverwrite(
+            f"{' and '.join(there)} would be overwritten",
+            where=str(folder.absolute()),
+            way_out="name another folder: lowtide init FOLDER",
+        )
+    for name, content in FILES.items():
+        # "x": even a file that has appeared this moment is not overwritten.
+        with (folder / name).open("x", encoding="utf-8") as file:
+            file.write(content)
+        click.echo(f"wrote {folder / name}")
+    click.echo(NEXT)

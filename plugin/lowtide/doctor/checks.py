@@ -1,0 +1,30 @@
+"""All checks, in the order in which one would mend things."""
+
+from lowtide.doctor.check import Check
+from lowtide.doctor.clock import clock
+from lowtide.doctor.folders import folders
+from lowtide.doctor.interpreter import pyspark, pyspark_python, python
+from lowtide.doctor.jars import shim_jar, third_party_jars
+from lowtide.doctor.java import java
+from lowtide.doctor.kafka import broker, topics
+from lowtide.doctor.machine import memory, slots
+from lowtide.doctor.network import loopback, ports
+from lowtide.doctor.zookeeper import zookeeper
+
+CHECKS = (
+    Check("java", java),
+    Check("python", python),
+    Check("PYSPARK_PYTHON", pyspark_python),
+    Check("pyspark", pyspark),
+    Check("jars", third_party_jars),
+    Check("shim jar", shim_jar),
+    Check("memory", memory),
+    Check("folders", folders),
+    Check("loopback", loopback),
+    Check("ports", ports),
+    Check("broker", broker),
+    Check("topics", topics),
+    Check("slots", slots),
+    Check("zookeeper", zookeeper),
+    Check("clock", clock),
+)

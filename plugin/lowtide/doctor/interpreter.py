@@ -1,0 +1,67 @@
+"""The Python interpreter, and the one that Spark would take for its workers."""
+
+import os
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+
+from lowtide.doctor.check import Answer, Surroundings
+from lowtide.spark.jars import pyspark_folder
+
+OLDEST_PYTHON = (3, 11)
+PYSPARK = "4.3.0"
+ASK_TIMEOUT_S = 20.0
+VARIABLE = "PYSPARK_PYTHON"
+WHO = "import sys; print(sys.prefix); print('.'.join(map(str, sys.version_info[:3])))"
+
+
+def python(_: Surroundings) -> Answer:
+    """This interpreter is new enough."""
+    running = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info[:2] < OLDEST_PYTHON:
+        return Answer("fail", f"Python {running}: {sys.executable}", "use Python 3.11 or newer")
+    return Answer("ok", f"Python {running}: {sys.executable}")
+
+
+def pyspark_python(_: Surroundings) -> Answer:
+    """Executors would run this environment's interpreter.
+
+    Two environments may share one binary, so the interpreter is asked for its environment.
+    """
+    named = os.environ.get(VARIABLE)
+    if named is None:
+        return Answer("ok", "not set: Lowtide names this interpreter to Spark")
+    way_out = f"unset {VARIABLE}, or set it to {sys.executable}"
+    try:
+        done = subprocess.run([named, "-c", WHO], check=False, capture_output=True, text=True, timeout=ASK_TIMEOUT_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Answer("fail", f"{named} does not run: {error}", way_out)
+    if done.returncode:
+        return Answer("fail", f"{named} does not run: {done.stderr.strip()[-200:]}", way_out)
+    prefix, theirs = done.stdout.split("\n")[:2]
+    if prefix != sys.prefix:
+        return Answer("fail", f"{named} is Python {theirs} of {prefix}, not of {sys.prefix}", way_out)
+    return Answer("ok", f"{named}, this environment's")
+
+
+def pyspark(_: Surroundings) -> Answer:
+    """The one pyspark that Lowtide works with is installed, whole, with nothing written over it."""
+    folder = pyspark_folder()
+    way_out = f"install pyspark=={PYSPARK} in {sys.prefix} (in a clone: make env)"
+    try:
+        installed = version("pyspark")
+    except PackageNotFoundError:
+        return Answer("fail", f"{folder} is no installed distribution", way_out)
+    if installed != PYSPARK:
+        return Answer("fail", f"pyspark {installed}: {folder}", way_out)
+    if not (folder / "jars" / f"spark-core_2.13-{PYSPARK}.jar").is_file():
+        return Answer("fail", f"pyspark {installed} lacks Spark's jars: {folder / 'jars'}", way_out)
+    try:
+        client = version("pyspark-client")
+    except PackageNotFoundError:
+        return Answer("ok", f"pyspark {installed}: {folder}")
+    return Answer(
+        "fail",
+        f"pyspark-client {client} is installed beside pyspark {installed} and overwrites its files",
+        "uninstall pyspark-client and install pyspark anew",
+    )

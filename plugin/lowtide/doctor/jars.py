@@ -1,0 +1,22 @@
+"""The third-party jars, and Lowtide's own."""
+
+from lowtide.doctor.check import Answer, Surroundings
+from lowtide.spark.jars import broker_jars, connector_jars, jars_folder
+
+
+def third_party_jars(_: Surroundings) -> Answer:
+    """Spark's Kafka connector and the Kafka server are there, as the list of jars has them."""
+    folder = jars_folder()
+    if not folder.is_dir():
+        # They are fetched at the first start, which takes a minute; a look around should not.
+        return Answer("warn", f"not fetched yet: {folder}", "fetch them: python -m lowtide.spark.jars")
+    return Answer("ok", f"connector {len(connector_jars())}, broker {len(broker_jars())}: {folder}")
+
+
+def shim_jar(_: Surroundings) -> Answer:
+    """Lowtide's own jar is there, and as new as its source."""
+    try:
+        from lowtide.spark.jar import shim_jar as find
+    except ImportError as error:
+        return Answer("fail", f"this installation cannot look for it: {error}", "install lowtide anew")
+    return Answer("ok", str(find()))

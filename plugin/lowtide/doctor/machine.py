@@ -1,0 +1,81 @@
+"""Cores, memory, and the task slots that Spark is given."""
+
+import os
+import re
+from pathlib import Path
+
+from lowtide.compiler import compile_flow
+from lowtide.doctor.check import Answer, Surroundings
+from lowtide.doctor.kafka import unreachable
+from lowtide.embedded import kafka as kafka_server
+from lowtide.embedded import zookeeper as zookeeper_server
+
+MIB = 1 << 20
+UNIT_MIB = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024 * 1024}
+# Spark's JVM beyond its heap, and a few Python workers.
+BESIDE_HEAP_MIB = 1024
+CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+CGROUP_USED = Path("/sys/fs/cgroup/memory.current")
+
+
+def memory(surroundings: Surroundings) -> Answer:
+    """What the driver, the workers and the embedded services take fits into what is free."""
+    free = free_mib()
+    heap = surroundings.conf.spark.driver_memory
+    needed = int(int(heap[:-1]) * UNIT_MIB[heap[-1]]) + BESIDE_HEAP_MIB
+    if surroundings.conf.embedded.enabled:
+        states = surroundings.services
+        needed += kafka_server.HEAP_MB if states["kafka"].state != "running" else 0
+        needed += zookeeper_server.HEAP_MB if states["zookeeper"].state != "running" else 0
+    found = f"{free} MiB free, about {needed} MiB wanted; {_cores()} cores"
+    if free < needed:
+        return Answer("warn", found, "end other programs, or lower [spark].driver_memory in conf")
+    return Answer("ok", found)
+
+
+def slots(surroundings: Surroundings) -> Answer:
+    """Spark has a slot for every worker of every level, as Real-Time Mode runs all levels at once."""
+    conf = surroundings.conf
+    offered = slots_of(conf.spark.master)
+    if offered is None:
+        return Answer("ok", f"{conf.spark.master}: the cluster decides; `lowtide run` counts them at its start")
+    found = f"{conf.spark.master}: {offered} slots"
+    if surroundings.flow is None:
+        return Answer("ok", f"{found}; name a flow to hear how many it needs")
+    if unreachable(surroundings):
+        return Answer("warn", f"{found}; how many the flow needs depends on its topics", "mend the broker first")
+    plan = compile_flow(surroundings.flow, units=conf.exchange.units, parallelism=conf.job.parallelism)
+    sources = [vertex.step.source.topic for vertex in plan.sources()]  # type: ignore[union-attr]
+    partitions = sum(topic.partitions for topic in surroundings.topics.describe_all(sources))
+    needed = partitions + (plan.levels - 1) * plan.parallelism
+    found = f"{found}, {needed} needed: {partitions} partitions, {plan.levels - 1} further levels x {plan.parallelism}"
+    if needed > offered:
+        way_out = f'set master = "local[{needed}]" in [spark], or lower parallelism in [job]'
+        return Answer("fail", found, way_out)
+    return Answer("ok", found)
+
+
+def slots_of(master: str) -> int | None:
+    """How many tasks run at once under a local master; None if the master is a cluster's."""
+    if master == "local":
+        return 1
+    if match := re.fullmatch(r"local\[(\d+|\*)(?:,\s*\d+)?\]", master):
+        return _cores() if match[1] == "*" else int(match[1])
+    if match := re.fullmatch(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]", master):
+        return int(match[1]) * int(match[2])
+    return None
+
+
+def free_mib() -> int:
+    """Memory that could be had now, in MiB: the machine's, or what the container's limit leaves."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    free = next(int(line.split()[1]) // 1024 for line in lines if line.startswith("MemAvailable:"))
+    try:
+        limit, used = CGROUP_LIMIT.read_text().strip(), int(CGROUP_USED.read_text())
+    except OSError:
+        return free
+    return free if limit == "max" else min(free, (int(limit) - used) // MIB)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
