@@ -15,7 +15,7 @@ ARGS ?=
 HOUSE := $(PYTHON) tools/environment.py
 ENV = $(or $(CACHED_ENV),$(eval CACHED_ENV := $(shell $(HOUSE) path))$(CACHED_ENV))
 RUN = $(ENV)/bin/python
-FOLDERS := tracker snapshots plugin dags $(wildcard tests)
+FOLDERS := tracker snapshots plugin dags tools $(wildcard tests)
 UNIT := not (spark or kafka or zookeeper or s3 or postgres or airflow or slow)
 
 .PHONY: help

@@ -11,6 +11,8 @@ Third-party files are shared through uv's cache (hard links), so one environment
 seconds and little disk, and two clones never re-point each other's editable installs.
 """
 
+from __future__ import annotations
+
 import fcntl
 import hashlib
 import json
@@ -23,6 +25,7 @@ import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Callable, Iterator, NoReturn
 
 CLONE = Path(__file__).resolve().parent.parent
 LOCK_FILE = CLONE / "requirements.lock"
@@ -32,13 +35,13 @@ OLDEST_PYTHON = (3, 11)
 OLDEST_JDK = 17
 
 
-def fail(what, way_out):
+def fail(what: str, way_out: str) -> NoReturn:
     """Print an error with its way out and end with exit code 1."""
     sys.stderr.write("error: {}\n       {}\n".format(what, way_out))
     raise SystemExit(1)
 
 
-def cache_folder():
+def cache_folder() -> Path:
     """Return the folder of everything that is fetched or built outside the clone; lowtide.cache has the same rule."""
     named = os.environ.get("LOWTIDE_CACHE")
     if named:
@@ -47,7 +50,7 @@ def cache_folder():
     return Path(base).expanduser().absolute() / "lowtide"
 
 
-def digest(*parts):
+def digest(*parts: object) -> str:
     """Return twelve hex digits that stand for the parts, in their order."""
     whole = hashlib.sha256()
     for part in parts:
@@ -55,20 +58,20 @@ def digest(*parts):
     return whole.hexdigest()[:12]
 
 
-def environment_folder():
+def environment_folder() -> Path:
     """Return the folder of the environment of this lock file, this Python and this clone."""
     python = "{}-{}".format(platform.python_version(), sys.base_prefix)
     return cache_folder() / "envs" / "{}-{}".format(digest(LOCK_FILE.read_bytes(), python), digest(CLONE)[:6])
 
 
-def stamp():
+def stamp() -> dict[str, str]:
     """Return what a finished environment has written into its stamp: who it is for, and the metadata it installed."""
     metadata = [(CLONE / name / "pyproject.toml").read_bytes() for name in DISTRIBUTIONS]
     version = (CLONE / "plugin" / "lowtide" / "version.py").read_bytes()
     return {"clone": str(CLONE), "lock": digest(LOCK_FILE.read_bytes()), "metadata": digest(version, *metadata)}
 
 
-def read_stamp(folder):
+def read_stamp(folder: Path) -> dict[str, str]:
     """Return the stamp of an environment, or an empty dict where there is none or it cannot be read."""
     try:
         found = json.loads((folder / "lowtide-stamp.json").read_text())
@@ -77,7 +80,7 @@ def read_stamp(folder):
     return found if isinstance(found, dict) else {}
 
 
-def check_python():
+def check_python() -> None:
     """End with an error unless this is Linux and a Python that is new enough."""
     if sys.platform != "linux":
         fail(
@@ -92,7 +95,7 @@ def check_python():
         )
 
 
-def check_jdk():
+def check_jdk() -> None:
     """End with an error unless `java` and `javac` (of JAVA_HOME if set, else of PATH) are new enough."""
     home = os.environ.get("JAVA_HOME")
     way_out = "install a newer one (Debian: openjdk-{}-jdk-headless), or set JAVA_HOME to it".format(OLDEST_JDK)
@@ -111,7 +114,7 @@ def check_jdk():
 
 
 @contextmanager
-def alone(name):
+def alone(name: str) -> Iterator[None]:
     """Hold the cache's lock of this name, so that two makes at once do the work one after the other."""
     locks = cache_folder() / "locks"
     try:
@@ -127,7 +130,7 @@ def alone(name):
         yield
 
 
-def run(step, *command, **more_environment):
+def run(step: str, *command: object, **more_environment: str) -> None:
     """Run a command, its output shown only if it fails; then end with an error that names the step."""
     done = subprocess.run(
         [str(word) for word in command],
@@ -145,7 +148,7 @@ def run(step, *command, **more_environment):
         )
 
 
-def uv():
+def uv() -> Path:
     """Return the path of the pinned uv, fetched with pip into the cache if it is not there yet."""
     folder = cache_folder() / "uv-{}".format(digest(UV_LOCK_FILE.read_bytes(), platform.machine()))
     program = folder / "bin" / "uv"
@@ -166,7 +169,7 @@ def uv():
     return program
 
 
-def install(folder, third_party):
+def install(folder: Path, third_party: bool) -> None:
     """Fill the environment: what the lock file names if asked, then the four distributions as editable installs."""
     program, python = uv(), folder / "bin" / "python"
     settings = {"UV_CACHE_DIR": str(cache_folder() / "uv-cache"), "UV_PYTHON_DOWNLOADS": "never"}
@@ -181,7 +184,7 @@ def install(folder, third_party):
     run("installing the workspace", program, "pip", "install", "--python", python, *flags, *editable, **settings)
 
 
-def point_here(folder):
+def point_here(folder: Path) -> None:
     """Let `.venv` in the clone point to the environment, for people and editors, unless something else is there."""
     link = CLONE / ".venv"
     if link.is_symlink() and os.readlink(str(link)) == str(folder):
@@ -193,7 +196,7 @@ def point_here(folder):
     fresh.replace(link)
 
 
-def ensure():
+def ensure() -> None:
     """Build or mend the environment; a finished one costs two small reads."""
     folder, wanted = environment_folder(), stamp()
     if read_stamp(folder) != wanted:
@@ -206,7 +209,7 @@ def ensure():
     point_here(folder)
 
 
-def prune():
+def prune() -> None:
     """Delete environments whose clone is gone or has another lock file by now."""
     for folder in sorted((cache_folder() / "envs").glob("*-*")):
         with alone(folder.name):
@@ -218,10 +221,10 @@ def prune():
             shutil.rmtree(str(folder))
 
 
-def main(arguments):
+def main(arguments: list[str]) -> None:
     """Do what the one argument says."""
     check_python()
-    actions = {
+    actions: dict[str, Callable[[], None]] = {
         "ensure": ensure,
         "path": lambda: print(environment_folder()),
         "uv": lambda: print(uv()),
