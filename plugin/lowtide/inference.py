@@ -78,7 +78,8 @@ class Inference:
         except Unreadable as problem:
             self._fault(call, f"{_called(call)} {problem}")
         except FlowError as error:
-            self._fault(call, " ".join(filter(None, (error.what, error.way_out and f"({error.way_out})"))))
+            prefix = f"{_called(call)}: " if hasattr(call.step, "function") else ""
+            self._fault(call, prefix + error.what + (f"; {error.way_out}" if error.way_out else ""))
         return None
 
     def _infer_after(self, call: Call, takes: type | None) -> type | None:
@@ -95,6 +96,7 @@ class Inference:
             return self._schema(step.returns).record
         if isinstance(step, KeyBy):
             self._check_columns(call, step.columns, takes)
+            self._check_keys(call, step.columns, takes)
             return takes
         if isinstance(step, Write):
             self._check_sink(call, step.sink, takes)
@@ -128,6 +130,13 @@ class Inference:
                 self._fault(call, f"{said(takes)} has no column {column!r}; it has {', '.join(known)}")
         if len(set(columns)) < len(columns):
             self._fault(call, f"a column is named twice: {', '.join(columns)}")
+
+    def _check_keys(self, call: Call, columns: tuple[str, ...], takes: type | None) -> None:
+        kinds = {} if takes is None else schema_of(takes).kinds
+        for column in columns:
+            if column in kinds and not kinds[column].can_be_key:
+                message = f"{column!r} is {kinds[column].name}, which cannot be a key"
+                self._fault(call, f"{message}; use str, int, bool, bytes, date, datetime, Enum or Literal")
 
     def _check_sink(self, call: Call, sink: KafkaSink, takes: type | None) -> None:
         if takes is None:

@@ -44,6 +44,11 @@ class Kind(ABC):
     name: str
     arrow: pa.DataType
 
+    @property
+    def can_be_key(self) -> bool:
+        """Whether equal values have equal bytes, so that records can be keyed by them."""
+        return False
+
     @abstractmethod
     def encode(self, values: list[Any]) -> pa.Array:
         """Make a column; None becomes null. Raises Mismatch."""
@@ -64,6 +69,11 @@ class Nullable(Kind):
         self.inner = inner
         self.name = f"{inner.name} | None"
         self.arrow = inner.arrow
+
+    @property
+    def can_be_key(self) -> bool:
+        """As without None."""
+        return self.inner.can_be_key
 
     def encode(self, values: list[Any]) -> pa.Array:
         """Encode, nulls included."""
@@ -97,6 +107,11 @@ class Scalar(Kind):
     name: str
     arrow: pa.DataType
     python: type
+
+    @property
+    def can_be_key(self) -> bool:
+        """All but float: nearly equal floats are different keys."""
+        return self.python is not float
 
     def encode(self, values: list[Any]) -> pa.Array:
         """Check the types of all values at once, then let Arrow copy them."""
@@ -183,6 +198,11 @@ class Choice(Kind):
         self._member_type = type(members[0])
         self._store: dict[Any, Any] = {**dict(zip(members, stored, strict=True)), None: None}
         self._load: dict[Any, Any] = {**dict(zip(stored, members, strict=True)), None: None}
+
+    @property
+    def can_be_key(self) -> bool:
+        """As what is stored."""
+        return True
 
     def encode(self, values: list[Any]) -> pa.Array:
         """Look every value up."""

@@ -33,8 +33,9 @@ def load_flow(path: str) -> Flow:
             raise FlowError(f"{file} has no flow named {variable}", way_out=_offer(module))
         return flow
     flows = _flows(module)
-    if len(set(map(id, flows.values()))) != 1:
-        count = "no flow" if not flows else f"{len(flows)} flows"
+    distinct = len(set(map(id, flows.values())))
+    if distinct != 1:
+        count = f"{distinct} flows" if flows else "no flow"
         raise FlowError(f"{file} makes {count}", way_out=_offer(module))
     return next(iter(flows.values()))
 

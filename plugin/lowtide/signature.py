@@ -48,7 +48,8 @@ def signature_of(function: Function) -> Signature:
     except ValueError:  # a builtin without one
         return Signature(NOTHING, NOTHING)
     except Exception as error:  # noqa: BLE001 - evaluating an annotation may raise anything
-        raise Unreadable(f"has annotations that cannot be read: {type(error).__name__}: {error}") from None
+        reason = f"{type(error).__name__}: {error}"
+        raise Unreadable(f"has annotations that cannot be read ({reason}); define types at a module's top") from None
     try:
         signature.bind(object())
     except TypeError:

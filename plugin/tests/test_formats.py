@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lowtide.bytes_column import BytesColumn
@@ -45,6 +45,7 @@ adversarial = st.sampled_from(
 )  # fmt: skip
 
 
+@settings(deadline=None)
 @given(st.lists(adversarial | st.binary(max_size=8), max_size=6))
 @example([b"", b"{}{}"])
 @example([b'{"a":1,', b'"b":"x"}', b"{}{}"])
@@ -61,6 +62,7 @@ def test_a_failure_names_its_index_and_the_reason() -> None:
     assert failures[0][1] == "Expected `int`, got `str` - at `$.a`"
 
 
+@settings(deadline=None)
 @given(st.lists(st.builds(Pair, st.integers(-(2**63), 2**63 - 1), st.text())))
 def test_what_is_encoded_is_decoded_as_the_same(rows: list[Pair]) -> None:
     values = json(Pair).encode(rows)
@@ -71,6 +73,7 @@ def test_what_is_encoded_is_decoded_as_the_same(rows: list[Pair]) -> None:
 strings: Any = st.lists(st.none() | st.binary(max_size=4))
 
 
+@settings(deadline=None)
 @given(strings)
 def test_raw_messages_stay_as_they_are(values: list[bytes | None]) -> None:
     keys = values[::-1]
@@ -80,6 +83,7 @@ def test_raw_messages_stay_as_they_are(values: list[bytes | None]) -> None:
     assert not decoded.failures
 
 
+@settings(deadline=None)
 @given(strings)
 def test_a_column_of_bytes_gives_back_its_strings(values: list[bytes | None]) -> None:
     column = BytesColumn.from_list(values)

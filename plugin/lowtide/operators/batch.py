@@ -111,7 +111,9 @@ class Batch:
         """Part the records by `target_of_unit[unit]`, each part in order; targets ascend; O(n log n) in numpy."""
         assert self.meta.unit is not None, "only keyed records have targets"
         targets = target_of_unit[self.meta.unit]
-        if len(targets) and (targets == targets[0]).all():
+        if len(targets) == 0:
+            return
+        if (targets == targets[0]).all():
             yield int(targets[0]), self
             return
         order = np.argsort(targets, kind="stable")

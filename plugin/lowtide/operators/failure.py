@@ -81,6 +81,8 @@ def raised(index: int, record: object, error: BaseException) -> Failure:
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_PACKAGE):
         trace = trace.tb_next
+    if isinstance(error, StopIteration):
+        return Failure(index, record, "raised StopIteration; use return, or next(..., default)")
     if trace is None and str(error).endswith(_NOT_ITERABLE):
         return Failure(index, record, f"returned {str(error).split()[0]}, expected an iterable of records")
     lines = traceback.format_exception(type(error), error, trace, limit=-_TRACEBACK_LIMIT_FRAMES)

@@ -94,7 +94,7 @@ def call_each(
             index = len(results) + len(failures)
             if index == len(rows):
                 return results, failures
-            failures.append(Failure(index, rows[index], "raised StopIteration; use return, or next(..., default)"))
+            failures.append(raised(index, rows[index], StopIteration()))
         if not tolerate:
             return results, failures
 

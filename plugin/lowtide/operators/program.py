@@ -102,6 +102,8 @@ class Program:
             stepped = as_columns(batch, self._tolerate)
             self._bury(vertex, batch, stepped.failures, feed)
             batch = stepped.batch
+            if len(batch) == 0:
+                return
             if child.id in self._exchanges:
                 feed.outputs.append(Exchange(child.id, self._exchanges[child.id].assign(batch)))
             else:

@@ -1,0 +1,359 @@
+"""Programs: whatever batches the records come in, they do what the interpreter does record by record."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lowtide import Flow, Raw, json, kafka, raw
+from lowtide.bytes_column import BytesColumn
+from lowtide.compiler import compile_flow
+from lowtide.local import Delivered, Message, run_log
+from lowtide.operators.batch import Batch
+from lowtide.operators.dead_letter import Dead
+from lowtide.operators.failure import MessageRefused, UserError
+from lowtide.operators.meta import Position
+from lowtide.operators.output import Deliver, Exchange, Output
+from lowtide.operators.program import Program
+from lowtide.operators.source import SourceRows
+from lowtide.plan import Plan
+from lowtide.schema import schema_of
+
+
+@dataclass(frozen=True)
+class Order:
+    user: str
+    at: int
+    amount: float = 0.0
+
+
+@dataclass(frozen=True)
+class Item:
+    user: str
+    number: int
+
+
+class Cluster:
+    """Programs of all levels in one place, with exchanges between them as a worker would carry them."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.sources = Program(plan, 0)
+        self.programs = [[Program(plan, level) for _ in range(plan.parallelism)] for level in range(1, plan.levels)]
+        self.delivered: dict[str, list[Delivered]] = {vertex.name: [] for vertex in plan.sinks()}
+        self.dead: list[Dead] = []
+        self.owners: dict[tuple[str, int], set[int]] = {}
+
+    def feed(self, source: str, messages: list[Message]) -> None:
+        vertex = next(vertex for vertex in self.plan.sources() if vertex.name == source)
+        self._take(0, self.sources.feed_source(vertex.id, source_rows(messages)))
+
+    def _take(self, worker: int, outputs: list[Output]) -> None:
+        for output in outputs:
+            if isinstance(output, Dead):
+                self.dead.append(output)
+            elif isinstance(output, Exchange):
+                self._exchange(output)
+            else:
+                self._deliver(worker, output)
+
+    def _exchange(self, output: Exchange) -> None:
+        vertex = self.plan.vertices[output.vertex]
+        for target, part in output.batch.split(self.plan.worker_of_unit()):
+            received = Batch.from_arrow(schema_of(vertex.gives), part.to_arrow())
+            self._take(target, self.programs[vertex.level - 1][target].feed(output.vertex, received))
+
+    def _deliver(self, worker: int, output: Deliver) -> None:
+        name, meta = self.plan.vertices[output.vertex].name, output.batch.meta
+        columns = (output.lanes.tolist(), output.keys, output.values, output.timestamps.tolist())
+        for index, (lane, key, value, timestamp) in enumerate(zip(*columns, strict=True)):
+            self.delivered[name].append(Delivered(lane, key, value, timestamp, meta.position(index)))
+            self.owners.setdefault((name, lane), set()).add(worker)
+
+
+def source_rows(messages: list[Message]) -> SourceRows:
+    (front,) = {message.position.front for message in messages}
+    return SourceRows(
+        front,
+        np.array([message.position.sequence for message in messages], np.int64),
+        np.array([message.timestamp for message in messages], np.int64),
+        BytesColumn.from_list([message.key for message in messages]),
+        BytesColumn.from_list([message.value for message in messages]),
+    )
+
+
+def messages(values: list[bytes | None], front: int = 0) -> list[Message]:
+    return [
+        Message(Position(front, 10 + 2 * index), 1000 + index, b"k%d" % index, value)
+        for index, value in enumerate(values)
+    ]
+
+
+def run(flow: Flow, values: list[bytes | None]) -> Cluster:
+    cluster = Cluster(compile_flow(flow, parallelism=2))
+    cluster.feed("orders", messages(values))
+    return cluster
+
+
+# A flow that has every step, and functions that fail for some records.
+
+
+def items(order: Order) -> Iterator[Item]:
+    if order.at == 13:
+        raise ValueError("thirteen")
+    for number in range(order.at % 4):
+        if order.user == "half" and number == 1:
+            raise RuntimeError("half way")
+        yield Item(order.user, number if order.user != "wrong" else str(number))  # type: ignore[arg-type]
+
+
+def is_even(item: Item) -> bool:
+    if item.user == "stop":
+        raise StopIteration
+    return item.number % 2 == 0 if item.user != "none" else None  # type: ignore[return-value]
+
+
+def louder(item: Item) -> Item:
+    return Item(item.user.upper(), item.number) if item.user != "other" else "other"  # type: ignore[return-value]
+
+
+def doubled(batch: pa.RecordBatch) -> pa.RecordBatch:
+    number = pc.multiply(batch.column("number"), 2)
+    return pa.RecordBatch.from_arrays([batch.column("user"), number], schema=batch.schema)
+
+
+def as_raw(item: Item) -> Raw:
+    return Raw(None if item.number else item.user.encode(), b"%d" % item.number)
+
+
+def everything(dead_letters: Any) -> Flow:
+    flow = Flow("everything", dead_letters=dead_letters)
+    orders = flow.read("orders", kafka("orders", json(Order)))
+    split = orders.flat_map(items)
+    split.write("plain", kafka("plain", json(Item), key="user"))
+    even = split.key_by("user").filter(is_even)
+    even.map_batches(doubled, Item).key_by("number", "user").map(louder).write("loud", kafka("loud", json(Item)))
+    even.map(as_raw).write("raw", kafka("raw", raw()))
+    orders.write("copies", kafka("copies", json(Order), key="at"))
+    return flow
+
+
+users = st.sampled_from(["a", "b", "c", "half", "wrong", "stop", "none", "other"])
+orders = st.builds(Order, users, st.integers(0, 20), st.floats(-10, 10))
+values = orders.map(msgspec.json.encode) | st.sampled_from([b"", b"{}", b'{"user":"a","at":"1"}', None])
+
+
+@settings(deadline=None)
+@given(st.lists(values, max_size=20), st.integers(1, 4), st.data())
+def test_programs_do_what_the_interpreter_does(values: list[bytes | None], lanes: int, data: st.DataObject) -> None:
+    plan = compile_flow(
+        everything(kafka("dead", raw())), units=8, lanes=lanes, parallelism=data.draw(st.integers(1, lanes))
+    )
+    log = messages(values)
+    cluster = Cluster(plan)
+    start = 0
+    while start < len(log):
+        end = start + data.draw(st.integers(1, 8))
+        cluster.feed("orders", log[start:end])
+        start = end
+    delivered, dead = run_log(plan, {"orders": log})
+    for sink, expected in delivered.items():
+        for lane in range(lanes):
+            assert [one for one in cluster.delivered[sink] if one.lane == lane] == [
+                one for one in expected if one.lane == lane
+            ]
+    assert Counter(cluster.dead) == Counter(dead)
+    assert all(len(workers) == 1 for workers in cluster.owners.values())
+
+
+def order(user: str, at: int) -> bytes:
+    return msgspec.json.encode(Order(user, at))
+
+
+def one_step(step: str, function: Any, dead_letters: Any = None) -> Flow:
+    flow = Flow("test", dead_letters=dead_letters)
+    stream: Any = flow.read("orders", kafka("orders", json(Order)))
+    getattr(stream, step)(function, name="step", **({} if step == "filter" else {"returns": Order})).write(
+        "out", kafka("out", json(Order))
+    )
+    return flow
+
+
+def fails(order: Order) -> Any:
+    if order.at == 2:
+        raise ValueError(f"two\nof {order.user}")
+    return order
+
+
+def gives_wrong(order: Order) -> Any:
+    return order if order.at != 2 else (1, 2)
+
+
+def gives_bad_field(order: Order) -> Any:
+    return order if order.at != 2 else Order(order.user, "2")  # type: ignore[arg-type]
+
+
+def stops(order: Order) -> Any:
+    return order if order.at != 2 else next(iter(()))
+
+
+def exits(order: Order) -> Any:
+    return order if order.at != 2 else exit(3)
+
+
+@pytest.mark.parametrize(
+    ("step", "function", "what"),
+    [
+        ("map", fails, "raised ValueError: two\nof u"),
+        ("map", gives_wrong, "returned tuple, expected Order"),
+        ("map", lambda order: None if order.at == 2 else order, "returned None, expected Order"),
+        ("map", gives_bad_field, "Order.at: expected int, found str '2'"),
+        ("map", stops, "raised StopIteration; use return, or next(..., default)"),
+        ("map", exits, "raised SystemExit: 3"),
+        ("flat_map", lambda order: [fails(order)], "raised ValueError: two\nof u"),
+        ("flat_map", lambda order: (fails(order) for _ in "ab"), "raised ValueError: two\nof u"),
+        ("flat_map", lambda order: [order, gives_wrong(order)], "gave tuple, expected Order"),
+        ("flat_map", lambda order: None if order.at == 2 else [order], "returned 'NoneType', expected an iterable"),
+        ("flat_map", lambda order: [gives_bad_field(order)], "Order.at: expected int, found str '2'"),
+        ("filter", lambda order: fails(order) is order, "raised ValueError: two\nof u"),
+        ("filter", lambda order: None if order.at == 2 else True, "returned None, expected bool"),
+        ("filter", lambda order: 1 if order.at == 2 else True, "returned int, expected bool"),
+        ("filter", lambda order: bool(stops(order)), "raised StopIteration"),
+    ],
+)
+def test_a_function_that_fails_stops_the_job_or_gives_a_dead_letter(step: str, function: Any, what: str) -> None:
+    values: list[bytes | None] = [order("u", at) for at in (0, 1, 2, 3)]
+    with pytest.raises(UserError) as caught:
+        run(one_step(step, function), values)
+    error = caught.value
+    assert error.what.startswith(f'step "step": {what}')
+    assert (error.vertex, error.position) == ("step", Position(0, 14))
+    assert f"{__file__}:" in error.where
+    assert "record at front 0, offset 14: Order(user='u', at=" in error.where
+    assert ("Traceback" in error.traceback_text) == what.startswith(("raised V", "raised Sy"))
+    assert "per_record.py" not in error.traceback_text
+
+    cluster = run(one_step(step, function, kafka("dead", raw())), values)
+    assert {one.position.sequence for one in cluster.delivered["out"]} == {10, 12, 16}
+    (dead,) = set(cluster.dead)
+    assert dead.error.startswith(what)
+    assert (dead.vertex, dead.position, dead.timestamp) == ("step", Position(0, 14), 1002)
+    assert (dead.key, dead.value) == (b"k2", values[2])
+
+
+def test_no_function_is_called_twice_for_a_record() -> None:
+    calls: list[int] = []
+
+    def noted(order: Order) -> Any:
+        calls.append(order.at)
+        return gives_wrong(fails(order)) if order.at < 5 else "wrong"
+
+    cluster = run(one_step("map", noted, kafka("dead", raw())), [order("u", at) for at in range(8)])
+    assert calls == list(range(8))
+    assert [dead.position.sequence for dead in cluster.dead] == [14, 20, 22, 24]
+
+
+def test_an_unreadable_message_stops_the_job_or_gives_a_dead_letter() -> None:
+    values: list[bytes | None] = [order("u", 0), b"{}", order("u", 1)]
+    with pytest.raises(MessageRefused, match="Object missing required field `user`") as caught:
+        run(one_step("map", fails), values)
+    assert caught.value.position == Position(0, 12)
+    cluster = run(one_step("map", fails, kafka("dead", raw())), values)
+    (dead,) = cluster.dead
+    assert (dead.vertex, dead.key, dead.value) == ("orders", b"k1", b"{}")
+    assert dict(dead.describe()) == {
+        "lowtide.vertex": b"orders",
+        "lowtide.front": b"0",
+        "lowtide.offset": b"12",
+        "lowtide.error": b"cannot be read as JSON of Order: Object missing required field `user`",
+    }
+    assert len(cluster.delivered["out"]) == 2
+
+
+def test_headers_of_the_original_go_with_its_dead_letter() -> None:
+    plan = compile_flow(one_step("map", fails, kafka("dead", raw())), parallelism=1)
+    rows = source_rows(messages([b"{}", b"{}"]))
+    headers = BytesColumn.from_list([b"first", b"second"])
+    rows = SourceRows(rows.front, rows.offsets, rows.timestamps, rows.keys, rows.values, headers)
+    outputs = Program(plan, 0).feed_source(0, rows)
+    assert [dead.headers for dead in outputs if isinstance(dead, Dead)] == [b"first", b"second"]
+
+
+def test_behind_an_exchange_a_dead_letter_holds_the_record() -> None:
+    flow = Flow("test", dead_letters=kafka("dead", raw()))
+    stream = flow.read("orders", kafka("orders", json(Order))).key_by("user")
+    stream.map(fails, returns=Order).write("out", kafka("out", json(Order)))
+    (dead,) = run(flow, [order("u", 2)]).dead
+    assert (dead.key, dead.value) == (None, b'{"user":"u","at":2,"amount":0.0}')
+
+
+def test_the_record_of_an_error_is_shortened() -> None:
+    with pytest.raises(UserError) as caught:
+        run(one_step("map", fails), [order("u" * 10_000, 2)])
+    assert len(caught.value.where) < 1000
+
+
+@pytest.mark.parametrize(
+    ("function", "what"),
+    [
+        (lambda batch: batch.slice(1), "returned 1 rows for 2"),
+        (lambda batch: batch.to_pylist(), "returned list, expected pyarrow.RecordBatch"),
+        (lambda batch: batch.rename_columns(["a", "b", "c"]), "returned the columns ['a', 'b', 'c'], expected ['user'"),
+        (lambda batch: batch.cast(pa.schema([("user", pa.string()), ("at", pa.int32()), ("amount", pa.float64())])),
+         "returned column 'at' as int32, expected int64; cast it"),
+        (lambda batch: pa.RecordBatch.from_arrays([pa.array([None, "a"]), *batch.columns[1:]], schema=batch.schema),
+         "returned a value in column 'user' that is not str, perhaps a null"),
+        (lambda batch: batch.column("nothing"), "raised KeyError"),
+    ],
+)  # fmt: skip
+def test_a_batch_function_that_fails_stops_the_job_even_with_dead_letters(function: Any, what: str) -> None:
+    flow = Flow("test", dead_letters=kafka("dead", raw()))
+    stream = flow.read("orders", kafka("orders", json(Order)))
+    stream.map_batches(function, Order, name="step").write("out", kafka("out", json(Order)))
+    with pytest.raises(UserError) as caught:
+        run(flow, [order("u", 1), order("u", 2)])
+    assert what in caught.value.what
+    assert "the first of a batch of 2" in caught.value.where
+
+
+def test_a_key_column_becomes_the_message_key() -> None:
+    @dataclass(frozen=True)
+    class Keyed:
+        text: str
+        number: int
+        data: bytes
+        maybe: int | None = None
+
+    for key, expected in [("text", b"\xc3\xa4"), ("number", b"-7"), ("data", b"\xff"), ("maybe", None)]:
+        flow = Flow("test")
+        flow.read("orders", kafka("in", json(Keyed))).write("out", kafka("out", json(Keyed), key=key))
+        (one,) = run(flow, [msgspec.json.encode(Keyed("ä", -7, b"\xff"))]).delivered["out"]
+        assert one.key == expected
+
+
+def test_columns_of_an_exchange_that_are_not_the_schemas_are_refused() -> None:
+    with pytest.raises(ValueError, match="a batch of Order has the columns"):
+        Batch.from_arrow(schema_of(Order), pa.RecordBatch.from_pylist([{"user": "a"}]))
+
+
+def test_a_batch_is_split_by_worker_in_order() -> None:
+    (exchange,) = Program(compile_flow(one_step("map", lambda order: order), parallelism=1), 0).feed_source(
+        0, source_rows(messages([order("u", at) for at in range(100)]))
+    )
+    assert isinstance(exchange, Exchange)
+    batch = exchange.batch.with_unit(np.arange(100, dtype=np.int32) % 7)
+    parts = dict(batch.split(np.array([2, 0, 2, 5, 5, 0, 2], np.int32)))
+    assert list(parts) == [0, 2, 5]
+    assert [row.at for row in parts[0].rows()] == [at for at in range(100) if at % 7 in (1, 5)]
+    assert parts[0].meta.sequence.tolist() == [10 + 2 * at for at in range(100) if at % 7 in (1, 5)]
+    assert sum(map(len, parts.values())) == 100
