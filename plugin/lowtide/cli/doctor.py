@@ -11,9 +11,9 @@ import click
 from lowtide.check import load_flow
 from lowtide.cli.options import as_json, with_conf
 from lowtide.conf import Conf
-from lowtide.doctor import CHECKS, Answer, Surroundings, ask
+from lowtide.doctor import CHECKS, Answer, Surroundings, Verdict, ask
 
-COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
+COLOURS: dict[Verdict, str] = {"ok": "green", "warn": "yellow", "fail": "red"}
 NAME_WIDTH = max(len(check.name) for check in CHECKS)
 
 
@@ -42,8 +42,7 @@ def doctor(conf: Conf, flow: str | None, probe: bool, as_json: bool) -> int:
 
 
 def _say(name: str, answer: Answer) -> None:
-    click.echo(
-        f"{click.style(answer.verdict.ljust(4), COLOURS[answer.verdict])}  {name.ljust(NAME_WIDTH)}  {answer.found}"
-    )
+    verdict = click.style(answer.verdict.ljust(4), COLOURS[answer.verdict])
+    click.echo(f"{verdict}  {name.ljust(NAME_WIDTH)}  {answer.found}")
     if answer.way_out:
         click.echo(f"{' ' * (NAME_WIDTH + 8)}-> {answer.way_out}")

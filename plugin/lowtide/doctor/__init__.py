@@ -1,6 +1,6 @@
 """Whether everything is there that a flow needs: a list of small checks, each with what it found and the way out."""
 
-from lowtide.doctor.check import Answer, Check, Surroundings, ask
+from lowtide.doctor.check import Answer, Check, Surroundings, Verdict, ask
 from lowtide.doctor.checks import CHECKS
 
-__all__ = ["CHECKS", "Answer", "Check", "Surroundings", "ask"]
+__all__ = ["CHECKS", "Answer", "Check", "Surroundings", "Verdict", "ask"]

@@ -44,7 +44,12 @@ def become(record_file: str, record: dict[str, object], command: list[str]) -> N
     with open(draft, "w", encoding="utf-8") as file:
         json.dump({**record, **identity}, file)
     os.replace(draft, record_file)
-    os.execv(command[0], command)
+    try:
+        os.execv(command[0], command)
+    except OSError as error:
+        sys.stderr.write(f"{command[0]} cannot be run: {error.strerror}\n")
+        sys.stderr.flush()
+        os._exit(DIED_BEFORE_EXEC)
 
 
 def spawn(record_file: str, record: dict[str, object], command: list[str]) -> int:
