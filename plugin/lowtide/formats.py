@@ -86,13 +86,11 @@ class JsonFormat(Generic[T]):
 
     def decode(self, keys: BytesColumn, values: BytesColumn) -> Decoded[T]:
         """Parse a batch with one call into C if that cannot mislead, else one message after the other."""
-        import msgspec
-
         decoder: Decoder[T] = _decoder(self.record)  # type: ignore[arg-type]  # a class is hashable
         if _are_objects(values):
             try:
                 rows = decoder.decode_lines(b"\n".join(values.to_list()))  # type: ignore[arg-type]  # no nulls here
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            except Exception:  # noqa: BLE001, S110 - a user's __post_init__; asked again below
                 pass
             else:
                 if len(rows) == len(values):
@@ -112,6 +110,8 @@ class JsonFormat(Generic[T]):
                 rows.append(decoder.decode(value))
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 failures.append((index, str(error)))
+            except Exception as error:  # noqa: BLE001 - whatever a user's __post_init__ raises
+                failures.append((index, f"{type(error).__name__}: {error}"))
         return Decoded(rows, failures)
 
     def encode(self, rows: Sequence[T]) -> list[bytes | None]:

@@ -7,11 +7,10 @@ int is taken for a float, if no digit is lost. All work is done a column at a ti
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from enum import Enum
-from itertools import chain, pairwise
 from operator import attrgetter
 from typing import Any
 
@@ -88,13 +87,18 @@ class Nullable(Kind):
         return self.inner.holds(column.drop_null())
 
 
-def refuse_none(values: list[Any], path: str, kind: Kind) -> None:
-    """Raise Mismatch if a value is None although its kind does not allow it; O(n) in C."""
-    if not isinstance(kind, Nullable) and _NULL in set(map(type, values)):
-        raise Mismatch(path, None, kind.name)
+def encode_strictly(kind: Kind, values: list[Any], path: str) -> pa.Array:
+    """Encode a part of a larger value, whose `path` a Mismatch names; None needs a Nullable."""
+    try:
+        if not isinstance(kind, Nullable) and _NULL in set(map(type, values)):
+            raise Mismatch("", None, kind.name)
+        return kind.encode(values)
+    except Mismatch as mismatch:
+        raise Mismatch(path + mismatch.path, mismatch.value, mismatch.expected) from None
 
 
-def _refuse_types(values: Sequence[Any], wanted: object, expected: str) -> None:
+def refuse_types(values: Sequence[Any], wanted: object, expected: str) -> None:
+    """Raise Mismatch if a value is neither None nor of exactly this type; O(n) in C."""
     if set(map(type, values)) - {wanted, _NULL}:
         value = next(value for value in values if type(value) is not wanted and value is not None)
         raise Mismatch("", value, expected)
@@ -117,7 +121,7 @@ class Scalar(Kind):
         """Check the types of all values at once, then let Arrow copy them."""
         if self.python is float:
             values = _floats(values)
-        _refuse_types(values, self.python, self.name)
+        refuse_types(values, self.python, self.name)
         if self.python is datetime:
             _refuse_naive(values)
         try:
@@ -134,7 +138,7 @@ class Scalar(Kind):
         values = filled.to_numpy(zero_copy_only=False).tolist()
         if self.python is datetime:
             values = [value.replace(tzinfo=UTC) for value in values]
-        return _with_nulls(values, column)
+        return with_nulls(values, column)
 
     def _culprit(self, values: list[Any]) -> object:
         for value in values:
@@ -177,14 +181,16 @@ def _refuse_naive(values: list[Any]) -> None:
         raise Mismatch("", naive, "datetime with a time zone")
 
 
-def _with_nulls(values: list[Any], column: pa.Array) -> list[Any]:
+def with_nulls(values: list[Any], column: pa.Array) -> list[Any]:
+    """Put None where the column is null; changes `values`."""
     if column.null_count:
-        for index in np.flatnonzero(_null_mask(column)).tolist():
+        for index in np.flatnonzero(null_mask(column)).tolist():
             values[index] = None
     return values
 
 
-def _null_mask(column: pa.Array) -> Any:
+def null_mask(column: pa.Array) -> Any:
+    """Where a column is null, as numpy's bool[n]."""
     return column.is_null().to_numpy(zero_copy_only=False)
 
 
@@ -206,7 +212,7 @@ class Choice(Kind):
 
     def encode(self, values: list[Any]) -> pa.Array:
         """Look every value up."""
-        _refuse_types(values, self._member_type, self.name)
+        refuse_types(values, self._member_type, self.name)
         try:
             return self._inner.encode([self._store[value] for value in values])
         except KeyError as error:
@@ -222,134 +228,6 @@ class Choice(Kind):
     def holds(self, column: pa.Array) -> bool:
         """Only members."""
         return column.null_count == 0 and set(column.unique().to_pylist()) <= set(self._load)
-
-
-class Sequenced(Kind):
-    """`list[item]` or `tuple[item, ...]`."""
-
-    def __init__(self, item: Kind, python: Callable[..., Any]) -> None:
-        self.item = item
-        self.name = f"list[{item.name}]" if python is list else f"tuple[{item.name}, ...]"
-        self.arrow = pa.list_(pa.field("item", item.arrow))
-        self._python: Any = python
-
-    def encode(self, values: list[Any]) -> pa.Array:
-        """Encode all items of all lists as one column."""
-        _refuse_types(values, self._python, self.name)
-        items = list(chain.from_iterable(filter(None, values)))
-        offsets, mask = _offsets(values)
-        return pa.ListArray.from_arrays(offsets, _encode_at("[]", self.item, items), type=self.arrow, mask=mask)
-
-    def decode(self, column: pa.Array) -> list[Any]:
-        """Decode all items at once and cut them."""
-        items, offsets = self.item.decode(column.values), column.offsets.to_pylist()
-        python = self._python
-        cut = [python(items[start:end]) for start, end in pairwise(offsets)]
-        return _with_nulls(cut, column)
-
-    def holds(self, column: pa.Array) -> bool:
-        """All items as well."""
-        return column.null_count == 0 and self.item.holds(column.flatten())
-
-
-class Mapping(Kind):
-    """`dict[str, value]`; keeps the order of its keys."""
-
-    def __init__(self, value: Kind) -> None:
-        self.value = value
-        self.name = f"dict[str, {value.name}]"
-        self.arrow = pa.map_(pa.string(), pa.field("value", value.arrow))
-
-    def encode(self, values: list[Any]) -> pa.Array:
-        """Encode all keys of all dicts as one column, and all values as another."""
-        _refuse_types(values, dict, self.name)
-        present = list(filter(None, values))
-        keys = list(chain.from_iterable(present))
-        items = list(chain.from_iterable(value.values() for value in present))
-        offsets, mask = _offsets(values)
-        columns = (_encode_at("{}", SCALARS[str], keys), _encode_at("{}", self.value, items))
-        return pa.MapArray.from_arrays(offsets, *columns, type=self.arrow, mask=mask)
-
-    def decode(self, column: pa.Array) -> list[Any]:
-        """Decode all keys and all values at once and pair them."""
-        keys, items = SCALARS[str].decode(column.keys), self.value.decode(column.items)
-        offsets = column.offsets.to_pylist()
-        spans = pairwise(offsets)
-        cut = [dict(zip(keys[start:end], items[start:end], strict=True)) for start, end in spans]
-        return _with_nulls(cut, column)
-
-    def holds(self, column: pa.Array) -> bool:
-        """All values as well."""
-        return column.null_count == 0 and self.value.holds(column.items)
-
-
-class Struct(Kind):
-    """A dataclass: `fields` are its names and kinds in the order of its constructor."""
-
-    def __init__(self, record: type, fields: Sequence[tuple[str, Kind]], keywords: bool) -> None:
-        self.record: Callable[..., Any] = record
-        self.fields = tuple(fields)
-        self.name = record.__name__
-        self.arrow_fields = [pa.field(name, kind.arrow) for name, kind in fields]
-        self.arrow = pa.struct(self.arrow_fields)
-        self._keywords = keywords
-
-    def columns(self, rows: Sequence[Any]) -> list[pa.Array]:
-        """Take records apart; none of them is None. Raises Mismatch."""
-        _refuse_types(rows, self.record, self.name)
-        return [_encode_at(f".{name}", kind, list(map(attrgetter(name), rows))) for name, kind in self.fields]
-
-    def rows(self, columns: Sequence[pa.Array]) -> list[Any]:
-        """Put records together."""
-        values = [kind.decode(column) for (_, kind), column in zip(self.fields, columns, strict=True)]
-        if not self._keywords:
-            return list(map(self.record, *values))
-        names = [name for name, _ in self.fields]
-        return [self.record(**dict(zip(names, row, strict=True))) for row in zip(*values, strict=True)]
-
-    def encode(self, values: list[Any]) -> pa.Array:
-        """Take the records apart; a None is null with fields that nobody looks at."""
-        if _NULL not in set(map(type, values)):
-            return pa.StructArray.from_arrays(self.columns(values), fields=self.arrow_fields)
-        nulls = np.array([value is None for value in values])
-        taken = pa.array(np.cumsum(~nulls) - 1, mask=nulls)
-        columns = [column.take(taken) for column in self.columns([value for value in values if value is not None])]
-        return pa.StructArray.from_arrays(columns, fields=self.arrow_fields, mask=pa.array(nulls))
-
-    def decode(self, column: pa.Array) -> list[Any]:
-        """Put the records together again."""
-        if not column.null_count:
-            return self.rows([column.field(index) for index in range(len(self.fields))])
-        valid = np.flatnonzero(~_null_mask(column))
-        present = column.take(pa.array(valid))
-        rows: list[Any] = [None] * len(column)
-        decoded = self.rows([present.field(index) for index in range(len(self.fields))])
-        for index, row in zip(valid.tolist(), decoded, strict=True):
-            rows[index] = row
-        return rows
-
-    def holds(self, column: pa.Array) -> bool:
-        """All fields as well."""
-        columns = (column.field(index) for index in range(len(self.fields)))
-        return column.null_count == 0 and all(
-            kind.holds(part) for (_, kind), part in zip(self.fields, columns, strict=True)
-        )
-
-
-def _encode_at(path: str, kind: Kind, values: list[Any]) -> pa.Array:
-    try:
-        refuse_none(values, "", kind)
-        return kind.encode(values)
-    except Mismatch as mismatch:
-        raise Mismatch(path + mismatch.path, mismatch.value, mismatch.expected) from None
-
-
-def _offsets(values: list[Any]) -> tuple[pa.Array, pa.Array | None]:
-    lengths = np.array([0 if value is None else len(value) for value in values], np.int32)
-    offsets = np.zeros(len(values) + 1, np.int32)
-    np.cumsum(lengths, out=offsets[1:])
-    mask = pa.array([value is None for value in values]) if _NULL in set(map(type, values)) else None
-    return pa.array(offsets), mask
 
 
 def enum_choice(record: type[Enum]) -> Choice:

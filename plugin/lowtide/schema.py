@@ -28,7 +28,8 @@ from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hin
 import pyarrow as pa
 
 from lowtide.errors import FlowError, UserCodeFailed
-from lowtide.kinds import SCALARS, Choice, Kind, Mapping, Mismatch, Nullable, Sequenced, Struct, enum_choice
+from lowtide.kinds import SCALARS, Choice, Kind, Mismatch, Nullable, enum_choice
+from lowtide.nested_kinds import Mapping, Sequenced, Struct
 
 
 class SchemaRefused(FlowError):

@@ -55,6 +55,22 @@ def test_a_batch_is_decoded_as_its_messages_are_one_by_one(values: list[bytes | 
     assert decode(values) == one_by_one(values)
 
 
+@dataclass(frozen=True)
+class Positive:
+    number: int
+
+    def __post_init__(self) -> None:
+        if self.number < 0:
+            raise KeyError(self.number)
+
+
+def test_a_record_that_refuses_its_own_fields_is_a_failure() -> None:
+    values = [b'{"number":1}', b'{"number":-1}', b'{"number":2}']
+    decoded = json(Positive).decode(BytesColumn.from_list([None] * 3), BytesColumn.from_list(values))
+    assert decoded.rows == [Positive(1), Positive(2)]
+    assert decoded.failures == [(1, "KeyError: -1")]
+
+
 def test_a_failure_names_its_index_and_the_reason() -> None:
     rows, failures = decode([b'{"a":1}', b'{"a":"1"}', b"nonsense", None])
     assert rows == [Pair(1)]

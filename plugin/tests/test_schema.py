@@ -184,6 +184,11 @@ def test_a_record_of_another_class_is_a_wrong_type() -> None:
         schema_of(Flat).columns([Flat("a", 1, 1.0), Point(1, 1.0)])
 
 
+def test_none_is_no_record() -> None:
+    with pytest.raises(WrongType, match="Flat: expected Flat, found None"):
+        schema_of(Flat).columns([None])
+
+
 def test_a_time_needs_a_zone_and_comes_back_as_the_same_instant() -> None:
     @dataclass
     class Event:

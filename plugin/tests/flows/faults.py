@@ -31,7 +31,8 @@ def spent(order: Order) -> float:
 flow = Flow("faults")
 orders = flow.read("orders", kafka("orders", json(Order)))
 orders.map(lambda order: order, returns=Order).key_by("user").write("unnamed", kafka("out", json(Order)))
-orders.map(total).map(total, name="again").write("totals", kafka("totals", json(Total), key="sums"))
+again = orders.map(total).map(total, name="again")  # type: ignore[arg-type]
+again.write("totals", kafka("totals", json(Total), key="sums"))
 orders.map(spent)
 orders.key_by("usr").write("orders", kafka("out", json(Total)))
 

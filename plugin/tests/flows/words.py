@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from letters import clean
+from letters import clean  # type: ignore[import-not-found]  # it lies beside this file
 
 import lowtide as lt
 from lowtide import Flow, Raw, json, kafka, raw
