@@ -64,6 +64,7 @@ class KafkaConf:
 
     bootstrap: Addresses = "127.0.0.1:9092"
     reach_limit_ms: Positive = 10_000
+    delivery_limit_ms: Positive = 30_000
     security_protocol: Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"] = "plaintext"
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
     sasl_username: Text | None = None

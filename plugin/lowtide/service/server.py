@@ -71,6 +71,8 @@ class Service:
         except (HandshakeError, TimeoutError, asyncio.IncompleteReadError, ConnectionClosed, OSError) as error:
             if isinstance(error, HandshakeError):
                 print(f"lowtide service: refused a connection: {error}", file=sys.stderr, flush=True)
+        except asyncio.CancelledError:
+            pass  # The service ends; there is nobody to tell.
         finally:
             writer.close()
 
@@ -174,8 +176,15 @@ class Service:
     def status(self) -> dict[str, Any]:
         """What ``lowtide status`` shows of a running job."""
         workers = [
-            {"worker": w.name, "executor": w.executor, "pid": w.pid, "address": w.address}
-            | {"gauges": self._gauges.get(w.name, {})}
+            {
+                "worker": w.name,
+                "level": int(w.name.partition("/")[0]),
+                "executor": w.executor,
+                "pid": w.pid,
+                "address": w.address,
+                "attached": w.name in self._gauges and self._gauges[w.name]["attached"],
+                "gauges": self._gauges.get(w.name, {}),
+            }
             for w in self.register.workers.values()
         ]
         return {

@@ -61,6 +61,7 @@ class Loop:
         self._stopping = False
         self._selector = selectors.DefaultSelector()
         self._interest = 0
+        self._gauges_at = 0.0
 
     def run(self) -> None:
         """Serves until SIGTERM or the loss of the service; then what the sinks hold is still delivered."""
@@ -68,7 +69,6 @@ class Loop:
         self._listener.setblocking(False)
         self._selector.register(self._listener, READ, self._accept)
         self._selector.register(self._control.socket, READ, self._hear_service)
-        gauges_at = 0.0
         try:
             while not self._stopping:
                 self._watch()
@@ -77,9 +77,9 @@ class Loop:
                 if not self._failed:
                     self._guard(self._emit_ticked)
                 now = time.monotonic()
-                if now >= gauges_at:
-                    gauges_at = now + GAUGES_EVERY_S
-                    self._tell({"gauges": self._stage.gauges()})
+                if now >= self._gauges_at:
+                    self._gauges_at = now + GAUGES_EVERY_S
+                    self._tell({"gauges": self._stage.gauges() | {"attached": self._task is not None}})
         except ConnectionClosed:
             return  # The service has gone, and the job with it.
 
@@ -131,6 +131,7 @@ class Loop:
         self._task = link
         self._interest = READ
         self._selector.modify(link.socket, READ, self._hear_task)
+        self._gauges_at = 0.0
         parked, self._parked = self._parked, []
         self._guard(lambda: self._emit(parked))
 

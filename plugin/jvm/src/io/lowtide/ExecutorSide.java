@@ -10,6 +10,7 @@ import java.util.Map;
 import org.apache.spark.SparkConf;
 import org.apache.spark.api.plugin.ExecutorPlugin;
 import org.apache.spark.api.plugin.PluginContext;
+import org.apache.spark.util.Utils;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -48,18 +49,20 @@ public final class ExecutorSide implements ExecutorPlugin {
     incarnation = Long.parseLong(fromDriver.get("incarnation"));
     executor = plugin.executorID();
     SparkConf conf = plugin.conf();
+    // The context's own hostname() needs an RPC server, which executors have none of.
+    String host = executor.equals("driver") ? conf.get("spark.driver.host") : Utils.localHostName();
     ObjectNode first =
         JSON.createObjectNode()
             .put("service", service)
             .put("secret", fromDriver.get("secret"))
             .put("incarnation", incarnation)
             .put("executor", executor)
-            .put("host", plugin.hostname());
+            .put("host", host);
     try {
       forkServer = PythonProcess.start(Interpreter.executor(conf), "lowtide.worker.forkserver", first);
     } catch (IOException error) {
       // Thrown here it would make Spark start executor after executor; told to the service it ends the life.
-      fail("executor " + executor + " on " + plugin.hostname() + ": " + error.getMessage());
+      fail("executor " + executor + " on " + host + ": " + error.getMessage());
     }
     current = this;
   }

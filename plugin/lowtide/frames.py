@@ -1,0 +1,139 @@
+"""Frames: what goes from one worker to another, and the count that notices a lost or swapped one.
+
+A frame is a header of 40 bytes and an Arrow record batch (IPC message without its schema; the vertex says which)::
+
+    magic "LF" | u8 version | u8 kind | u16 vertex | u16 0 | u32 sender | u32 rows | u64 number | i64 sent_ns | i64 born_ns
+
+All little-endian. `number` counts the frames of one sender to one target from 0, over epochs. The last frame that a
+sender gives a target in an epoch is a *mark* without rows: it tells the target that nothing of that epoch is missing.
+Nothing here does I/O.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+
+from lowtide.errors import LifeEnded
+
+MAGIC = b"LF"
+VERSION = 1
+_HEADER = struct.Struct("<2sBBHHIIQqq")
+HEADER_BYTES = _HEADER.size
+
+
+class FrameKind(IntEnum):
+    """What a frame brings."""
+
+    RECORDS = 0
+    MARK = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What stands before a frame's records.
+
+    Attributes:
+        kind: Records, or the mark at an epoch's end.
+        vertex: The id of the exchange in the plan; 0 in a mark.
+        sender: The number of the worker that made it.
+        rows: How many records follow; in a mark the epoch's number.
+        number: Its place among the frames of this sender to this target, from 0.
+        sent_ns: When it was made, ns since 1970.
+        born_ns: When the first row of the batch it came from was taken from Kafka, ns since 1970.
+    """
+
+    kind: FrameKind
+    vertex: int
+    sender: int
+    rows: int
+    number: int
+    sent_ns: int
+    born_ns: int
+
+    def pack(self) -> bytes:
+        """Return the header's `HEADER_BYTES`."""
+        return _HEADER.pack(
+            MAGIC, VERSION, self.kind, self.vertex, 0, self.sender, self.rows, self.number, self.sent_ns, self.born_ns
+        )
+
+    @classmethod
+    def unpack(cls, frame: bytes) -> Header:
+        """Read the header of a frame.
+
+        Raises:
+            LifeEnded: these bytes are no frame of this version.
+        """
+        if len(frame) < HEADER_BYTES or frame[:2] != MAGIC or frame[2] != VERSION:
+            raise LifeEnded(
+                f"{len(frame)} bytes that begin with {frame[:4]!r} are no frame of version {VERSION}",
+                way_out="give every executor the driver's version of Lowtide, then start the job again",
+            )
+        _, _, kind, vertex, _, sender, rows, number, sent_ns, born_ns = _HEADER.unpack_from(frame)
+        return cls(FrameKind(kind), vertex, sender, rows, number, sent_ns, born_ns)
+
+
+class Outbox:
+    """Numbers the frames of one sender, per target."""
+
+    def __init__(self, sender: int, targets: int) -> None:
+        self._sender = sender
+        self._next = [0] * targets
+
+    def records(self, target: int, vertex: int, rows: int, sent_ns: int, born_ns: int) -> bytes:
+        """Return the header of the next frame of records for `target`."""
+        return self._header(FrameKind.RECORDS, target, vertex, rows, sent_ns, born_ns)
+
+    def marks(self, epoch: int, sent_ns: int) -> list[tuple[int, bytes]]:
+        """Return the frames that end an epoch, one for every target."""
+        kind = FrameKind.MARK
+        return [(target, self._header(kind, target, 0, epoch, sent_ns, 0)) for target in range(len(self._next))]
+
+    def _header(self, kind: FrameKind, target: int, vertex: int, rows: int, sent_ns: int, born_ns: int) -> bytes:
+        number = self._next[target]
+        self._next[target] = number + 1
+        return Header(kind, vertex, self._sender, rows, number, sent_ns, born_ns).pack()
+
+
+class Inbox:
+    """Checks the frames that reach one target: none missing, none twice, none swapped, each epoch complete (R10)."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._next: dict[int, int] = {}
+        self._unmarked: set[int] = set()
+
+    def take(self, header: Header) -> None:
+        """Count a frame.
+
+        Raises:
+            LifeEnded: it is not the next one of its sender.
+        """
+        expected = self._next.get(header.sender, 0)
+        if header.number != expected:
+            happened = "was lost" if header.number > expected else "came again or too late"
+            raise LifeEnded(
+                f"a frame {happened} on the way from worker number {header.sender} to worker {self._target}: "
+                f"number {header.number} came where {expected} was due",
+                way_out="start the job again; report it if it happens without a failure of the network or of Spark",
+            )
+        self._next[header.sender] = expected + 1
+        if header.kind is FrameKind.MARK:
+            self._unmarked.discard(header.sender)
+        else:
+            self._unmarked.add(header.sender)
+
+    def end(self, epoch: int) -> None:
+        """Check that every sender has told its end of the epoch.
+
+        Raises:
+            LifeEnded: the last frames of one are missing.
+        """
+        if self._unmarked:
+            senders = ", ".join(map(str, sorted(self._unmarked)))
+            raise LifeEnded(
+                f"epoch {epoch} ended at worker {self._target} before worker number {senders} told its end: "
+                "its last frames were lost",
+                way_out="start the job again; report it if it happens without a failure of the network or of Spark",
+            )

@@ -1,0 +1,47 @@
+"""How the driver program talks to its service."""
+
+from __future__ import annotations
+
+import json
+import socket
+from types import TracebackType
+from typing import Any, Self
+
+from lowtide.errors import LifeEnded
+from lowtide.wire import ConnectionClosed, Kind, connect, receive, send
+
+
+class ServiceClient:
+    """One blocking connection to a job's service."""
+
+    def __init__(self, address: str, secret: bytes) -> None:
+        """Connect; errors as `lowtide.wire.connect`."""
+        self._connection: socket.socket = connect(address, secret)
+
+    def plan(self, deployment: bytes) -> None:
+        """Hand over the pickled deployment, which every worker is given."""
+        send(self._connection, Kind.PLAN, deployment)
+        self._answer()
+
+    def status(self) -> dict[str, Any]:
+        """Return what the service knows of the job: incarnation, cause, totals, workers."""
+        send(self._connection, Kind.ASK, {"ask": "status"})
+        return self._answer()
+
+    def _answer(self) -> dict[str, Any]:
+        try:
+            _, payload = receive(self._connection)
+        except (ConnectionClosed, OSError) as gone:
+            raise LifeEnded("Lowtide's service is gone", way_out="start the job again") from gone
+        answer: dict[str, Any] = json.loads(payload)
+        return answer
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()

@@ -1,0 +1,97 @@
+"""Compile the Java shim against the installed pyspark: `python -m lowtide.spark.build` (`make jar`).
+
+The same sources and compiler give the same bytes. The jar says which sources it was made from, so that a stale one is
+noticed; a fresh one is not built again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+from lowtide.embedded.java import find_java
+from lowtide.errors import JavaMissing, LowtideError
+from lowtide.spark.jar import SHIM, manifest, shim_fault, source_files
+from lowtide.spark.jars import pyspark_folder
+
+RELEASE = 17
+COMPILE_LIMIT_S = 300.0
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_LINT = "-Xlint:all,-classfile,-processing,-path"
+
+
+class ShimRefused(LowtideError):
+    """Correct the Java sources: the compiler does not take them."""
+
+
+def build() -> Path:
+    """Return the jar of the shim, compiled if it is missing or stale.
+
+    Raises:
+        JavaMissing: there is no JDK, only a runtime, or an old one.
+        ShimRefused: the compiler found faults.
+    """
+    if shim_fault() == "":
+        return SHIM
+    compiler = _compiler()
+    with tempfile.TemporaryDirectory() as folder:
+        classes = Path(folder, "classes")
+        _compile(compiler, classes)
+        fresh = SHIM.with_suffix(".new")
+        fresh.parent.mkdir(parents=True, exist_ok=True)
+        _pack(classes, fresh)
+        fresh.replace(SHIM)
+    return SHIM
+
+
+def _compiler() -> Path:
+    java = find_java()
+    beside = java.executable.resolve().with_name("javac")
+    found = str(beside) if beside.exists() else shutil.which("javac")
+    if found is None:
+        raise JavaMissing(
+            "there is a Java runtime but no compiler (javac)",
+            where=str(java.executable),
+            way_out="install a JDK of version 17 or newer (Debian: openjdk-17-jdk-headless), or point JAVA_HOME at one",
+        )
+    return Path(found)
+
+
+def _compile(compiler: Path, classes: Path) -> None:
+    jars = pyspark_folder() / "jars"
+    command = [compiler, "-Werror", _LINT, "--release", str(RELEASE), "-cp", f"{jars}/*", "-d", classes]
+    done = subprocess.run(
+        [*command, *source_files()], check=False, capture_output=True, text=True, timeout=COMPILE_LIMIT_S
+    )
+    if done.returncode:
+        raise ShimRefused(f"javac refused the Java sources:\n{(done.stderr or done.stdout).strip()}")
+
+
+def _pack(classes: Path, jar: Path) -> None:
+    """Write a jar whose bytes depend on its content alone."""
+    entries = {"META-INF/MANIFEST.MF": manifest().encode()}
+    entries |= {str(path.relative_to(classes)): path.read_bytes() for path in sorted(classes.rglob("*.class"))}
+    with zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in entries.items():
+            info = zipfile.ZipInfo(name, _EPOCH)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            info.external_attr = 0o644 << 16
+            archive.writestr(info, content)
+
+
+def main() -> int:
+    """Build, and say where the jar is."""
+    try:
+        print(f"the Java shim: {build()}")
+    except LowtideError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,174 @@
+"""A job: one flow running on Spark, from its start to the end of its life."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from lowtide.compiler import compile_flow
+from lowtide.conf import Conf
+from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable, TooFewSlots
+from lowtide.flow import Flow
+from lowtide.kafka_access import librdkafka_settings
+from lowtide.pickling import dump_plan, register_modules
+from lowtide.plan import Plan
+from lowtide.service.client import ServiceClient
+from lowtide.spark import preflight, slots
+from lowtide.spark.query import start_query
+from lowtide.spark.session import start_session, submitted
+from lowtide.worker.deployment import Deployment
+
+POLL_MS = 200
+"""How often the program looks whether its job still runs; a signal waits as long at most."""
+
+Said = Callable[[str], None]
+
+
+class Job:
+    """A started flow. Make it with `Job.start`; `wait` for its end or `stop` it."""
+
+    def __init__(self, plan: Plan, session: Any, query: Any, side: Any, service: ServiceClient, checkpoint: Path):
+        self.plan = plan
+        self.incarnation: int = side.incarnation()
+        self.address: str = side.address()
+        self._session = session
+        self._query = query
+        self._side = side
+        self._service = service
+        self._checkpoint = checkpoint
+
+    @classmethod
+    def start(cls, flow: Flow, conf: Conf, say: Said = lambda _: None) -> Job:
+        """Check everything, start Spark and the query.
+
+        Args:
+            flow: What to run.
+            conf: Where and how.
+            say: Told each step in a few words, as it begins.
+
+        Raises:
+            LowtideError: what is wrong, where, and what to do; nothing is left running.
+        """
+        say("checking the flow")
+        plan = compile_flow(
+            flow, units=conf.exchange.units, parallelism=conf.job.parallelism, lanes=conf.job.lanes
+        )
+        dump_plan(plan)
+        say(f"asking Kafka at {conf.kafka.bootstrap}")
+        fronts, sinks = preflight.look(plan, conf)
+        if not submitted():
+            slots.check(plan, len(fronts), slots.offered(conf.spark.master), conf.spark.master)
+        say(f"starting Spark, {conf.spark.master}")
+        session = start_session(conf, plan.name)
+        try:
+            return cls._start_in(session, plan, conf, fronts, sinks, say)
+        except BaseException:
+            session.stop()
+            raise
+
+    @classmethod
+    def _start_in(
+        cls, session: Any, plan: Plan, conf: Conf, fronts: dict[str, int], sinks: dict[str, int], say: Said
+    ) -> Job:
+        side = session._jvm.io.lowtide.DriverSide.current()  # noqa: SLF001
+        service = ServiceClient(side.address(), bytes.fromhex(side.secret()))
+        register_modules(plan)
+        service.plan(cloudpickle.dumps(_deployment(plan, conf, fronts, sinks)))
+        folder = Path(conf.spark.checkpoint_folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        checkpoint = Path(tempfile.mkdtemp(prefix=f"{plan.name}-{side.incarnation()}-", dir=folder.resolve()))
+        say("starting the query")
+        query = start_query(session, plan, conf, fronts, checkpoint)
+        return cls(plan, session, query, side, service, checkpoint)
+
+    def wait_for_workers(self, limit_s: float) -> None:
+        """Wait until every worker of the later levels is there, so that a record would be taken at once.
+
+        Raises:
+            LifeEnded: the life ended before.
+            ServiceUnavailable: it took longer than `limit_s`.
+        """
+        deadline = time.monotonic() + limit_s
+        later = (self.plan.levels - 1) * self.plan.parallelism
+        while sum(worker["level"] > 0 and worker["attached"] for worker in self.status()["workers"]) < later:
+            if not self.running():
+                self.wait()
+            if time.monotonic() > deadline:
+                raise ServiceUnavailable(
+                    f"the job was not ready within {limit_s:g} s",
+                    way_out="see the log; a slow machine wants a larger job.start_limit_s",
+                )
+            time.sleep(0.05)
+
+    def running(self) -> bool:
+        """Return whether the life goes on."""
+        return bool(self._query.isActive()) and not self._side.cause()
+
+    def status(self) -> dict[str, Any]:
+        """Return what the service knows of the job."""
+        return self._service.status()
+
+    def wait(self) -> None:
+        """Wait for the end of the life; returns only if the query was stopped from outside without an error.
+
+        Raises:
+            LifeEnded: with the cause; whatever ended it, the input is still there.
+        """
+        while self.running():
+            self._await()
+        raise self._cause()
+
+    def _await(self) -> None:
+        try:
+            self._query.awaitTermination(POLL_MS)
+        except Exception as error:  # noqa: BLE001 - py4j wraps whatever ended the query
+            if self._query.isActive():
+                raise LifeEnded(f"the connection to Spark is broken: {error}") from error
+
+    def _cause(self) -> LowtideError:
+        cause = str(self._side.cause())
+        if cause:
+            return LifeEnded(cause)
+        exception = self._query.exception()
+        text = str(exception.get().toString()) if exception.isDefined() else "the query was stopped from outside"
+        if "CONCURRENT_SCHEDULER_INSUFFICIENT_SLOT" in text:
+            return TooFewSlots(
+                "Spark has too few free slots to run all levels at once",
+                where=_first_line(text),
+                way_out="give Spark more slots (executors times cores), or lower job.parallelism",
+            )
+        return LifeEnded(f"Spark ended the query: {_first_line(text)}", way_out="see the log; start the job again")
+
+    def stop(self) -> None:
+        """Stop the query and Spark; workers deliver what they hold."""
+        try:
+            if self._query.isActive():
+                self._query.stop()
+        finally:
+            self._service.close()
+            self._session.stop()
+            shutil.rmtree(self._checkpoint, ignore_errors=True)
+
+
+def _deployment(plan: Plan, conf: Conf, fronts: dict[str, int], sinks: dict[str, int]) -> Deployment:
+    return Deployment(
+        plan=plan,
+        fronts=fronts,
+        sink_partitions=sinks,
+        producer=librdkafka_settings(conf.kafka),
+        max_frame_bytes=conf.exchange.max_frame_bytes,
+        max_frame_rows=conf.exchange.max_frame_rows,
+        delivery_limit_ms=conf.kafka.delivery_limit_ms,
+        max_queued_bytes=conf.worker.max_queued_bytes,
+    )
+
+
+def _first_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0][:400] if lines else ""

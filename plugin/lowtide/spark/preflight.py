@@ -1,0 +1,53 @@
+"""What is asked of Kafka before a job starts: every topic there, every partition by its number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lowtide.conf import Conf
+from lowtide.errors import FlowError
+from lowtide.plan import Plan
+from lowtide.spark.query import topics_of
+from lowtide.steps import Write
+from lowtide.topics import Topic, Topics
+
+
+def sink_topics(plan: Plan) -> list[str]:
+    """Return the topics that a plan writes, dead letters included."""
+    sinks = [vertex.step.sink.topic for vertex in plan.sinks() if isinstance(vertex.step, Write)]
+    if plan.dead_letters is not None:
+        sinks.append(plan.dead_letters.topic)
+    return list(dict.fromkeys(sinks))
+
+
+def look(plan: Plan, conf: Conf) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the number of every source partition, by `topic-partition`, and the partitions of every sink's topic.
+
+    Raises:
+        ServiceUnavailable: no broker answers.
+        TopicUnknown: a topic is not there.
+        FlowError: a topic cannot be read or written as the flow wants it.
+    """
+    sources, sinks = topics_of(plan), sink_topics(plan)
+    topics = Topics(conf.kafka)
+    known = {topic.name: topic for topic in topics.describe_all(list(dict.fromkeys([*sources, *sinks])))}
+    both = sorted(set(sources) & set(sinks))
+    if both:
+        raise FlowError(
+            f'the flow reads and writes topic "{both[0]}", so it would read its own output for ever',
+            way_out="write to another topic",
+        )
+    _refuse_compacted(known[name] for name in sources)
+    names = [f"{name}-{partition}" for name in sources for partition in range(known[name].partitions)]
+    fronts = {name: number for number, name in enumerate(names)}
+    return fronts, {name: known[name].partitions for name in sinks}
+
+
+def _refuse_compacted(topics: Iterable[Topic]) -> None:
+    for topic in topics:
+        if "compact" in topic.cleanup:
+            raise FlowError(
+                f'topic "{topic.name}" is compacted: read again, it would not give the same records (R3)',
+                where=f"its cleanup.policy is {topic.cleanup}",
+                way_out="read a topic with cleanup.policy=delete",
+            )

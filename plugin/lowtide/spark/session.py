@@ -1,0 +1,128 @@
+"""The SparkSession that a job runs in."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lowtide.conf import Conf
+from lowtide.embedded.java import find_java
+from lowtide.errors import InterpreterMismatch, JarMissing, LifeEnded, SessionTaken
+from lowtide.kafka_access import REDACTION_PATTERN
+from lowtide.spark.jar import shim_jar
+from lowtide.spark.jars import connector_jars
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PLUGIN = "io.lowtide.LowtidePlugin"
+LOOPBACK = "127.0.0.1"
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+
+
+def submitted() -> bool:
+    """Return whether spark-submit started this program, so that the JVM is already there."""
+    return _SUBMITTED in os.environ
+
+
+def settings(conf: Conf) -> dict[str, str]:
+    """Return what a job sets in Spark, master and jars apart; `[spark.properties]` win."""
+    return {
+        "spark.plugins": PLUGIN,
+        "spark.lowtide.python": sys.executable,
+        "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": str(conf.exchange.network_wait_ms),
+        "spark.redaction.regex": REDACTION_PATTERN,
+        # An epoch's start plans the same small query again: without whole-stage code it takes half the time.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.ui.explainMode": "simple",
+        "spark.ui.enabled": str(conf.spark.web_ui).lower(),
+        "spark.ui.showConsoleProgress": "false",
+        **conf.spark.properties,
+    }
+
+
+def jars() -> list[Path]:
+    """Return all jars a job needs: Spark's Kafka connector and our shim."""
+    return [*connector_jars(), shim_jar()]
+
+
+def start_session(conf: Conf, name: str) -> SparkSession:
+    """Start Spark with the plugin, or take the session that runs with it already.
+
+    Raises:
+        SessionTaken: a session without the plugin is running in this program.
+        InterpreterMismatch: `PYSPARK_PYTHON` names an interpreter that is not there.
+        JavaMissing, JarMissing: see there.
+        LifeEnded: Spark or Lowtide's service did not start.
+    """
+    running = _running()
+    if running is not None:
+        return running
+    find_java()
+    _check_interpreter()
+    from pyspark.sql import SparkSession
+
+    builder: Any = SparkSession.builder.appName(name)
+    if not submitted():
+        local = conf.spark.master.startswith("local")
+        builder = builder.master(conf.spark.master).config("spark.jars", ",".join(map(str, jars())))
+        builder = builder.config("spark.driver.memory", conf.spark.driver_memory)
+        builder = builder.config("spark.executor.memory", conf.spark.executor_memory)
+        if local:
+            os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+            builder = builder.config("spark.driver.host", LOOPBACK).config("spark.driver.bindAddress", LOOPBACK)
+    for key, value in settings(conf).items():
+        builder = builder.config(key, value)
+    try:
+        session: SparkSession = builder.getOrCreate()
+    except Exception as error:
+        raise _start_failed(error) from error
+    session.sparkContext.setLogLevel(conf.spark.log_level)
+    return session
+
+
+def _running() -> SparkSession | None:
+    """Return the session of this program if it has the plugin."""
+    if "pyspark" not in sys.modules:
+        return None
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    context = SparkContext._active_spark_context  # noqa: SLF001 - there is no public way to look without making one
+    if context is None:
+        return None
+    if PLUGIN not in context.getConf().get("spark.plugins", ""):
+        raise SessionTaken(
+            "a SparkSession without Lowtide's plugin is already running in this program",
+            where=f"application {context.appName} at {context.master}",
+            way_out=f"stop it before the flow is run, or start it with spark.plugins={PLUGIN} and the jars that "
+            "`lowtide submit-args` prints",
+        )
+    return SparkSession.builder.getOrCreate()
+
+
+def _check_interpreter() -> None:
+    """Let executors run this interpreter where nothing else is said (else they take any `python3`)."""
+    chosen = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if os.sep in chosen and not os.access(chosen, os.X_OK):
+        raise InterpreterMismatch(
+            f"PYSPARK_PYTHON names {chosen}, which is not an executable",
+            way_out=f"unset it, or set it to the interpreter that runs Lowtide: {sys.executable}",
+        )
+
+
+def _start_failed(error: Exception) -> Exception:
+    text = str(error)
+    if "ClassNotFoundException: io.lowtide" in text:
+        return JarMissing(
+            "Spark does not find Lowtide's plugin",
+            where="the driver's class path",
+            way_out="give spark-submit the jars: spark-submit $(lowtide submit-args) flow.py",
+        )
+    told = [line.strip() for line in text.splitlines() if "Lowtide's service did not start" in line]
+    return LifeEnded(
+        told[0] if told else f"Spark did not start: {text.splitlines()[0] if text else type(error).__name__}",
+        way_out="see the lines above; `lowtide doctor` looks at everything a job needs",
+    )

@@ -1,0 +1,46 @@
+"""Slots: Real-Time Mode runs all tasks of all levels at once, each in a slot of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from lowtide.errors import TooFewSlots
+from lowtide.plan import Plan
+
+
+def needed(plan: Plan, fronts: int) -> int:
+    """Return how many slots a plan takes: one per source partition, then `parallelism` per level."""
+    return fronts + (plan.levels - 1) * plan.parallelism
+
+
+def offered(master: str) -> int | None:
+    """Return how many slots a local master has; None where only the cluster knows."""
+    if master == "local":
+        return 1
+    if match := re.fullmatch(r"local\[(\d+|\*)(?:,\s*\d+)?\]", master):
+        return os.cpu_count() or 1 if match[1] == "*" else int(match[1])
+    if match := re.fullmatch(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]", master):
+        return int(match[1]) * int(match[2])
+    return None
+
+
+def check(plan: Plan, fronts: int, have: int | None, master: str) -> None:
+    """Refuse a start that could never run all levels.
+
+    Raises:
+        TooFewSlots: with both figures and what to change.
+    """
+    need = needed(plan, fronts)
+    if have is None or have >= need:
+        return
+    later = plan.levels - 1
+    way_out = f"set spark.master to local[{need}] (slots are no cores, two cores carry many)"
+    if not master.startswith("local["):
+        way_out = f"give Spark {need} slots (executors times cores), or lower job.parallelism"
+    raise TooFewSlots(
+        f"the flow needs {need} slots at once, Spark has {have}: {fronts} for the source's partitions and "
+        f"{later} x {plan.parallelism} for the later levels",
+        where=f"spark.master = {master}",
+        way_out=way_out,
+    )

@@ -1,0 +1,199 @@
+"""One worker's share of a level: bytes in, frames and deliveries out. Its only I/O is its sinks' producer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lowtide.connectors.kafka_producer import KafkaDelivery, Outgoing
+from lowtide.connectors.kafka_rows import unpack, unpack_headers
+from lowtide.errors import FrameTooLarge, LifeEnded
+from lowtide.frames import HEADER_BYTES, FrameKind, Header, Inbox, Outbox
+from lowtide.histogram import Histogram
+from lowtide.operators.batch import Batch, exchange_schema
+from lowtide.operators.output import Dead, Deliver, Exchange, Output
+from lowtide.operators.program import Program
+from lowtide.operators.source import SourceRows
+from lowtide.schema import schema_of
+from lowtide.steps import Read, Write
+from lowtide.worker.deployment import Deployment
+
+HOPS = ("pack", "exchange", "python")
+"""Where a record's time goes: from the JVM's first look at it to level 0; between workers; in this worker's steps."""
+
+
+class LevelStage:
+    """Runs a level's program on what a worker is sent.
+
+    Args:
+        deployment: The plan and its settings.
+        level: The level.
+        name: The worker's name.
+        number: The worker's number, which stands in its frames.
+    """
+
+    def __init__(self, deployment: Deployment, level: int, name: str, number: int) -> None:
+        plan = deployment.plan
+        self._deployment = deployment
+        self._name = name
+        self._program = Program(plan, level)
+        self._sources = self._sources_of(name) if level == 0 else []
+        self._front = self._front_of(name) if level == 0 else -1
+        self._workers = plan.worker_of_unit()
+        self._last = level == plan.levels - 1
+        self._outbox = Outbox(number, plan.parallelism)
+        self._inbox = Inbox(name)
+        inputs = [vertex for vertex in plan.exchanges() if vertex.level == level]
+        self._schemas = {vertex.id: schema_of(vertex.gives) for vertex in inputs}
+        self._arrow = {vertex: exchange_schema(schema) for vertex, schema in self._schemas.items()}
+        self._delivery: KafkaDelivery | None = None
+        if any(isinstance(v.step, Write) for v in plan.vertices) or plan.dead_letters is not None:
+            self._delivery = KafkaDelivery(deployment.producer, deployment.delivery_limit_ms)
+        self._records_in = self._records_out = self._dead_letters = 0
+        self._hops = {hop: Histogram() for hop in HOPS}
+
+    def _sources_of(self, name: str) -> list[int]:
+        topic = name.partition("/")[2].rpartition("-")[0]
+        return [v.id for v in self._deployment.plan.sources() if isinstance(v.step, Read) and v.step.source.topic == topic]
+
+    def _front_of(self, name: str) -> int:
+        partition = name.partition("/")[2]
+        front = self._deployment.fronts.get(partition)
+        if front is None:
+            raise LifeEnded(
+                f"source partition {partition} was added after the job had started",
+                way_out="start the job again: it then knows all partitions",
+            )
+        return front
+
+    # -- input -----------------------------------------------------------------------------------------------------
+
+    def rows(self, message: bytes, now_ns: int) -> Iterator[tuple[int, bytes]]:
+        """Take records of this worker's source partition, as the JVM packed them."""
+        packed = unpack(message, self._front)
+        rows = packed.rows
+        self._records_in += len(rows)
+        self._hops["pack"].add(now_ns - packed.born_ns, len(rows))
+        self._check_sizes(rows)
+        outputs = [output for source in self._sources for output in self._program.feed_source(source, rows)]
+        return self._route(outputs, packed.born_ns, now_ns)
+
+    def frame(self, message: bytes, now_ns: int) -> Iterator[tuple[int, bytes]]:
+        """Take a frame of the level before."""
+        header = Header.unpack(message)
+        self._inbox.take(header)
+        if header.kind is FrameKind.MARK:
+            return iter(())
+        self._records_in += header.rows
+        self._hops["exchange"].add(now_ns - header.sent_ns, header.rows)
+        body = pa.py_buffer(memoryview(message)[HEADER_BYTES:])
+        table = pa.ipc.read_record_batch(body, self._arrow[header.vertex])
+        batch = Batch.from_arrow(self._schemas[header.vertex], table)
+        return self._route(self._program.feed(header.vertex, batch), header.born_ns, now_ns)
+
+    def end(self, epoch: int, now_ns: int) -> list[tuple[int, bytes]]:
+        """Check that the epoch's input was complete; return the marks for the next level."""
+        self._inbox.end(epoch)
+        return [] if self._last else self._outbox.marks(epoch, now_ns)
+
+    def tick(self, _now_ns: int) -> list[tuple[int, bytes]]:
+        """Serve the sinks; raises what went wrong there."""
+        if self._delivery is not None:
+            self._delivery.serve()
+        return []
+
+    def full(self) -> bool:
+        """Return whether the sinks have no room, so that no more input should be read."""
+        return self._delivery is not None and self._delivery.full()
+
+    def gauges(self) -> dict[str, Any]:
+        """Return counts and the histograms of `HOPS` (bucket to records)."""
+        return {
+            "records_in": self._records_in,
+            "records_out": self._records_out,
+            "dead_letters": self._dead_letters,
+            "hops": {hop: histogram.counts for hop, histogram in self._hops.items() if histogram.counts},
+        }
+
+    def close(self, timeout_s: float) -> int:
+        """Deliver what the sinks hold, and return how many records were left after the time-out."""
+        return 0 if self._delivery is None else self._delivery.close(timeout_s)
+
+    def _check_sizes(self, rows: SourceRows) -> None:
+        limit = self._deployment.max_frame_bytes
+        if len(rows.values.data) + len(rows.keys.data) <= limit:
+            return
+        sizes = np.diff(rows.values.offsets) + np.diff(rows.keys.offsets)
+        large = np.flatnonzero(sizes > limit)
+        if len(large):
+            raise self._too_large(int(sizes[large[0]]), rows.front, int(rows.offsets[large[0]]))
+
+    def _too_large(self, size: int, front: int, offset: int) -> FrameTooLarge:
+        return FrameTooLarge(
+            f"a record of {size} bytes is larger than a frame may be, {self._deployment.max_frame_bytes} bytes",
+            where=f"worker {self._name}, record at {self._deployment.front_name(front)}, offset {offset}",
+            way_out="raise exchange.max_frame_bytes in the configuration, or make the record smaller",
+        )
+
+    # -- output ----------------------------------------------------------------------------------------------------
+
+    def _route(self, outputs: list[Output], born_ns: int, came_ns: int) -> Iterator[tuple[int, bytes]]:
+        for output in outputs:
+            if isinstance(output, Exchange):
+                yield from self._frames(output, born_ns)
+            elif isinstance(output, Deliver):
+                self._deliver(output)
+            else:
+                self._bury(output)
+        self._hops["python"].add(time.time_ns() - came_ns, sum(_rows_of(output) for output in outputs))
+
+    def _frames(self, output: Exchange, born_ns: int) -> Iterator[tuple[int, bytes]]:
+        for target, part in output.batch.split(self._workers):
+            for table in self._cut(part.to_arrow()):
+                self._records_out += table.num_rows
+                header = self._outbox.records(target, output.vertex, table.num_rows, time.time_ns(), born_ns)
+                yield target, header + table.serialize().to_pybytes()
+
+    def _cut(self, table: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Cut records into frames within the limits."""
+        rows, limit = self._deployment.max_frame_rows, self._deployment.max_frame_bytes
+        if table.num_rows <= rows and table.nbytes <= limit:
+            yield table
+        elif table.num_rows == 1:
+            front, offset = table.column("_front")[0].as_py(), table.column("_sequence")[0].as_py()
+            raise self._too_large(table.nbytes, front, offset)
+        else:
+            half = table.num_rows // 2
+            yield from self._cut(table.slice(0, half))
+            yield from self._cut(table.slice(half))
+
+    def _deliver(self, output: Deliver) -> None:
+        assert self._delivery is not None
+        step = self._deployment.plan.vertices[output.vertex].step
+        assert isinstance(step, Write)
+        topic = step.sink.topic
+        partitions = output.lanes % self._deployment.sink_partitions[topic]
+        self._records_out += len(output.values)
+        columns = (partitions.tolist(), output.keys, output.values, output.timestamps.tolist())
+        self._delivery.send((topic, *message, None) for message in zip(*columns, strict=True))
+
+    def _bury(self, output: Dead) -> None:
+        sink = self._deployment.plan.dead_letters
+        assert self._delivery is not None and sink is not None
+        self._dead_letters += 1
+        front = self._deployment.front_name(output.position.front).encode()
+        headers: list[tuple[str, bytes | None]] = [*unpack_headers(output.headers), *output.describe()]
+        headers.append(("lowtide.partition", front))
+        partition = output.position.front % self._deployment.sink_partitions[sink.topic]
+        letter: Outgoing = (sink.topic, partition, output.key, output.value, output.timestamp, headers)
+        self._delivery.send(iter((letter,)))
+
+
+def _rows_of(output: Output) -> int:
+    if isinstance(output, Exchange):
+        return len(output.batch)
+    return len(output.values) if isinstance(output, Deliver) else 1
