@@ -1,0 +1,67 @@
+"""R10: frames are numbered per (sender, target); a gap or a swap ends the life."""
+
+import pytest
+from lowtide.errors import LifeEnded
+from lowtide.frames import HEADER_BYTES, FrameKind, Header, Inbox, Outbox
+
+
+def headers(outbox: Outbox, target: int, count: int) -> list[Header]:
+    return [Header.unpack(outbox.records(target, 3, 10, 1_000, 900)) for _ in range(count)]
+
+
+def mark(outbox: Outbox, target: int, epoch: int) -> Header:
+    return Header.unpack(outbox.marks(epoch, 0)[target][1])
+
+
+def test_the_header_has_the_documented_bytes() -> None:
+    header = Header(FrameKind.RECORDS, vertex=3, sender=5, rows=10, number=7, sent_ns=1_000, born_ns=900)
+    packed = header.pack()
+    assert len(packed) == HEADER_BYTES == 40
+    assert packed.hex(" ", 2) == (
+        "4c46 0100 0300 0000 0500 0000 0a00 0000 0700 0000 0000 0000 e803 0000 0000 0000 8403 0000 0000 0000"
+    )
+    assert Header.unpack(packed + b"records") == header
+
+
+def test_frames_are_counted_per_target() -> None:
+    outbox = Outbox(sender=1, targets=2)
+    assert [h.number for h in headers(outbox, 0, 3)] == [0, 1, 2]
+    assert [h.number for h in headers(outbox, 1, 2)] == [0, 1]
+
+
+def test_numbers_go_on_over_epochs() -> None:
+    outbox, inbox = Outbox(1, 1), Inbox("1/0")
+    for epoch in range(3):
+        for header in headers(outbox, 0, 2):
+            inbox.take(header)
+        inbox.take(mark(outbox, 0, epoch))
+        inbox.end(epoch)
+
+
+@pytest.mark.parametrize(("order", "said"), [((0, 2), "was lost"), ((1, 0), "was lost"), ((0, 0), "came again")])
+def test_a_lost_swapped_or_doubled_frame_ends_the_life(order: tuple[int, ...], said: str) -> None:
+    made = headers(Outbox(sender=4, targets=1), 0, 3)
+    inbox = Inbox("1/0")
+    with pytest.raises(LifeEnded, match=said) as caught:
+        for number in order:
+            inbox.take(made[number])
+    assert "worker number 4 to worker 1/0" in str(caught.value)
+
+
+def test_the_last_frames_of_an_epoch_are_missed_at_its_end() -> None:
+    outbox, inbox = Outbox(4, 1), Inbox("1/0")
+    inbox.take(headers(outbox, 0, 1)[0])
+    with pytest.raises(LifeEnded, match=r"epoch 0 ended .* before worker number 4"):
+        inbox.end(0)
+
+
+def test_senders_are_counted_apart() -> None:
+    inbox = Inbox("1/0")
+    for sender in (0, 1):
+        inbox.take(headers(Outbox(sender, 1), 0, 1)[0])
+
+
+@pytest.mark.parametrize("frame", [b"", b"LF", b"XX" + bytes(60), b"LF\x02" + bytes(60)])
+def test_bytes_that_are_no_frame_of_this_version_end_the_life(frame: bytes) -> None:
+    with pytest.raises(LifeEnded, match="no frame of version 1"):
+        Header.unpack(frame)

@@ -1,0 +1,64 @@
+import os
+import socket
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lowtide.wire import MAX_MESSAGE_BYTES, ConnectionClosed, Kind, MessageReader, connect, head, receive, send, welcome
+from lowtide_tracker.handshake import HandshakeError
+
+SECRET = b"s" * 32
+
+
+@given(st.lists(st.tuples(st.sampled_from(list(Kind)), st.binary(max_size=300)), max_size=20), st.data())
+def test_messages_survive_any_cut_of_the_stream(messages: list[tuple[Kind, bytes]], data: st.DataObject) -> None:
+    stream = b"".join(head(kind, len(payload)) + payload for kind, payload in messages)
+    reader, got, at = MessageReader(), [], 0
+    while at < len(stream):
+        size = data.draw(st.integers(1, 64))
+        got += reader.feed(stream[at : at + size])
+        at += size
+    assert got == messages
+
+
+@pytest.mark.parametrize("length", [0, MAX_MESSAGE_BYTES + 1])
+def test_an_impossible_length_is_refused_before_anything_is_kept(length: int) -> None:
+    with pytest.raises(ConnectionClosed, match="was announced"):
+        MessageReader().feed(length.to_bytes(4, "little") + b"\x01")
+
+
+def served(secret: bytes) -> tuple[str, list[BaseException]]:
+    """A listener that takes one connection, answers one message with its payload, and collects what goes wrong."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    errors: list[BaseException] = []
+
+    def serve() -> None:
+        try:
+            connection, _ = listener.accept()
+            with connection:
+                welcome(connection, secret)
+                _, payload = receive(connection)
+                send(connection, Kind.ASK, payload)
+        except BaseException as error:  # noqa: BLE001 - the test looks at it
+            errors.append(error)
+        finally:
+            listener.close()
+
+    threading.Thread(target=serve, daemon=True).start()
+    return f"127.0.0.1:{listener.getsockname()[1]}", errors
+
+
+def test_both_ends_know_the_secret_and_talk() -> None:
+    address, errors = served(SECRET)
+    with connect(address, SECRET) as connection:
+        send(connection, Kind.ASK, b"x" * 100_000)
+        assert receive(connection) == (Kind.ASK, b"x" * 100_000)
+    assert not errors
+
+
+def test_a_stranger_is_refused_without_an_answer() -> None:
+    address, errors = served(SECRET)
+    with pytest.raises(ConnectionClosed):
+        connect(address, os.urandom(32))
+    assert isinstance(errors[0], HandshakeError)
