@@ -8,10 +8,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
+from lowtide.compiler import compile_flow
 from lowtide.conf import Conf
 from lowtide.embedded import ServiceStatus, service_status
 from lowtide.errors import LowtideError
 from lowtide.flow import Flow
+from lowtide.plan import Plan
 from lowtide.topics import Topics
 
 Verdict = Literal["ok", "warn", "fail"]
@@ -50,6 +52,14 @@ class Surroundings:
     def services(self) -> dict[str, ServiceStatus]:
         """The embedded services, by name."""
         return {service.name: service for service in service_status(Path(self.conf.embedded.folder))}
+
+    @cached_property
+    def plan(self) -> Plan | None:
+        """The flow's plan; None without a flow (errors: FlowError, if it cannot run as it is written)."""
+        if self.flow is None:
+            return None
+        job = self.conf.job
+        return compile_flow(self.flow, units=self.conf.exchange.units, parallelism=job.parallelism, lanes=job.lanes)
 
     @cached_property
     def topics(self) -> Topics:

@@ -4,7 +4,7 @@ from lowtide.doctor.check import Check
 from lowtide.doctor.clock import clock
 from lowtide.doctor.folders import folders
 from lowtide.doctor.interpreter import pyspark, pyspark_python, python
-from lowtide.doctor.jars import shim_jar, third_party_jars
+from lowtide.doctor.jars import own_jar, third_party_jars
 from lowtide.doctor.java import java
 from lowtide.doctor.kafka import broker, topics
 from lowtide.doctor.machine import memory, slots
@@ -17,7 +17,7 @@ CHECKS = (
     Check("PYSPARK_PYTHON", pyspark_python),
     Check("pyspark", pyspark),
     Check("jars", third_party_jars),
-    Check("shim jar", shim_jar),
+    Check("shim jar", own_jar),
     Check("memory", memory),
     Check("folders", folders),
     Check("loopback", loopback),

@@ -1,6 +1,7 @@
 """The third-party jars, and Lowtide's own."""
 
 from lowtide.doctor.check import Answer, Surroundings
+from lowtide.spark.jar import shim_jar
 from lowtide.spark.jars import broker_jars, connector_jars, jars_folder
 
 
@@ -13,10 +14,6 @@ def third_party_jars(_: Surroundings) -> Answer:
     return Answer("ok", f"connector {len(connector_jars())}, broker {len(broker_jars())}: {folder}")
 
 
-def shim_jar(_: Surroundings) -> Answer:
+def own_jar(_: Surroundings) -> Answer:
     """Lowtide's own jar is there, and as new as its source."""
-    try:
-        from lowtide.spark.jar import shim_jar as find
-    except ImportError as error:
-        return Answer("fail", f"this installation cannot look for it: {error}", "install lowtide anew")
-    return Answer("ok", str(find()))
+    return Answer("ok", str(shim_jar()))

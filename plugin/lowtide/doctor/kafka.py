@@ -2,8 +2,6 @@
 
 from lowtide.doctor.check import Answer, Surroundings
 from lowtide.errors import ServiceUnavailable
-from lowtide.flow import Flow
-from lowtide.steps import Read, Write
 
 
 def broker(surroundings: Surroundings) -> Answer:
@@ -23,31 +21,25 @@ def broker(surroundings: Surroundings) -> Answer:
 
 
 def topics(surroundings: Surroundings) -> Answer:
-    """The flow's topics are there and can be read from the beginning to the end; who stamps their records."""
-    if surroundings.flow is None:
+    """The flow's topics are there and can be read and written as it wants; who stamps their records."""
+    from lowtide.spark import preflight
+    from lowtide.spark.query import topics_of
+
+    plan = surroundings.plan
+    if plan is None:
         return Answer("ok", "name a flow to have its topics looked at")
     if unreachable(surroundings):
         return Answer("warn", "not looked at, as no broker answers", "mend the broker first")
-    read, written = topics_of(surroundings.flow)
-    described = {topic.name: topic for topic in surroundings.topics.describe_all([*read, *written])}
-    for name in read:
-        if "compact" in described[name].cleanup:
-            return Answer(
-                "fail",
-                f"the source {name} is compacted: records vanish from it, so it cannot be read again",
-                f"set cleanup.policy=delete for {name}, or read a topic that keeps its records",
-            )
-    found = [f"{topic.name}: {topic.partitions} partitions, {topic.timestamps}" for topic in described.values()]
-    return Answer("ok", "; ".join(found))
-
-
-def topics_of(flow: Flow) -> tuple[list[str], list[str]]:
-    """The topics a flow reads, and those it writes; each once, in the order they stand in the flow."""
-    read = [call.step.source.topic for call in flow.calls if isinstance(call.step, Read)]
-    written = [call.step.sink.topic for call in flow.calls if isinstance(call.step, Write)]
-    if flow.dead_letters is not None:
-        written.append(flow.dead_letters.topic)
-    return list(dict.fromkeys(read)), [name for name in dict.fromkeys(written) if name not in read]
+    _, sinks = preflight.look(plan, surroundings.conf)
+    described = surroundings.topics.describe_all([*dict.fromkeys(topics_of(plan)), *sinks])
+    noun = {1: "partition"}
+    return Answer(
+        "ok",
+        "; ".join(
+            f"{topic.name}: {topic.partitions} {noun.get(topic.partitions, 'partitions')}, {topic.timestamps}"
+            for topic in described
+        ),
+    )
 
 
 def unreachable(surroundings: Surroundings) -> Answer | None:

@@ -1,10 +1,8 @@
 """Cores, memory, and the task slots that Spark is given."""
 
 import os
-import re
 from pathlib import Path
 
-from lowtide.compiler import compile_flow
 from lowtide.doctor.check import Answer, Surroundings
 from lowtide.doctor.kafka import unreachable
 from lowtide.embedded import kafka as kafka_server
@@ -35,35 +33,20 @@ def memory(surroundings: Surroundings) -> Answer:
 
 def slots(surroundings: Surroundings) -> Answer:
     """Spark has a slot for every worker of every level, as Real-Time Mode runs all levels at once."""
-    conf = surroundings.conf
-    offered = slots_of(conf.spark.master)
-    if offered is None:
-        return Answer("ok", f"{conf.spark.master}: the cluster decides; `lowtide run` counts them at its start")
-    found = f"{conf.spark.master}: {offered} slots"
-    if surroundings.flow is None:
+    from lowtide.spark import preflight
+    from lowtide.spark.slots import check, needed, offered
+
+    master = surroundings.conf.spark.master
+    have = offered(master)
+    found = f"{master}: {'the cluster knows how many' if have is None else have} slots"
+    plan = surroundings.plan
+    if plan is None:
         return Answer("ok", f"{found}; name a flow to hear how many it needs")
     if unreachable(surroundings):
         return Answer("warn", f"{found}; how many the flow needs depends on its topics", "mend the broker first")
-    plan = compile_flow(surroundings.flow, units=conf.exchange.units, parallelism=conf.job.parallelism)
-    sources = [vertex.step.source.topic for vertex in plan.sources()]  # type: ignore[union-attr]
-    partitions = sum(topic.partitions for topic in surroundings.topics.describe_all(sources))
-    needed = partitions + (plan.levels - 1) * plan.parallelism
-    found = f"{found}, {needed} needed: {partitions} partitions, {plan.levels - 1} further levels x {plan.parallelism}"
-    if needed > offered:
-        way_out = f'set master = "local[{needed}]" in [spark], or lower parallelism in [job]'
-        return Answer("fail", found, way_out)
-    return Answer("ok", found)
-
-
-def slots_of(master: str) -> int | None:
-    """How many tasks run at once under a local master; None if the master is a cluster's."""
-    if master == "local":
-        return 1
-    if match := re.fullmatch(r"local\[(\d+|\*)(?:,\s*\d+)?\]", master):
-        return _cores() if match[1] == "*" else int(match[1])
-    if match := re.fullmatch(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]", master):
-        return int(match[1]) * int(match[2])
-    return None
+    fronts, _ = preflight.look(plan, surroundings.conf)
+    check(plan, len(fronts), have, master)
+    return Answer("ok", f"{found}, {needed(plan, len(fronts))} needed")
 
 
 def free_mib() -> int:

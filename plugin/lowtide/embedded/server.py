@@ -8,6 +8,7 @@ from lowtide.embedded.java import Java
 from lowtide.embedded.ports import HOST
 
 LOG_LINES_SHOWN = 12
+LOG_LINE_CHARS = 400
 LOG_TAIL_BYTES = 64 * 1024
 LOG_FILE_BYTES = 10 * 1024 * 1024
 LOG_FILES_KEPT = 2
@@ -91,11 +92,19 @@ class Server(ABC):
         file.write_text(LOGGING.format(log=self.log, bytes=LOG_FILE_BYTES, kept=LOG_FILES_KEPT, loggers=loggers))
         return file
 
-    def last_words(self) -> str:
-        """The last lines that the server or its Java runtime wrote, without stack frames."""
-        lines = [*_tail(self.log), *_tail(self.output)]
+    def log_bytes(self) -> int:
+        """How long the log is now."""
+        return self.log.stat().st_size if self.log.exists() else 0
+
+    def last_words(self, since_bytes: int = 0) -> str:
+        """The last lines that the server or its Java runtime wrote, without stack frames.
+
+        Args:
+            since_bytes: How long the log was before this start: what stands there is of an earlier one.
+        """
+        lines = [*_tail(self.log, since_bytes), *_tail(self.output)]
         telling = [line for line in lines if line.strip() and not line.lstrip().startswith(("at ", "..."))]
-        return "\n".join(f"  {line[:240]}" for line in telling[-LOG_LINES_SHOWN:]) or "  (it wrote nothing)"
+        return "\n".join(f"  {line[:LOG_LINE_CHARS]}" for line in telling[-LOG_LINES_SHOWN:]) or "  (it wrote nothing)"
 
 
 def blocks_of(path: Path) -> int:
@@ -106,10 +115,12 @@ def blocks_of(path: Path) -> int:
         return 0
 
 
-def _tail(file: Path) -> list[str]:
+def _tail(file: Path, since_bytes: int = 0) -> list[str]:
     try:
         with file.open("rb") as stream:
-            stream.seek(max(0, file.stat().st_size - LOG_TAIL_BYTES))
+            size = file.stat().st_size
+            # A log that is shorter than it was has been rolled over: all of it is new.
+            stream.seek(max(since_bytes if since_bytes <= size else 0, size - LOG_TAIL_BYTES))
             return stream.read().decode(errors="replace").splitlines()
     except OSError:
         return []

@@ -68,6 +68,7 @@ def up(wanted: Sequence[Server], *, dies_with_us: bool = False, progress: Progre
             if not is_free(server.port):
                 raise port_taken(server)
         started: list[tuple[Server, subprocess.Popen[bytes]]] = []
+        logged = {server.name: server.log_bytes() for server in missing}
         try:
             for server in missing:
                 progress(server.name, "starting")
@@ -77,7 +78,7 @@ def up(wanted: Sequence[Server], *, dies_with_us: bool = False, progress: Progre
                 started.append((server, _launched(server, server.command(java), dies_with_us)))
             processes = {server.name: process for server, process in started}
             for server in servers:
-                _wait(server, processes.get(server.name))
+                _wait(server, processes.get(server.name), logged.get(server.name, 0))
                 progress(server.name, f"answers at {server.address}")
         except BaseException:
             for server, process in reversed(started):
@@ -167,23 +168,24 @@ def _reap(process: "subprocess.Popen[bytes]") -> None:
         process.wait()
 
 
-def _wait(server: Server, process: "subprocess.Popen[bytes] | None") -> None:
+def _wait(server: Server, process: "subprocess.Popen[bytes] | None", logged_bytes: int) -> None:
     deadline = time.monotonic() + START_TIMEOUT_S
     while not server.answers():
         code = process.poll() if process is not None else None
         if code is not None or (process is None and running_record(server) is None):
-            raise _with_last_words(ServerDied, server, f"{server.name} ended while it started (exit code {code})")
+            what = f"{server.name} ended while it started (exit code {code})"
+            raise _with_last_words(ServerDied, server, what, logged_bytes)
         if time.monotonic() > deadline:
             what = f"{server.name} runs but has not answered at {server.address} for {START_TIMEOUT_S:.0f} s"
-            raise _with_last_words(ServerSilent, server, what)
+            raise _with_last_words(ServerSilent, server, what, logged_bytes)
         time.sleep(POLL_S)
 
 
 def _with_last_words(
-    kind: type[ServerDied] | type[ServerSilent], server: Server, what: str
+    kind: type[ServerDied] | type[ServerSilent], server: Server, what: str, logged_bytes: int
 ) -> ServerDied | ServerSilent:
     return kind(
-        f"{what}; its last lines:\n{server.last_words()}",
+        f"{what}; its last lines:\n{server.last_words(logged_bytes)}",
         where=f"the whole log is {server.log}",
         way_out=f"mend what the lines name; if the data is damaged, remove {server.data} (all the server kept is lost)",
     )

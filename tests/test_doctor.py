@@ -1,0 +1,161 @@
+"""`lowtide doctor` against real servers, and against what is wrong."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import lowtide
+from lowtide.conf import Conf
+from lowtide.doctor import CHECKS, Answer, Surroundings, ask
+from lowtide.embedded import EmbeddedServices
+from lowtide.errors import TopicUnknown
+from lowtide.flow import Flow
+from lowtide.topics import Topics
+
+pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper]
+
+
+def told(name: str, surroundings: Surroundings) -> Answer:
+    return ask(next(check for check in CHECKS if check.name == name), surroundings)
+
+
+def flow_of(source: str, sink: str) -> Flow:
+    flow = Flow("flow")
+    flow.read("in", lowtide.kafka(source, lowtide.raw())).write("out", lowtide.kafka(sink, lowtide.raw()))
+    return flow
+
+
+@pytest.fixture(name="services", scope="module")
+def _services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServices]:
+    with EmbeddedServices(tmp_path_factory.mktemp("doctor") / "services") as services:
+        yield services
+
+
+@pytest.fixture(name="conf")
+def _conf(services: EmbeddedServices, tmp_path: Path) -> Conf:
+    settings = {
+        "embedded.folder": str(services.folder),
+        "kafka.bootstrap": services.kafka,
+        "job.folder": str(tmp_path),
+        "spark.checkpoint_folder": str(tmp_path),
+    }
+    return Conf.load(None, settings)
+
+
+def stopped(tmp_path: Path, **settings: str) -> Conf:
+    folder = {"embedded.folder": str(tmp_path / "none")}
+    return Conf.load(None, folder | {name.replace("__", "."): value for name, value in settings.items()})
+
+
+def test_a_sound_machine_passes_every_check(conf: Conf, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    topics = Topics(conf.kafka)
+    topics.create("sound-in", partitions=2)
+    topics.create("sound-out")
+    surroundings = Surroundings(conf, flow_of("sound-in", "sound-out"), probe=True)
+    answers = {check.name: ask(check, surroundings) for check in CHECKS}
+    assert {name: answer for name, answer in answers.items() if answer.verdict == "fail"} == {}
+    assert answers["topics"].found.startswith("sound-in: 2 partitions, CreateTime")
+    assert "known within" in answers["clock"].found
+    assert [name for name in topics.names() if name.startswith("lowtide-doctor")] == []
+
+
+def test_a_topic_that_is_not_there_is_named(conf: Conf) -> None:
+    answer = told("topics", Surroundings(conf, flow_of("nowhere", "sink")))
+    assert answer.verdict == "fail"
+    assert '"nowhere"' in answer.found
+    assert "lowtide topic create nowhere" in answer.way_out
+    with pytest.raises(TopicUnknown):
+        Topics(conf.kafka).describe("nowhere")
+
+
+def test_a_compacted_source_is_refused(conf: Conf) -> None:
+    topics = Topics(conf.kafka)
+    topics.create("squeezed", config={"cleanup.policy": "compact"})
+    topics.create("squeezed-out")
+    answer = told("topics", Surroundings(conf, flow_of("squeezed", "squeezed-out")))
+    assert answer.verdict == "fail"
+    assert "compacted" in answer.found
+
+
+def test_too_few_slots_are_said_with_the_number_needed(conf: Conf) -> None:
+    Topics(conf.kafka).create("wide", partitions=5)
+    Topics(conf.kafka).create("wide-out")
+    flow = Flow("flow")
+    wide = flow.read("in", lowtide.kafka("wide", lowtide.raw()))
+    wide.key_by("key").write("out", lowtide.kafka("wide-out", lowtide.raw()))
+    few = Conf.load(None, {"kafka.bootstrap": conf.kafka.bootstrap, "embedded.folder": conf.embedded.folder})
+    assert told("slots", Surroundings(few, flow)).verdict == "ok"
+    few = Conf.load(
+        None,
+        {"kafka.bootstrap": conf.kafka.bootstrap, "embedded.folder": conf.embedded.folder, "spark.master": "local[6]"},
+    )
+    answer = told("slots", Surroundings(few, flow))
+    assert answer.verdict == "fail"
+    assert "needs 7 slots at once, Spark has 6" in answer.found
+    assert "local[7]" in answer.way_out
+
+
+def test_embedded_services_that_do_not_run_are_no_fault_yet(tmp_path: Path) -> None:
+    surroundings = Surroundings(stopped(tmp_path))
+    for name in ("broker", "zookeeper"):
+        answer = told(name, surroundings)
+        assert (answer.verdict, answer.way_out) == ("warn", "start it: lowtide up")
+
+
+def test_another_broker_that_does_not_answer_is_a_fault(tmp_path: Path) -> None:
+    conf = stopped(tmp_path, embedded__enabled="false", kafka__bootstrap="127.0.0.1:9", kafka__reach_limit_ms="300")
+    answer = told("broker", Surroundings(conf))
+    assert answer.verdict == "fail"
+    assert "127.0.0.1:9" in answer.found
+
+
+def test_a_port_that_another_program_holds_is_a_fault(services: EmbeddedServices, tmp_path: Path) -> None:
+    port = services.kafka.rpartition(":")[2]
+    answer = told("ports", Surroundings(stopped(tmp_path, embedded__kafka_port=port)))
+    assert answer.verdict == "fail"
+    assert f"process {services.pid('kafka')} " in answer.found
+    assert "[embedded].kafka_port" in answer.way_out
+
+
+def test_no_java_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    surroundings = Surroundings(stopped(tmp_path))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert "JAVA_HOME" in told("java", surroundings).found
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    answer = told("java", surroundings)
+    assert answer.verdict == "fail"
+    assert "install a JDK" in answer.way_out
+
+
+def test_an_old_java_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    answer = told("java", Surroundings(stopped(tmp_path)))
+    assert answer.verdict == "fail"
+    assert "is Java 8" in answer.found
+
+
+def test_another_environments_interpreter_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    surroundings = Surroundings(stopped(tmp_path))
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    assert told("PYSPARK_PYTHON", surroundings).verdict == "ok"
+    monkeypatch.setenv("PYSPARK_PYTHON", str(Path(sys.base_prefix) / "bin" / "python3"))
+    answer = told("PYSPARK_PYTHON", surroundings)
+    assert answer.verdict == "fail"
+    assert sys.prefix in answer.found
+    monkeypatch.setenv("PYSPARK_PYTHON", "no-such-python")
+    assert told("PYSPARK_PYTHON", surroundings).verdict == "fail"
+
+
+def test_a_folder_in_whose_place_a_file_lies_is_a_fault(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    answer = told("folders", Surroundings(stopped(tmp_path, job__folder=str(tmp_path / "file" / "jobs"))))
+    assert answer.verdict == "fail"
+    assert "[job].folder" in answer.way_out
