@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import pytest
 
 from lowtide import Flow, json, kafka
@@ -134,6 +135,8 @@ sys.stdout.write(repr(exchange.batch.rows()))
 
 
 def test_a_worker_needs_neither_the_flows_file_nor_the_modules_beside_it(tmp_path: Path) -> None:
+    for module in cloudpickle.list_registry_pickle_by_value():
+        cloudpickle.unregister_pickle_by_value(sys.modules[module])
     plan = compile_flow(load_flow(str(FLOWS / "words.py")), parallelism=1)
     (tmp_path / "plan").write_bytes(dump_plan(plan))
     command = [sys.executable, "-c", WORKER, str(tmp_path / "plan")]

@@ -167,11 +167,16 @@ def test_programs_do_what_the_interpreter_does(values: list[bytes | None], lanes
         cluster.feed("orders", log[start:end])
         start = end
     delivered, dead = run_log(plan, {"orders": log})
-    for sink, expected in delivered.items():
+    for vertex in plan.sinks():
         for lane in range(lanes):
-            assert [one for one in cluster.delivered[sink] if one.lane == lane] == [
-                one for one in expected if one.lane == lane
-            ]
+            actual, expected = (
+                [one for one in messages_of[vertex.name] if one.lane == lane]
+                for messages_of in (cluster.delivered, delivered)
+            )
+            # Behind two exchanges a lane has several senders; only a barrier puts their records in order.
+            if vertex.level == 1 or plan.parallelism == 1:
+                assert actual == expected
+            assert Counter(actual) == Counter(expected)
     assert Counter(cluster.dead) == Counter(dead)
     assert all(len(workers) == 1 for workers in cluster.owners.values())
 
@@ -256,11 +261,11 @@ def test_no_function_is_called_twice_for_a_record() -> None:
 
     def noted(order: Order) -> Any:
         calls.append(order.at)
-        return gives_wrong(fails(order)) if order.at < 5 else "wrong"
+        return fails(order) if order.at not in (0, 5) else "wrong"
 
     cluster = run(one_step("map", noted, kafka("dead", raw())), [order("u", at) for at in range(8)])
     assert calls == list(range(8))
-    assert [dead.position.sequence for dead in cluster.dead] == [14, 20, 22, 24]
+    assert [dead.position.sequence for dead in cluster.dead] == [10, 14, 20]
 
 
 def test_an_unreadable_message_stops_the_job_or_gives_a_dead_letter() -> None:
