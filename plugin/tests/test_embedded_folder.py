@@ -32,6 +32,13 @@ def test_a_file_in_the_folders_place_is_refused_with_the_setting(tmp_path: Path)
         make_folder(tmp_path / "file")
 
 
+@pytest.mark.parametrize("name", ["a,b", "a$b", "a\\b"])
+def test_a_path_that_means_something_to_the_servers_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(FolderInUse, match="in its path"):
+        make_folder(tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_lock_is_held_by_one_and_freed_by_death(tmp_path: Path) -> None:
     holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE)
     try:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from lowtide.embedded import KafkaServer, ZooKeeperServer, servers
 from lowtide.embedded.java import Java
+from lowtide.embedded.kafka import cluster_id
 from lowtide.embedded.server import LOG_FILE_BYTES, LOG_LINES_SHOWN
 
 JAVA = Java(Path("/usr/bin/java"), "PATH", 17)
@@ -66,3 +67,9 @@ def test_the_size_counts_what_is_on_disk(tmp_path: Path) -> None:
     assert server.data_bytes() < 1 << 20
     (server.data / "log").write_bytes(b"x" * (1 << 20))
     assert server.data_bytes() >= 1 << 20
+
+
+def test_a_cluster_id_never_looks_like_an_option() -> None:
+    ids = {cluster_id() for _ in range(2000)}
+    assert len(ids) == 2000
+    assert all(len(made) == 22 and not made.startswith("-") for made in ids)

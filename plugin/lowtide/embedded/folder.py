@@ -11,14 +11,22 @@ from lowtide.embedded.errors import FolderInUse
 
 LOCK_TIMEOUT_S = 120.0
 LOCK_POLL_S = 0.1
+# A list, an escape and a variable, in the servers' property files.
+SPECIAL = frozenset(",\\$")
 
 
 def make_folder(folder: Path) -> None:
     """Make the folder, invisible to git: its content is data, never source.
 
     Raises:
-        FolderInUse: something else is in its place, or it may not be made.
+        FolderInUse: something else is in its place, it may not be made, or its path means something to the servers.
     """
+    if wrong := sorted(SPECIAL & set(str(folder.absolute()))):
+        raise FolderInUse(
+            f"the services' folder has {' '.join(wrong)} in its path, which their configuration gives a meaning",
+            where=str(folder.absolute()),
+            way_out="set another with [embedded].folder in conf",
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         ignore = folder / ".gitignore"

@@ -1,6 +1,7 @@
 """A single Kafka 4.2 server: broker and controller in one process (KRaft)."""
 
 import base64
+import shutil
 import subprocess
 import uuid
 from pathlib import Path
@@ -14,6 +15,7 @@ from lowtide.errors import JarMissing
 from lowtide.spark.jars import broker_jars
 
 HEAP_MB = 512
+FORMAT_HEAP_MB = 128
 NODE = 1
 # Enough for as many transactional ids and groups as one machine runs, and few enough to be opened at once.
 COORDINATOR_PARTITIONS = 8
@@ -75,21 +77,10 @@ class KafkaServer(Server):
         Raises:
             DataDamaged: the folder cannot be formatted.
         """
-        self.data.mkdir(parents=True, exist_ok=True)
         self.write_logging(LOGGERS)
-        self._properties.write_text(
-            PROPERTIES.format(
-                node=NODE,
-                host=HOST,
-                port=self.port,
-                # Nobody but the server itself talks to its controller: any port will do, a new one each time.
-                controller_port=free_port(),
-                data=self.data,
-                partitions=COORDINATOR_PARTITIONS,
-            )
-        )
-        if not any(self.data.iterdir()):
+        if not (self.data.is_dir() and any(self.data.iterdir())):
             self._format(java)
+        self._write(self._properties, self.data)
 
     def command(self, java: Java) -> list[str]:
         """The broker; the serial collector costs the least CPU at this heap size on few cores."""
@@ -115,20 +106,38 @@ class KafkaServer(Server):
         logging = f"-Dlog4j2.configurationFile={self.folder / 'logging.properties'}"
         return [str(java.executable), f"-Xmx{heap_mb}m", "-XX:+UseSerialGC", logging]
 
+    def _write(self, file: Path, data: Path) -> None:
+        # Nobody but the server itself talks to its controller: any port will do, a new one each time.
+        ports = {"port": self.port, "controller_port": free_port()}
+        file.write_text(PROPERTIES.format(node=NODE, host=HOST, data=data, partitions=COORDINATOR_PARTITIONS, **ports))
+
     def _format(self, java: Java) -> None:
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        tool = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._properties)]
-        command = [*self._java(java, 128), "-XX:TieredStopAtLevel=1", "-cp", _class_path(), *tool]
-        done = subprocess.run(
-            command, check=False, capture_output=True, text=True, timeout=FORMAT_TIMEOUT_S, cwd=self.folder
-        )
-        if done.returncode:
-            said = (done.stderr or done.stdout).strip()[-800:]
-            raise DataDamaged(
-                f"the data folder cannot be formatted for Kafka: {said}",
-                where=str(self.data),
-                way_out="remove the folder, or set another with [embedded].folder in conf",
+        """Make the data folder's first content beside it, then put it in place: half a format is none."""
+        draft, properties = self.folder / "data.new", self.folder / "format.properties"
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir()
+        self._write(properties, draft)
+        tool = ["kafka.tools.StorageTool", "format", "-t", cluster_id(), "-c", str(properties)]
+        command = [*self._java(java, FORMAT_HEAP_MB), "-XX:TieredStopAtLevel=1", "-cp", _class_path(), *tool]
+        try:
+            done = subprocess.run(
+                command, check=False, capture_output=True, text=True, timeout=FORMAT_TIMEOUT_S, cwd=self.folder
             )
+            fault = (done.stderr or done.stdout).strip()[-800:] if done.returncode else ""
+        except subprocess.TimeoutExpired:
+            fault = f"Kafka's storage tool did not end within {FORMAT_TIMEOUT_S:.0f} s"
+        if fault:
+            way_out = "mend what it names, or set another folder with [embedded].folder in conf"
+            raise DataDamaged(f"no data folder for Kafka can be made: {fault}", where=str(self.data), way_out=way_out)
+        draft.replace(self.data)
+
+
+def cluster_id() -> str:
+    """A new cluster's id: 16 random bytes in URL-safe base64; never with a dash in front, which is an option's sign."""
+    while True:
+        made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not made.startswith("-"):
+            return made
 
 
 def brokers(bootstrap: str, timeout_s: float = ANSWER_TIMEOUT_S) -> list[str]:
