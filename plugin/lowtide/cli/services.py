@@ -16,6 +16,7 @@ from lowtide.conf import Conf
 from lowtide.embedded import ServiceStatus, servers, service_status
 from lowtide.embedded import down as stop_services
 from lowtide.embedded import up as start_services
+from lowtide.spark.jars import jars_folder
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -32,6 +33,8 @@ def up(conf: Conf) -> None:
     began = time.monotonic()
     console = Console(stderr=True, highlight=False)
     with console.status("starting the services") as status:
+        if not jars_folder().is_dir():
+            status.update("fetching Kafka's jars, once for this machine")
 
         def progress(name: str, what: str) -> None:
             status.update(f"{name}: {what}")
