@@ -2,7 +2,8 @@
 
 A frame is a header of 40 bytes and an Arrow record batch (IPC message without its schema; the vertex says which)::
 
-    magic "LF" | u8 version | u8 kind | u16 vertex | u16 0 | u32 sender | u32 rows | u64 number | i64 sent_ns | i64 born_ns
+    magic "LF" | u8 version | u8 kind | u16 vertex | u16 0 | u32 sender | u32 rows
+    | u64 number | i64 sent_ns | i64 born_ns
 
 All little-endian. `number` counts the frames of one sender to one target from 0, over epochs. The last frame that a
 sender gives a target in an epoch is a *mark* without rows: it tells the target that nothing of that epoch is missing.
@@ -83,17 +84,19 @@ class Outbox:
 
     def records(self, target: int, vertex: int, rows: int, sent_ns: int, born_ns: int) -> bytes:
         """Return the header of the next frame of records for `target`."""
-        return self._header(FrameKind.RECORDS, target, vertex, rows, sent_ns, born_ns)
+        return Header(FrameKind.RECORDS, vertex, self._sender, rows, self._number(target), sent_ns, born_ns).pack()
 
     def marks(self, epoch: int, sent_ns: int) -> list[tuple[int, bytes]]:
         """Return the frames that end an epoch, one for every target."""
-        kind = FrameKind.MARK
-        return [(target, self._header(kind, target, 0, epoch, sent_ns, 0)) for target in range(len(self._next))]
+        return [
+            (target, Header(FrameKind.MARK, 0, self._sender, epoch, self._number(target), sent_ns, 0).pack())
+            for target in range(len(self._next))
+        ]
 
-    def _header(self, kind: FrameKind, target: int, vertex: int, rows: int, sent_ns: int, born_ns: int) -> bytes:
+    def _number(self, target: int) -> int:
         number = self._next[target]
         self._next[target] = number + 1
-        return Header(kind, vertex, self._sender, rows, number, sent_ns, born_ns).pack()
+        return number
 
 
 class Inbox:

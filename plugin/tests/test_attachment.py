@@ -1,6 +1,7 @@
 """R10: a task attaches with (incarnation, epoch) and is taken only if it is the successor of a clean end."""
 
 import pytest
+
 from lowtide.worker.attachment import Attachment
 
 LIFE = 7

@@ -1,6 +1,7 @@
 """R10: frames are numbered per (sender, target); a gap or a swap ends the life."""
 
 import pytest
+
 from lowtide.errors import LifeEnded
 from lowtide.frames import HEADER_BYTES, FrameKind, Header, Inbox, Outbox
 
@@ -42,9 +43,13 @@ def test_numbers_go_on_over_epochs() -> None:
 def test_a_lost_swapped_or_doubled_frame_ends_the_life(order: tuple[int, ...], said: str) -> None:
     made = headers(Outbox(sender=4, targets=1), 0, 3)
     inbox = Inbox("1/0")
-    with pytest.raises(LifeEnded, match=said) as caught:
+
+    def take_all() -> None:
         for number in order:
             inbox.take(made[number])
+
+    with pytest.raises(LifeEnded, match=said) as caught:
+        take_all()
     assert "worker number 4 to worker 1/0" in str(caught.value)
 
 

@@ -1,6 +1,7 @@
 import math
 
 import pytest
+
 from lowtide.histogram import Histogram, _bucket, _upper_ns
 
 

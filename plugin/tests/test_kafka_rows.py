@@ -1,6 +1,7 @@
 import struct
 
 import numpy as np
+
 from lowtide.connectors.kafka_rows import unpack, unpack_headers
 
 

@@ -1,6 +1,6 @@
 """R10: workers have names, are forked once, and one that is missing later ends the life."""
 
-from lowtide.service.register import Found, Fork, Refused, Register
+from lowtide.service.register import Fork, Found, Refused, Register
 
 LIFE = 7
 

@@ -5,6 +5,7 @@ import threading
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from lowtide.wire import MAX_MESSAGE_BYTES, ConnectionClosed, Kind, MessageReader, connect, head, receive, send, welcome
 from lowtide_tracker.handshake import HandshakeError
 

@@ -1,4 +1,4 @@
-"""The handshake that opens every connection between Lowtide's processes: version, then mutual proof of the job's secret.
+"""The handshake that opens every connection of Lowtide's processes: version, then mutual proof of the job's secret.
 
 ::
 

@@ -2,6 +2,7 @@ import hashlib
 import hmac
 
 import pytest
+
 from lowtide_tracker import ClientHandshake, HandshakeError, ServerHandshake
 from lowtide_tracker.handshake import HELLO_BYTES, PROOF_BYTES, REPLY_BYTES
 

@@ -25,7 +25,8 @@ SETTINGS: dict[str, Any] = {
     "retry.backoff.ms": 5,
 }
 
-Outgoing = tuple[str, int, bytes | None, bytes | None, int, list[tuple[str, bytes | None]] | None]
+Headers = list[tuple[str, str | bytes | None]]
+Outgoing = tuple[str, int, bytes | None, bytes | None, int, Headers | None]
 """`(topic, partition, key, value, timestamp in ms, headers)`."""
 
 
@@ -97,7 +98,7 @@ class KafkaDelivery:
             f'Kafka did not take a record for topic "{message.topic()}" within {self._delivery_limit_ms} ms: '
             f"{error.str()}",
             where=f"broker {self._brokers}, partition {message.partition()}",
-            way_out="see that the broker runs and that the topic is there with its partitions, then start the job again",
+            way_out="see that the broker runs and the topic has its partitions, then start the job again",
         )
 
     def _refused(self, topic: str, error: KafkaException) -> ServiceUnavailable:

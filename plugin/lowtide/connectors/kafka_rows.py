@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lowtide.bytes_column import BytesColumn
+from lowtide.connectors.kafka_producer import Headers
 from lowtide.operators.source import SourceRows
 
 _HEAD = struct.Struct("<qqiiiH")
@@ -61,12 +62,13 @@ def unpack(message: bytes, front: int) -> PackedRows:
     )
 
 
-def unpack_headers(packed: bytes | None) -> list[tuple[str, bytes | None]]:
+def unpack_headers(packed: bytes | None) -> Headers:
     """Open one record's headers: `u16 count`, then per header `i32 length | name | i32 length (-1: null) | value`."""
     if not packed:
         return []
     (count,) = struct.unpack_from("<H", packed)
-    at, headers = 2, []
+    at = 2
+    headers: Headers = []
     for _ in range(count):
         (length,) = struct.unpack_from("<i", packed, at)
         name = packed[at + 4 : at + 4 + length].decode()

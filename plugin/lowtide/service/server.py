@@ -2,14 +2,18 @@
 
 import asyncio
 import json
+import logging
 import os
 import sys
+from contextlib import suppress
 from typing import Any
 
+from lowtide.logs import log_to_stderr
 from lowtide.service.register import Fork, Found, Refused, Register
 from lowtide.wire import HEAD, MAX_MESSAGE_BYTES, NONCE_BYTES, ConnectionClosed, Kind, head
 from lowtide_tracker.handshake import REPLY_BYTES, HandshakeError, ServerHandshake
 
+LOG = logging.getLogger(__name__)
 HANDSHAKE_TIMEOUT_S = 10.0
 GAUGES_EVERY_S = 1.0
 DEATH_REPORT_WAIT_S = 0.3
@@ -37,10 +41,8 @@ class Peer:
         """Sends one message; a dict goes as JSON. A peer that has gone is met by ``receive``."""
         data = json.dumps(payload).encode() if isinstance(payload, dict) else payload
         self._writer.write(head(kind, len(data)) + data)
-        try:
+        with suppress(OSError):
             await self._writer.drain()
-        except OSError:
-            pass
 
 
 class Service:
@@ -70,7 +72,7 @@ class Service:
             await self._talk(Peer(reader, writer))
         except (HandshakeError, TimeoutError, asyncio.IncompleteReadError, ConnectionClosed, OSError) as error:
             if isinstance(error, HandshakeError):
-                print(f"lowtide service: refused a connection: {error}", file=sys.stderr, flush=True)
+                LOG.warning("a connection was refused: %s", error)
         except asyncio.CancelledError:
             pass  # The service ends; there is nobody to tell.
         finally:
@@ -197,7 +199,8 @@ class Service:
 
 def say(line: dict[str, Any]) -> None:
     """One line of JSON to the driver plugin."""
-    print(json.dumps(line), flush=True)
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
 
 
 async def run(first: dict[str, Any]) -> None:
@@ -217,4 +220,5 @@ async def run(first: dict[str, Any]) -> None:
 
 def main() -> None:
     """Reads the first line (secret, incarnation, host) and serves."""
+    log_to_stderr("service")
     asyncio.run(run(json.loads(sys.stdin.readline())))

@@ -63,10 +63,19 @@ def _compiler() -> Path:
 
 def _compile(compiler: Path, classes: Path) -> None:
     jars = pyspark_folder() / "jars"
-    command = [compiler, "-Werror", _LINT, "--release", str(RELEASE), "-cp", f"{jars}/*", "-d", classes]
-    done = subprocess.run(
-        [*command, *source_files()], check=False, capture_output=True, text=True, timeout=COMPILE_LIMIT_S
-    )
+    command: list[str | Path] = [
+        compiler,
+        "-Werror",
+        _LINT,
+        "--release",
+        str(RELEASE),
+        "-cp",
+        f"{jars}/*",
+        "-d",
+        classes,
+    ]
+    command += source_files()
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=COMPILE_LIMIT_S)
     if done.returncode:
         raise ShimRefused(f"javac refused the Java sources:\n{(done.stderr or done.stdout).strip()}")
 
@@ -86,9 +95,9 @@ def _pack(classes: Path, jar: Path) -> None:
 def main() -> int:
     """Build, and say where the jar is."""
     try:
-        print(f"the Java shim: {build()}")
+        sys.stdout.write(f"the Java shim: {build()}\n")
     except LowtideError as error:
-        print(f"error: {error}", file=sys.stderr)
+        sys.stderr.write(f"error: {error}\n")
         return error.exit_code
     return 0
 

@@ -33,7 +33,8 @@ Said = Callable[[str], None]
 class Job:
     """A started flow. Make it with `Job.start`; `wait` for its end or `stop` it."""
 
-    def __init__(self, plan: Plan, session: Any, query: Any, side: Any, service: ServiceClient, checkpoint: Path):
+    def __init__(self, plan: Plan, session: Any, *, query: Any, service: ServiceClient, checkpoint: Path) -> None:
+        side = _driver_side(session)
         self.plan = plan
         self.incarnation: int = side.incarnation()
         self.address: str = side.address()
@@ -56,9 +57,7 @@ class Job:
             LowtideError: what is wrong, where, and what to do; nothing is left running.
         """
         say("checking the flow")
-        plan = compile_flow(
-            flow, units=conf.exchange.units, parallelism=conf.job.parallelism, lanes=conf.job.lanes
-        )
+        plan = compile_flow(flow, units=conf.exchange.units, parallelism=conf.job.parallelism, lanes=conf.job.lanes)
         dump_plan(plan)
         say(f"asking Kafka at {conf.kafka.bootstrap}")
         fronts, sinks = preflight.look(plan, conf)
@@ -67,25 +66,25 @@ class Job:
         say(f"starting Spark, {conf.spark.master}")
         session = start_session(conf, plan.name)
         try:
-            return cls._start_in(session, plan, conf, fronts, sinks, say)
+            deployment = _deployment(plan, conf, fronts, sinks)
+            return cls._start_in(session, conf, deployment, say)
         except BaseException:
             session.stop()
             raise
 
     @classmethod
-    def _start_in(
-        cls, session: Any, plan: Plan, conf: Conf, fronts: dict[str, int], sinks: dict[str, int], say: Said
-    ) -> Job:
-        side = session._jvm.io.lowtide.DriverSide.current()  # noqa: SLF001
+    def _start_in(cls, session: Any, conf: Conf, deployment: Deployment, say: Said) -> Job:
+        plan = deployment.plan
+        side = _driver_side(session)
         service = ServiceClient(side.address(), bytes.fromhex(side.secret()))
         register_modules(plan)
-        service.plan(cloudpickle.dumps(_deployment(plan, conf, fronts, sinks)))
+        service.plan(cloudpickle.dumps(deployment))
         folder = Path(conf.spark.checkpoint_folder)
         folder.mkdir(parents=True, exist_ok=True)
         checkpoint = Path(tempfile.mkdtemp(prefix=f"{plan.name}-{side.incarnation()}-", dir=folder.resolve()))
         say("starting the query")
-        query = start_query(session, plan, conf, fronts, checkpoint)
-        return cls(plan, session, query, side, service, checkpoint)
+        query = start_query(session, plan, conf, deployment.fronts, checkpoint)
+        return cls(plan, session, query=query, service=service, checkpoint=checkpoint)
 
     def wait_for_workers(self, limit_s: float) -> None:
         """Wait until every worker of the later levels is there, so that a record would be taken at once.
@@ -127,7 +126,7 @@ class Job:
     def _await(self) -> None:
         try:
             self._query.awaitTermination(POLL_MS)
-        except Exception as error:  # noqa: BLE001 - py4j wraps whatever ended the query
+        except Exception as error:
             if self._query.isActive():
                 raise LifeEnded(f"the connection to Spark is broken: {error}") from error
 
@@ -154,6 +153,10 @@ class Job:
             self._service.close()
             self._session.stop()
             shutil.rmtree(self._checkpoint, ignore_errors=True)
+
+
+def _driver_side(session: Any) -> Any:
+    return session._jvm.io.lowtide.DriverSide.current()
 
 
 def _deployment(plan: Plan, conf: Conf, fronts: dict[str, int], sinks: dict[str, int]) -> Deployment:

@@ -36,11 +36,11 @@ def starting_offsets(fronts: Iterable[str]) -> str:
 
 def start_query(session: SparkSession, plan: Plan, conf: Conf, fronts: Iterable[str], checkpoint: Path) -> Any:
     """Start the query and return Spark's (Java) StreamingQuery."""
-    jvm: Any = session._jvm  # noqa: SLF001 - the stage function is Java, and PySpark has no public way to it
+    jvm: Any = session._jvm
     stages = jvm.io.lowtide.StageFunction
     exchange = conf.exchange
     frames = stages.source(
-        _rows(session, plan, conf, fronts)._jdf,  # noqa: SLF001
+        _rows(session, plan, conf, fronts)._jdf,
         exchange.max_frame_rows,
         exchange.max_frame_bytes,
         exchange.linger_ms * 1000,
@@ -71,4 +71,4 @@ def _to_workers(session: SparkSession, frames: Any, parallelism: int) -> Any:
     from pyspark.sql import DataFrame
     from pyspark.sql import functions as f
 
-    return DataFrame(frames, session).repartitionById(parallelism, f.col("target"))._jdf  # noqa: SLF001
+    return DataFrame(frames, session).repartitionById(parallelism, f.col("target"))._jdf

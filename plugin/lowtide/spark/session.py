@@ -90,7 +90,7 @@ def _running() -> SparkSession | None:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    context = SparkContext._active_spark_context  # noqa: SLF001 - there is no public way to look without making one
+    context = SparkContext._active_spark_context
     if context is None:
         return None
     if PLUGIN not in context.getConf().get("spark.plugins", ""):

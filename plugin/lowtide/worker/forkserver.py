@@ -12,18 +12,22 @@ It ends when its standard input closes, and its workers end with it: the kernel 
 
 import ctypes
 import json
+import logging
 import os
 import selectors
 import signal
 import socket
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
+from lowtide.logs import log_to_stderr
 from lowtide.wire import Kind, connect, send
 from lowtide.worker.birth import Birth
 from lowtide.worker.environment import versions
 
+LOG = logging.getLogger(__name__)
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None, use_errno=True)
 BACKLOG = 8
@@ -116,9 +120,7 @@ class ForkServer:
 
             status = work(birth)
         except BaseException:
-            import traceback
-
-            traceback.print_exc()
+            LOG.exception("worker %s failed", birth.name)
         finally:
             sys.stderr.flush()
             os._exit(status)
@@ -142,10 +144,8 @@ class ForkServer:
                 return
             code = os.waitstatus_to_exitcode(status)
             how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
-            try:
+            with suppress(OSError):  # The service may have gone; then nobody is left to tell.
                 send(self._link, Kind.ASK, {"worker": self._children.pop(pid), "how": how})
-            except OSError:
-                pass  # The service has gone; nobody is left to tell.
 
 
 def _say(out: int, line: dict[str, Any]) -> None:
@@ -178,6 +178,7 @@ def main() -> None:
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.dup2(2, 1)
+    log_to_stderr("worker")
     _import_all()
     ForkServer(json.loads(first)).run(lines, out)
 

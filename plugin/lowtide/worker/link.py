@@ -53,6 +53,12 @@ class Link:
         except OSError as error:
             raise ConnectionClosed(str(error)) from error
 
+    def flush_all(self) -> None:
+        """Send everything that waits, and wait for it; errors as `flush`."""
+        self.socket.setblocking(True)
+        self.flush()
+        self.socket.setblocking(False)
+
     def close(self) -> None:
         """Closes the socket; what waits is dropped."""
         self.socket.close()

@@ -4,24 +4,28 @@ It listens for tasks, serves the one that is attached, and keeps a line to the s
 output waits or the sinks are full, and that is what slows the whole way back to Kafka.
 """
 
+from __future__ import annotations
+
 import json
+import logging
 import selectors
 import signal
 import socket
 import struct
-import sys
 import time
-from collections.abc import Iterable
+import traceback
+from collections.abc import Callable, Iterable
+from functools import partial
 from types import FrameType
 from typing import Any, Protocol
 
+from lowtide.errors import LowtideError
 from lowtide.wire import ConnectionClosed, Kind, welcome
 from lowtide.worker.attachment import Attachment
 from lowtide.worker.link import Link
 from lowtide_tracker.handshake import HandshakeError
 
-UNSENT_BYTES_MAX = 4 << 20
-"""Output that may wait for a task before its input stops being read."""
+LOG = logging.getLogger(__name__)
 IDLE_S = 0.05
 """How often sinks are served and gauges looked at when nothing happens."""
 GAUGES_EVERY_S = 1.0
@@ -30,30 +34,59 @@ _TARGET = struct.Struct("<i")
 _EPOCH = struct.Struct("<q")
 
 Frames = Iterable[tuple[int, bytes]]
-"""Frames for workers of the next level: ``(target partition, bytes)``."""
+"""Frames for workers of the next level: `(target partition, bytes)`."""
 
 
 class Stage(Protocol):
-    """What a worker does with its input; ``worker/stage.py``."""
+    """What a worker does with its input: `worker/stage.py`. All times in ns since 1970."""
 
-    def rows(self, message: bytes, now_ns: int) -> Frames: ...
-    def frame(self, message: bytes, now_ns: int) -> Frames: ...
-    def end(self, epoch: int, now_ns: int) -> Frames: ...
-    def tick(self, now_ns: int) -> Frames: ...
-    def full(self) -> bool: ...
-    def gauges(self) -> dict[str, Any]: ...
-    def close(self, timeout_s: float) -> None: ...
+    def rows(self, message: bytes, now_ns: int) -> Frames:
+        """Take records of a source partition."""
+
+    def frame(self, message: bytes, now_ns: int) -> Frames:
+        """Take a frame of the level before."""
+
+    def end(self, epoch: int, now_ns: int) -> Frames:
+        """The epoch's input is over."""
+
+    def tick(self, now_ns: int) -> Frames:
+        """Do what is due without input."""
+
+    def full(self) -> bool:
+        """Whether no more input should be read for now."""
+
+    def gauges(self) -> dict[str, Any]:
+        """Figures for the service, as JSON."""
 
 
 class Loop:
-    """Runs one worker until it is told to end, or its service has gone."""
+    """Runs one worker until it is told to end, or its service has gone.
 
-    def __init__(self, stage: Stage, attachment: Attachment, listener: socket.socket, control: Link, secret: bytes):
+    Args:
+        stage: What the worker does.
+        attachment: Which tasks it takes.
+        listener: Where tasks connect.
+        control: The line to the service.
+        secret: The job's.
+        max_queued_bytes: Output that may wait for the task before its input stops being read.
+    """
+
+    def __init__(
+        self,
+        stage: Stage,
+        attachment: Attachment,
+        *,
+        listener: socket.socket,
+        control: Link,
+        secret: bytes,
+        max_queued_bytes: int,
+    ) -> None:
         self._stage = stage
         self._attachment = attachment
         self._listener = listener
         self._control = control
         self._secret = secret
+        self._max_queued_bytes = max_queued_bytes
         self._task: Link | None = None
         self._candidate: Link | None = None
         self._parked: list[tuple[int, bytes]] = []
@@ -64,8 +97,8 @@ class Loop:
         self._gauges_at = 0.0
 
     def run(self) -> None:
-        """Serves until SIGTERM or the loss of the service; then what the sinks hold is still delivered."""
-        signal.signal(signal.SIGTERM, self._stop)
+        """Serve until SIGTERM or the loss of the service."""
+        signal.signal(signal.SIGTERM, self.stop)
         self._listener.setblocking(False)
         self._selector.register(self._listener, READ, self._accept)
         self._selector.register(self._control.socket, READ, self._hear_service)
@@ -74,30 +107,26 @@ class Loop:
                 self._watch()
                 for key, events in self._selector.select(IDLE_S):
                     key.data(events)
-                if not self._failed:
-                    self._guard(self._emit_ticked)
-                now = time.monotonic()
-                if now >= self._gauges_at:
-                    self._gauges_at = now + GAUGES_EVERY_S
-                    self._tell({"gauges": self._stage.gauges() | {"attached": self._task is not None}})
+                self._guard(self._emit_what_is_due)
+                self._report()
         except ConnectionClosed:
-            return  # The service has gone, and the job with it.
+            LOG.info("the service has gone, and the job with it")
 
-    def _stop(self, _signal: int, _frame: FrameType | None) -> None:
+    def stop(self, _signal: int = 0, _frame: FrameType | None = None) -> None:
+        """End soon; what is being processed is finished first."""
         self._stopping = True
 
-    # -- the attached task ---------------------------------------------------------------------------------------
+    # -- tasks come and go ---------------------------------------------------------------------------------------
 
     def _accept(self, _events: int) -> None:
         connection, _ = self._listener.accept()
         try:
             welcome(connection, self._secret)
         except (HandshakeError, ConnectionClosed, OSError) as error:
-            print(f"lowtide worker: refused a connection: {error}", file=sys.stderr, flush=True)
+            LOG.warning("a connection was refused: %s", error)
             connection.close()
             return
-        if self._candidate is not None:
-            self._drop_candidate()
+        self._drop_candidate()
         self._candidate = Link(connection)
         self._selector.register(connection, READ, self._hear_candidate)
 
@@ -116,15 +145,14 @@ class Loop:
             if not messages:
                 return
             asked = json.loads(messages[0][1])
-            if self._task is not None:
-                self._hear_task(READ)  # The task before may have just gone without our having looked.
+            self._hear_task(READ)  # The task before may have just gone without our having looked.
             refused = self._attachment.attach(asked["incarnation"], asked["epoch"])
-            if refused:
-                link.send(Kind.ATTACH, json.dumps({"refused": refused}).encode())
-                self._drop_candidate()
-                return
-            link.send(Kind.ATTACH, json.dumps({"attached": asked["worker"]}).encode())
+            answer = {"refused": refused} if refused else {"attached": asked["worker"]}
+            link.send(Kind.ATTACH, json.dumps(answer).encode())
         except ConnectionClosed:
+            self._drop_candidate()
+            return
+        if refused:
             self._drop_candidate()
             return
         self._candidate = None
@@ -133,13 +161,23 @@ class Loop:
         self._selector.modify(link.socket, READ, self._hear_task)
         self._gauges_at = 0.0
         parked, self._parked = self._parked, []
-        self._guard(lambda: self._emit(parked))
+        self._guard(partial(self._emit, parked))
+
+    def _detach(self) -> None:
+        if self._task is not None:
+            if self._interest:
+                self._selector.unregister(self._task.socket)
+            self._interest = 0
+            self._task.close()
+            self._task = None
+
+    # -- the attached task ---------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """Reads the task's input only while there is room for what comes of it."""
+        """Read the task's input only while there is room for what comes of it."""
         if self._task is None:
             return
-        room = self._task.unsent_bytes < UNSENT_BYTES_MAX and not self._failed and not self._stage.full()
+        room = self._task.unsent_bytes < self._max_queued_bytes and not self._failed and not self._stage.full()
         interest = (READ if room else 0) | (WRITE if self._task.unsent_bytes else 0)
         if interest == self._interest:
             return
@@ -160,15 +198,19 @@ class Loop:
                 task.flush()
             if events & READ:
                 for kind, message in task.receive():
-                    self._guard(lambda kind=kind, message=message: self._take(kind, message))  # type: ignore[misc]
+                    self._guard(partial(self._take, kind, message))
         except ConnectionClosed:
-            if self._task is task:
-                self._detach()
-                self._attachment.broke()
+            self._lose_task()
+
+    def _lose_task(self) -> None:
+        """The task went without telling its end: what it had in hand is lost."""
+        if self._task is not None:
+            self._detach()
+            self._attachment.broke()
 
     def _take(self, kind: int, message: bytes) -> None:
-        if self._failed:
-            return
+        if self._task is None:
+            return  # Its connection broke while an earlier one of its messages was answered.
         now = time.time_ns()
         if kind == Kind.FRAME:
             self._emit(self._stage.frame(message, now))
@@ -177,57 +219,55 @@ class Loop:
         elif kind == Kind.END:
             (epoch,) = _EPOCH.unpack(message)
             self._emit(self._stage.end(epoch, now))
-            assert self._task is not None
-            self._task.send(Kind.ENDED, message)
-            self._finish(epoch)
+            self._finish(epoch, message)
         else:
             raise ValueError(f"a message of unknown kind {kind} from the task")
 
-    def _finish(self, epoch: int) -> None:
-        """The last bytes of an epoch go out before anything else is done."""
-        task = self._task
-        assert task is not None
-        task.socket.setblocking(True)
-        task.flush()
+    def _finish(self, epoch: int, message: bytes) -> None:
+        """Tell the task that all is out; its last bytes go out before anything else is done."""
+        assert self._task is not None
+        self._task.send(Kind.ENDED, message)
+        self._task.flush_all()
         self._attachment.ended(epoch)
         self._detach()
-
-    def _detach(self) -> None:
-        if self._task is None:
-            return
-        if self._interest:
-            self._selector.unregister(self._task.socket)
-        self._interest = 0
-        self._task.close()
-        self._task = None
 
     # -- output --------------------------------------------------------------------------------------------------
 
     def _emit(self, frames: Frames) -> None:
-        """Sends frames through the task; without one they wait for the next."""
+        """Send frames through the task; without one they wait for the next."""
         for target, frame in frames:
             if self._task is None:
                 self._parked.append((target, frame))
             else:
                 self._task.send(Kind.OUT, _TARGET.pack(target), frame)
+                if self._task.unsent_bytes > 2 * self._max_queued_bytes:
+                    self._task.flush_all()
 
-    def _emit_ticked(self) -> None:
+    def _emit_what_is_due(self) -> None:
         self._emit(self._stage.tick(time.time_ns()))
 
-    def _guard(self, step: Any) -> None:
-        """Runs a step; what goes wrong in it goes to the task and the service, and nothing is done any more."""
+    def _guard(self, step: Callable[[], None]) -> None:
+        """Run a step; what goes wrong in it is told to the task and the service, and nothing is done any more."""
+        if self._failed:
+            return
         try:
             step()
         except ConnectionClosed:
-            raise
-        except Exception as error:
+            self._lose_task()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the life ends with it
             self._failed = True
-            text = str(error) if getattr(error, "told", False) else _with_traceback(error)
+            text = str(error) if isinstance(error, LowtideError) else "".join(traceback.format_exception(error))
             self._tell({"failed": text})
             if self._task is not None:
                 self._task.send(Kind.FAILED, text.encode())
 
     # -- the service ---------------------------------------------------------------------------------------------
+
+    def _report(self) -> None:
+        now = time.monotonic()
+        if now >= self._gauges_at:
+            self._gauges_at = now + GAUGES_EVERY_S
+            self._tell({"gauges": self._stage.gauges() | {"attached": self._task is not None}})
 
     def _tell(self, message: dict[str, Any]) -> None:
         self._control.send(Kind.ASK, json.dumps(message).encode())
@@ -235,9 +275,3 @@ class Loop:
     def _hear_service(self, _events: int) -> None:
         self._control.flush()
         self._control.receive()
-
-
-def _with_traceback(error: Exception) -> str:
-    import traceback
-
-    return "".join(traceback.format_exception(error))

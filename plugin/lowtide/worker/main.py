@@ -1,6 +1,7 @@
 """A worker's life: it meets the service, gets the plan, builds its stage and runs the loop."""
 
 import json
+import logging
 import os
 import signal
 
@@ -9,10 +10,13 @@ import cloudpickle
 from lowtide.wire import Kind, connect, receive, send
 from lowtide.worker.attachment import Attachment
 from lowtide.worker.birth import Birth
+from lowtide.worker.deployment import Deployment
 from lowtide.worker.link import Link
 from lowtide.worker.loop import Loop
 
-FLUSH_TIMEOUT_S = 5.0
+LOG = logging.getLogger(__name__)
+FLUSH_TIMEOUT_S = 3.0
+"""Less than the fork server's GRACE_S."""
 
 
 def work(birth: Birth) -> int:
@@ -26,12 +30,22 @@ def work(birth: Birth) -> int:
         raise RuntimeError(f"the service refused worker {birth.name}: {json.loads(payload)['refused']}")
     link = Link(control)
     try:
-        stage = cloudpickle.loads(payload).stage(birth.level, birth.name, birth.number)
-    except Exception as error:
+        deployment: Deployment = cloudpickle.loads(payload)
+        stage = deployment.stage(birth.level, birth.name, birth.number)
+    except Exception as error:  # noqa: BLE001 - whatever the user's modules raise when they are imported
         text = f"worker {birth.name} could not load the flow: {type(error).__name__}: {error}"
         link.send(Kind.ASK, json.dumps({"failed": text}).encode())
         return 1
-    loop = Loop(stage, Attachment(birth.incarnation, birth.level > 0), birth.listener, link, birth.secret)
+    loop = Loop(
+        stage,
+        Attachment(birth.incarnation, every_epoch=birth.level > 0),
+        listener=birth.listener,
+        control=link,
+        secret=birth.secret,
+        max_queued_bytes=deployment.max_queued_bytes,
+    )
     loop.run()
-    stage.close(FLUSH_TIMEOUT_S)
+    left = stage.close(FLUSH_TIMEOUT_S)
+    if left:
+        LOG.warning("worker %s ends with %d records that Kafka did not take in time", birth.name, left)
     return 0

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lowtide.connectors.kafka_producer import KafkaDelivery, Outgoing
+from lowtide.connectors.kafka_producer import Headers, KafkaDelivery, Outgoing
 from lowtide.connectors.kafka_rows import unpack, unpack_headers
 from lowtide.errors import FrameTooLarge, LifeEnded
 from lowtide.frames import HEADER_BYTES, FrameKind, Header, Inbox, Outbox
 from lowtide.histogram import Histogram
 from lowtide.operators.batch import Batch, exchange_schema
-from lowtide.operators.output import Dead, Deliver, Exchange, Output
+from lowtide.operators.dead_letter import Dead
+from lowtide.operators.output import Deliver, Exchange, Output
 from lowtide.operators.program import Program
 from lowtide.operators.source import SourceRows
 from lowtide.schema import schema_of
@@ -58,7 +59,9 @@ class LevelStage:
 
     def _sources_of(self, name: str) -> list[int]:
         topic = name.partition("/")[2].rpartition("-")[0]
-        return [v.id for v in self._deployment.plan.sources() if isinstance(v.step, Read) and v.step.source.topic == topic]
+        return [
+            v.id for v in self._deployment.plan.sources() if isinstance(v.step, Read) and v.step.source.topic == topic
+        ]
 
     def _front_of(self, name: str) -> int:
         partition = name.partition("/")[2]
@@ -75,6 +78,8 @@ class LevelStage:
     def rows(self, message: bytes, now_ns: int) -> Iterator[tuple[int, bytes]]:
         """Take records of this worker's source partition, as the JVM packed them."""
         packed = unpack(message, self._front)
+        if f"0/{packed.topic}-{packed.partition}" != self._name:
+            raise LifeEnded(f"worker {self._name} was given records of {packed.topic}-{packed.partition}")
         rows = packed.rows
         self._records_in += len(rows)
         self._hops["pack"].add(now_ns - packed.born_ns, len(rows))
@@ -183,10 +188,11 @@ class LevelStage:
 
     def _bury(self, output: Dead) -> None:
         sink = self._deployment.plan.dead_letters
-        assert self._delivery is not None and sink is not None
+        assert self._delivery is not None
+        assert sink is not None
         self._dead_letters += 1
         front = self._deployment.front_name(output.position.front).encode()
-        headers: list[tuple[str, bytes | None]] = [*unpack_headers(output.headers), *output.describe()]
+        headers: Headers = [*unpack_headers(output.headers), *output.describe()]
         headers.append(("lowtide.partition", front))
         partition = output.position.front % self._deployment.sink_partitions[sink.topic]
         letter: Outgoing = (sink.topic, partition, output.key, output.value, output.timestamp, headers)

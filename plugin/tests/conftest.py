@@ -1,0 +1,176 @@
+"""A life without Spark: the real service and the real fork server, and tasks as the JVM would run them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import cloudpickle
+import pytest
+
+from lowtide.wire import Kind, connect, receive, send
+
+SECRET = b"the secret of a test, 32 bytes.."
+WAIT_S = 10.0
+
+
+class Task:
+    """A task attached to a worker."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+
+    def send(self, kind: Kind, payload: bytes) -> None:
+        send(self.connection, kind, payload)
+
+    def receive(self) -> tuple[int, bytes]:
+        return receive(self.connection)
+
+    def end(self, epoch: int) -> list[tuple[int, bytes]]:
+        """Tells the end of the input, and returns all that comes before the worker's own end."""
+        self.send(Kind.END, epoch.to_bytes(8, "little"))
+        messages: list[tuple[int, bytes]] = []
+        while True:
+            kind, payload = self.receive()
+            if kind != Kind.OUT:
+                assert kind == Kind.ENDED, payload.decode()
+                return messages
+            messages.append((int.from_bytes(payload[:4], "little"), payload[4:]))
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+class Life:
+    """The processes of one life; `executors` are fork servers by name."""
+
+    def __init__(self, incarnation: int = 7) -> None:
+        self.incarnation = incarnation
+        first = {"secret": SECRET.hex(), "incarnation": incarnation, "host": "127.0.0.1"}
+        self.service = self._start("lowtide.service", first)
+        self.address: str = self._hear(self.service)["ready"]
+        self.executors: dict[str, subprocess.Popen[str]] = {}
+        self._control = connect(self.address, SECRET)
+
+    def executor(self, name: str, python: str = sys.executable) -> None:
+        """Starts an executor's fork server."""
+        first = {"service": self.address, "secret": SECRET.hex(), "incarnation": self.incarnation}
+        first |= {"executor": name, "host": "127.0.0.1"}
+        self.executors[name] = self._start("lowtide.worker.forkserver", first, python)
+        self._hear(self.executors[name])
+
+    def plan(self, deployment: object) -> None:
+        """Hands the deployment over."""
+        send(self._control, Kind.PLAN, cloudpickle.dumps(deployment))
+        receive(self._control)
+
+    def ask(self, question: dict[str, Any]) -> dict[str, Any]:
+        send(self._control, Kind.ASK, question)
+        answer: dict[str, Any] = json.loads(receive(self._control)[1])
+        return answer
+
+    def attach(self, worker: str, epoch: int, executor: str = "0", incarnation: int | None = None) -> Task | str:
+        """Takes a task to its worker as the executor's plugin does; returns the reason if it is refused."""
+        life = self.incarnation if incarnation is None else incarnation
+        level = int(worker.partition("/")[0])
+        question = {"ask": "find", "worker": worker, "level": level, "epoch": epoch}
+        found = self.ask(question | {"incarnation": life, "executor": executor})
+        if "refused" in found:
+            return str(found["refused"])
+        address = found.get("at") or self._fork(executor, worker, level, found["fork"])
+        connection = connect(address, SECRET)
+        connection.settimeout(WAIT_S)
+        send(connection, Kind.ATTACH, {"worker": worker, "incarnation": life, "epoch": epoch, "attempt": 0})
+        answer = json.loads(receive(connection)[1])
+        return Task(connection) if "attached" in answer else str(answer["refused"])
+
+    def _fork(self, executor: str, worker: str, level: int, number: int) -> str:
+        process = self.executors[executor]
+        assert process.stdin is not None
+        process.stdin.write(json.dumps({"worker": worker, "level": level, "number": number}) + "\n")
+        process.stdin.flush()
+        return str(self._hear(process)["at"])
+
+    def cause(self, wait_s: float = WAIT_S) -> str:
+        """The life's cause of death, waited for."""
+        return str(until(lambda: self.ask({"ask": "status"})["cause"], wait_s))
+
+    def pids(self) -> dict[str, int]:
+        """The pids of all workers that have reported, by name."""
+        return {worker["worker"]: worker["pid"] for worker in self.ask({"ask": "status"})["workers"] if worker["pid"]}
+
+    def close(self) -> None:
+        for process in [*self.executors.values(), self.service]:
+            assert process.stdin is not None
+            process.stdin.close()
+            try:
+                process.wait(WAIT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        self._control.close()
+
+    @staticmethod
+    def _start(module: str, first: dict[str, Any], python: str = sys.executable) -> subprocess.Popen[str]:
+        environment = os.environ | {"PYTHONHASHSEED": "0"}
+        pipe = subprocess.PIPE
+        process = subprocess.Popen([python, "-m", module], stdin=pipe, stdout=pipe, text=True, env=environment)
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(first) + "\n")
+        process.stdin.flush()
+        return process
+
+    @staticmethod
+    def _hear(process: subprocess.Popen[str]) -> dict[str, Any]:
+        assert process.stdout is not None
+        while True:
+            line: dict[str, Any] = json.loads(process.stdout.readline())
+            if "gauges" not in line:
+                return line
+
+
+def until(look: Callable[[], Any], wait_s: float = WAIT_S) -> Any:
+    """What `look` returns once that is true, or at the end of the time."""
+    deadline = time.monotonic() + wait_s
+    while not (seen := look()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return seen
+
+
+@pytest.fixture
+def life() -> Iterator[Life]:
+    """A life with the executors "0" and "1", and no plan yet."""
+    started = Life()
+    try:
+        started.executor("0")
+        started.executor("1")
+        yield started
+    finally:
+        started.close()
+
+
+@pytest.fixture
+def alive() -> Callable[[int], bool]:
+    """Whether a process of that pid runs."""
+
+    def look(pid: int) -> bool:
+        try:
+            os.kill(pid, 0)
+            with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
+                return stat.read().rpartition(")")[2].split()[0] != "Z"
+        except (ProcessLookupError, FileNotFoundError):
+            return False
+
+    return look
+
+
+@pytest.fixture
+def kill() -> Callable[[int], None]:
+    """SIGKILL for a process that the test made."""
+    return lambda pid: os.kill(pid, signal.SIGKILL)
