@@ -1,0 +1,78 @@
+"""What arrived at the reader: accounts and percentiles. Pure; all columns are numpy's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from lowtide.bench.schedule import NS, Schedule
+
+Int64s = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arrivals:
+    """The records that arrived, each once, by number; n of them.
+
+    Attributes:
+        sequence: int64[n], rising; probes are left out.
+        sent_ns: int64[n], when each was due.
+        stamp_ms: int64[n], Kafka's timestamp: when the source's topic appended it.
+        received_ns: int64[n], when the reader had it, for the first time.
+        duplicated: How many more came than different ones.
+    """
+
+    sequence: Int64s
+    sent_ns: Int64s
+    stamp_ms: Int64s
+    received_ns: Int64s
+    duplicated: int
+
+    @classmethod
+    def of(cls, columns: Int64s) -> Self:
+        """Make sense of what the reader kept, int64[4, n] in the order of arrival."""
+        columns = columns[:, columns[0] >= 0]
+        # `unique` names the first place of each, and the reader's order is that of arrival.
+        sequence, first = np.unique(columns[0], return_index=True)
+        _, sent, stamp, received = columns[:, first]
+        return cls(sequence, sent, stamp, received, columns.shape[1] - len(sequence))
+
+    @classmethod
+    def load(cls, file: Path) -> Self:
+        """Read what the reader saved."""
+        return cls.of(np.load(file))
+
+    def __len__(self) -> int:
+        return len(self.sequence)
+
+    def latency_ms(self) -> Floats:
+        """From due to received, float64[n]."""
+        return np.asarray((self.received_ns - self.sent_ns) / 1e6)
+
+    def only(self, mask: npt.NDArray[np.bool_]) -> Arrivals:
+        """Return those with True in a mask."""
+        return Arrivals(
+            self.sequence[mask], self.sent_ns[mask], self.stamp_ms[mask], self.received_ns[mask], self.duplicated
+        )
+
+    def measured(self, schedule: Schedule) -> Arrivals:
+        """Return those that count: sent after the warm-up."""
+        return self.only(self.sequence >= schedule.warmup_count)
+
+    def sustained_per_s(self, schedule: Schedule) -> float:
+        """Records received a second, counted by time of receipt within the window that is measured."""
+        start, end = schedule.window_ns
+        inside = np.count_nonzero((self.received_ns >= start) & (self.received_ns < end))
+        return float(inside * NS / (end - start))
+
+
+def percentiles(values: Floats, percents: tuple[float, ...] = (50, 90, 99)) -> list[float]:
+    """Return percentiles, each a value that occurred (the next higher one); nan where there are none."""
+    if not len(values):
+        return [float("nan")] * len(percents)
+    return [float(value) for value in np.percentile(values, percents, method="higher")]

@@ -1,0 +1,73 @@
+"""The bare loop, a process of its own: librdkafka consumes, librdkafka produces, and nothing between them.
+
+It is the floor for any Python program between two topics: `python -m lowtide.bench.bare`.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from lowtide.bench.child import Parent
+from lowtide.bench.reader import SETTINGS as CONSUMER
+from lowtide.connectors.kafka_producer import SETTINGS as PRODUCER
+from lowtide.histogram import Histogram
+
+BATCH = 2_000
+POLL_S = 0.1
+SAY_EVERY_S = 0.5
+
+
+class BareLoop:
+    """Passes every record on, with the settings of Lowtide's own sink and the reader's of the same benchmark."""
+
+    def __init__(self, task: dict[str, Any]) -> None:
+        from confluent_kafka import Consumer, Producer, TopicPartition
+
+        self._to = task["to"]
+        self._consumer = Consumer({"bootstrap.servers": task["kafka"], **CONSUMER})
+        self._consumer.assign([TopicPartition(task["from"], partition, 0) for partition in range(task["partitions"])])
+        self._producer = Producer({"bootstrap.servers": task["kafka"], **PRODUCER})
+        self._source = Histogram()
+
+    def run(self, parent: Parent) -> None:
+        """Go on until the parent ends the process; says now and then how long its records took to come to it."""
+        said_at = 0.0
+        while True:
+            first = self._consumer.poll(POLL_S)
+            if first is not None:
+                self._pass([first, *self._consumer.consume(BATCH, 0)])
+            self._producer.poll(0)
+            if time.monotonic() - said_at > SAY_EVERY_S:
+                said_at = time.monotonic()
+                parent.say(source=self._source.counts)
+
+    def _pass(self, messages: list[Any]) -> None:
+        now = time.time_ns()
+        stamp = 0
+        for message in messages:
+            if message.error():
+                continue
+            stamp = message.timestamp()[1]
+            self._send(message.value(), message.key(), message.partition(), stamp)
+        if stamp:
+            # The last one's timestamp, for all: one look per batch, so that the loop stays bare.
+            self._source.add(now - stamp * 1_000_000, len(messages))
+
+    def _send(self, value: bytes, key: bytes | None, partition: int, stamp: int) -> None:
+        while True:
+            try:
+                self._producer.produce(self._to, value, key, partition, timestamp=stamp)
+                return
+            except BufferError:
+                self._producer.poll(0.01)
+
+
+def main() -> None:
+    """Pass records on until the end."""
+    parent = Parent()
+    BareLoop(parent.task).run(parent)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""A child process of the benchmark: one line of JSON as its task, lines of JSON back, gone when its parent is.
+
+Parent and child talk over the child's standard input and output. The input stays open for as long as the child may
+live: when it closes, because the parent wants so or has died, the child ends at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from lowtide.errors import LowtideError
+
+END_LIMIT_S = 5.0
+ERROR_CHARACTERS = 2_000
+
+
+class ChildFailed(LowtideError):
+    """Look at the child's own words: a process of the benchmark ended, or did not answer in time."""
+
+
+class Child:
+    """A running child; made by the parent.
+
+    Args:
+        module: What it runs, `python -m module`.
+        task: Its first line.
+    """
+
+    def __init__(self, module: str, task: Mapping[str, Any]) -> None:
+        self.module = module
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            # Ctrl-C is for the parent, which ends its children itself.
+            start_new_session=True,
+        )
+        self.pid = self._process.pid
+        self._said: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self._errors = ""
+        for target in (self._listen, self._keep_errors):
+            threading.Thread(target=target, daemon=True).start()
+        self.tell(task)
+
+    def tell(self, line: Mapping[str, Any]) -> None:
+        """Send one line; a child that has gone is met by `hear`."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(line) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            return
+
+    def hear(self, timeout_s: float) -> dict[str, Any] | None:
+        """Return the next line, None if there was none in time.
+
+        Raises:
+            ChildFailed: the child has ended.
+        """
+        try:
+            line = self._said.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
+        if line is None:
+            code = self._process.wait(END_LIMIT_S)
+            raise ChildFailed(f"{self.module} ended with {code}: {self._errors.strip()[-ERROR_CHARACTERS:]}")
+        return line
+
+    def expect(self, key: str, limit_s: float) -> dict[str, Any]:
+        """Return the next line that has this key; others are dropped.
+
+        Raises:
+            ChildFailed: it did not come in time, or the child has ended.
+        """
+        deadline = time.monotonic() + limit_s
+        while (left := deadline - time.monotonic()) > 0:
+            line = self.hear(left)
+            if line is not None and key in line:
+                return line
+        raise ChildFailed(f'{self.module} did not say "{key}" within {limit_s:g} s')
+
+    def end(self) -> None:
+        """End the child, at once, if it still runs."""
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(END_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._said.put(json.loads(line))
+        self._said.put(None)
+
+    def _keep_errors(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self._errors = (self._errors + line)[-2 * ERROR_CHARACTERS :]
+
+
+class Parent:
+    """The parent, as the child sees it: `task` is the first line, `told` holds what every later line said."""
+
+    def __init__(self) -> None:
+        self.task: dict[str, Any] = json.loads(sys.stdin.readline())
+        self.told: dict[str, Any] = {}
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def say(self, **line: Any) -> None:
+        """Send one line."""
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
+
+    def wait(self) -> None:
+        """Wait for the end, which the parent decides; only for a child that has nothing more to do."""
+        threading.Event().wait()
+
+    def _listen(self) -> None:
+        for line in sys.stdin:
+            self.told |= json.loads(line)
+        # Whatever the main thread does, even in a library that holds on to it.
+        os._exit(0)

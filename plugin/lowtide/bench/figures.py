@@ -1,0 +1,124 @@
+"""What one system did at one rate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lowtide.bench import boundaries
+from lowtide.bench.arrivals import Arrivals, percentiles
+from lowtide.bench.breakdown import Part, breakdown
+from lowtide.bench.schedule import Schedule
+from lowtide.histogram import Histogram
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What was seen from outside while a system ran.
+
+    Attributes:
+        sent: How many records Kafka took from the generator.
+        lag_p99_ms: How far the generator was behind its schedule, looked at whenever it sent.
+        lag_max_ms: The same, at worst.
+        ends_ns: When epochs ended.
+        hops: What the system counted meanwhile.
+        cpu_s: CPU time within the window, in s, by kind of process.
+        start_s: From the start to the first record at the reader.
+    """
+
+    sent: int
+    lag_p99_ms: float
+    lag_max_ms: float
+    ends_ns: Sequence[int]
+    hops: Mapping[str, Histogram]
+    cpu_s: Mapping[str, float]
+    start_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The figures of one system at one rate; times in ms unless named otherwise, nan where nothing arrived.
+
+    Attributes:
+        sustained_per_s: Records received a second, in the window that is measured.
+        p50_ms: And p90, p99: of the records that no epoch's boundary caught.
+        p99_all_ms: Of all records.
+        max_ms: Of all records.
+        boundary_stalls_ms: Per boundary the longest latency of a record that it caught.
+        caught: How many records boundaries caught.
+        records: How many records count.
+        lost: Sent, warm-up included, and never received.
+        duplicated: Received more than once, warm-up included.
+    """
+
+    sustained_per_s: float
+    p50_ms: float
+    p90_ms: float
+    p99_ms: float
+    p99_all_ms: float
+    max_ms: float
+    boundary_stalls_ms: Sequence[float]
+    caught: int
+    records: int
+    lost: int
+    duplicated: int
+    observed: Observed
+    parts: Sequence[Part]
+
+    @classmethod
+    def of(cls, arrivals: Arrivals, schedule: Schedule, observed: Observed) -> Figures:
+        """Reckon everything from what arrived and what was seen."""
+        measured = arrivals.measured(schedule)
+        found = boundaries.find(measured, observed.ends_ns)
+        latency = measured.latency_ms()
+        p50, p90, p99 = percentiles(latency[~found.caught])
+        p99_all, longest = percentiles(latency, (99, 100))
+        return cls(
+            sustained_per_s=round(arrivals.sustained_per_s(schedule), 1),
+            p50_ms=round(p50, 3),
+            p90_ms=round(p90, 3),
+            p99_ms=round(p99, 3),
+            p99_all_ms=round(p99_all, 3),
+            max_ms=round(longest, 3),
+            boundary_stalls_ms=found.stalls_ms,
+            caught=int(found.caught.sum()),
+            records=len(measured),
+            lost=observed.sent - len(arrivals),
+            duplicated=arrivals.duplicated,
+            observed=observed,
+            parts=breakdown(measured.only(~found.caught), observed.hops),
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what stands in the JSON object for this system; null for nan."""
+        seen = self.observed
+        stalls = list(self.boundary_stalls_ms)
+        plain = {
+            "sustained_per_s": self.sustained_per_s,
+            "p50_ms": self.p50_ms,
+            "p90_ms": self.p90_ms,
+            "p99_ms": self.p99_ms,
+            "p99_all_ms": self.p99_all_ms,
+            "max_ms": self.max_ms,
+            "boundary_stalls_ms": stalls,
+            "boundary_stall_max_ms": max(stalls, default=None),
+            "records": self.records,
+            "caught": self.caught,
+            "lost": self.lost,
+            "duplicated": self.duplicated,
+            "cpu_s": round(sum(seen.cpu_s.values()), 2),
+            "cpu_by_process_s": {kind: round(used, 2) for kind, used in seen.cpu_s.items()},
+            "start_s": round(seen.start_s, 2),
+            "generator_lag_p99_ms": seen.lag_p99_ms,
+            "generator_lag_max_ms": seen.lag_max_ms,
+            "breakdown": {part.name: part.as_json() for part in self.parts},
+        }
+        return {name: _null_for_nan(value) for name, value in plain.items()}
+
+
+def _null_for_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _null_for_nan(inner) for name, inner in value.items()}
+    return None if isinstance(value, float) and math.isnan(value) else value

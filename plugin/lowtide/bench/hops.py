@@ -1,0 +1,31 @@
+"""Where the time goes between source and sink: the workers' own histograms, over the time that is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lowtide.histogram import Histogram
+
+Counts = Mapping[str, Mapping[int, int]]
+"""Per hop, bucket to records."""
+
+
+def of_status(status: Mapping[str, Any]) -> dict[str, dict[int, int]]:
+    """Sum up a job's status: `pack`, `exchange`, and `python` per level as `python 0`, `python 1`."""
+    sums: dict[str, Histogram] = {}
+    for worker in status["workers"]:
+        for hop, counts in worker["gauges"].get("hops", {}).items():
+            name = f"{hop} {worker['level']}" if hop == "python" else hop
+            # Through JSON, a bucket has become text.
+            sums.setdefault(name, Histogram()).merge({int(bucket): count for bucket, count in counts.items()})
+    return {name: histogram.counts for name, histogram in sums.items()}
+
+
+def between(before: Counts, after: Counts) -> dict[str, Histogram]:
+    """Return what was counted from one status to a later one."""
+    grown = {}
+    for name, counts in after.items():
+        old = before.get(name, {})
+        grown[name] = Histogram({bucket: count - old.get(bucket, 0) for bucket, count in counts.items()})
+    return grown

@@ -1,0 +1,119 @@
+"""What is measured between the two topics: the bare loop, or a flow on Spark."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from lowtide.bench import hops
+from lowtide.bench.child import Child
+from lowtide.bench.flows import FLOWS
+from lowtide.bench.processes import command, descendants, parents
+from lowtide.conf import Conf
+from lowtide.spark.job import Job
+
+JVM = "org.apache.spark.deploy.SparkSubmit"
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """From where to where: two topics of one Kafka, with as many partitions each."""
+
+    kafka: str
+    source: str
+    sink: str
+    partitions: int
+
+
+class System(Protocol):
+    """Something that passes records on from one topic to another."""
+
+    def check(self) -> None:
+        """Raise what ended it, if it has ended."""
+
+    def processes(self) -> Mapping[str, set[int]]:
+        """Return its processes by kind."""
+
+    def hops(self) -> Mapping[str, Mapping[int, int]]:
+        """Return what its own histograms have counted so far, by hop."""
+
+    def epoch_ends_ns(self) -> list[int]:
+        """Return when its epochs ended; those of late."""
+
+    def stop(self) -> None:
+        """Stop it and all its processes."""
+
+
+class Bare:
+    """The bare librdkafka loop."""
+
+    def __init__(self, way: Way) -> None:
+        task = {"kafka": way.kafka, "from": way.source, "to": way.sink, "partitions": way.partitions}
+        self._child = Child("lowtide.bench.bare", task)
+        self._source: dict[int, int] = {}
+
+    def check(self) -> None:
+        """Raise ChildFailed if the loop has ended."""
+        while (line := self._child.hear(0.001)) is not None:
+            self._source = {int(bucket): count for bucket, count in line["source"].items()}
+
+    def processes(self) -> Mapping[str, set[int]]:
+        """One process."""
+        return {"loop": {self._child.pid}}
+
+    def hops(self) -> Mapping[str, Mapping[int, int]]:
+        """The way into the loop."""
+        self.check()
+        return {"source": self._source}
+
+    def epoch_ends_ns(self) -> list[int]:
+        """None: it has no epochs."""
+        return []
+
+    def stop(self) -> None:
+        """End the process."""
+        self._child.end()
+
+
+class Running:
+    """A flow on Spark, started in this process."""
+
+    def __init__(self, flow: str, way: Way, conf: Conf, say: Callable[[str], None]) -> None:
+        self._job = Job.start(FLOWS[flow](way.source, way.sink), conf, say)
+
+    def check(self) -> None:
+        """Raise LifeEnded if the job has ended."""
+        if not self._job.running():
+            self._job.wait()
+
+    def processes(self) -> Mapping[str, set[int]]:
+        """The JVM, the workers, and what else the JVM has started: Lowtide's service and fork server."""
+        parent_of = parents()
+        jvm = {pid for pid in descendants({os.getpid()}, parent_of) if JVM in command(pid)}
+        workers = {int(worker["pid"]) for worker in self._job.status()["workers"]}
+        return {"jvm": jvm, "workers": workers, "service": descendants(jvm, parent_of) - jvm - workers}
+
+    def hops(self) -> Mapping[str, Mapping[int, int]]:
+        """What the workers counted; up to a second old."""
+        return hops.of_status(self._job.status())
+
+    def epoch_ends_ns(self) -> list[int]:
+        """By Spark's progress reports: when an epoch's trigger began, and how long all of it took."""
+        from pyspark.sql import SparkSession
+
+        session = SparkSession.getActiveSession()
+        assert session is not None, "the job runs in this process"
+        ends = []
+        for query in session.streams.active:
+            for progress in query.recentProgress:
+                began = datetime.fromisoformat(progress["timestamp"])
+                took_ms = progress["durationMs"].get("triggerExecution", 0)
+                ends.append(round(began.timestamp() * 1e3 + took_ms) * 1_000_000)
+        return ends
+
+    def stop(self) -> None:
+        """Stop the job and Spark."""
+        self._job.stop()

@@ -1,0 +1,163 @@
+"""`lowtide bench latency`: how long records take through a flow, beside a bare loop in the same run."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import click
+from rich.console import Console
+
+from lowtide.cli.options import as_json, with_conf
+from lowtide.conf import Conf
+from lowtide.errors import ConfError, LowtideError
+
+END_LIMIT_S = 60.0
+PROGRESS_EVERY_S = 5.0
+"""How often progress is written where there is no terminal to write it over."""
+
+
+@click.group()
+def bench() -> None:
+    """Measure latency and throughput."""
+
+
+class RateFailed(LowtideError):
+    """See what the run at this rate said above."""
+
+
+class Rates(click.ParamType[tuple[int, ...]]):
+    """Whole numbers above 0, with commas between them."""
+
+    name = "N[,N...]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return a tuple of int."""
+        if isinstance(value, tuple):
+            return value
+        try:
+            rates = tuple(int(rate) for rate in str(value).split(","))
+        except ValueError:
+            self.fail(f"{value!r} is not a whole number, or several with commas", param, ctx)
+        if min(rates) < 1:
+            self.fail(f"{min(rates)} is less than 1", param, ctx)
+        return rates
+
+
+@bench.command()
+@click.option("--flow", type=click.Choice(["passthrough"]), default="passthrough", show_default=True)
+@click.option("--rate", "rates", type=Rates(), default="1000", show_default=True, help="Records a second.")
+@click.option("--seconds", type=click.FloatRange(min=1), default=20.0, show_default=True, help="How long is measured.")
+@click.option("--warmup", type=click.FloatRange(min=0), default=10.0, show_default=True, help="Seconds before that.")
+@click.option("--epoch", type=click.FloatRange(min=5), default=5.0, show_default=True, help="Seconds of an epoch.")
+@with_conf
+@as_json
+def latency(
+    *, conf: Conf, flow: str, rates: tuple[int, ...], seconds: float, warmup: float, epoch: float, as_json: bool
+) -> int:
+    """Measure how long records take through a flow: Kafka, generator, reader and Spark are started for it.
+
+    Beside it, in the same run, a bare librdkafka loop is measured. With --json the last line is one object; with
+    several rates each runs in a process of its own, prints its object, and the last line has them all as `runs`.
+    Epochs are short by default, so that a run sees their boundaries.
+    """
+    conf = dataclasses.replace(conf, epoch=dataclasses.replace(conf.epoch, duration_s=epoch))
+    if conf.job.parallelism != 2:
+        raise ConfError(
+            f"[job] parallelism is {conf.job.parallelism}: figures are compared at 2", way_out="leave it as it is"
+        )
+    if len(rates) > 1:
+        return _each(rates, as_json)
+    from lowtide.bench.run import run
+    from lowtide.bench.session import Load
+
+    with _ended_by_sigterm(), _progress() as say:
+        result = run(flow, Load(rates[0], seconds, warmup), conf, say)
+    _show(result, as_json)
+    return 0
+
+
+def _show(result: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(result))
+        return
+    from lowtide.bench.report import report
+
+    Console().print(report(result))
+
+
+def _each(rates: tuple[int, ...], as_json: bool) -> int:
+    """Run each rate as a command of its own, so that each has a fresh JVM."""
+    results = []
+    for rate in rates:
+        click.echo(f"rate {rate}", err=True)
+        result = _one(rate)
+        results.append(result)
+        _show(result, as_json)
+    if as_json:
+        click.echo(json.dumps({"runs": results}))
+    return 0
+
+
+def _one(rate: int) -> dict[str, Any]:
+    # The last `--rate` wins, so the arguments of this command can be handed on as they are.
+    command = [sys.executable, "-m", "lowtide.cli", *sys.argv[1:], "--rate", str(rate), "--json"]
+    with _ended_by_sigterm():
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        try:
+            said, _ = process.communicate()
+        except BaseException:
+            # At a terminal Ctrl-C has gone to both; a second one would break off how the child ends what it started.
+            process.terminate()
+            process.wait(END_LIMIT_S)
+            raise
+    if process.returncode:
+        raise RateFailed(f"the run at {rate} records/s ended with {process.returncode}")
+    result: dict[str, Any] = json.loads(said.splitlines()[-1])
+    return result
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end the command as Ctrl-C does, so that all it started is stopped; a second one is not heard."""
+
+    def interrupt(_signal: int, _frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _progress() -> Iterator[Any]:
+    """Give a function that shows what happens now, on standard error."""
+    console = Console(stderr=True, highlight=False)
+    began = time.monotonic()
+    if console.is_terminal:
+        with console.status("starting") as status:
+            yield lambda what: status.update(f"{what} [dim]({time.monotonic() - began:.0f} s)[/dim]")
+        return
+    said_what, said_at = "", 0.0
+
+    def say(what: str) -> None:
+        nonlocal said_what, said_at
+        kind, now = what.partition(":")[0], time.monotonic()
+        if kind != said_what or now - said_at >= PROGRESS_EVERY_S:
+            said_what, said_at = kind, now
+            console.print(f"{now - began:5.1f} s  {what}")
+
+    yield say
