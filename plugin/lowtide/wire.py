@@ -94,7 +94,7 @@ def tune(connection: socket.socket) -> None:
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BUFFER_BYTES)
 
 
-def connect(address: str, secret: bytes) -> socket.socket:
+def connect(address: str, secret: bytes, limit_s: float = CONNECT_TIMEOUT_S) -> socket.socket:
     """A blocking connection to ``host:port`` after the handshake.
 
     Raises:
@@ -103,7 +103,7 @@ def connect(address: str, secret: bytes) -> socket.socket:
         HandshakeError: it speaks another version or does not know the secret.
     """
     host, _, port = address.rpartition(":")
-    connection = socket.create_connection((host, int(port)), CONNECT_TIMEOUT_S)
+    connection = socket.create_connection((host, int(port)), limit_s)
     try:
         tune(connection)
         shake = ClientHandshake(secret, os.urandom(NONCE_BYTES))

@@ -8,15 +8,16 @@ from types import TracebackType
 from typing import Any, Self
 
 from lowtide.errors import LifeEnded
-from lowtide.wire import ConnectionClosed, Kind, connect, receive, send
+from lowtide.wire import CONNECT_TIMEOUT_S, ConnectionClosed, Kind, connect, receive, send
 
 
 class ServiceClient:
     """One blocking connection to a job's service."""
 
-    def __init__(self, address: str, secret: bytes) -> None:
-        """Connect; errors as `lowtide.wire.connect`."""
-        self._connection: socket.socket = connect(address, secret)
+    def __init__(self, address: str, secret: bytes, limit_s: float | None = None) -> None:
+        """Connect; errors as `lowtide.wire.connect`. With `limit_s`, a service that is slower counts as gone."""
+        self._connection: socket.socket = connect(address, secret, limit_s or CONNECT_TIMEOUT_S)
+        self._connection.settimeout(limit_s)
 
     def plan(self, deployment: bytes) -> None:
         """Hand over the pickled deployment, which every worker is given."""

@@ -38,6 +38,7 @@ class Job:
         self.plan = plan
         self.incarnation: int = side.incarnation()
         self.address: str = side.address()
+        self.secret: bytes = bytes.fromhex(side.secret())
         self._session = session
         self._query = query
         self._side = side
@@ -106,20 +107,27 @@ class Job:
             time.sleep(0.05)
 
     def running(self) -> bool:
-        """Return whether the life goes on."""
-        return bool(self._query.isActive()) and not self._side.cause()
+        """Return whether the life goes on; LifeEnded if Spark's JVM has gone, which ends it as well."""
+        try:
+            return bool(self._query.isActive()) and not self._side.cause()
+        except Exception as error:
+            raise LifeEnded(
+                "Spark's JVM is gone: it was killed, or it ended by itself", way_out="see the log; start the job again"
+            ) from error
 
     def status(self) -> dict[str, Any]:
         """Return what the service knows of the job."""
         return self._service.status()
 
-    def wait(self) -> None:
-        """Wait for the end of the life; returns only if the query was stopped from outside without an error.
+    def wait(self, go_on: Callable[[], bool] = lambda: True) -> None:
+        """Wait for the end of the life; returns only if `go_on`, asked every `POLL_MS`, says no before.
 
         Raises:
             LifeEnded: with the cause; whatever ended it, the input is still there.
         """
         while self.running():
+            if not go_on():
+                return
             self._await()
         raise self._cause()
 
@@ -127,7 +135,7 @@ class Job:
         try:
             self._query.awaitTermination(POLL_MS)
         except Exception as error:
-            if self._query.isActive():
+            if self.running():
                 raise LifeEnded(f"the connection to Spark is broken: {error}") from error
 
     def _cause(self) -> LowtideError:

@@ -43,6 +43,23 @@ def settings(conf: Conf) -> dict[str, str]:
     }
 
 
+def launch_settings(conf: Conf) -> dict[str, str]:
+    """Return what has to be known before the JVM starts, and so comes from spark-submit's arguments where that is used.
+
+    Raises:
+        JarMissing: see `lowtide.spark.jar`, `lowtide.spark.jars`.
+    """
+    settings = {
+        "spark.master": conf.spark.master,
+        "spark.jars": ",".join(map(str, jars())),
+        "spark.driver.memory": conf.spark.driver_memory,
+        "spark.executor.memory": conf.spark.executor_memory,
+    }
+    if conf.spark.master.startswith("local"):
+        settings |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+    return settings
+
+
 def jars() -> list[Path]:
     """Return all jars a job needs: Spark's Kafka connector and our shim."""
     return [*connector_jars(), shim_jar()]
@@ -65,15 +82,10 @@ def start_session(conf: Conf, name: str) -> SparkSession:
     from pyspark.sql import SparkSession
 
     builder: Any = SparkSession.builder.appName(name)
-    if not submitted():
-        local = conf.spark.master.startswith("local")
-        builder = builder.master(conf.spark.master).config("spark.jars", ",".join(map(str, jars())))
-        builder = builder.config("spark.driver.memory", conf.spark.driver_memory)
-        builder = builder.config("spark.executor.memory", conf.spark.executor_memory)
-        if local:
-            os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
-            builder = builder.config("spark.driver.host", LOOPBACK).config("spark.driver.bindAddress", LOOPBACK)
-    for key, value in settings(conf).items():
+    if not submitted() and conf.spark.master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+    launch = {} if submitted() else launch_settings(conf)
+    for key, value in {**launch, **settings(conf)}.items():
         builder = builder.config(key, value)
     try:
         session: SparkSession = builder.getOrCreate()
