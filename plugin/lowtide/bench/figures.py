@@ -25,6 +25,7 @@ class Observed:
         ends_ns: When epochs ended.
         hops: What the system counted meanwhile.
         cpu_s: CPU time within the window, in s, by kind of process.
+        others_cpu_s: CPU time within the window of whatever else ran on the machine, in s.
         start_s: From the start to the first record at the reader.
     """
 
@@ -34,6 +35,7 @@ class Observed:
     ends_ns: Sequence[int]
     hops: Mapping[str, Histogram]
     cpu_s: Mapping[str, float]
+    others_cpu_s: float
     start_s: float
 
 
@@ -110,6 +112,7 @@ class Figures:
             "duplicated": self.duplicated,
             "cpu_s": round(sum(seen.cpu_s.values()), 2),
             "cpu_by_process_s": {kind: round(used, 2) for kind, used in seen.cpu_s.items()},
+            "others_cpu_s": round(seen.others_cpu_s, 2),
             "start_s": round(seen.start_s, 2),
             "generator_lag_p99_ms": seen.lag_p99_ms,
             "generator_lag_max_ms": seen.lag_max_ms,

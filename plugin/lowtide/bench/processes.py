@@ -16,6 +16,17 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S if fields else 0.0
 
 
+def busy_s() -> float:
+    """Return the CPU time that all of this machine has used since it was started, in s; what a host took included."""
+    user, nice, system, _idle, _iowait, irq, softirq, steal = _cpu_line()
+    return (user + nice + system + irq + softirq + steal) / _TICKS_PER_S
+
+
+def _cpu_line() -> list[int]:
+    """The first eight figures of /proc/stat for all cores."""
+    return [int(field) for field in Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]]
+
+
 def parents() -> dict[int, int]:
     """Return every process of this machine with its parent."""
     pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]

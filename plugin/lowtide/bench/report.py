@@ -20,6 +20,7 @@ _ROWS = (
     ("lost", "lost", 0),
     ("duplicated", "duplicated", 0),
     ("CPU, s", "cpu_s", 1),
+    ("CPU of others on the machine, s", "others_cpu_s", 1),
     ("start to first record, s", "start_s", 1),
     ("generator behind schedule, p99, ms", "generator_lag_p99_ms", 1),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -12,7 +13,7 @@ from lowtide.bench import hops
 from lowtide.bench.arrivals import Arrivals
 from lowtide.bench.child import Child, ChildFailed
 from lowtide.bench.figures import Figures, Observed
-from lowtide.bench.processes import cpu_s
+from lowtide.bench.processes import busy_s, cpu_s, descendants, parents
 from lowtide.bench.record import encode
 from lowtide.bench.schedule import NS, Schedule
 from lowtide.bench.systems import System, Way
@@ -91,6 +92,7 @@ def measure(
             ends_ns=system.epoch_ends_ns(),
             hops=hops.between(before.hops, system.hops()),
             cpu_s={kind: after.cpu_s[kind] - used for kind, used in before.cpu_s.items()},
+            others_cpu_s=after.others_s(before),
             start_s=start_s,
         )
     return Figures.of(Arrivals.load(file), schedule, observed)
@@ -98,15 +100,25 @@ def measure(
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """A look at a system: its histograms, and the CPU time of its processes by kind."""
+    """A look at a system: its histograms, and CPU times."""
 
     hops: Mapping[str, Mapping[int, int]]
     cpu_s: Mapping[str, float]
+    ours_s: float
+    """CPU time of all processes of the run: generator, reader and Kafka too."""
+    all_s: float
+    """CPU time of the whole machine."""
 
     @classmethod
     def at(cls, system: System) -> _Look:
-        used = {kind: sum(map(cpu_s, pids)) for kind, pids in system.processes().items()}
-        return cls(system.hops(), used)
+        kinds = system.processes()
+        used = {kind: sum(map(cpu_s, pids)) for kind, pids in kinds.items()}
+        run = descendants({os.getpid()}, parents()).union(*kinds.values())
+        return cls(system.hops(), used, sum(map(cpu_s, run)), busy_s())
+
+    def others_s(self, before: _Look) -> float:
+        """Return the CPU time since an earlier look that was none of ours."""
+        return max(0.0, self.all_s - before.all_s - (self.ours_s - before.ours_s))
 
 
 def _child(stack: ExitStack, module: str, task: Mapping[str, object]) -> Child:

@@ -1,0 +1,186 @@
+"""The pure parts of the benchmark: schedule, accounts, boundaries, breakdown, report."""
+
+import io
+import json
+import os
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from rich.console import Console
+
+from lowtide.bench import boundaries, hops
+from lowtide.bench.arrivals import Arrivals, percentiles
+from lowtide.bench.breakdown import breakdown
+from lowtide.bench.figures import Figures, Observed
+from lowtide.bench.flows import FLOWS
+from lowtide.bench.processes import busy_s, cpu_s, descendants
+from lowtide.bench.record import KEYS, Sample, encode
+from lowtide.bench.report import report
+from lowtide.bench.schedule import NS, Schedule
+from lowtide.compiler import compile_flow
+from lowtide.histogram import Histogram
+
+START = 1_700_000_000 * NS
+MS = 1_000_000
+
+
+def arrived(*records: tuple[int, float, float]) -> Arrivals:
+    """Arrivals of `(sequence, sent in ms after START, latency in ms)`, in the order of arrival."""
+    columns = [
+        (sequence, START + round(sent * MS), START // MS + int(sent), START + round((sent + latency) * MS))
+        for sequence, sent, latency in sorted(records, key=lambda record: record[1] + record[2])
+    ]
+    return Arrivals.of(np.array(columns, dtype=np.int64).reshape(-1, 4).T)
+
+
+@pytest.mark.parametrize("rate", [1, 3, 7, 10, 999, 1000, 30_000, 50_000])
+def test_a_record_is_due_exactly_from_its_time_on(rate: int) -> None:
+    schedule = Schedule(START, rate, 1, 2)
+    assert schedule.count == 3 * rate
+    for sequence in (0, 1, 2, rate - 1, rate, 3 * rate - 1):
+        time = schedule.time_of(sequence)
+        assert schedule.due(time) >= sequence + 1
+        assert schedule.due(time - 1) <= sequence
+    assert schedule.due(START - 1) == 0
+    assert schedule.due(START + 100 * NS) == schedule.count
+
+
+def test_what_is_due_does_not_depend_on_when_one_looks() -> None:
+    """Open loop: after a stall of a second, all its records are due, each at the time it always had."""
+    schedule = Schedule(START, 1000, 0, 10)
+    before, after = schedule.due(START + NS), schedule.due(START + 2 * NS)
+    assert after - before == 1000
+    assert schedule.time_of(before) == START + before * MS
+
+
+def test_the_window_begins_after_the_warm_up() -> None:
+    schedule = Schedule(START, 10, 2, 3)
+    assert schedule.warmup_count == 20
+    assert schedule.window_ns == (START + 2 * NS, START + 5 * NS)
+
+
+def test_a_sample_is_about_100_bytes_of_the_flows_own_type() -> None:
+    value = encode(123_456, START)
+    sample = msgspec.json.decode(value, type=Sample)
+    assert (sample.sequence, sample.sent_ns) == (123_456, START)
+    assert 90 <= len(value) <= 110
+    assert len({msgspec.json.decode(encode(i, START), type=Sample).key for i in range(3 * KEYS)}) == KEYS
+    assert msgspec.json.encode(sample) == value
+
+
+def test_every_flow_has_one_exchange() -> None:
+    for flow in FLOWS.values():
+        assert compile_flow(flow("in", "out"), parallelism=2).levels == 2
+
+
+def test_probes_are_left_out_and_duplicates_counted_once_at_their_first_arrival() -> None:
+    arrivals = arrived((-1, 0, 1), (-2, 0, 1), (0, 10, 5), (2, 12, 5), (1, 11, 9), (0, 10, 50))
+    assert arrivals.sequence.tolist() == [0, 1, 2]
+    assert arrivals.duplicated == 1
+    assert arrivals.latency_ms().tolist() == [5.0, 9.0, 5.0]
+
+
+def test_percentiles_are_values_that_occurred() -> None:
+    assert percentiles(np.arange(1.0, 101.0)) == [51.0, 91.0, 100.0]
+    assert percentiles(np.array([7.0])) == [7.0, 7.0, 7.0]
+    assert all(np.isnan(percentiles(np.array([]))))
+
+
+def test_sustained_is_what_was_received_within_the_window() -> None:
+    schedule = Schedule(START, 10, 0, 1)
+    arrivals = arrived(*((i, i * 100, 150) for i in range(10)))
+    assert arrivals.sustained_per_s(schedule) == 9
+    assert arrived(*((i, i * 100, 5) for i in range(10))).sustained_per_s(schedule) == 10
+
+
+def test_a_boundary_catches_what_was_under_way_when_the_flow_went_on() -> None:
+    # Every 10 ms a record that takes 5 ms; from 100 ms to 200 ms nothing gets through, then all at once.
+    records = [(i, i * 10.0, 205.0 - i * 10 if 10 <= i < 20 else 5.0) for i in range(40)]
+    arrivals = arrived(*records)
+    found = boundaries.find(arrivals, [START + 150 * MS])
+    assert np.flatnonzero(found.caught).tolist() == [*range(10, 21)]
+    assert found.stalls_ms == [105.0]
+
+
+def test_what_still_waits_behind_a_boundary_counts() -> None:
+    records = [(i, i * 10.0, max(5.0, 205.0 - i * 10)) if i >= 10 else (i, i * 10.0, 5.0) for i in range(20)]
+    late = [(20, 206.0, 80.0), (21, 207.0, 80.0)]
+    found = boundaries.find(arrived(*records, *late), [START + 150 * MS])
+    assert not found.caught[20:].any()
+
+
+def test_a_boundary_outside_what_is_measured_is_none() -> None:
+    arrivals = arrived(*((i, i * 10.0, 5.0) for i in range(10)))
+    found = boundaries.find(arrivals, [START - NS, START + NS])
+    assert not found.caught.any()
+    assert found.stalls_ms == []
+
+
+def status(exchange: dict[str, int]) -> dict[str, Any]:
+    workers = [
+        {"level": 0, "gauges": {"hops": {"pack": {"50": 3}, "python": {"60": 1}}}},
+        {"level": 1, "gauges": {"hops": {"exchange": exchange, "python": {"70": 2}}}},
+        {"level": 1, "gauges": {"hops": {"exchange": exchange}}},
+        {"level": 1, "gauges": {}},
+    ]
+    return {"workers": workers}
+
+
+def test_hops_are_summed_over_workers_and_counted_from_one_status_to_the_next() -> None:
+    before, after = hops.of_status(status({"80": 1})), hops.of_status(status({"80": 5, "90": 1}))
+    assert before == {"pack": {50: 3}, "python 0": {60: 1}, "exchange": {80: 2}, "python 1": {70: 2}}
+    assert hops.between(before, after)["exchange"].counts == {80: 8, 90: 2}
+
+
+def test_the_parts_of_the_median_add_up_to_it() -> None:
+    counted = Histogram()
+    counted.add(2 * MS, 100)
+    arrivals = arrived(*((i, i * 10.0, 9.0) for i in range(100)))
+    parts = breakdown(arrivals, {"pack": counted, "exchange": counted, "python 0": Histogram(), "unknown": counted})
+    assert [part.name for part in parts] == ["generator", "stages", "exchange", "source_and_sink"]
+    assert [part.how for part in parts] == ["measured", "counted", "counted", "remainder"]
+    assert sum(part.p50_ms for part in parts) == pytest.approx(9.0)
+    assert parts[0].p50_ms == 0.5
+    with_source = breakdown(arrivals, {"source": counted})
+    assert [part.name for part in with_source] == ["generator", "source", "sink"]
+
+
+def observed(sent: int) -> Observed:
+    return Observed(sent, 0.1, 0.2, [START + 95 * MS], {}, {"jvm": 1.0, "workers": 0.5}, 2.0, 9.0)
+
+
+def test_lost_and_duplicated_cover_the_warm_up_and_percentiles_do_not() -> None:
+    schedule = Schedule(START, 100, 0.05, 0.15)
+    records = [(i, i * 10.0, 500.0 if i < 5 else 4.0) for i in range(20) if i not in (2, 17)]
+    figures = Figures.of(arrived(*records, (0, 0.0, 600.0)), schedule, observed(20))
+    assert (figures.lost, figures.duplicated, figures.records) == (2, 1, 14)
+    assert (figures.p50_ms, figures.max_ms) == (4.0, 4.0)
+    assert figures.caught == 1
+
+
+def test_figures_of_nothing_are_null() -> None:
+    figures = Figures.of(arrived((-1, 0, 1)), Schedule(START, 10, 0, 1), observed(10)).as_json()
+    assert figures["lost"] == 10
+    assert figures["p50_ms"] is None
+    assert figures["boundary_stall_max_ms"] is None
+    assert json.loads(json.dumps(figures, allow_nan=False)) == figures
+
+
+def test_the_report_shows_both_columns_and_the_breakdown() -> None:
+    schedule = Schedule(START, 100, 0, 0.2)
+    figures = Figures.of(arrived(*((i, i * 10.0, 4.0) for i in range(20))), schedule, observed(20)).as_json()
+    where = {"cores": 2, "model": "a processor", "load": 1.5, "load_after": 2.5}
+    run = {"flow": "passthrough", "rate": 100, "seconds": 0.2, "warmup_s": 0.0, "machine": where}
+    out = io.StringIO()
+    Console(file=out, width=160).print(report({**run, **figures, "bare": figures}))
+    told = out.getvalue()
+    for words in ("passthrough at 100 records/s", "bare loop", "p99 with epoch boundaries", "remainder", "a processor"):
+        assert words in told
+
+
+def test_processes_are_found_with_their_descendants_and_cpu_time() -> None:
+    assert descendants({2}, {1: 0, 2: 1, 3: 2, 4: 3, 5: 1}) == {2, 3, 4}
+    assert 0 < cpu_s(os.getpid()) <= busy_s()
+    assert cpu_s(0) == 0

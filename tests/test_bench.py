@@ -1,0 +1,55 @@
+"""The benchmark as one runs it: a real Kafka, the bare loop, Spark, and nothing left behind."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+NAMES = {
+    "rate", "sustained_per_s", "p50_ms", "p90_ms", "p99_ms", "p99_all_ms", "max_ms", "boundary_stalls_ms",
+    "boundary_stall_max_ms", "lost", "duplicated", "cpu_s", "start_s", "breakdown", "bare", "versions", "machine",
+}  # fmt: skip
+LIMIT_S = 240
+
+
+def left_behind(marker: str) -> list[str]:
+    """Command lines of processes that still run with this value of an environment variable."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and marker.encode() in (entry / "environ").read_bytes():
+                found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except OSError:
+            continue
+    return found
+
+
+def test_a_short_run_delivers_every_record_once_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    arguments = ["bench", "latency", "--flow", "passthrough", "--rate", "200", "--seconds", "5", "--warmup", "1"]
+    # Every process that the run starts inherits this, whatever becomes of its parents.
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-m", "lowtide.cli", *arguments, "--json", "--set", "job.start_limit_s=120"],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        cwd=tempfile.mkdtemp(dir=tmp_path),
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result.keys() >= NAMES
+    for side in (result, result["bare"]):
+        assert (side["records"], side["lost"], side["duplicated"]) == (1000, 0, 0)
+        assert 0 < side["p50_ms"] <= side["p90_ms"] <= side["p99_ms"] <= side["max_ms"]
+    assert {"stages", "python_0", "exchange", "python_1"} <= result["breakdown"].keys()
+    assert {kind for kind, used in result["cpu_by_process_s"].items() if used > 0} >= {"jvm", "workers"}
+    assert left_behind(f"TMPDIR={tmp_path}") == []
+    assert not list(tmp_path.glob("lowtide-bench-*"))
