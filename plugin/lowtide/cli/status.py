@@ -1,0 +1,104 @@
+"""`lowtide status` and `lowtide stop`: the jobs of a folder, from outside."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from lowtide.cli.options import as_json, with_conf
+from lowtide.cli.table import table
+from lowtide.conf import Conf
+from lowtide.errors import LifeEnded, NotRunning
+from lowtide.jobs.ending import end_job
+from lowtide.jobs.figures import Figures, ask_figures
+from lowtide.jobs.folder import JobFolder, states
+from lowtide.jobs.mark import marked
+from lowtide.jobs.state import JobState
+
+STOP_MARGIN_S = 6.0
+"""The job keeps the limit itself, its supervisor after it; only then is it killed from here."""
+HEADINGS = ("job", "state", "process", "since (UTC)", "in", "out", "workers", "")
+
+
+@click.command()
+@click.argument("name", required=False)
+@with_conf
+@as_json
+def status(conf: Conf, name: str | None, as_json: bool) -> None:
+    """Show all jobs of [job].folder, or the one called NAME: those that run, and how the others ended."""
+    root = Path(conf.job.folder)
+    if name is not None:
+        JobFolder.find(root, name)
+    found = [(folder, state) for folder, state in states(root) if name in (None, state.name)]
+    figures = [None if state.ended else ask_figures(folder, state) for folder, state in found]
+    if as_json:
+        rows = [_as_object(folder, state, known) for (folder, state), known in zip(found, figures, strict=True)]
+        click.echo(json.dumps(rows, indent=2))
+        return
+    click.echo(table(HEADINGS, [_row(state, known) for (_, state), known in zip(found, figures, strict=True)]))
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--timeout", type=float, help="Kill the job after this many seconds; by default a little over its limit.")
+@with_conf
+def stop(conf: Conf, name: str | None, timeout: float | None) -> int:
+    """Stop the job NAME, or the only one that runs; with 5 if it had to be killed.
+
+    What has been read is delivered first. After the limit, [job].stop_limit_s, it is killed with all its processes.
+    """
+    root = Path(conf.job.folder)
+    folder = JobFolder.find(root, name) if name is not None else _only(root)
+    ending = end_job(folder, conf.job.stop_limit_s + STOP_MARGIN_S if timeout is None else timeout)
+    how = "was killed" if ending.killed else "has stopped"
+    click.echo(f'job "{folder.name}" {how} ({ending.took_s:.1f} s): {_first_line(ending.state.cause)}', err=True)
+    return LifeEnded.exit_code if ending.killed else 0
+
+
+def _only(root: Path) -> JobFolder:
+    running = [folder for folder, state in states(root) if not state.ended]
+    if len(running) != 1:
+        names = ", ".join(folder.name for folder in running)
+        raise NotRunning(
+            f"{len(running)} jobs run" if running else "no job runs",
+            where=f"{root} ([job].folder)",
+            way_out=f"name one: {names}" if running else "`lowtide status` shows how the last ones ended",
+        )
+    return running[0]
+
+
+def _row(state: JobState, figures: Figures | None) -> tuple[str, ...]:
+    counts = (
+        ("-", "-", "-")
+        if figures is None
+        else (f"{figures.records_in:,}", f"{figures.records_out:,}", str(figures.workers))
+    )
+    process = next((str(one.pid) for one in (state.runner, state.supervisor) if one and one.alive()), "-")
+    since = state.ended_at or state.ready_at or state.started_at
+    return state.name, state.phase, process, f"{since:%Y-%m-%d %H:%M:%S}", *counts, _remark(state, figures)
+
+
+def _remark(state: JobState, figures: Figures | None) -> str:
+    if state.ended:
+        left = len(marked(state.life))
+        rest = f"; {left} processes are left: lowtide stop {state.name}" if left else ""
+        return _first_line(state.cause) + rest
+    if state.phase == "running" and figures is None:
+        return "its service does not answer"
+    return state.step
+
+
+def _as_object(folder: JobFolder, state: JobState, figures: Figures | None) -> dict[str, Any]:
+    written: dict[str, Any] = msgspec.to_builtins(state)
+    left = len(marked(state.life)) if state.ended else None
+    known = None if figures is None else asdict(figures)
+    return {**written, "figures": known, "processes_left": left, "log": str(folder.log_file)}
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0]

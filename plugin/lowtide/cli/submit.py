@@ -1,0 +1,46 @@
+"""`lowtide submit-args`: what spark-submit has to be told."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from lowtide.cli.options import with_conf
+from lowtide.conf import Conf
+from lowtide.errors import ConfError
+from lowtide.spark.session import launch_settings, settings
+
+_DRIVER, _EXECUTORS = "spark.pyspark.driver.python", "spark.pyspark.python"
+
+
+@click.command("submit-args")
+@with_conf
+def submit_args(conf: Conf) -> None:
+    """Print the arguments for `spark-submit $(lowtide submit-args) flow.py`.
+
+    The settings of the conf that Spark itself needs are among them; give the flow the same conf:
+    `spark-submit $(lowtide submit-args --conf FILE) flow.py --conf FILE`.
+    """
+    click.echo(" ".join(arguments(conf)))
+
+
+def arguments(conf: Conf) -> list[str]:
+    """Return spark-submit's arguments.
+
+    Raises:
+        ConfError: a value holds white space, at which the shell would cut it.
+        JarMissing: as `lowtide run`.
+    """
+    known = {**launch_settings(conf), _DRIVER: sys.executable, **settings(conf)}
+    if conf.spark.master.startswith("local"):
+        known.setdefault(_EXECUTORS, sys.executable)
+    for key, value in known.items():
+        if any(map(str.isspace, value)):
+            raise ConfError(
+                f"{key} holds white space, which cannot be handed over on a command line made by $(…)",
+                where=f"its value is {value!r}",
+                way_out="set it in Spark's own conf/spark-defaults.conf",
+            )
+    command = ["--master", known.pop("spark.master"), "--jars", known.pop("spark.jars")]
+    return [*command, *(text for key, value in known.items() for text in ("--conf", f"{key}={value}"))]

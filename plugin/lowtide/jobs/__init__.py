@@ -1,0 +1,11 @@
+"""Jobs of this machine: each has a folder with its state, its lock and its logs, whoever runs it.
+
+    runner.py       runs a job in this process: `lowtide run`, `python flow.py`, spark-submit
+    supervisor.py   runs it as a child of a small process of its own: `lowtide run --detach`
+    folder.py       where a job keeps what others look at
+    ending.py       ends a job from outside: `lowtide stop`
+    figures.py      what a running job says of itself: `lowtide status`
+
+A job's processes die together: the JVM and its Python children with the runner, the runner with its supervisor. Each
+life has a mark that all its processes inherit in their environment, so that none can be missed where one must be ended.
+"""

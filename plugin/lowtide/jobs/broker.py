@@ -1,0 +1,44 @@
+"""A first look whether anybody listens where Kafka is said to be: a refusal is told at once, and with the way out."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+from lowtide.conf import Conf
+from lowtide.embedded.status import service_status
+from lowtide.errors import ServiceUnavailable
+
+LIMIT_S = 2.0
+
+
+def check_broker(conf: Conf) -> None:
+    """Refuse a start while nobody listens at any address of `kafka.bootstrap`.
+
+    Only a refused connection counts: what is slow, or behind a name that cannot be found, is left to Kafka's client.
+
+    Raises:
+        ServiceUnavailable: names `lowtide up` where the embedded services are to be used.
+    """
+    if not all(_refuses(address) for address in conf.kafka.bootstrap.split(",")):
+        return
+    way_out = "start the broker, or correct kafka.bootstrap"
+    if conf.embedded.enabled:
+        way_out = "start the embedded one: lowtide up; or correct kafka.bootstrap"
+        runs = [service for service in service_status(Path(conf.embedded.folder)) if service.name == "kafka"]
+        if runs and runs[0].state == "running":
+            way_out = f"the embedded one runs at {runs[0].address}: give that as kafka.bootstrap"
+    raise ServiceUnavailable(
+        "no Kafka broker runs", where=f"{conf.kafka.bootstrap} refuses connections (kafka.bootstrap)", way_out=way_out
+    )
+
+
+def _refuses(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), LIMIT_S).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return False

@@ -1,0 +1,69 @@
+"""Ends a job from outside."""
+
+from __future__ import annotations
+
+import signal
+import time
+from dataclasses import dataclass
+
+import msgspec
+
+from lowtide.errors import LifeEnded, NotRunning
+from lowtide.jobs.folder import JobFolder
+from lowtide.jobs.mark import end_marked
+from lowtide.jobs.state import JobState, now
+
+LEFT_OVER_GRACE_S = 10.0
+KILL_WAIT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a job was ended.
+
+    Attributes:
+        state: Its last state.
+        took_s: How long it took.
+        killed: Whether it had to be killed, or processes of it.
+    """
+
+    state: JobState
+    took_s: float
+    killed: bool
+
+
+def end_job(folder: JobFolder, limit_s: float) -> Ending:
+    """Ask the job to stop; kill it with all its processes if that takes longer than `limit_s`.
+
+    Raises:
+        NotRunning: it has ended before, and no process of it is left.
+    """
+    began = time.monotonic()
+    state = folder.state()
+    assert state is not None
+    who = [process for process in (state.supervisor, state.runner) if process is not None and process.alive()]
+    if not who:
+        if end_marked(state.life, 0.0) == 0:
+            raise NotRunning(
+                f'job "{folder.name}" does not run; it has {state.seen().phase}',
+                where=str(folder.path),
+                way_out=f"why: {state.seen().cause}",
+            )
+        return Ending(state.seen(), time.monotonic() - began, killed=True)
+    who[0].send(signal.SIGTERM)
+    if who[0].ended_within(limit_s):
+        left = end_marked(state.life, LEFT_OVER_GRACE_S)
+        last = folder.state() or state
+        return Ending(last.seen(), time.monotonic() - began, killed=left > 0 or last.exit_code not in (0, 130))
+    for process in who:
+        process.send(signal.SIGKILL)
+    for process in who:
+        process.ended_within(KILL_WAIT_S)
+    end_marked(state.life, 0.0)
+    folder.forget_secret()
+    cause = f"it did not stop within {limit_s:g} s and was killed"
+    killed = msgspec.structs.replace(
+        folder.state() or state, phase="failed", cause=cause, exit_code=LifeEnded.exit_code, ended_at=now(), step=""
+    )
+    folder.write(killed)
+    return Ending(killed, time.monotonic() - began, killed=True)

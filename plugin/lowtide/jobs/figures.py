@@ -1,0 +1,64 @@
+"""What a running job says of itself, in numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from lowtide.errors import LifeEnded
+from lowtide.jobs.folder import JobFolder
+from lowtide.jobs.state import JobState
+from lowtide.service.client import ServiceClient
+from lowtide.wire import ConnectionClosed
+from lowtide_tracker.handshake import HandshakeError
+
+LIMIT_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Counts since the start of the life.
+
+    Attributes:
+        records_in: Records read from the sources.
+        records_out: Records that the workers of the last level have given out.
+        dead_letters: Records given to the dead-letter sink.
+        workers: Workers that are there.
+        executors: Spark executors that have a fork server.
+    """
+
+    records_in: int
+    records_out: int
+    dead_letters: int
+    workers: int
+    executors: int
+
+    @classmethod
+    def of(cls, status: dict[str, Any]) -> Figures:
+        """Return the figures in a service's answer."""
+        workers = status["workers"]
+        last = max((worker["level"] for worker in workers), default=0)
+        totals = status["totals"]
+        return cls(
+            sum(worker["gauges"].get("records_in", 0) for worker in workers if worker["level"] == 0),
+            sum(worker["gauges"].get("records_out", 0) for worker in workers if worker["level"] == last),
+            totals["dead_letters"],
+            sum(bool(worker["pid"]) for worker in workers),
+            totals["executors"],
+        )
+
+    def __str__(self) -> str:
+        text = f"{self.records_in:,} records in, {self.records_out:,} out, {self.workers} workers"
+        return f"{text}, {self.dead_letters:,} dead letters" if self.dead_letters else text
+
+
+def ask_figures(folder: JobFolder, state: JobState, limit_s: float = LIMIT_S) -> Figures | None:
+    """Return the figures of a running job; None if its service does not answer within `limit_s`."""
+    secret = folder.secret()
+    if secret is None or not state.address:
+        return None
+    try:
+        with ServiceClient(state.address, secret, limit_s) as service:
+            return Figures.of(service.status())
+    except (OSError, ConnectionClosed, HandshakeError, LifeEnded):
+        return None

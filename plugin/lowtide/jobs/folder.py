@@ -1,0 +1,141 @@
+"""A job's folder: what it tells those who look from outside, and the lock that lets one life in at a time."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from lowtide.errors import AlreadyRunning, ConfError, NotRunning
+from lowtide.jobs.state import JobState, read_state, write_state
+
+
+class JobFolder:
+    """The folder of one job, `<[job].folder>/<name>`.
+
+    Attributes:
+        name: The job's name.
+        path: The folder.
+        state_file: The state of its life, see `JobState`.
+        secret_file: The secret of its service, in hexadecimal, for its owner alone; there while it runs.
+        lock_file: Locked by the processes of a life.
+        log_file: What Spark, the workers and, if it is detached, the job itself have said.
+    """
+
+    def __init__(self, root: Path, name: str) -> None:
+        """Name the folder; nothing is made."""
+        self.name = name
+        self.path = root.absolute() / _as_folder(name)
+        self.state_file = self.path / "state.json"
+        self.secret_file = self.path / "secret"
+        self.lock_file = self.path / "lock"
+        self.log_file = self.path / "job.log"
+
+    @classmethod
+    def existing(cls, root: Path) -> list[JobFolder]:
+        """Return the folders of all jobs that ever ran, by name."""
+        files = sorted(root.glob("*/state.json"))
+        return [cls(root, unquote(file.parent.name)) for file in files]
+
+    @classmethod
+    def find(cls, root: Path, name: str) -> JobFolder:
+        """Return the folder of a job that ran or runs.
+
+        Raises:
+            NotRunning: there is no such job; those that are there are named.
+        """
+        folder = cls(root, name)
+        if not folder.state_file.exists():
+            known = ", ".join(job.name for job in cls.existing(root))
+            raise NotRunning(
+                f'there is no job "{name}"',
+                where=f"{root} ([job].folder)",
+                way_out=f"there are: {known}" if known else "start one: lowtide run flow.py --detach",
+            )
+        return folder
+
+    def make(self) -> None:
+        """Make the folder, invisible to git.
+
+        Raises:
+            ConfError: it cannot be made.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            ignore = self.path / ".gitignore"
+            if not ignore.exists():
+                ignore.write_text("*\n")
+        except OSError as error:
+            raise ConfError(
+                f"the job's folder cannot be made: {error.strerror}",
+                where=str(self.path),
+                way_out="set another: [job].folder in the conf",
+            ) from error
+
+    def lock(self) -> int:
+        """Take the job for one life; the lock goes when all processes that hold the descriptor have ended.
+
+        Raises:
+            AlreadyRunning: it is taken, with who has it.
+        """
+        self.make()
+        descriptor = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise
+            raise self._taken() from error
+        return descriptor
+
+    def _taken(self) -> AlreadyRunning:
+        state = self.state()
+        runner = state.runner or state.supervisor if state else None
+        return AlreadyRunning(
+            f'job "{self.name}" runs already' + (f", as process {runner.pid}" if runner else ""),
+            where=str(self.path),
+            way_out=f"stop it: lowtide stop {self.name}; or give the other another name, or another [job].folder",
+        )
+
+    def state(self) -> JobState | None:
+        """Return what is written down of the job; None if it never ran."""
+        return read_state(self.state_file)
+
+    def write(self, state: JobState) -> None:
+        """Write down the job's state; by the one who runs it only."""
+        write_state(self.state_file, state)
+
+    def keep_secret(self, secret: bytes) -> None:
+        """Write down the service's secret, readable for the owner alone from the start."""
+        self.forget_secret()
+        descriptor = os.open(self.secret_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secret.hex())
+
+    def secret(self) -> bytes | None:
+        """Return the secret; None if the job does not run, or is another user's."""
+        try:
+            return bytes.fromhex(self.secret_file.read_text())
+        except (OSError, ValueError):
+            return None
+
+    def forget_secret(self) -> None:
+        """Delete the secret: its service has gone."""
+        self.secret_file.unlink(missing_ok=True)
+
+
+def states(root: Path) -> Iterator[tuple[JobFolder, JobState]]:
+    """Yield all jobs of a folder with what is known of them now."""
+    for folder in JobFolder.existing(root):
+        state = folder.state()
+        if state is not None:
+            yield folder, state.seen()
+
+
+def _as_folder(name: str) -> str:
+    quoted = quote(name, safe=" ")
+    return quoted if not quoted.startswith(".") else f"%2E{quoted[1:]}"

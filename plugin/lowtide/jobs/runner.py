@@ -1,0 +1,201 @@
+"""Runs one job in this process, from its start to its end, and keeps its folder up to date."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import traceback
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import Any
+
+import msgspec
+
+from lowtide.conf import Conf
+from lowtide.errors import LifeEnded, LowtideError
+from lowtide.flow import Flow
+from lowtide.jobs.broker import check_broker
+from lowtide.jobs.figures import Figures
+from lowtide.jobs.folder import JobFolder
+from lowtide.jobs.jvm import child_jvm, end_jvm
+from lowtide.jobs.log import Log
+from lowtide.jobs.mark import VARIABLE, end_marked
+from lowtide.jobs.process import Process
+from lowtide.jobs.progress import Progress, age_s
+from lowtide.jobs.signals import INTERRUPTED, Signals, StopAsked, end_now
+from lowtide.jobs.state import JobState, now
+from lowtide.spark.job import Job
+from lowtide.spark.session import submitted
+
+JVM_END_LIMIT_S = 10.0
+LEFT_OVER_GRACE_S = 6.0
+"""How long processes may still take when the JVM has gone; the fork servers' own grace is shorter."""
+LOOK_EVERY_S = 1.0
+
+
+class Runner:
+    """One life of a job; its folder is locked by the caller."""
+
+    def __init__(self, flow: Flow, conf: Conf, folder: JobFolder, life: str, supervisor: Process | None) -> None:
+        """Say what is to run; nothing is started.
+
+        Args:
+            flow: The flow.
+            conf: Where and how.
+            folder: The job's folder.
+            life: The mark of this life's processes.
+            supervisor: The process that watches this one, if one does.
+        """
+        self._flow = flow
+        self._conf = conf
+        self._folder = folder
+        self._log = Log(folder.log_file)
+        self._progress = Progress()
+        self._signals = Signals(conf.job.stop_limit_s, self._give_up)
+        self._state = JobState(
+            name=flow.name,
+            life=life,
+            phase="starting",
+            started_at=now(),
+            runner=Process.of(os.getpid()),
+            supervisor=supervisor,
+        )
+        self._look_at = 0.0
+
+    def run(self, *, verbose: bool = False) -> JobState:
+        """Run the job until it is asked to stop.
+
+        Args:
+            verbose: Whether Spark and the workers speak on this process's output, or into the log.
+
+        Returns:
+            The state in which the life ended; its `exit_code` is the program's.
+
+        Raises:
+            LowtideError: why the job could not start, or ended by itself.
+        """
+        os.environ[VARIABLE] = self._state.life
+        self._note()
+        self._signals.hear(breaks_off=True)
+        shares_output = verbose or submitted() or self._state.supervisor is not None
+        if self._state.supervisor is None:
+            self._log.begin()
+        output: AbstractContextManager[None] = nullcontext() if shares_output else self._log.taking_output()
+        try:
+            with output:
+                self._live()
+        except LowtideError as error:
+            self._end("failed", str(error), error.exit_code)
+            self._progress.say(f"the job has ended; log: {self._folder.log_file}")
+            raise
+        except (StopAsked, KeyboardInterrupt):
+            self._end("stopped", "it was stopped before it was ready", INTERRUPTED)
+        except BaseException as error:
+            self._end("failed", f"{type(error).__name__}: {error}", 1)
+            raise
+        self._progress.say(f"stopped: {self._state.cause}")
+        return self._state
+
+    def _live(self) -> None:
+        """Start, watch and stop; whatever happens, no process is left when this is over."""
+        job: Job | None = None
+        failed = True
+        try:
+            job = self._start()
+            self._watch(job)
+            failed = False
+        finally:
+            self._signals.hear(breaks_off=False)
+            self._progress.hide()
+            self._stop(job, failed=failed)
+        self._end(*self._why_stopped())
+
+    def _start(self) -> Job:
+        check_broker(self._conf)
+        job = Job.start(self._flow, self._conf, self._step)
+        try:
+            # PySpark has put a handler of its own in the place of ours.
+            self._signals.hear(breaks_off=True)
+            self._folder.keep_secret(job.secret)
+            self._note(jvm=child_jvm(), incarnation=job.incarnation, address=job.address)
+            self._step("waiting for the workers")
+            job.wait_for_workers(self._conf.job.start_limit_s)
+        except BaseException:
+            self._signals.hear(breaks_off=False)
+            self._stop_quietly(job)
+            raise
+        self._signals.hear(breaks_off=False)
+        self._note(phase="running", step="", ready_at=now())
+        self._progress.say(f"ready after {age_s():.1f} s; log: {self._folder.log_file}")
+        return job
+
+    def _watch(self, job: Job) -> None:
+        """Wait until the job is to stop; LifeEnded when it ends by itself."""
+        job.wait(lambda: self._go_on(job))
+        asked = self._signals.asked
+        assert asked is not None
+        self._note(phase="stopping")
+        self._progress.say(f"stopping, as {asked.name} asks; once more stops it at once")
+
+    def _go_on(self, job: Job) -> bool:
+        if self._signals.asked is not None:
+            return False
+        if time.monotonic() >= self._look_at:
+            self._look_at = time.monotonic() + LOOK_EVERY_S
+            self._log.limit()
+            if self._progress.live:
+                with suppress(LifeEnded):  # The cause is known in a moment, and says more.
+                    self._progress.figures(Figures.of(job.status()))
+        return True
+
+    def _stop(self, job: Job | None, *, failed: bool) -> None:
+        if self._signals.asked is None:
+            self._signals.limit()
+        try:
+            if failed and job is not None:
+                self._stop_quietly(job)
+            elif job is not None:
+                job.stop()
+        finally:
+            end_jvm(JVM_END_LIMIT_S)
+            self._folder.forget_secret()
+            killed = end_marked(self._state.life, LEFT_OVER_GRACE_S)
+            if killed:
+                self._progress.say(f"{killed} processes did not end by themselves and were killed")
+
+    def _stop_quietly(self, job: Job) -> None:
+        """Stop what can be stopped of a job that has failed; a second error goes to the log."""
+        try:
+            job.stop()
+        except Exception:  # noqa: BLE001 - py4j raises all sorts when its JVM has gone
+            traceback.print_exc()
+
+    def _why_stopped(self) -> tuple[str, str, int]:
+        asked, supervisor = self._signals.asked, self._state.supervisor
+        if supervisor is not None and os.getppid() != supervisor.pid:
+            return "failed", "its supervisor was killed, so it stopped", LifeEnded.exit_code
+        return "stopped", f"{asked.name if asked else 'somebody'} asked for it", 0
+
+    # -- the folder ------------------------------------------------------------------------------------------------
+
+    def _step(self, what: str) -> None:
+        self._note(step=what)
+        self._progress.say(what)
+
+    def _note(self, **changes: Any) -> None:
+        self._state = msgspec.structs.replace(self._state, **changes)
+        self._folder.write(self._state)
+
+    def _end(self, phase: str, cause: str, code: int) -> None:
+        self._note(phase=phase, cause=cause, exit_code=code, ended_at=now(), step="")
+
+    def _give_up(self, why: str, code: int) -> None:
+        """End now, with all processes of this life; what the workers hold is lost, the input is still there."""
+        self._progress.say(f"{why}: its processes are killed")
+        jvm = child_jvm()
+        if jvm is not None:
+            jvm.send(signal.SIGKILL)
+        end_marked(self._state.life, 0.0)
+        self._folder.forget_secret()
+        self._end("failed", f"{why} and was killed", code)
+        end_now(code)

@@ -1,0 +1,67 @@
+"""What a job's process does when it is told to end: cleanly within a limit, at once when told twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+
+HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+INTERRUPTED = 130
+
+
+class StopAsked(BaseException):
+    """A signal came while the job was starting; passes all handlers of errors, as KeyboardInterrupt does."""
+
+
+class Signals:
+    """The signals of one run.
+
+    Attributes:
+        asked: The signal that asked for the end first; None while nobody has.
+    """
+
+    def __init__(self, limit_s: float, give_up: Callable[[str, int], None]) -> None:
+        """Say what is done when a clean end takes too long or is not wanted; nothing is heard yet.
+
+        Args:
+            limit_s: How long the end may take after the first signal.
+            give_up: Given why and the exit code; has to end the process. Called in any thread.
+        """
+        self.asked: signal.Signals | None = None
+        self._limit_s = limit_s
+        self._give_up = give_up
+        self._breaks_off = False
+
+    def hear(self, *, breaks_off: bool) -> None:
+        """Hear the signals from now on; in the main thread only.
+
+        Args:
+            breaks_off: Whether a signal raises `StopAsked` in what is being done, or is only noted.
+        """
+        self._breaks_off = breaks_off
+        for number in HEARD:
+            signal.signal(number, self._heard)
+
+    def _heard(self, number: int, _frame: FrameType | None) -> None:
+        if self.asked is None:
+            self.asked = signal.Signals(number)
+            self.limit()
+            if self._breaks_off:
+                raise StopAsked
+        elif number == signal.SIGINT:
+            self._give_up("it was interrupted twice", INTERRUPTED)
+
+    def limit(self) -> None:
+        """Begin to count the time that the end may take."""
+        why = f"it did not stop within {self._limit_s:g} s"
+        timer = threading.Timer(self._limit_s, self._give_up, (why, 5))
+        timer.daemon = True
+        timer.start()
+
+
+def end_now(code: int) -> None:
+    """End this process without another word."""
+    os._exit(code)

@@ -1,0 +1,81 @@
+"""What is written down of a job: the life it is in, or the one it was in last."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from lowtide.jobs.process import Process
+
+Phase = Literal["starting", "running", "stopping", "stopped", "failed"]
+ENDED: tuple[Phase, Phase] = ("stopped", "failed")
+
+
+class JobState(msgspec.Struct, frozen=True, kw_only=True):
+    """One life of a job, as `state.json` holds it. Times are UTC.
+
+    Attributes:
+        name: The job's name, which is its flow's.
+        life: The mark of this life's processes.
+        phase: "stopped" ended because somebody asked for it, "failed" for any other reason.
+        runner: The process that runs the job; None while the supervisor has not started it.
+        supervisor: The process that watches the runner; None where it runs in the foreground.
+        step: What is done now, in words, while it starts.
+        cause: Why it ended, in plain words.
+        exit_code: What the runner ended with; None while it runs.
+        incarnation: The number of this life.
+        address: Where the job's service listens, `host:port`; empty before.
+        jvm: Spark's driver where it is this runner's child.
+    """
+
+    name: str
+    life: str
+    phase: Phase
+    started_at: datetime
+    runner: Process | None = None
+    supervisor: Process | None = None
+    jvm: Process | None = None
+    step: str = ""
+    cause: str = ""
+    exit_code: int | None = None
+    incarnation: int | None = None
+    address: str = ""
+    ready_at: datetime | None = None
+    ended_at: datetime | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether this life is written down as over."""
+        return self.phase in ENDED
+
+    def seen(self) -> JobState:
+        """Return the state as it is now: a life whose processes have gone without a word has failed."""
+        if self.ended or any(process is not None and process.alive() for process in (self.runner, self.supervisor)):
+            return self
+        who = f"process {self.runner.pid}" if self.runner else "it"
+        return msgspec.structs.replace(
+            self, phase="failed", cause=self.cause or f"{who} was killed, or the machine went down"
+        )
+
+
+def now() -> datetime:
+    """Return the time, in UTC, to the second."""
+    return datetime.now(UTC).replace(microsecond=0)
+
+
+def read_state(file: Path) -> JobState | None:
+    """Return the state in a file; None if there is none, or one that another version wrote."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=JobState)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def write_state(file: Path, state: JobState) -> None:
+    """Put a state into a file: whoever reads sees the one before or this one, never a part."""
+    draft = file.with_suffix(".new")
+    draft.write_bytes(msgspec.json.format(msgspec.json.encode(state)) + b"\n")
+    draft.replace(file)
