@@ -65,6 +65,7 @@ class KafkaConf:
     bootstrap: Addresses = "127.0.0.1:9092"
     reach_limit_ms: Positive = 10_000
     delivery_limit_ms: Positive = 30_000
+    outage_limit_ms: Positive = 60_000
     security_protocol: Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"] = "plaintext"
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
     sasl_username: Text | None = None
@@ -106,16 +107,15 @@ class WorkerConf:
     """Limits of the Python processes that run the levels."""
 
     start_limit_s: Seconds = 20.0
-    attach_limit_s: Seconds = 20.0
+    attach_limit_s: Seconds = 60.0
     max_queued_bytes: Annotated[int, Meta(ge=1 << 16)] = 32 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochConf:
-    """Spark's epochs: how long one is, and how long its end may take."""
+    """Spark's epochs: how long one is."""
 
     duration_s: Annotated[float, Meta(ge=5)] = 60.0
-    end_limit_s: Seconds = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import Any
 import cloudpickle
 
 from lowtide.compiler import compile_flow
-from lowtide.conf import Conf
+from lowtide.conf import Conf, KafkaConf
 from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable, TooFewSlots
 from lowtide.flow import Flow
 from lowtide.kafka_access import librdkafka_settings
@@ -20,6 +20,7 @@ from lowtide.pickling import dump_plan, register_modules
 from lowtide.plan import Plan
 from lowtide.service.client import ServiceClient
 from lowtide.spark import preflight, slots
+from lowtide.spark.broker_watch import BrokerWatch
 from lowtide.spark.query import start_query
 from lowtide.spark.session import start_session, submitted
 from lowtide.worker.deployment import Deployment
@@ -33,7 +34,9 @@ Said = Callable[[str], None]
 class Job:
     """A started flow. Make it with `Job.start`; `wait` for its end or `stop` it."""
 
-    def __init__(self, plan: Plan, session: Any, *, query: Any, service: ServiceClient, checkpoint: Path) -> None:
+    def __init__(
+        self, plan: Plan, session: Any, *, query: Any, service: ServiceClient, checkpoint: Path, kafka: KafkaConf
+    ) -> None:
         side = _driver_side(session)
         self.plan = plan
         self.incarnation: int = side.incarnation()
@@ -44,6 +47,9 @@ class Job:
         self._side = side
         self._service = service
         self._checkpoint = checkpoint
+        self._brokers = BrokerWatch(kafka)
+        self.outage_s = 0.0
+        """For how many seconds no broker was reached, seen by `wait`; 0 while one is."""
 
     @classmethod
     def start(cls, flow: Flow, conf: Conf, say: Said = lambda _: None) -> Job:
@@ -85,7 +91,7 @@ class Job:
         checkpoint = Path(tempfile.mkdtemp(prefix=f"{plan.name}-{side.incarnation()}-", dir=folder.resolve()))
         say("starting the query")
         query = start_query(session, plan, conf, deployment.fronts, checkpoint)
-        return cls(plan, session, query=query, service=service, checkpoint=checkpoint)
+        return cls(plan, session, query=query, service=service, checkpoint=checkpoint, kafka=conf.kafka)
 
     def wait_for_workers(self, limit_s: float) -> None:
         """Wait until every worker of the later levels is there, so that a record would be taken at once.
@@ -124,11 +130,13 @@ class Job:
 
         Raises:
             LifeEnded: with the cause; whatever ended it, the input is still there.
+            ServiceUnavailable: no broker was reached for too long.
         """
         while self.running():
             if not go_on():
                 return
             self._await()
+            self.outage_s = self._brokers.look()
         raise self._cause()
 
     def _await(self) -> None:

@@ -32,6 +32,8 @@ def settings(conf: Conf) -> dict[str, str]:
     return {
         "spark.plugins": PLUGIN,
         "spark.lowtide.python": sys.executable,
+        "spark.lowtide.startLimitMs": str(int(conf.worker.start_limit_s * 1000)),
+        "spark.lowtide.attachLimitMs": str(int(conf.worker.attach_limit_s * 1000)),
         "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": str(conf.exchange.network_wait_ms),
         "spark.redaction.regex": REDACTION_PATTERN,
         # An epoch's start plans the same small query again: without whole-stage code it takes half the time.

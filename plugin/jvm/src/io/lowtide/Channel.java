@@ -51,8 +51,8 @@ final class Channel implements AutoCloseable {
     this.peer = peer;
   }
 
-  /** Connects to {@code host:port} and proves the secret; the peer must prove it too. */
-  static Channel open(String address, byte[] secret, String peer) throws IOException {
+  /** Connects to {@code host:port} and proves the secret; the peer must prove it too, within the limit. */
+  static Channel open(String address, byte[] secret, String peer, long limitMs) throws IOException {
     int colon = address.lastIndexOf(':');
     InetSocketAddress target =
         new InetSocketAddress(address.substring(0, colon), Integer.parseInt(address.substring(colon + 1)));
@@ -63,7 +63,7 @@ final class Channel implements AutoCloseable {
       socket.setOption(StandardSocketOptions.SO_RCVBUF, SOCKET_BUFFER_BYTES);
       socket.socket().connect(target, CONNECT_TIMEOUT_MS);
       Channel channel = new Channel(socket, peer);
-      channel.handshake(secret);
+      channel.within(limitMs, () -> channel.handshake(secret));
       return channel;
     } catch (IOException | RuntimeException error) {
       socket.close();
@@ -141,6 +141,28 @@ final class Channel implements AutoCloseable {
       throw new IOException(peer + " sent a message of " + length + " bytes; at most " + MAX_MESSAGE_BYTES + " is allowed");
     }
     return readExactly(length);
+  }
+
+  /** The same, but the connection is closed when nothing comes within the limit. */
+  byte[] read(long limitMs) throws IOException {
+    byte[][] message = new byte[1][];
+    within(limitMs, () -> message[0] = read());
+    return message[0];
+  }
+
+  private interface Exchange {
+    void run() throws IOException;
+  }
+
+  private void within(long limitMs, Exchange exchange) throws IOException {
+    Deadline deadline = new Deadline(limitMs, this::close);
+    try {
+      exchange.run();
+    } catch (IOException error) {
+      throw deadline.passed() ? new IOException(peer + " did not answer within " + limitMs + " ms", error) : error;
+    } finally {
+      deadline.close();
+    }
   }
 
   private byte[] readExactly(int length) throws IOException {

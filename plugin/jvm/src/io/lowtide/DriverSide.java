@@ -77,7 +77,7 @@ public final class DriverSide implements DriverPlugin {
             .put("host", conf.get("spark.driver.host"));
     try {
       service = PythonProcess.start(Interpreter.driver(conf), "lowtide.service", first);
-      address = service.hear().get("ready").asText();
+      address = service.hear(Interpreter.startLimitMs(conf)).get("ready").asText();
     } catch (IOException error) {
       throw new IllegalStateException("Lowtide's service did not start. " + error.getMessage(), error);
     }

@@ -31,6 +31,9 @@ public final class ExecutorSide implements ExecutorPlugin {
   private String executor;
   private PythonProcess forkServer;
   private boolean forkServerReady;
+  private String place;
+  private long startLimitMs;
+  private long attachLimitMs;
 
   static ExecutorSide current() {
     ExecutorSide side = current;
@@ -51,6 +54,9 @@ public final class ExecutorSide implements ExecutorPlugin {
     SparkConf conf = plugin.conf();
     // The context's own hostname() needs an RPC server, which executors have none of.
     String host = executor.equals("driver") ? conf.get("spark.driver.host") : Utils.localHostName();
+    place = "executor " + executor + " on " + host;
+    startLimitMs = Interpreter.startLimitMs(conf);
+    attachLimitMs = Interpreter.attachLimitMs(conf);
     ObjectNode first =
         JSON.createObjectNode()
             .put("service", service)
@@ -62,7 +68,7 @@ public final class ExecutorSide implements ExecutorPlugin {
       forkServer = PythonProcess.start(Interpreter.executor(conf), "lowtide.worker.forkserver", first);
     } catch (IOException error) {
       // Thrown here it would make Spark start executor after executor; told to the service it ends the life.
-      fail("executor " + executor + " on " + host + ": " + error.getMessage());
+      fail(place + ": " + error.getMessage());
     }
     current = this;
   }
@@ -83,14 +89,18 @@ public final class ExecutorSide implements ExecutorPlugin {
     } else {
       throw new IOException(answer.path("refused").asText());
     }
-    Channel channel = Channel.open(address, secret, "worker " + worker);
-    channel.write(
-        Kind.ATTACH, request("attach", worker).put("epoch", epoch).put("attempt", attempt).toString());
-    JsonNode welcome = JSON.readTree(textOf(channel.read()));
-    if (!welcome.has("attached")) {
+    Channel channel = Channel.open(address, secret, "worker " + worker, attachLimitMs);
+    try {
+      channel.write(
+          Kind.ATTACH, request("attach", worker).put("epoch", epoch).put("attempt", attempt).toString());
+      JsonNode welcome = JSON.readTree(textOf(channel.read(attachLimitMs)));
+      if (!welcome.has("attached")) {
+        throw new IOException(
+            "worker " + worker + " refused the task of epoch " + epoch + ": " + welcome.path("refused").asText());
+      }
+    } catch (IOException | RuntimeException error) {
       channel.close();
-      throw new IOException(
-          "worker " + worker + " refused the task of epoch " + epoch + ": " + welcome.path("refused").asText());
+      throw error;
     }
     return channel;
   }
@@ -104,15 +114,21 @@ public final class ExecutorSide implements ExecutorPlugin {
   }
 
   private JsonNode ask(ObjectNode question) throws IOException {
-    try (Channel channel = Channel.open(service, secret, "Lowtide's service")) {
+    try (Channel channel = Channel.open(service, secret, "Lowtide's service", startLimitMs)) {
       channel.write(Kind.ASK, question.toString());
-      return JSON.readTree(textOf(channel.read()));
+      return JSON.readTree(textOf(channel.read(startLimitMs)));
     }
   }
 
   private synchronized String fork(String worker, int level, JsonNode order) throws IOException {
     if (!forkServerReady) {
-      forkServer.hear();
+      try {
+        forkServer.hear(startLimitMs);
+      } catch (IOException error) {
+        throw new IOException(
+            place + " cannot run Lowtide's workers: " + error.getMessage() + "\n  what to do: " + Interpreter.WAY_OUT,
+            error);
+      }
       forkServerReady = true;
     }
     ObjectNode line = JSON.createObjectNode().put("worker", worker).put("level", level);

@@ -70,13 +70,27 @@ final class PythonProcess {
     in.flush();
   }
 
-  /** The child's next line; an exception with its last words when it has ended. */
+  /** The child's next line, waited for; an exception with its last words when it has ended. */
   JsonNode hear() throws IOException {
     String line = out.readLine();
     if (line == null) {
       throw new IOException(lastWords());
     }
     return JSON.readTree(line);
+  }
+
+  /** The same, but the child is killed when it says nothing within the limit. */
+  JsonNode hear(long limitMs) throws IOException {
+    Deadline deadline = new Deadline(limitMs, process::destroyForcibly);
+    try {
+      return hear();
+    } catch (IOException ended) {
+      throw deadline.passed()
+          ? new IOException(python + " -m " + module + " did not start within " + limitMs + " ms", ended)
+          : ended;
+    } finally {
+      deadline.close();
+    }
   }
 
   private String lastWords() {
