@@ -65,10 +65,10 @@ class Kafka:
                 if message is None:
                     continue
                 if message.error() is None:
-                    ended.discard(message.partition())
+                    ended.discard(message.partition() or 0)
                     found.append(message)
                 else:
-                    ended.add(message.partition())
+                    ended.add(message.partition() or 0)
             return found
         finally:
             consumer.close()

@@ -1,0 +1,397 @@
+"""`lowtide run`, `status`, `stop` and spark-submit, on real Kafka and real Spark; nothing is left of a job."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+MARK = "LOWTIDE_TEST_RUN"
+READY_WITHIN_S = 90.0
+LEFT_WITHIN_S = 15.0
+FLOW = """
+from dataclasses import dataclass
+
+import lowtide as lt
+from lowtide import Flow, json, kafka
+
+
+@dataclass(frozen=True)
+class Order:
+    user: str
+    number: int
+
+
+def handle(order: Order) -> Order:
+    if order.number < 0:
+        raise ValueError(f"{{order.user}} owes us")
+    return order
+
+
+flow = Flow("orders")
+source = flow.read("orders", kafka("{source}", json(Order)))
+source.key_by("user").map(handle).write("out", kafka("{sink}", json(Order), key="user"))
+
+if __name__ == "__main__":
+    lt.main(flow)
+"""
+
+
+@dataclass
+class Place:
+    """A folder with a flow, its topics and a conf; and all processes that are started in it."""
+
+    kafka: Any
+    folder: Path
+    mark: str = field(default_factory=lambda: uuid.uuid4().hex)
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def prepare(self) -> None:
+        self.source, self.sink = self.kafka.topic("orders", 2), self.kafka.topic("out", 2)
+        self.write_flow(self.source)
+        conf = f'[kafka]\nbootstrap = "{self.kafka.address}"\n[epoch]\nduration_s = 5.0\n[job]\nstop_limit_s = 20.0\n'
+        (self.folder / "lowtide.toml").write_text(conf)
+
+    def write_flow(self, source: str) -> None:
+        (self.folder / "flow.py").write_text(FLOW.format(source=source, sink=self.sink))
+
+    def start(self, *command: str, **environment: str) -> subprocess.Popen[str]:
+        known = {key: value for key, value in os.environ.items() if key not in ("PYSPARK_PYTHON", "SPARK_HOME")}
+        process = subprocess.Popen(
+            [*command, "--conf", "lowtide.toml"],
+            cwd=self.folder,
+            env={**known, MARK: self.mark, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=(self.folder / f"said-{len(self.started)}").open("w"),
+            text=True,
+        )
+        self.started.append(process)
+        return process
+
+    def lowtide(self, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+        return self.start(sys.executable, "-m", "lowtide.cli", *arguments, **environment)
+
+    def said(self, process: subprocess.Popen[str]) -> str:
+        return (self.folder / f"said-{self.started.index(process)}").read_text()
+
+    def ended(self, process: subprocess.Popen[str], within_s: float = READY_WITHIN_S) -> int:
+        try:
+            return process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"it has not ended: {self.said(process)}\n{self.log()}")
+
+    def until_ready(self, process: subprocess.Popen[str]) -> None:
+        until(lambda: "ready after" in self.said(process) or process.poll() is not None, READY_WITHIN_S)
+        assert process.poll() is None, self.said(process) + self.log()
+
+    def log(self) -> str:
+        file = self.folder / ".lowtide/jobs/orders/job.log"
+        return "".join(file.read_text(errors="replace")[-4000:]) if file.exists() else ""
+
+    def state(self) -> dict[str, Any]:
+        state: dict[str, Any] = json.loads((self.folder / ".lowtide/jobs/orders/state.json").read_text())
+        return state
+
+    def status(self) -> dict[str, Any]:
+        asked = self.lowtide("status", "orders", "--json")
+        told, _ = asked.communicate(timeout=30)
+        assert asked.returncode == 0, self.said(asked)
+        status: dict[str, Any] = json.loads(told)[0]
+        return status
+
+    def processes(self) -> dict[int, str]:
+        """All processes that were started here, and those that they have started, but not those that have ended."""
+        found = {}
+        for entry in os.scandir("/proc"):
+            try:
+                if entry.name.isdecimal() and f"{MARK}={self.mark}".encode() in Path(entry, "environ").read_bytes():
+                    command = Path(entry, "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                    if command:
+                        found[int(entry.name)] = command
+            except OSError:
+                continue
+        return found
+
+    def one(self, what: str) -> int:
+        found = [pid for pid, command in self.processes().items() if what in command]
+        assert len(found) == 1, (what, self.processes())
+        return found[0]
+
+    def none_left(self, within_s: float = LEFT_WITHIN_S) -> None:
+        for process in self.started:
+            process.poll()
+        until(lambda: not self.processes(), within_s)
+        assert self.processes() == {}
+
+    def pass_through(self, count: int) -> None:
+        """Records written now come out, as many as there were."""
+        before = len(self.kafka.records(self.sink))
+        for partition in range(2):
+            records = ({"user": f"u{number % 5}", "number": number} for number in range(count // 2))
+            self.kafka.produce(self.source, records, partition)
+        assert len(self.kafka.records(self.sink, before + count)) == before + count
+
+
+def until(true: Callable[[], bool], within_s: float) -> None:
+    deadline = time.monotonic() + within_s
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
+@pytest.fixture(name="place")
+def _place(kafka: Any, tmp_path: Path) -> Iterator[Place]:
+    place = Place(kafka, tmp_path)
+    place.prepare()
+    yield place
+    left = place.processes()
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    for process in place.started:
+        process.wait(10)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def test_a_flow_runs_in_the_foreground_until_it_is_asked_to_stop(place: Place) -> None:
+    run = place.lowtide("run", "flow.py")
+    place.until_ready(run)
+    place.pass_through(200)
+    until(lambda: (place.status()["figures"] or {}).get("records_in") == 200, 10)
+    status = place.status()
+    assert (status["phase"], status["runner"]["pid"]) == ("running", run.pid)
+    assert status["figures"] == {
+        "records_in": 200, "records_out": 200, "dead_letters": 0, "workers": 4, "executors": 1,
+    }  # fmt: skip
+    second = place.start(sys.executable, "flow.py")
+    assert place.ended(second) == 4
+    assert f'job "orders" runs already, as process {run.pid}' in place.said(second)
+    secret = place.folder / ".lowtide/jobs/orders/secret"
+    assert secret.stat().st_mode & 0o777 == 0o600
+    run.send_signal(signal.SIGTERM)
+    assert place.ended(run, 20) == 0
+    place.none_left(0)
+    assert not secret.exists()
+    said = place.said(run)
+    assert [word for word in ("WARN", "ERROR", "Exception", "py4j", "\033") if word in said] == []
+    assert (place.state()["phase"], place.state()["cause"]) == ("stopped", "SIGTERM asked for it")
+    assert list((place.folder / ".lowtide/checkpoints").iterdir()) == []
+
+
+def test_what_the_user_raised_is_told_with_the_record_and_without_spark(place: Place) -> None:
+    place.kafka.produce(place.source, [{"user": "ann", "number": 1}, {"user": "bob", "number": -1}], partition=1)
+    run = place.start(sys.executable, "flow.py")
+    assert place.ended(run) == 5
+    said = place.said(run)
+    assert 'error: step "handle": raised ValueError: bob owes us' in said
+    assert "offset 1: Order(user='bob', number=-1)" in said
+    assert f'File "{place.folder}/flow.py", line 16, in handle' in said
+    assert [word for word in ("at org.apache", "java.lang", "pyspark", "site-packages") if word in said] == []
+    assert "org.apache.spark" in place.log()
+    place.none_left(0)
+    status = place.status()
+    assert (status["phase"], status["exit_code"], status["processes_left"]) == ("failed", 5, 0)
+    assert status["cause"].startswith('step "handle": raised ValueError: bob owes us')
+
+
+def test_a_detached_job_goes_on_by_itself_and_stops_when_told(place: Place) -> None:
+    run = place.lowtide("run", "flow.py", "--detach", "--json")
+    assert place.ended(run) == 0, place.said(run) + place.log()
+    assert run.stdout is not None
+    told = json.loads(run.stdout.read())
+    assert told["phase"] == "running"
+    place.pass_through(100)
+    second = place.lowtide("run", "flow.py", "--detach")
+    assert place.ended(second) == 4
+    assert "runs already" in place.said(second)
+    assert place.status()["supervisor"]["pid"] == place.one("lowtide.jobs.supervisor")
+    stop = place.lowtide("stop")
+    assert place.ended(stop) == 0, place.said(stop)
+    assert 'job "orders" has stopped' in place.said(stop)
+    place.none_left(1)
+    again = place.lowtide("stop", "orders")
+    assert place.ended(again) == 4
+    assert "does not run" in place.said(again)
+    assert place.state()["phase"] == "stopped"
+
+
+def test_a_detached_job_that_fails_at_its_start_says_why(place: Place) -> None:
+    place.write_flow("nowhere")
+    run = place.lowtide("run", "flow.py", "--detach")
+    assert place.ended(run) == 4
+    assert 'error: there is no topic "nowhere"' in place.said(run)
+    place.none_left()
+    assert place.state()["exit_code"] == 4
+
+
+def test_a_killed_runner_is_noticed_by_its_supervisor(place: Place) -> None:
+    run = place.start(sys.executable, "flow.py", "--detach")
+    assert place.ended(run) == 0, place.said(run) + place.log()
+    runner = place.state()["runner"]["pid"]
+    os.kill(runner, signal.SIGKILL)
+    place.none_left()
+    state = place.state()
+    assert (state["phase"], state["cause"]) == ("failed", f"process {runner}, which ran it, was killed by SIGKILL")
+
+
+def test_a_job_whose_supervisor_is_killed_stops_cleanly(place: Place) -> None:
+    run = place.lowtide("run", "flow.py", "--detach")
+    assert place.ended(run) == 0, place.said(run) + place.log()
+    os.kill(place.state()["supervisor"]["pid"], signal.SIGKILL)
+    place.none_left()
+    state = place.state()
+    assert (state["phase"], state["cause"]) == ("failed", "its supervisor was killed, so it stopped")
+
+
+def test_nothing_is_left_when_a_foreground_run_is_killed(place: Place) -> None:
+    run = place.lowtide("run", "flow.py")
+    place.until_ready(run)
+    run.kill()
+    run.wait()
+    place.none_left()
+    status = place.status()
+    assert (status["phase"], status["cause"]) == (
+        "failed", f"process {run.pid} was killed, or the machine went down",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("victim", "cause"),
+    [("org.apache.spark.deploy.SparkSubmit", "Spark's JVM is gone"), ("-m lowtide.service", "Lowtide's service died")],
+)
+def test_the_loss_of_a_process_ends_the_life_and_all_others(place: Place, victim: str, cause: str) -> None:
+    run = place.lowtide("run", "flow.py")
+    place.until_ready(run)
+    os.kill(place.one(victim), signal.SIGKILL)
+    assert place.ended(run, 30) == 5
+    assert cause in place.said(run)
+    place.none_left(0)
+    assert place.state()["cause"].startswith(cause)
+
+
+def test_two_interrupts_end_it_at_once(place: Place) -> None:
+    run = place.lowtide("run", "flow.py")
+    until(lambda: "starting Spark" in place.said(run), 30)
+    time.sleep(2)
+    run.send_signal(signal.SIGINT)
+    run.send_signal(signal.SIGINT)
+    assert place.ended(run, 5) == 130
+    place.none_left(2)
+
+
+def test_an_interrupt_while_it_starts_leaves_nothing(place: Place) -> None:
+    run = place.lowtide("run", "flow.py")
+    until(lambda: "starting Spark" in place.said(run), 30)
+    time.sleep(3)
+    run.send_signal(signal.SIGINT)
+    assert place.ended(run, 20) == 130
+    place.none_left(0)
+    assert (place.state()["phase"], place.state()["exit_code"]) == ("stopped", 130)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--set", "kafka.bootstrap=127.0.0.1:9"], "start the embedded one: lowtide up"),
+        (["--set", "kafka.bootstrap=127.0.0.1:9", "--set", "embedded.enabled=false"], "start the broker"),
+        (["--set", "spark.master=local[3]"], "needs 4 slots at once, Spark has 3"),
+    ],
+)
+def test_bad_surroundings_are_told_before_spark_starts(place: Place, arguments: list[str], message: str) -> None:
+    run = place.lowtide("run", "flow.py", *arguments)
+    assert place.ended(run, 20) == 4
+    assert message in place.said(run)
+    assert "starting Spark" not in place.said(run)
+    place.none_left(0)
+
+
+def test_a_missing_jar_is_told(place: Place) -> None:
+    program = (
+        "import lowtide.spark.jar as jar, pathlib, sys; jar.SHIM = pathlib.Path('no.jar')
+"
+        "from lowtide.cli.main import run; sys.exit(run(sys.argv[1:]))"
+    )
+    run = place.start(sys.executable, "-c", program, "run", "flow.py")
+    assert place.ended(run, 20) == 4
+    assert "the jar of the Java shim is missing" in place.said(run)
+    place.none_left(0)
+
+
+def test_an_interpreter_without_lowtide_is_told(place: Place) -> None:
+    other = str(Path(sys.base_prefix) / "bin" / "python3")
+    run = place.lowtide("run", "flow.py", PYSPARK_PYTHON=other)
+    assert place.ended(run) in (4, 5)
+    assert other in place.said(run)
+    assert "lowtide" in place.said(run)
+    assert "at org.apache" not in place.said(run)
+    place.none_left(0)
+    run = place.lowtide("run", "flow.py", PYSPARK_PYTHON="/nowhere/python3")
+    assert place.ended(run, 20) == 4
+    assert "PYSPARK_PYTHON names /nowhere/python3, which is not an executable" in place.said(run)
+
+
+def test_spark_submit_runs_the_same_flow(place: Place) -> None:
+    asked = place.lowtide("submit-args", "--set", "spark.master=local[6]")
+    assert place.ended(asked, 20) == 0
+    assert asked.stdout is not None
+    submit = str(Path(sys.executable).with_name("spark-submit"))
+    run = place.start("bash", "-c", f'exec {submit} {asked.stdout.read().strip()} flow.py "$@"', "bash")
+    place.until_ready(run)
+    place.pass_through(50)
+    stop = place.lowtide("stop", "orders")
+    assert place.ended(stop) == 0, place.said(stop)
+    assert place.ended(run, 20) == 0, place.said(run)
+    place.none_left(5)
+
+
+PLAIN_SESSION = """
+from pyspark.sql import SparkSession
+from flow import flow
+import lowtide as lt
+
+SparkSession.builder.master("local[8]").config("spark.ui.enabled", "false").getOrCreate()
+lt.main(flow)
+"""
+OWN_SESSION = """
+import os, sys
+from pyspark.sql import SparkSession
+from lowtide.conf import Conf
+from lowtide.spark.session import launch_settings, settings
+from flow import flow
+import lowtide as lt
+
+builder = SparkSession.builder
+os.environ["PYSPARK_PYTHON"] = sys.executable
+for key, value in {**launch_settings(Conf.load()), **settings(Conf.load())}.items():
+    builder = builder.config(key, value)
+session = builder.appName("mine").getOrCreate()
+lt.main(flow)
+"""
+
+
+def test_a_session_without_the_plugin_is_refused(place: Place) -> None:
+    (place.folder / "program.py").write_text(PLAIN_SESSION)
+    run = place.start(sys.executable, "program.py")
+    assert place.ended(run) == 4
+    assert "a SparkSession without Lowtide's plugin is already running in this program" in place.said(run)
+    place.none_left(5)
+
+
+def test_a_session_with_the_plugin_is_taken(place: Place) -> None:
+    (place.folder / "program.py").write_text(OWN_SESSION)
+    run = place.start(sys.executable, "program.py")
+    place.until_ready(run)
+    place.pass_through(50)
+    run.send_signal(signal.SIGTERM)
+    assert place.ended(run, 20) == 0, place.said(run)
+    place.none_left(0)
