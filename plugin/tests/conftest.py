@@ -53,7 +53,7 @@ class Life:
 
     def __init__(self, incarnation: int = 7) -> None:
         self.incarnation = incarnation
-        first = {"secret": SECRET.hex(), "incarnation": incarnation, "host": "127.0.0.1"}
+        first = {"secret": SECRET.hex(), "host": "127.0.0.1"}
         self.service = self._start("lowtide.service", first)
         self.address: str = self._hear(self.service)["ready"]
         self.executors: dict[str, subprocess.Popen[str]] = {}
@@ -61,15 +61,18 @@ class Life:
 
     def executor(self, name: str, python: str = sys.executable) -> None:
         """Starts an executor's fork server."""
-        first = {"service": self.address, "secret": SECRET.hex(), "incarnation": self.incarnation}
-        first |= {"executor": name, "host": "127.0.0.1"}
+        first = {"service": self.address, "secret": SECRET.hex(), "executor": name, "host": "127.0.0.1"}
         self.executors[name] = self._start("lowtide.worker.forkserver", first, python)
         self._hear(self.executors[name])
 
-    def plan(self, deployment: object) -> None:
-        """Hands the deployment over."""
-        send(self._control, Kind.PLAN, cloudpickle.dumps(deployment))
-        receive(self._control)
+    def begin(self, deployment: object) -> None:
+        """Begins the life with a deployment."""
+        send(self._control, Kind.PLAN, self.incarnation.to_bytes(8, "little") + cloudpickle.dumps(deployment))
+        assert "begun" in json.loads(receive(self._control)[1])
+
+    def finish(self) -> None:
+        """Ends the life on purpose."""
+        assert self.ask({"ask": "finish", "incarnation": self.incarnation}) == {"finished": True}
 
     def ask(self, question: dict[str, Any]) -> dict[str, Any]:
         send(self._control, Kind.ASK, question)
@@ -84,17 +87,18 @@ class Life:
         found = self.ask(question | {"incarnation": life, "executor": executor})
         if "refused" in found:
             return str(found["refused"])
-        address = found.get("at") or self._fork(executor, worker, level, found["fork"])
+        order = question | {"number": found.get("fork"), "incarnation": life}
+        address = found.get("at") or self._fork(executor, order)
         connection = connect(address, SECRET)
         connection.settimeout(WAIT_S)
         send(connection, Kind.ATTACH, {"worker": worker, "incarnation": life, "epoch": epoch, "attempt": 0})
         answer = json.loads(receive(connection)[1])
         return Task(connection) if "attached" in answer else str(answer["refused"])
 
-    def _fork(self, executor: str, worker: str, level: int, number: int) -> str:
+    def _fork(self, executor: str, order: dict[str, Any]) -> str:
         process = self.executors[executor]
         assert process.stdin is not None
-        process.stdin.write(json.dumps({"worker": worker, "level": level, "number": number}) + "\n")
+        process.stdin.write(json.dumps(order) + "\n")
         process.stdin.flush()
         return str(self._hear(process)["at"])
 
@@ -141,6 +145,12 @@ def until(look: Callable[[], Any], wait_s: float = WAIT_S) -> Any:
     while not (seen := look()) and time.monotonic() < deadline:
         time.sleep(0.02)
     return seen
+
+
+@pytest.fixture(name="until")
+def _until() -> Callable[[Callable[[], Any]], Any]:
+    """Waits for something to become true."""
+    return until
 
 
 @pytest.fixture

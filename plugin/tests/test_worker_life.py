@@ -12,7 +12,7 @@ import cloudpickle
 import pytest
 
 from lowtide.errors import UserCodeFailed
-from lowtide.wire import ConnectionClosed, Kind, connect, send
+from lowtide.wire import ConnectionClosed, Kind, connect, receive, send
 
 if TYPE_CHECKING:
     from tests.conftest import Life, Task
@@ -103,7 +103,7 @@ def one(task: Task, message: bytes = b"x") -> tuple[int, int]:
 
 @pytest.fixture
 def running(life: Life) -> Life:
-    life.plan(Deployment())
+    life.begin(Deployment())
     return life
 
 
@@ -210,7 +210,7 @@ def test_a_slow_task_stops_the_worker_from_reading(running: Life) -> None:
 
 
 def test_no_process_is_left_after_a_normal_stop(life: Life, alive: Callable[[int], bool], tmp_path: Path) -> None:
-    life.plan(WithFile(tmp_path / "delivered"))
+    life.begin(WithFile(tmp_path / "delivered"))
     task = attached(life.attach("1/0", 0))
     one(task)
     task.end(0)
@@ -232,7 +232,7 @@ def test_no_worker_is_left_after_the_fork_server_is_killed_while_user_code_hangs
         def stage(self, _level: int, _name: str, _number: int) -> Counter:
             return Hanging()
 
-    life.plan(Hang())
+    life.begin(Hang())
     task = attached(life.attach("1/0", 0))
     task.send(FRAME, b"x")
     pid = life.pids()["1/0"]
@@ -241,8 +241,39 @@ def test_no_worker_is_left_after_the_fork_server_is_killed_while_user_code_hangs
     assert not alive(pid)
 
 
+def test_a_new_life_finds_no_worker_of_the_one_before(
+    running: Life, alive: Callable[[int], bool], until: Callable[[Callable[[], bool]], bool]
+) -> None:
+    task = attached(running.attach("1/0", 0))
+    _, pid = one(task)
+    task.end(0)
+    running.incarnation += 1
+    running.begin(Deployment())
+    after = attached(running.attach("1/0", 0))
+    count, other = one(after)
+    assert (count, other != pid) == (1, True)
+    assert until(lambda: not alive(pid))
+    assert not running.ask({"ask": "status"})["cause"]
+
+
+def test_a_life_that_was_finished_has_no_cause_and_takes_no_task(running: Life) -> None:
+    task = attached(running.attach("1/0", 0))
+    task.end(0)
+    running.finish()
+    assert "was stopped" in str(running.attach("1/0", 1))
+    assert not running.ask({"ask": "status"})["cause"]
+
+
+def test_numbers_of_lives_only_grow(running: Life) -> None:
+    connection = connect(running.address, b"the secret of a test, 32 bytes..")
+    with connection:
+        send(connection, Kind.PLAN, running.incarnation.to_bytes(8, "little"))
+        assert b"is not above 7" in receive(connection)[1]
+
+
 def test_another_python_than_the_drivers_is_named(life: Life) -> None:
     hello = {"ask": "forkserver", "executor": "9", "host": "elsewhere", "executable": "/usr/bin/python3"}
+    life.begin(Deployment())
     with connect(life.address, b"the secret of a test, 32 bytes..") as connection:
         send(connection, Kind.ASK, hello | {"python": {"python": "3.10.1"}})
         cause = life.cause()

@@ -19,9 +19,20 @@ class ServiceClient:
         self._connection: socket.socket = connect(address, secret, limit_s or CONNECT_TIMEOUT_S)
         self._connection.settimeout(limit_s)
 
-    def plan(self, deployment: bytes) -> None:
-        """Hand over the pickled deployment, which every worker is given."""
-        send(self._connection, Kind.PLAN, deployment)
+    def begin(self, incarnation: int, deployment: bytes) -> None:
+        """Begin a life with the pickled deployment, which every worker is given.
+
+        Raises:
+            LifeEnded: a life with this number or a later one was there.
+        """
+        send(self._connection, Kind.PLAN, incarnation.to_bytes(8, "little") + deployment)
+        answer = self._answer()
+        if "refused" in answer:
+            raise LifeEnded(answer["refused"], way_out="start the job again")
+
+    def finish(self, incarnation: int) -> None:
+        """End a life on purpose, and wait until its workers have delivered what they held and gone."""
+        send(self._connection, Kind.ASK, {"ask": "finish", "incarnation": incarnation})
         self._answer()
 
     def status(self) -> dict[str, Any]:

@@ -52,6 +52,8 @@ class Register:
     workers: dict[str, Worker] = field(default_factory=dict)
     cause: str = ""
     """Why the life ended; empty while it goes on. The first cause stays."""
+    finished: bool = False
+    """Whether the life was ended on purpose: then workers may go."""
 
     def end(self, cause: str) -> None:
         """Ends the life; what is said later is a consequence and is not kept."""
@@ -61,8 +63,8 @@ class Register:
         """Where the task of ``epoch`` finds the worker ``name``, or that its executor forks it."""
         if incarnation != self.incarnation:
             return Refused(f"this is incarnation {self.incarnation} of the job; the task is of {incarnation}")
-        if self.cause:
-            return Refused(self.cause)
+        if self.cause or self.finished:
+            return Refused(self.cause or "the job was stopped")
         if self.first_epoch is None:
             self.first_epoch = epoch
         worker = self.workers.get(name)
@@ -89,6 +91,8 @@ class Register:
     def lost(self, name: str, how: str = "") -> None:
         """A worker's connection to the service closed: it died, or its executor did."""
         worker = self.workers[name]
+        if self.finished:
+            return
         self.end(
             f"worker {name} (pid {worker.pid} on executor {worker.executor}) died{how and ': ' + how}. "
             "Its state is lost with it, so the life ends; start the job again"

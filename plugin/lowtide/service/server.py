@@ -9,13 +9,16 @@ from contextlib import suppress
 from typing import Any
 
 from lowtide.logs import log_to_stderr
-from lowtide.service.register import Fork, Found, Refused, Register
+from lowtide.service.register import Fork, Found, Refused, Register, Worker
 from lowtide.wire import HEAD, MAX_MESSAGE_BYTES, NONCE_BYTES, ConnectionClosed, Kind, head
 from lowtide_tracker.handshake import REPLY_BYTES, HandshakeError, ServerHandshake
 
 LOG = logging.getLogger(__name__)
 HANDSHAKE_TIMEOUT_S = 10.0
 GAUGES_EVERY_S = 1.0
+FINISH_LIMIT_S = 5.0
+"""How long workers may take to deliver what they hold; a little more than their own limit."""
+FINISH_POLL_S = 0.01
 DEATH_REPORT_WAIT_S = 0.3
 """How long a lost connection waits for the fork server to say how its worker died."""
 
@@ -44,20 +47,24 @@ class Peer:
         with suppress(OSError):
             await self._writer.drain()
 
+    def close(self) -> None:
+        """Close the connection; the peer sees its end."""
+        self._writer.close()
+
 
 class Service:
-    """Serves one life of one job."""
+    """Serves the lives of one job, one after the other; each begins with its plan."""
 
-    def __init__(self, incarnation: int, secret: bytes, python: dict[str, str]) -> None:
-        self.register = Register(incarnation)
+    def __init__(self, secret: bytes, python: dict[str, str]) -> None:
+        self.register = Register(-1)
         self._secret = secret
         self._python = python
         self._plan = b""
-        self._planned = asyncio.Event()
-        self._ended = asyncio.Event()
-        self._deaths: dict[str, str] = {}
+        self._links: dict[str, Peer] = {}
+        self._deaths: dict[tuple[int, str], str] = {}
         self._gauges: dict[str, dict[str, Any]] = {}
         self._executors: set[str] = set()
+        self._other_pythons: dict[str, str] = {}
 
     async def serve(self, host: str) -> asyncio.Server:
         """Starts to listen on a free port of ``host``."""
@@ -82,22 +89,20 @@ class Service:
         while True:
             kind, payload = await peer.receive()
             if kind == Kind.PLAN:
-                self._plan = payload
-                self._planned.set()
-                await peer.send(Kind.ASK, {"planned": len(payload)})
+                await peer.send(Kind.ASK, self._begin(payload))
                 continue
             question = json.loads(payload)
             match question["ask"]:
                 case "find":
                     await peer.send(Kind.ASK, self._find(question))
                 case "end":
-                    self.end(question["cause"])
+                    self._end(question["incarnation"], question["cause"])
                     await peer.send(Kind.ASK, {"ended": self.register.cause})
+                case "finish":
+                    await self._finish(question["incarnation"])
+                    await peer.send(Kind.ASK, {"finished": not self._links})
                 case "status":
                     await peer.send(Kind.ASK, self.status())
-                case "watch":
-                    await self._ended.wait()
-                    await peer.send(Kind.ASK, {"ended": self.register.cause})
                 case "forkserver":
                     await self._serve_fork_server(peer, question)
                 case "worker":
@@ -105,11 +110,47 @@ class Service:
                 case other:
                     await peer.send(Kind.ASK, {"refused": f"the service knows no question {other!r}"})
 
+    # -- lives -----------------------------------------------------------------------------------------------------
+
+    def _begin(self, payload: bytes) -> dict[str, Any]:
+        """A new life: `i64 incarnation | pickled deployment`. Numbers of lives only grow."""
+        incarnation = int.from_bytes(payload[:8], "little")
+        if incarnation <= self.register.incarnation:
+            return {"refused": f"incarnation {incarnation} is not above {self.register.incarnation}"}
+        for link in self._links.values():
+            link.close()
+        self.register = Register(incarnation)
+        self._plan = payload[8:]
+        self._links, self._gauges, self._deaths = {}, {}, {}
+        for wrong in self._other_pythons.values():
+            self._end(incarnation, wrong)
+        return {"begun": incarnation}
+
+    async def _finish(self, incarnation: int) -> None:
+        """Ends a life on purpose: workers deliver what they hold and go; waits for them."""
+        if incarnation != self.register.incarnation:
+            return
+        self.register.finished = True
+        for link in self._links.values():
+            await link.send(Kind.ASK, {"stop": True})
+        deadline = asyncio.get_running_loop().time() + FINISH_LIMIT_S
+        while self._links and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(FINISH_POLL_S)
+
+    def _end(self, incarnation: int, cause: str) -> None:
+        """Ends the life for a cause: the driver plugin is told, and cancels Spark's jobs."""
+        if incarnation == self.register.incarnation and not self.register.cause and not self.register.finished:
+            self.register.end(cause)
+            say({"ended": cause, "incarnation": incarnation})
+
+    # -- who talks to it -------------------------------------------------------------------------------------------
+
     def _find(self, q: dict[str, Any]) -> dict[str, Any]:
-        before = self.register.cause
-        found = self.register.find(q["worker"], q["level"], q["epoch"], q["incarnation"], q["executor"])
-        if self.register.cause != before:
-            self.end(self.register.cause)
+        register = self.register
+        before = register.cause
+        found = register.find(q["worker"], q["level"], q["epoch"], q["incarnation"], q["executor"])
+        if register.cause != before:
+            say({"ended": register.cause, "incarnation": register.incarnation})
         match found:
             case Found(address):
                 return {"at": address}
@@ -123,49 +164,54 @@ class Service:
         executor, theirs = hello["executor"], hello["python"]
         wrong = [f"{k} {theirs.get(k)} (driver: {v})" for k, v in self._python.items() if theirs.get(k) != v]
         if wrong:
-            self.end(
+            self._other_pythons[executor] = (
                 f"executor {executor} on {hello['host']} runs another Python than the driver, {hello['executable']}: "
                 + ", ".join(wrong)
-                + ". Give every executor the driver's environment and set PYSPARK_PYTHON to its interpreter"
+                + "\n  what to do: give every executor the driver's environment, and set PYSPARK_PYTHON to its "
+                "interpreter"
             )
+            self._end(self.register.incarnation, self._other_pythons[executor])
         self._executors.add(executor)
         try:
             while True:
                 _, payload = await peer.receive()
                 died = json.loads(payload)
-                self._deaths[died["worker"]] = died["how"]
+                self._deaths[died["incarnation"], died["worker"]] = died["how"]
         finally:
             self._executors.discard(executor)
+            self._other_pythons.pop(executor, None)
 
     async def _serve_worker(self, peer: Peer, hello: dict[str, Any]) -> None:
-        name = hello["worker"]
-        worker = self.register.reported(name, hello["number"], hello["address"], hello["pid"])
+        register, name = self.register, hello["worker"]
+        worker: Worker | Refused = Refused(f"incarnation {hello['incarnation']} is over")
+        if hello["incarnation"] == register.incarnation:
+            worker = register.reported(name, hello["number"], hello["address"], hello["pid"])
         if isinstance(worker, Refused):
             await peer.send(Kind.ASK, {"refused": worker.reason})
             return
+        links, gauges = self._links, self._gauges
+        links[name] = peer
         try:
-            await self._planned.wait()
             await peer.send(Kind.PLAN, self._plan)
             while True:
                 _, payload = await peer.receive()
                 said = json.loads(payload)
                 if "failed" in said:
-                    self.end(said["failed"])
+                    self._end(register.incarnation, said["failed"])
                 else:
-                    self._gauges[name] = said["gauges"]
-        except ConnectionClosed:
-            await asyncio.sleep(DEATH_REPORT_WAIT_S)
-            if not self.register.cause:
-                self.register.lost(name, self._deaths.get(name, ""))
-                self.end(self.register.cause)
-            raise
+                    gauges[name] = said["gauges"]
+        finally:
+            del links[name]
+            await self._lost(register, name)
 
-    def end(self, cause: str) -> None:
-        """Ends the life: the driver plugin cancels Spark's jobs, watchers are told."""
-        self.register.end(cause)
-        if not self._ended.is_set():
-            self._ended.set()
-            say({"ended": self.register.cause})
+    async def _lost(self, register: Register, name: str) -> None:
+        await asyncio.sleep(DEATH_REPORT_WAIT_S)
+        before = register.cause
+        register.lost(name, self._deaths.get((register.incarnation, name), ""))
+        if register.cause != before and register is self.register:
+            say({"ended": register.cause, "incarnation": register.incarnation})
+
+    # -- figures ---------------------------------------------------------------------------------------------------
 
     def totals(self) -> dict[str, int]:
         """The job's gauges, summed over workers."""
@@ -207,7 +253,7 @@ async def run(first: dict[str, Any]) -> None:
     """Serves until standard input closes."""
     from lowtide.worker.environment import versions
 
-    service = Service(first["incarnation"], bytes.fromhex(first["secret"]), versions())
+    service = Service(bytes.fromhex(first["secret"]), versions())
     server = await service.serve(first["host"])
     host, port = server.sockets[0].getsockname()[:2]
     say({"ready": f"{host}:{port}"})
@@ -219,6 +265,6 @@ async def run(first: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Reads the first line (secret, incarnation, host) and serves."""
+    """Reads the first line (secret, host) and serves."""
     log_to_stderr("service")
     asyncio.run(run(json.loads(sys.stdin.readline())))

@@ -12,7 +12,7 @@ from typing import Any
 import cloudpickle
 
 from lowtide.compiler import compile_flow
-from lowtide.conf import Conf, KafkaConf
+from lowtide.conf import Conf
 from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable, TooFewSlots
 from lowtide.flow import Flow
 from lowtide.kafka_access import librdkafka_settings
@@ -22,7 +22,7 @@ from lowtide.service.client import ServiceClient
 from lowtide.spark import preflight, slots
 from lowtide.spark.broker_watch import BrokerWatch
 from lowtide.spark.query import start_query
-from lowtide.spark.session import start_session, submitted
+from lowtide.spark.session import session_runs, start_session, submitted
 from lowtide.worker.deployment import Deployment
 
 POLL_MS = 200
@@ -34,20 +34,21 @@ Said = Callable[[str], None]
 class Job:
     """A started flow. Make it with `Job.start`; `wait` for its end or `stop` it."""
 
-    def __init__(
-        self, plan: Plan, session: Any, *, query: Any, service: ServiceClient, checkpoint: Path, kafka: KafkaConf
-    ) -> None:
-        side = _driver_side(session)
+    def __init__(self, plan: Plan, conf: Conf, session: Any, *, owned: bool) -> None:
+        """Make a job that has not begun; `owned`: whether the session was started for it and ends with it."""
         self.plan = plan
-        self.incarnation: int = side.incarnation()
-        self.address: str = side.address()
-        self.secret: bytes = bytes.fromhex(side.secret())
+        self.incarnation = time.time_ns() // 1_000_000
         self._session = session
-        self._query = query
-        self._side = side
-        self._service = service
-        self._checkpoint = checkpoint
-        self._brokers = BrokerWatch(kafka)
+        self._owned = owned
+        self._side = session._jvm.io.lowtide.DriverSide.current()
+        self.address: str = self._side.address()
+        self.secret: bytes = bytes.fromhex(self._side.secret())
+        self._service = ServiceClient(self.address, self.secret)
+        folder = Path(conf.spark.checkpoint_folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self._checkpoint = Path(tempfile.mkdtemp(prefix=f"{plan.name}-{self.incarnation}-", dir=folder.resolve()))
+        self._query: Any = None
+        self._brokers = BrokerWatch(conf.kafka)
         self.outage_s = 0.0
         """For how many seconds no broker was reached, seen by `wait`; 0 while one is."""
 
@@ -71,27 +72,32 @@ class Job:
         if not submitted():
             slots.check(plan, len(fronts), slots.offered(conf.spark.master), conf.spark.master)
         say(f"starting Spark, {conf.spark.master}")
+        owned = not session_runs()
         session = start_session(conf, plan.name)
+        job = None
         try:
-            deployment = _deployment(plan, conf, fronts, sinks)
-            return cls._start_in(session, conf, deployment, say)
+            job = cls(plan, conf, session, owned=owned)
+            say("starting the query")
+            job._begin(conf, _deployment(plan, conf, fronts, sinks))
         except BaseException:
-            session.stop()
+            if job is not None:
+                job.stop()
+            elif owned:
+                session.stop()
             raise
+        return job
 
-    @classmethod
-    def _start_in(cls, session: Any, conf: Conf, deployment: Deployment, say: Said) -> Job:
-        plan = deployment.plan
-        side = _driver_side(session)
-        service = ServiceClient(side.address(), bytes.fromhex(side.secret()))
-        register_modules(plan)
-        service.plan(cloudpickle.dumps(deployment))
-        folder = Path(conf.spark.checkpoint_folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        checkpoint = Path(tempfile.mkdtemp(prefix=f"{plan.name}-{side.incarnation()}-", dir=folder.resolve()))
-        say("starting the query")
-        query = start_query(session, plan, conf, deployment.fronts, checkpoint)
-        return cls(plan, session, query=query, service=service, checkpoint=checkpoint, kafka=conf.kafka)
+    def _begin(self, conf: Conf, deployment: Deployment) -> None:
+        register_modules(self.plan)
+        self._service.begin(self.incarnation, cloudpickle.dumps(deployment))
+        self._query = start_query(
+            self._session,
+            self.plan,
+            conf,
+            deployment.fronts,
+            incarnation=self.incarnation,
+            checkpoint=self._checkpoint,
+        )
 
     def wait_for_workers(self, limit_s: float) -> None:
         """Wait until every worker of the later levels is there, so that a record would be taken at once.
@@ -115,7 +121,7 @@ class Job:
     def running(self) -> bool:
         """Return whether the life goes on; LifeEnded if Spark's JVM has gone, which ends it as well."""
         try:
-            return bool(self._query.isActive()) and not self._side.cause()
+            return bool(self._query.isActive()) and not self._side.cause(self.incarnation)
         except Exception as error:
             raise LifeEnded(
                 "Spark's JVM is gone: it was killed, or it ended by itself", way_out="see the log; start the job again"
@@ -147,7 +153,7 @@ class Job:
                 raise LifeEnded(f"the connection to Spark is broken: {error}") from error
 
     def _cause(self) -> LowtideError:
-        cause = str(self._side.cause())
+        cause = str(self._side.cause(self.incarnation))
         if cause:
             return LifeEnded(cause)
         exception = self._query.exception()
@@ -161,18 +167,18 @@ class Job:
         return LifeEnded(f"Spark ended the query: {_first_line(text)}", way_out="see the log; start the job again")
 
     def stop(self) -> None:
-        """Stop the query and Spark; workers deliver what they hold."""
+        """Stop the query; workers deliver what they hold. Spark stops too if the job started it."""
         try:
-            if self._query.isActive():
+            if self._query is not None and self._query.isActive():
                 self._query.stop()
+            self._service.finish(self.incarnation)
+        except LifeEnded:
+            pass  # The service has gone, and its workers with it.
         finally:
             self._service.close()
-            self._session.stop()
+            if self._owned:
+                self._session.stop()
             shutil.rmtree(self._checkpoint, ignore_errors=True)
-
-
-def _driver_side(session: Any) -> Any:
-    return session._jvm.io.lowtide.DriverSide.current()
 
 
 def _deployment(plan: Plan, conf: Conf, fronts: dict[str, int], sinks: dict[str, int]) -> Deployment:

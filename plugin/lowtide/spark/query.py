@@ -34,19 +34,22 @@ def starting_offsets(fronts: Iterable[str]) -> str:
     return json.dumps(offsets)
 
 
-def start_query(session: SparkSession, plan: Plan, conf: Conf, fronts: Iterable[str], checkpoint: Path) -> Any:
-    """Start the query and return Spark's (Java) StreamingQuery."""
+def start_query(
+    session: SparkSession, plan: Plan, conf: Conf, fronts: Iterable[str], *, incarnation: int, checkpoint: Path
+) -> Any:
+    """Start the query of a life and return Spark's (Java) StreamingQuery."""
     jvm: Any = session._jvm
     stages = jvm.io.lowtide.StageFunction
     exchange = conf.exchange
     frames = stages.source(
         _rows(session, plan, conf, fronts)._jdf,
+        incarnation,
         exchange.max_frame_rows,
         exchange.max_frame_bytes,
         exchange.linger_ms * 1000,
     )
     for level in range(1, plan.levels):
-        frames = stages.level(_to_workers(session, frames, plan.parallelism), level)
+        frames = stages.level(_to_workers(session, frames, plan.parallelism), incarnation, level)
     trigger = jvm.org.apache.spark.sql.streaming.Trigger.RealTime(f"{int(conf.epoch.duration_s * 1000)} milliseconds")
     writer = frames.writeStream().foreach(jvm.io.lowtide.Discard()).outputMode("update").trigger(trigger)
     writer = writer.option("checkpointLocation", str(checkpoint)).queryName(plan.name)

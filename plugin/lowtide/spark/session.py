@@ -97,16 +97,24 @@ def start_session(conf: Conf, name: str) -> SparkSession:
     return session
 
 
+def session_runs() -> bool:
+    """Return whether this program has a SparkSession already."""
+    if "pyspark" not in sys.modules:
+        return False
+    from pyspark import SparkContext
+
+    return SparkContext._active_spark_context is not None
+
+
 def _running() -> SparkSession | None:
     """Return the session of this program if it has the plugin."""
-    if "pyspark" not in sys.modules:
+    if not session_runs():
         return None
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     context = SparkContext._active_spark_context
-    if context is None:
-        return None
+    assert context is not None
     if PLUGIN not in context.getConf().get("spark.plugins", ""):
         raise SessionTaken(
             "a SparkSession without Lowtide's plugin is already running in this program",

@@ -2,9 +2,9 @@
 
 Lines of JSON over standard input and output, to and from the executor's plugin::
 
-    <- {"service": "host:port", "secret": hex, "incarnation": n, "executor": id, "host": name}     once
+    <- {"service": "host:port", "secret": hex, "executor": id, "host": name}     once
     -> {"ready": pid}
-    <- {"worker": "1/0", "level": 1, "number": 3}
+    <- {"worker": "1/0", "level": 1, "number": 3, "incarnation": n}
     -> {"at": "host:port"}   or   {"failed": why}
 
 It ends when its standard input closes, and its workers end with it: the kernel kills them when their parent dies.
@@ -42,7 +42,7 @@ class ForkServer:
         self._first = first
         self._secret = bytes.fromhex(first["secret"])
         self._host = socket.getaddrinfo(first["host"], None, socket.AF_INET)[0][4][0]
-        self._children: dict[int, str] = {}
+        self._children: dict[int, Birth] = {}
         self._link = connect(first["service"], self._secret)
         send(self._link, Kind.ASK, self._hello())
 
@@ -87,7 +87,7 @@ class ForkServer:
             order["worker"],
             order["level"],
             order["number"],
-            self._first["incarnation"],
+            order["incarnation"],
             self._first["executor"],
             self._first["service"],
             self._secret,
@@ -101,7 +101,7 @@ class ForkServer:
             return {"failed": f"fork: {error}"}
         if pid == 0:
             self._become_worker(birth, parent, close)
-        self._children[pid] = birth.name
+        self._children[pid] = birth
         listener.close()
         return {"at": address}
 
@@ -145,7 +145,8 @@ class ForkServer:
             code = os.waitstatus_to_exitcode(status)
             how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
             with suppress(OSError):  # The service may have gone; then nobody is left to tell.
-                send(self._link, Kind.ASK, {"worker": self._children.pop(pid), "how": how})
+                birth = self._children.pop(pid)
+                send(self._link, Kind.ASK, {"incarnation": birth.incarnation, "worker": birth.name, "how": how})
 
 
 def _say(out: int, line: dict[str, Any]) -> None:

@@ -60,7 +60,7 @@ class Stage(Protocol):
 
 
 class Loop:
-    """Runs one worker until it is told to end, or its service has gone.
+    """Runs one worker until it is told to end, or its service has gone with the life.
 
     Args:
         stage: What the worker does.
@@ -97,7 +97,7 @@ class Loop:
         self._gauges_at = 0.0
 
     def run(self) -> None:
-        """Serve until SIGTERM or the loss of the service."""
+        """Serve until the service or SIGTERM says stop, or the service closes the line."""
         signal.signal(signal.SIGTERM, self.stop)
         self._listener.setblocking(False)
         self._selector.register(self._listener, READ, self._accept)
@@ -110,7 +110,7 @@ class Loop:
                 self._guard(self._emit_what_is_due)
                 self._report()
         except ConnectionClosed:
-            LOG.info("the service has gone, and the job with it")
+            LOG.info("the service closed the line: the life is over")
 
     def stop(self, _signal: int = 0, _frame: FrameType | None = None) -> None:
         """End soon; what is being processed is finished first."""
@@ -274,4 +274,6 @@ class Loop:
 
     def _hear_service(self, _events: int) -> None:
         self._control.flush()
-        self._control.receive()
+        for _, message in self._control.receive():
+            if "stop" in json.loads(message):
+                self.stop()

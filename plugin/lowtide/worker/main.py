@@ -24,7 +24,7 @@ def work(birth: Birth) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     control = connect(birth.service, birth.secret)
     hello = {"ask": "worker", "worker": birth.name, "number": birth.number, "address": birth.address}
-    send(control, Kind.ASK, hello | {"pid": os.getpid()})
+    send(control, Kind.ASK, hello | {"pid": os.getpid(), "incarnation": birth.incarnation})
     kind, payload = receive(control)
     if kind != Kind.PLAN:
         raise RuntimeError(f"the service refused worker {birth.name}: {json.loads(payload)['refused']}")

@@ -17,7 +17,7 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Starts the job's service (Python) with the SparkContext, watches it, and stops it with the SparkContext. When the
- * service says that the life is over, or dies itself, all Spark jobs are cancelled and {@link #cause} tells why.
+ * service says that a life is over, or dies itself, all Spark jobs are cancelled and {@link #cause} tells why.
  */
 public final class DriverSide implements DriverPlugin {
   private static final Logger LOG = LoggerFactory.getLogger(DriverSide.class);
@@ -32,8 +32,9 @@ public final class DriverSide implements DriverPlugin {
   private PythonProcess service;
   private String address;
   private String secret;
-  private long incarnation;
+  private volatile long endedIncarnation = -1;
   private volatile String cause = "";
+  private volatile boolean gone;
   private volatile boolean stopping;
   private volatile JsonNode gauges = JSON.createObjectNode();
 
@@ -52,14 +53,9 @@ public final class DriverSide implements DriverPlugin {
     return secret;
   }
 
-  /** The number of this life of the job. */
-  public long incarnation() {
-    return incarnation;
-  }
-
-  /** Why the life ended; empty while it goes on. */
-  public String cause() {
-    return cause;
+  /** Why the life of this number ended; empty while it goes on. */
+  public String cause(long incarnation) {
+    return gone || incarnation == endedIncarnation ? cause : "";
   }
 
   @Override
@@ -69,11 +65,9 @@ public final class DriverSide implements DriverPlugin {
     byte[] random = new byte[SECRET_BYTES];
     new SecureRandom().nextBytes(random);
     secret = HexFormat.of().formatHex(random);
-    incarnation = conf.getLong("spark.lowtide.incarnation", System.currentTimeMillis());
     ObjectNode first =
         JSON.createObjectNode()
             .put("secret", secret)
-            .put("incarnation", incarnation)
             .put("host", conf.get("spark.driver.host"));
     try {
       service = PythonProcess.start(Interpreter.driver(conf), "lowtide.service", first);
@@ -85,7 +79,7 @@ public final class DriverSide implements DriverPlugin {
     events.setDaemon(true);
     events.start();
     current = this;
-    return Map.of("service", address, "secret", secret, "incarnation", Long.toString(incarnation));
+    return Map.of("service", address, "secret", secret);
   }
 
   @Override
@@ -102,19 +96,21 @@ public final class DriverSide implements DriverPlugin {
         if (event.has("gauges")) {
           gauges = event.get("gauges");
         } else if (event.has("ended")) {
-          end(event.get("ended").asText());
+          end(event.get("incarnation").asLong(), event.get("ended").asText());
         }
       }
-    } catch (IOException gone) {
-      end("Lowtide's service died: " + gone.getMessage());
+    } catch (IOException error) {
+      gone = !stopping;
+      end(-1, "Lowtide's service died: " + error.getMessage());
     }
   }
 
-  private void end(String reason) {
-    if (stopping || !cause.isEmpty()) {
+  private void end(long incarnation, String reason) {
+    if (stopping) {
       return;
     }
     cause = reason;
+    endedIncarnation = incarnation;
     LOG.error("The life ends: {}", reason);
     spark.cancelAllJobs();
   }

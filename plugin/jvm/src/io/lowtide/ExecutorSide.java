@@ -27,9 +27,9 @@ public final class ExecutorSide implements ExecutorPlugin {
 
   private String service;
   private byte[] secret;
-  private long incarnation;
   private String executor;
   private PythonProcess forkServer;
+  private String forkServerError;
   private boolean forkServerReady;
   private String place;
   private long startLimitMs;
@@ -49,7 +49,6 @@ public final class ExecutorSide implements ExecutorPlugin {
   public void init(PluginContext plugin, Map<String, String> fromDriver) {
     service = fromDriver.get("service");
     secret = HexFormat.of().parseHex(fromDriver.get("secret"));
-    incarnation = Long.parseLong(fromDriver.get("incarnation"));
     executor = plugin.executorID();
     SparkConf conf = plugin.conf();
     // The context's own hostname() needs an RPC server, which executors have none of.
@@ -61,29 +60,23 @@ public final class ExecutorSide implements ExecutorPlugin {
         JSON.createObjectNode()
             .put("service", service)
             .put("secret", fromDriver.get("secret"))
-            .put("incarnation", incarnation)
             .put("executor", executor)
             .put("host", host);
     try {
       forkServer = PythonProcess.start(Interpreter.executor(conf), "lowtide.worker.forkserver", first);
     } catch (IOException error) {
-      // Thrown here it would make Spark start executor after executor; told to the service it ends the life.
-      fail(place + ": " + error.getMessage());
+      // Thrown here it would make Spark start executor after executor; kept, it fails the first task that forks.
+      forkServerError = place + ": " + error.getMessage();
     }
     current = this;
   }
 
-  long incarnation() {
-    return incarnation;
-  }
-
   /** Takes a task to the worker of this name: finds it, or forks it where the service allows that. */
-  Channel attach(String worker, int level, long epoch, long attempt) throws IOException {
-    ObjectNode ask = request("find", worker).put("level", level).put("epoch", epoch);
-    JsonNode answer = ask(ask);
+  Channel attach(String worker, Attachment task) throws IOException {
+    JsonNode answer = ask(task.ask("find", worker).put("executor", executor));
     String address;
     if (answer.has("fork")) {
-      address = fork(worker, level, answer);
+      address = fork(task.ask("fork", worker).put("number", answer.get("fork").asInt()));
     } else if (answer.has("at")) {
       address = answer.get("at").asText();
     } else {
@@ -91,26 +84,17 @@ public final class ExecutorSide implements ExecutorPlugin {
     }
     Channel channel = Channel.open(address, secret, "worker " + worker, attachLimitMs);
     try {
-      channel.write(
-          Kind.ATTACH, request("attach", worker).put("epoch", epoch).put("attempt", attempt).toString());
+      channel.write(Kind.ATTACH, task.ask("attach", worker).toString());
       JsonNode welcome = JSON.readTree(textOf(channel.read(attachLimitMs)));
       if (!welcome.has("attached")) {
         throw new IOException(
-            "worker " + worker + " refused the task of epoch " + epoch + ": " + welcome.path("refused").asText());
+            "worker " + worker + " refused the task of epoch " + task.epoch() + ": " + welcome.path("refused").asText());
       }
     } catch (IOException | RuntimeException error) {
       channel.close();
       throw error;
     }
     return channel;
-  }
-
-  private ObjectNode request(String what, String worker) {
-    return JSON.createObjectNode()
-        .put("ask", what)
-        .put("worker", worker)
-        .put("incarnation", incarnation)
-        .put("executor", executor);
   }
 
   private JsonNode ask(ObjectNode question) throws IOException {
@@ -120,7 +104,10 @@ public final class ExecutorSide implements ExecutorPlugin {
     }
   }
 
-  private synchronized String fork(String worker, int level, JsonNode order) throws IOException {
+  private synchronized String fork(ObjectNode order) throws IOException {
+    if (forkServer == null) {
+      throw new IOException(forkServerError);
+    }
     if (!forkServerReady) {
       try {
         forkServer.hear(startLimitMs);
@@ -131,18 +118,17 @@ public final class ExecutorSide implements ExecutorPlugin {
       }
       forkServerReady = true;
     }
-    ObjectNode line = JSON.createObjectNode().put("worker", worker).put("level", level);
-    line.set("number", order.get("fork"));
-    forkServer.say(line);
+    forkServer.say(order);
     JsonNode answer = forkServer.hear();
     if (!answer.has("at")) {
-      throw new IOException("worker " + worker + " could not be forked: " + answer.path("failed").asText());
+      throw new IOException(
+          "worker " + order.get("worker").asText() + " could not be forked: " + answer.path("failed").asText());
     }
     return answer.get("at").asText();
   }
 
   /** Tells the service that the life is over and why; the service keeps the first cause it hears. */
-  void fail(String cause) {
+  void fail(long incarnation, String cause) {
     try {
       ask(JSON.createObjectNode().put("ask", "end").put("incarnation", incarnation).put("cause", cause));
     } catch (IOException error) {

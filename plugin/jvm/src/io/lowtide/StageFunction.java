@@ -15,12 +15,14 @@ public final class StageFunction implements MapPartitionsFunction<Row, Row> {
   private static final StructType FRAMES =
       new StructType().add("target", DataTypes.IntegerType, false).add("frame", DataTypes.BinaryType, false);
 
+  private final long incarnation;
   private final int level;
   private final int maxRows;
   private final int maxBytes;
   private final long lingerMicros;
 
-  private StageFunction(int level, int maxRows, int maxBytes, long lingerMicros) {
+  private StageFunction(long incarnation, int level, int maxRows, int maxBytes, long lingerMicros) {
+    this.incarnation = incarnation;
     this.level = level;
     this.maxRows = maxRows;
     this.maxBytes = maxBytes;
@@ -30,22 +32,24 @@ public final class StageFunction implements MapPartitionsFunction<Row, Row> {
   /**
    * The dataset of frames {@code (target, frame)} that level 0 makes of Kafka rows {@code (topic, partition, offset,
    * timestamp in ms, key, value[, headers])}; a frame goes out at {@code maxRows}, {@code maxBytes} or after {@code
-   * lingerMicros}, or as soon as no further row follows at once.
+   * lingerMicros}, or as soon as no further row follows at once. The {@code incarnation} is the life of the job.
    */
-  public static Dataset<Row> source(Dataset<Row> rows, int maxRows, int maxBytes, long lingerMicros) {
-    return rows.mapPartitions(new StageFunction(0, maxRows, maxBytes, lingerMicros), Encoders.row(FRAMES));
+  public static Dataset<Row> source(
+      Dataset<Row> rows, long incarnation, int maxRows, int maxBytes, long lingerMicros) {
+    return rows.mapPartitions(
+        new StageFunction(incarnation, 0, maxRows, maxBytes, lingerMicros), Encoders.row(FRAMES));
   }
 
   /** The dataset of frames that a later level makes of the frames sent to it. */
-  public static Dataset<Row> level(Dataset<Row> frames, int level) {
-    return frames.mapPartitions(new StageFunction(level, 0, 0, 0), Encoders.row(FRAMES));
+  public static Dataset<Row> level(Dataset<Row> frames, long incarnation, int level) {
+    return frames.mapPartitions(new StageFunction(incarnation, level, 0, 0, 0), Encoders.row(FRAMES));
   }
 
   @Override
   public Iterator<Row> call(Iterator<Row> rows) {
     TaskContext context = TaskContext.get();
     long epoch = Long.parseLong(context.getLocalProperty("streaming.sql.batchId"));
-    StageTask task = new StageTask(context, ExecutorSide.current(), level, epoch);
+    StageTask task = new StageTask(context, ExecutorSide.current(), new Attachment(incarnation, level, epoch));
     task.start(level == 0 ? new RowPacker(rows, maxRows, maxBytes, lingerMicros) : new FramePasser(rows));
     return task;
   }

@@ -25,8 +25,7 @@ final class StageTask implements Iterator<Row> {
 
   private final TaskContext context;
   private final ExecutorSide side;
-  private final int level;
-  private final long epoch;
+  private final Attachment attachment;
   private final CompletableFuture<Channel> channel = new CompletableFuture<>();
   private volatile Throwable sourceError;
   private volatile boolean closing;
@@ -34,15 +33,14 @@ final class StageTask implements Iterator<Row> {
   private Row next;
   private boolean ended;
 
-  StageTask(TaskContext context, ExecutorSide side, int level, long epoch) {
+  StageTask(TaskContext context, ExecutorSide side, Attachment attachment) {
     this.context = context;
     this.side = side;
-    this.level = level;
-    this.epoch = epoch;
+    this.attachment = attachment;
   }
 
   void start(Feed feed) {
-    Thread feeder = new Thread(() -> feed(feed), "lowtide-feed-" + level + "-" + context.partitionId());
+    Thread feeder = new Thread(() -> feed(feed), "lowtide-feed-" + attachment.level() + "-" + context.partitionId());
     feeder.setDaemon(true);
     context.addTaskCompletionListener(
         (org.apache.spark.util.TaskCompletionListener) done -> close(feeder));
@@ -58,7 +56,7 @@ final class StageTask implements Iterator<Row> {
       if (open == null) {
         channel.complete(null);
       } else {
-        open.write(Kind.END, ByteBuffer.allocate(8).order(ByteOrder.LITTLE_ENDIAN).putLong(epoch).flip());
+        open.write(Kind.END, ByteBuffer.allocate(8).order(ByteOrder.LITTLE_ENDIAN).putLong(attachment.epoch()).flip());
       }
     } catch (Throwable error) {
       broken(error);
@@ -68,8 +66,8 @@ final class StageTask implements Iterator<Row> {
   }
 
   private Channel open(String name) throws IOException {
-    worker = level + "/" + name;
-    Channel opened = side.attach(worker, level, epoch, context.taskAttemptId());
+    worker = attachment.level() + "/" + name;
+    Channel opened = side.attach(worker, attachment);
     channel.complete(opened);
     return opened;
   }
@@ -143,7 +141,7 @@ final class StageTask implements Iterator<Row> {
     context.killTaskIfInterrupted();
     Throwable cause = sourceError != null ? sourceError : error;
     String text = cause instanceof IOException ? cause.getMessage() : cause.toString();
-    side.fail(text);
+    side.fail(attachment.incarnation(), text);
     return new IllegalStateException(text, cause);
   }
 
