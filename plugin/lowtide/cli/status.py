@@ -14,13 +14,15 @@ from lowtide.cli.options import as_json, with_conf
 from lowtide.cli.table import table
 from lowtide.conf import Conf
 from lowtide.errors import LifeEnded, NotRunning
+from lowtide.jobs.detaching import SUPERVISORS_MARGIN_S
 from lowtide.jobs.ending import end_job
 from lowtide.jobs.figures import Figures, ask_figures
 from lowtide.jobs.folder import JobFolder, states
 from lowtide.jobs.mark import marked
 from lowtide.jobs.state import JobState
+from lowtide.jobs.supervisor import LEFT_OVER_GRACE_S
 
-STOP_MARGIN_S = 6.0
+STOP_MARGIN_S = SUPERVISORS_MARGIN_S + LEFT_OVER_GRACE_S + 2.0
 """The job keeps the limit itself, its supervisor after it; only then is it killed from here."""
 HEADINGS = ("job", "state", "process", "since (UTC)", "in", "out", "workers", "")
 

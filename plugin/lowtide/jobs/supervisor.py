@@ -26,7 +26,8 @@ from lowtide.jobs.signals import HEARD
 from lowtide.jobs.state import now
 
 PR_SET_PDEATHSIG = 1
-LEFT_OVER_GRACE_S = 10.0
+LEFT_OVER_GRACE_S = 8.0
+"""How long the JVM and its children may take when the runner has ended without them."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
