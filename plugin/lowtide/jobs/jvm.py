@@ -14,11 +14,15 @@ def child_jvm() -> Process | None:
     return Process.of(started.pid) if started is not None and started.poll() is None else None
 
 
-def end_jvm(limit_s: float) -> None:
-    """Have the JVM end as PySpark does, by closing its standard input, and wait; kill it after the limit."""
+def end_jvm(limit_s: float) -> bool:
+    """Have the JVM end as PySpark does, by closing its standard input, and wait; kill it after the limit.
+
+    Returns:
+        Whether PySpark has one of its own: not under spark-submit, nor when it was interrupted while starting one.
+    """
     started = _started()
     if started is None:
-        return
+        return False
     if started.stdin is not None:
         started.stdin.close()
     try:
@@ -26,6 +30,7 @@ def end_jvm(limit_s: float) -> None:
     except subprocess.TimeoutExpired:
         started.kill()
         started.wait()
+    return True
 
 
 def _started() -> subprocess.Popen[bytes] | None:

@@ -31,6 +31,7 @@ JVM_END_LIMIT_S = 10.0
 LEFT_OVER_GRACE_S = 6.0
 """How long processes may still take when the JVM has gone; the fork servers' own grace is shorter."""
 LOOK_EVERY_S = 1.0
+OUTAGE_TOLD_AFTER_S = 3.0
 
 
 class Runner:
@@ -143,10 +144,20 @@ class Runner:
         if time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + LOOK_EVERY_S
             self._log.limit()
+            self._tell_outage(job.outage_s)
             if self._progress.live:
                 with suppress(LifeEnded):  # The cause is known in a moment, and says more.
                     self._progress.figures(Figures.of(job.status()))
         return True
+
+    def _tell_outage(self, outage_s: float) -> None:
+        """Say when Kafka has gone and when it is back; in between the job waits."""
+        known = bool(self._state.step)
+        if outage_s >= OUTAGE_TOLD_AFTER_S and not known:
+            self._step(f"no Kafka broker is reached at {self._conf.kafka.bootstrap}; the job waits")
+        elif outage_s == 0 and known:
+            self._note(step="")
+            self._progress.say("a Kafka broker is reached again")
 
     def _stop(self, job: Job | None, *, failed: bool) -> None:
         if self._signals.asked is None:
@@ -157,10 +168,11 @@ class Runner:
             elif job is not None:
                 job.stop()
         finally:
-            end_jvm(JVM_END_LIMIT_S)
+            ended = end_jvm(JVM_END_LIMIT_S)
             self._folder.forget_secret()
-            killed = end_marked(self._state.life, LEFT_OVER_GRACE_S)
-            if killed:
+            # A JVM that PySpark had not yet met waits for nothing, and there is nothing to wait for.
+            killed = end_marked(self._state.life, LEFT_OVER_GRACE_S if ended or job else 0.0)
+            if killed and ended:
                 self._progress.say(f"{killed} processes did not end by themselves and were killed")
 
     def _stop_quietly(self, job: Job) -> None:
