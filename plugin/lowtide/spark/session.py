@@ -56,6 +56,7 @@ def launch_settings(conf: Conf) -> dict[str, str]:
         "spark.jars": ",".join(map(str, jars())),
         "spark.driver.memory": conf.spark.driver_memory,
         "spark.executor.memory": conf.spark.executor_memory,
+        "spark.log.level": conf.spark.log_level,
     }
     if conf.spark.master.startswith("local"):
         settings |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
