@@ -279,6 +279,20 @@ def test_the_loss_of_a_process_ends_the_life_and_all_others(place: Place, victim
     assert place.state()["cause"].startswith(cause)
 
 
+def test_the_loss_of_an_executor_ends_the_life_and_all_others(place: Place) -> None:
+    run = place.lowtide("run", "flow.py", "--set", "spark.master=local-cluster[2,2,1024]")
+    place.until_ready(run)
+    place.pass_through(50)
+    executors = [pid for pid, command in place.processes().items() if "CoarseGrainedExecutorBackend" in command]
+    assert len(executors) == 2
+    os.kill(executors[0], signal.SIGKILL)
+    assert place.ended(run, 40) == 5
+    said = place.said(run)
+    assert "died" in said or "is missing" in said or "executor" in said
+    assert "at org.apache" not in said
+    place.none_left(0)
+
+
 def test_two_interrupts_end_it_at_once(place: Place) -> None:
     run = place.lowtide("run", "flow.py")
     until(lambda: "starting Spark" in place.said(run), 30)
