@@ -41,6 +41,8 @@ class Kind(IntEnum):
     """From a worker: what went wrong, as UTF-8 text."""
     PLAN = 9
     """The deployment, pickled: from the driver to the service, from there to workers."""
+    TAKEN = 10
+    """From a worker: it has dealt with a message of kind ROWS and is free for the next; empty."""
 
 
 class ConnectionClosed(Exception):

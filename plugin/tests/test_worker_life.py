@@ -42,7 +42,8 @@ class Counter:
         self.count += 1
         return [(1, f"{self.count} {os.getpid()}".encode())]
 
-    rows = frame
+    def frames(self, messages: list[bytes], now: int) -> list[tuple[int, bytes]]:
+        return [answer for message in messages for answer in self.frame(message, now)]
 
     def end(self, _epoch: int, _now: int) -> list[tuple[int, bytes]]:
         return []

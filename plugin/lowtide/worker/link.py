@@ -1,25 +1,36 @@
 """One non-blocking connection of a worker: messages in, bytes out, both bounded."""
 
+from __future__ import annotations
+
 import socket
 from collections import deque
+from itertools import islice
 
 from lowtide.wire import ConnectionClosed, Kind, MessageReader, head
 
 RECEIVE_BYTES = 1 << 18
+BUFFERS_PER_CALL = 64
+"""Below the kernel's own limit for one call."""
 
 
 class Link:
-    """Buffers what the peer does not take at once; the caller stops reading while too much is buffered."""
+    """Gathers what is sent until `flush`, and keeps what the peer does not take at once.
+
+    Attributes:
+        socket: The socket, for a selector.
+        unsent_bytes: What waits to be sent; the caller stops reading while it is too much.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
+        """Take over a connected socket, which becomes non-blocking."""
         connection.setblocking(False)
         self.socket = connection
         self.unsent_bytes = 0
-        self._unsent: deque[memoryview] = deque()
+        self._unsent: deque[bytes | memoryview] = deque()
         self._reader = MessageReader()
 
     def receive(self) -> list[tuple[int, bytes]]:
-        """The messages that are here; ``ConnectionClosed`` at the end of the connection."""
+        """The messages that are here; `ConnectionClosed` at the end of the connection."""
         try:
             data = self.socket.recv(RECEIVE_BYTES)
         except BlockingIOError:
@@ -31,34 +42,45 @@ class Link:
         return self._reader.feed(data)
 
     def send(self, kind: Kind, *parts: bytes) -> None:
-        """Sends one message, or as much of it as the peer takes now; the rest goes out with ``flush``."""
-        message = b"".join((head(kind, sum(map(len, parts))), *parts))
-        self._unsent.append(memoryview(message))
-        self.unsent_bytes += len(message)
-        if len(self._unsent) == 1:
-            self.flush()
+        """Put one message behind what waits; it goes out with `flush`."""
+        size = sum(map(len, parts))
+        first = head(kind, size)
+        self._unsent.append(first)
+        self._unsent.extend(part for part in parts if part)
+        self.unsent_bytes += len(first) + size
 
     def flush(self) -> None:
-        """Sends what waits; ``ConnectionClosed`` when the peer has gone."""
+        """Send as much of what waits as the peer takes now; `ConnectionClosed` when it has gone."""
         try:
             while self._unsent:
-                sent = self.socket.send(self._unsent[0])
+                buffers = list(islice(self._unsent, BUFFERS_PER_CALL))
+                sent = self.socket.sendmsg(buffers)
                 self.unsent_bytes -= sent
-                if sent < len(self._unsent[0]):
-                    self._unsent[0] = self._unsent[0][sent:]
+                if not self._drop(sent):
                     return
-                self._unsent.popleft()
         except BlockingIOError:
             return
         except OSError as error:
             raise ConnectionClosed(str(error)) from error
 
+    def _drop(self, sent: int) -> bool:
+        """Forget the first `sent` bytes of what waits; False if they end within a buffer."""
+        while sent:
+            first = self._unsent[0]
+            if sent < len(first):
+                self._unsent[0] = memoryview(first)[sent:]
+                return False
+            sent -= len(first)
+            self._unsent.popleft()
+        return True
+
     def flush_all(self) -> None:
         """Send everything that waits, and wait for it; errors as `flush`."""
         self.socket.setblocking(True)
-        self.flush()
+        while self._unsent:
+            self.flush()
         self.socket.setblocking(False)
 
     def close(self) -> None:
-        """Closes the socket; what waits is dropped."""
+        """Close the socket; what waits is dropped."""
         self.socket.close()

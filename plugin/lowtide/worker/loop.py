@@ -14,8 +14,10 @@ import socket
 import struct
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from types import FrameType
 from typing import Any, Protocol
 
@@ -43,8 +45,8 @@ class Stage(Protocol):
     def rows(self, message: bytes, now_ns: int) -> Frames:
         """Take records of a source partition."""
 
-    def frame(self, message: bytes, now_ns: int) -> Frames:
-        """Take a frame of the level before."""
+    def frames(self, messages: Sequence[bytes], now_ns: int) -> Frames:
+        """Take frames of the level before."""
 
     def end(self, epoch: int, now_ns: int) -> Frames:
         """The epoch's input is over."""
@@ -149,6 +151,7 @@ class Loop:
             refused = self._attachment.attach(asked["incarnation"], asked["epoch"])
             answer = {"refused": refused} if refused else {"attached": asked["worker"]}
             link.send(Kind.ATTACH, json.dumps(answer).encode())
+            link.flush()
         except ConnectionClosed:
             self._drop_candidate()
             return
@@ -197,8 +200,9 @@ class Loop:
             if events & WRITE:
                 task.flush()
             if events & READ:
-                for kind, message in task.receive():
-                    self._guard(partial(self._take, kind, message))
+                for kind, messages in groupby(task.receive(), itemgetter(0)):
+                    self._guard(partial(self._take, kind, [message for _, message in messages]))
+            task.flush()
         except ConnectionClosed:
             self._lose_task()
 
@@ -208,18 +212,21 @@ class Loop:
             self._detach()
             self._attachment.broke()
 
-    def _take(self, kind: int, message: bytes) -> None:
+    def _take(self, kind: int, messages: list[bytes]) -> None:
+        """Deal with messages of one kind that came together."""
         if self._task is None:
             return  # Its connection broke while an earlier one of its messages was answered.
         now = time.time_ns()
         if kind == Kind.FRAME:
-            self._emit(self._stage.frame(message, now))
+            self._emit(self._stage.frames(messages, now))
         elif kind == Kind.ROWS:
-            self._emit(self._stage.rows(message, now))
+            for message in messages:
+                self._emit(self._stage.rows(message, now))
+                self._task.send(Kind.TAKEN)
         elif kind == Kind.END:
-            (epoch,) = _EPOCH.unpack(message)
+            (epoch,) = _EPOCH.unpack(messages[0])
             self._emit(self._stage.end(epoch, now))
-            self._finish(epoch, message)
+            self._finish(epoch, messages[0])
         else:
             raise ValueError(f"a message of unknown kind {kind} from the task")
 
@@ -245,6 +252,8 @@ class Loop:
 
     def _emit_what_is_due(self) -> None:
         self._emit(self._stage.tick(time.time_ns()))
+        if self._task is not None:
+            self._task.flush()
 
     def _guard(self, step: Callable[[], None]) -> None:
         """Run a step; what goes wrong in it is told to the task and the service, and nothing is done any more."""
@@ -260,6 +269,7 @@ class Loop:
             self._tell({"failed": text})
             if self._task is not None:
                 self._task.send(Kind.FAILED, text.encode())
+                self._task.flush()
 
     # -- the service ---------------------------------------------------------------------------------------------
 
@@ -271,6 +281,7 @@ class Loop:
 
     def _tell(self, message: dict[str, Any]) -> None:
         self._control.send(Kind.ASK, json.dumps(message).encode())
+        self._control.flush()
 
     def _hear_service(self, _events: int) -> None:
         self._control.flush()

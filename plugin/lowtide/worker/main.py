@@ -35,6 +35,7 @@ def work(birth: Birth) -> int:
     except Exception as error:  # noqa: BLE001 - whatever the user's modules raise when they are imported
         text = f"worker {birth.name} could not load the flow: {type(error).__name__}: {error}"
         link.send(Kind.ASK, json.dumps({"failed": text}).encode())
+        link.flush()
         return 1
     loop = Loop(
         stage,

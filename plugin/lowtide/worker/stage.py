@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -87,18 +88,29 @@ class LevelStage:
         outputs = [output for source in self._sources for output in self._program.feed_source(source, rows)]
         return self._route(outputs, packed.born_ns, now_ns)
 
-    def frame(self, message: bytes, now_ns: int) -> Iterator[tuple[int, bytes]]:
-        """Take a frame of the level before."""
+    def frames(self, messages: Sequence[bytes], now_ns: int) -> Iterator[tuple[int, bytes]]:
+        """Take frames of the level before; those of one exchange that came together are dealt with together."""
+        came = [(header, message) for message in messages if (header := self._count(message, now_ns))]
+        for vertex, group in groupby(came, lambda frame: frame[0].vertex):
+            frames = list(group)
+            tables = [self._open(vertex, message) for _, message in frames]
+            table = tables[0] if len(tables) == 1 else pa.concat_batches(tables)
+            batch = Batch.from_arrow(self._schemas[vertex], table)
+            born_ns = min(header.born_ns for header, _ in frames)
+            yield from self._route(self._program.feed(vertex, batch), born_ns, now_ns)
+
+    def _count(self, message: bytes, now_ns: int) -> Header | None:
+        """Return the header of a frame with records, None for a mark."""
         header = Header.unpack(message)
         self._inbox.take(header)
         if header.kind is FrameKind.MARK:
-            return iter(())
+            return None
         self._records_in += header.rows
         self._hops["exchange"].add(now_ns - header.sent_ns, header.rows)
-        body = pa.py_buffer(memoryview(message)[HEADER_BYTES:])
-        table = pa.ipc.read_record_batch(body, self._arrow[header.vertex])
-        batch = Batch.from_arrow(self._schemas[header.vertex], table)
-        return self._route(self._program.feed(header.vertex, batch), header.born_ns, now_ns)
+        return header
+
+    def _open(self, vertex: int, message: bytes) -> pa.RecordBatch:
+        return pa.ipc.read_record_batch(pa.py_buffer(memoryview(message)[HEADER_BYTES:]), self._arrow[vertex])
 
     def end(self, epoch: int, now_ns: int) -> list[tuple[int, bytes]]:
         """Check that the epoch's input was complete; return the marks for the next level."""

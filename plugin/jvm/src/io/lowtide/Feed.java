@@ -11,4 +11,7 @@ interface Feed {
 
   /** Returns when Spark's input is over; what it took from it has then been written. */
   void run(Opener opener) throws IOException;
+
+  /** The worker is free again; called by the thread that reads its answers. */
+  default void taken() {}
 }

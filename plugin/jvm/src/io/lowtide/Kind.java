@@ -17,5 +17,8 @@ final class Kind {
   /** From a worker: what went wrong, as text. */
   static final byte FAILED = 8;
 
+  /** From a worker of level 0: it is free for the next message of kind ROWS. */
+  static final byte TAKEN = 10;
+
   private Kind() {}
 }

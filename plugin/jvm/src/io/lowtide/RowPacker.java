@@ -22,10 +22,11 @@ import org.apache.spark.sql.Row;
  * <p>A record's headers are {@code u16 count}, then per header {@code i32 length | name | i32 length | value}.
  *
  * <p>The thread that reads Spark's iterator cannot know whether another row follows at once, so a second thread sends
- * what lies there as soon as no row came for a moment, and after the linger time at the latest.
+ * what lies there as soon as no row came for a moment, and after the linger time at the latest. It waits for the worker
+ * to be free: under load, messages grow instead of queueing, and what a message costs is shared by more records.
  */
 final class RowPacker implements Feed {
-  private static final long QUIET_NANOS = 150_000;
+  private static final long QUIET_NANOS = 100_000;
 
   private final Iterator<Row> rows;
   private final int maxRows;
@@ -47,6 +48,7 @@ final class RowPacker implements Feed {
   private Channel channel;
   private String topic;
   private int partition;
+  private boolean workerBusy;
   private boolean over;
   private IOException flushError;
 
@@ -124,12 +126,20 @@ final class RowPacker implements Feed {
     }
   }
 
+  @Override
+  public void taken() {
+    synchronized (lock) {
+      workerBusy = false;
+      lock.notifyAll();
+    }
+  }
+
   private void flushWhenQuiet() {
     try {
       int seen = 0;
       while (true) {
         synchronized (lock) {
-          while (count == 0 && !over) {
+          while ((count == 0 || workerBusy) && !over) {
             seen = 0;
             lock.wait();
           }
@@ -171,6 +181,7 @@ final class RowPacker implements Feed {
     }
     channel.write(Kind.ROWS, head.flip(), keys.take(), values.take(), headers.take());
     count = 0;
+    workerBusy = true;
   }
 
   private void put(ByteBuffer to, long[] column) {

@@ -29,6 +29,7 @@ final class StageTask implements Iterator<Row> {
   private final CompletableFuture<Channel> channel = new CompletableFuture<>();
   private volatile Throwable sourceError;
   private volatile boolean closing;
+  private volatile Feed feed;
   private String worker = "";
   private Row next;
   private boolean ended;
@@ -39,15 +40,16 @@ final class StageTask implements Iterator<Row> {
     this.attachment = attachment;
   }
 
-  void start(Feed feed) {
-    Thread feeder = new Thread(() -> feed(feed), "lowtide-feed-" + attachment.level() + "-" + context.partitionId());
+  void start(Feed input) {
+    feed = input;
+    Thread feeder = new Thread(this::feed, "lowtide-feed-" + attachment.level() + "-" + context.partitionId());
     feeder.setDaemon(true);
     context.addTaskCompletionListener(
         (org.apache.spark.util.TaskCompletionListener) done -> close(feeder));
     feeder.start();
   }
 
-  private void feed(Feed feed) {
+  private void feed() {
     TaskContext$.MODULE$.setTaskContext(context);
     Channel open = null;
     try {
@@ -121,16 +123,19 @@ final class StageTask implements Iterator<Row> {
 
   private void advance() throws IOException, InterruptedException, ExecutionException {
     Channel open = channel.get();
-    if (open == null) {
-      ended = true;
-      return;
+    ended = open == null;
+    while (next == null && !ended) {
+      answer(open.read());
     }
-    byte[] message = open.read();
+  }
+
+  private void answer(byte[] message) throws IOException {
     switch (message[0]) {
       case Kind.OUT -> {
         int target = ByteBuffer.wrap(message, 1, 4).order(ByteOrder.LITTLE_ENDIAN).getInt();
         next = RowFactory.create(target, Arrays.copyOfRange(message, 5, message.length));
       }
+      case Kind.TAKEN -> feed.taken();
       case Kind.ENDED -> ended = true;
       case Kind.FAILED -> throw new IOException(ExecutorSide.textOf(message));
       default -> throw new IOException("worker " + worker + " sent a message of unknown kind " + message[0]);
