@@ -357,7 +357,8 @@ def test_an_interpreter_without_lowtide_is_told(place: Place) -> None:
 def test_spark_submit_runs_the_same_flow(place: Place) -> None:
     folder = Path(sys.executable).parent
     arguments = "$(lowtide submit-args --set spark.master=local[6])"
-    program = f'exec spark-submit {arguments} flow.py "$@"'
+    # Spark hands on all that the program says as its own standard output.
+    program = f'exec spark-submit {arguments} flow.py "$@" >&2'
     run = place.start("bash", "-c", program, "bash", PATH=f"{folder}:{os.environ['PATH']}")
     place.until_ready(run)
     place.pass_through(50)
