@@ -1,17 +1,26 @@
-"""What all end-to-end tests share: one real Kafka, with what it takes to fill and read its topics."""
+"""What all end-to-end tests share: one real Kafka and one SparkSession, and what it takes to use them."""
 
+import dataclasses
 import json
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lowtide.conf import Conf
 from lowtide.embedded import EmbeddedServices
+from lowtide.flow import Flow
+from lowtide.spark.job import Job
+from lowtide.spark.session import start_session
 from lowtide.topics import Topics
+
+READY_WITHIN_S = 60.0
+SLOTS = 12
 
 
 @dataclass(frozen=True)
@@ -82,3 +91,45 @@ class Kafka:
 def _kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
     with EmbeddedServices(tmp_path_factory.mktemp("kafka") / "services", only=["kafka"]) as services:
         yield Kafka(services)
+
+
+@dataclass(frozen=True)
+class Spark:
+    """One SparkSession with the plugin, in which jobs run one after the other."""
+
+    kafka: Kafka
+    session: Any
+    folder: Path
+
+    @contextmanager
+    def job(self, flow: Flow, **settings: object) -> Iterator[Job]:
+        """Run a flow until the block ends; settings as `exchange__max_frame_rows=2`."""
+        conf = self.conf(**settings)
+        job = Job.start(flow, conf)
+        try:
+            job.wait_for_workers(READY_WITHIN_S)
+            yield job
+        finally:
+            job.stop()
+
+    def conf(self, **settings: object) -> Conf:
+        given = {key.replace("__", "."): value for key, value in settings.items()}
+        return Conf.load(None, self.settings() | given)
+
+    def settings(self) -> dict[str, object]:
+        return {
+            "kafka.bootstrap": self.kafka.address,
+            "epoch.duration_s": 5.0,
+            "spark.master": f"local[{SLOTS}]",
+            "spark.checkpoint_folder": str(self.folder / "checkpoints"),
+        }
+
+
+@pytest.fixture(name="spark", scope="session")
+def _spark(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark]:
+    spark = Spark(kafka, None, tmp_path_factory.mktemp("spark"))
+    session = start_session(spark.conf(), "tests")
+    try:
+        yield dataclasses.replace(spark, session=session)
+    finally:
+        session.stop()

@@ -22,6 +22,7 @@ PLAN_LIMIT_BYTES = 64 * 1024 * 1024
 """A plan that is larger has most likely caught a table of data; workers get such from files or stores."""
 
 _DEPTH = 5
+_MSGSPEC_CACHE = "__msgspec_cache__"
 _OURS = ("lowtide", "lowtide_tracker", "lowtide_snapshots", "lowtide_airflow")
 
 
@@ -53,11 +54,28 @@ def load_plan(data: bytes) -> Plan:
 
 
 def register_modules(plan: Plan) -> None:
-    """Have all loaded modules beside or below the flow's files pickled by value; installed ones go by name."""
+    """Have all loaded modules beside or below the flow's files pickled by value; installed ones go by name.
+
+    A dataclass that JSON was read into carries msgspec's cache, which cannot be pickled and is made again on use: it is
+    taken away.
+    """
     folders = {Path(vertex.site.file).resolve().parent for vertex in plan.vertices}
     for module in list(sys.modules.values()):
         if _lies_in(module, folders):
             cloudpickle.register_pickle_by_value(module)
+    for known in _all_classes():
+        if _MSGSPEC_CACHE in vars(known):
+            delattr(known, _MSGSPEC_CACHE)
+
+
+def _all_classes() -> set[type]:
+    found: set[type] = set()
+    waiting: list[type] = [object]
+    while waiting:
+        fresh = set(type.__subclasses__(waiting.pop())) - found
+        found |= fresh
+        waiting += fresh
+    return found
 
 
 def unpicklable(plan: Plan) -> list[Finding]:

@@ -7,7 +7,7 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-from lowtide.errors import RecordRefused, UserCodeFailed
+from lowtide.errors import LowtideError, RecordRefused, UserCodeFailed
 from lowtide.operators.meta import Position
 from lowtide.plan import Vertex
 
@@ -34,7 +34,21 @@ class Failure:
     traceback_text: str = ""
 
 
-class UserError(UserCodeFailed):
+class AtRecord(LowtideError):
+    """A failure at one record of the log.
+
+    Attributes:
+        position: Where the record stands in the log.
+    """
+
+    position: Position
+
+    def name_front(self, partition: str) -> None:
+        """Say the source partition's name where so far its front's number stands."""
+        self.where = self.where.replace(str(self.position), f"{partition}, offset {self.position.sequence}", 1)
+
+
+class UserError(AtRecord, UserCodeFailed):
     """Correct the function of the named step, or give the flow a sink for dead letters.
 
     Attributes:
@@ -53,7 +67,7 @@ class UserError(UserCodeFailed):
         self.position = position
 
 
-class MessageRefused(RecordRefused):
+class MessageRefused(AtRecord, RecordRefused):
     """Correct the source's dataclass or format, or give the flow a sink for dead letters.
 
     Attributes:

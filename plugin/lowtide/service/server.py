@@ -96,8 +96,8 @@ class Service:
                 case "find":
                     await peer.send(Kind.ASK, self._find(question))
                 case "end":
-                    self._end(question["incarnation"], question["cause"])
-                    await peer.send(Kind.ASK, {"ended": self.register.cause})
+                    await peer.send(Kind.ASK, {"ended": True})
+                    await self._end_unless_the_worker_says_why(question["incarnation"], question["cause"])
                 case "finish":
                     await self._finish(question["incarnation"])
                     await peer.send(Kind.ASK, {"finished": not self._links})
@@ -136,6 +136,14 @@ class Service:
         deadline = asyncio.get_running_loop().time() + FINISH_LIMIT_S
         while self._links and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(FINISH_POLL_S)
+
+    async def _end_unless_the_worker_says_why(self, incarnation: int, cause: str) -> None:
+        """A task failed. If its worker died or raised, that is the cause; the task merely saw its line break."""
+        waited_s = 0.0
+        while not self.register.cause and waited_s < 2 * DEATH_REPORT_WAIT_S:
+            await asyncio.sleep(FINISH_POLL_S)
+            waited_s += FINISH_POLL_S
+        self._end(incarnation, cause)
 
     def _end(self, incarnation: int, cause: str) -> None:
         """Ends the life for a cause: the driver plugin is told, and cancels Spark's jobs."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import groupby
 from typing import Any
 
@@ -17,6 +18,7 @@ from lowtide.frames import HEADER_BYTES, FrameKind, Header, Inbox, Outbox
 from lowtide.histogram import Histogram
 from lowtide.operators.batch import Batch, exchange_schema
 from lowtide.operators.dead_letter import Dead
+from lowtide.operators.failure import AtRecord
 from lowtide.operators.output import Deliver, Exchange, Output
 from lowtide.operators.program import Program
 from lowtide.operators.source import SourceRows
@@ -85,7 +87,8 @@ class LevelStage:
         self._records_in += len(rows)
         self._hops["pack"].add(now_ns - packed.born_ns, len(rows))
         self._check_sizes(rows)
-        outputs = [output for source in self._sources for output in self._program.feed_source(source, rows)]
+        with self._named_fronts():
+            outputs = [output for source in self._sources for output in self._program.feed_source(source, rows)]
         return self._route(outputs, packed.born_ns, now_ns)
 
     def frames(self, messages: Sequence[bytes], now_ns: int) -> Iterator[tuple[int, bytes]]:
@@ -97,7 +100,9 @@ class LevelStage:
             table = tables[0] if len(tables) == 1 else pa.concat_batches(tables)
             batch = Batch.from_arrow(self._schemas[vertex], table)
             born_ns = min(header.born_ns for header, _ in frames)
-            yield from self._route(self._program.feed(vertex, batch), born_ns, now_ns)
+            with self._named_fronts():
+                outputs = self._program.feed(vertex, batch)
+            yield from self._route(outputs, born_ns, now_ns)
 
     def _count(self, message: bytes, now_ns: int) -> Header | None:
         """Return the header of a frame with records, None for a mark."""
@@ -139,6 +144,15 @@ class LevelStage:
     def close(self, timeout_s: float) -> int:
         """Deliver what the sinks hold, and return how many records were left after the time-out."""
         return 0 if self._delivery is None else self._delivery.close(timeout_s)
+
+    @contextmanager
+    def _named_fronts(self) -> Iterator[None]:
+        """Let failures say source partitions by name: the program knows their numbers only."""
+        try:
+            yield
+        except AtRecord as error:
+            error.name_front(self._deployment.front_name(error.position.front))
+            raise
 
     def _check_sizes(self, rows: SourceRows) -> None:
         limit = self._deployment.max_frame_bytes

@@ -127,12 +127,12 @@ public final class ExecutorSide implements ExecutorPlugin {
     return answer.get("at").asText();
   }
 
-  /** Tells the service that the life is over and why; the service keeps the first cause it hears. */
-  void fail(long incarnation, String cause) {
+  /** Tells the service that a task failed and so the life is over; the service keeps the first cause it hears. */
+  void fail(ObjectNode end) {
     try {
-      ask(JSON.createObjectNode().put("ask", "end").put("incarnation", incarnation).put("cause", cause));
+      ask(end);
     } catch (IOException error) {
-      LOG.error("{} (and the service could not be told: {})", cause, error.getMessage());
+      LOG.error("{} (and the service could not be told: {})", end.get("cause").asText(), error.getMessage());
     }
   }
 

@@ -146,7 +146,7 @@ final class StageTask implements Iterator<Row> {
     context.killTaskIfInterrupted();
     Throwable cause = sourceError != null ? sourceError : error;
     String text = cause instanceof IOException ? cause.getMessage() : cause.toString();
-    side.fail(attachment.incarnation(), text);
+    side.fail(attachment.ask("end", worker).put("cause", text));
     return new IllegalStateException(text, cause);
   }
 
