@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -82,7 +83,13 @@ class Running:
     """A flow on Spark, started in this process."""
 
     def __init__(self, flow: str, way: Way, conf: Conf, say: Callable[[str], None]) -> None:
-        self._job = Job.start(FLOWS[flow](way.source, way.sink), conf, say)
+        try:
+            self._job = Job.start(FLOWS[flow](way.source, way.sink), conf, say)
+        except BaseException:
+            # Interrupted while PySpark waits for its JVM, the JVM would stay behind: nobody has its address yet.
+            for pid in _jvms():
+                os.kill(pid, signal.SIGKILL)
+            raise
 
     def check(self) -> None:
         """Raise LifeEnded if the job has ended."""
@@ -91,10 +98,9 @@ class Running:
 
     def processes(self) -> Mapping[str, set[int]]:
         """The JVM, the workers, and what else the JVM has started: Lowtide's service and fork server."""
-        parent_of = parents()
-        jvm = {pid for pid in descendants({os.getpid()}, parent_of) if JVM in command(pid)}
+        jvm = _jvms()
         workers = {int(worker["pid"]) for worker in self._job.status()["workers"]}
-        return {"jvm": jvm, "workers": workers, "service": descendants(jvm, parent_of) - jvm - workers}
+        return {"jvm": jvm, "workers": workers, "service": descendants(jvm, parents()) - jvm - workers}
 
     def hops(self) -> Mapping[str, Mapping[int, int]]:
         """What the workers counted; up to a second old."""
@@ -117,3 +123,8 @@ class Running:
     def stop(self) -> None:
         """Stop the job and Spark."""
         self._job.stop()
+
+
+def _jvms() -> set[int]:
+    """Spark's JVM of this process; none before its start."""
+    return {pid for pid in descendants({os.getpid()}, parents()) if JVM in command(pid)}
