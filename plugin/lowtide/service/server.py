@@ -96,8 +96,8 @@ class Service:
                 case "find":
                     await peer.send(Kind.ASK, self._find(question))
                 case "end":
-                    await peer.send(Kind.ASK, {"ended": True})
                     await self._end_unless_the_worker_says_why(question["incarnation"], question["cause"])
+                    await peer.send(Kind.ASK, {"ended": self.register.cause})
                 case "finish":
                     await self._finish(question["incarnation"])
                     await peer.send(Kind.ASK, {"finished": not self._links})

@@ -28,6 +28,9 @@ from lowtide.worker.deployment import Deployment
 POLL_MS = 200
 """How often the program looks whether its job still runs; a signal waits as long at most."""
 
+CAUSE_LIMIT_S = 1.0
+"""How long the service's own word for an end is waited for when Spark has already ended the query."""
+
 Said = Callable[[str], None]
 
 
@@ -153,7 +156,9 @@ class Job:
                 raise LifeEnded(f"the connection to Spark is broken: {error}") from error
 
     def _cause(self) -> LowtideError:
-        cause = str(self._side.cause(self.incarnation))
+        deadline = time.monotonic() + CAUSE_LIMIT_S
+        while not (cause := str(self._side.cause(self.incarnation))) and time.monotonic() < deadline:
+            time.sleep(0.02)
         if cause:
             return LifeEnded(cause)
         exception = self._query.exception()
