@@ -72,7 +72,7 @@ def _all_classes() -> set[type]:
     found: set[type] = set()
     waiting: list[type] = [object]
     while waiting:
-        fresh = set(type.__subclasses__(waiting.pop())) - found
+        fresh: set[type] = set(type.__subclasses__(waiting.pop())) - found
         found |= fresh
         waiting += fresh
     return found
