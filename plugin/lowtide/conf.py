@@ -96,6 +96,7 @@ class ExchangeConf:
     """What goes from worker to worker: hash units, and when a frame is full or has waited long enough."""
 
     units: Annotated[int, Meta(ge=1, le=1 << 15)] = 128
+    frame_bytes: Annotated[int, Meta(ge=1 << 10, le=1 << 24)] = 224 << 10
     max_frame_bytes: Annotated[int, Meta(ge=1 << 10, le=1 << 27)] = 4 << 20
     max_frame_rows: Annotated[int, Meta(ge=1, le=1 << 20)] = 8192
     linger_ms: Milliseconds = 1

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from lowtide.bytes_column import BytesColumn
 
+_FEW_MESSAGES = 16
+"""Up to here one call per message is quicker than looking whether one call for all would do."""
+
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
@@ -87,7 +90,7 @@ class JsonFormat(Generic[T]):
     def decode(self, keys: BytesColumn, values: BytesColumn) -> Decoded[T]:
         """Parse a batch with one call into C if that cannot mislead, else one message after the other."""
         decoder: Decoder[T] = _decoder(self.record)  # type: ignore[arg-type]  # a class is hashable
-        if _are_objects(values):
+        if len(values) > _FEW_MESSAGES and _are_objects(values):
             try:
                 rows = decoder.decode_lines(b"\n".join(values.to_list()))  # type: ignore[arg-type]  # no nulls here
             except Exception:  # noqa: BLE001, S110 - a user's __post_init__; asked again below

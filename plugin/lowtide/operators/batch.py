@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -54,11 +55,12 @@ class Batch:
             ValueError: the columns are not those of the schema.
         """
         expected = exchange_schema(schema)
-        if not table.schema.equals(expected):
+        if table.schema is not expected and not table.schema.equals(expected):
             raise ValueError(f"a batch of {schema.name} has the columns\n{expected}\nfound\n{table.schema}")
-        width = len(schema.arrow)
-        meta = Meta(*(table.column(width + index).to_numpy() for index in range(len(META_FIELDS))))
-        return cls(schema, meta, columns=table.columns[:width])
+        columns = table.columns
+        width = len(columns) - len(META_FIELDS)
+        meta = Meta(*(column.to_numpy() for column in columns[width:]))
+        return cls(schema, meta, columns=columns[:width])
 
     def to_arrow(self) -> pa.RecordBatch:
         """The data columns, then `_front`, `_sequence`, `_timestamp` and `_unit`; after an exchange's `with_unit` only.
@@ -126,6 +128,7 @@ class Batch:
         return len(self.meta)
 
 
+@cache
 def exchange_schema(schema: Schema) -> pa.Schema:
     """The columns of a batch in an exchange: the record's, then the meta's."""
     return pa.schema([*schema.arrow, *META_FIELDS])

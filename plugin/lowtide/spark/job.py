@@ -22,7 +22,7 @@ from lowtide.service.client import ServiceClient
 from lowtide.spark import preflight, slots
 from lowtide.spark.broker_watch import BrokerWatch
 from lowtide.spark.query import start_query
-from lowtide.spark.session import session_runs, start_session, submitted
+from lowtide.spark.session import master_of, session_runs, start_session
 from lowtide.worker.deployment import Deployment
 
 POLL_MS = 200
@@ -72,8 +72,8 @@ class Job:
         dump_plan(plan)
         say(f"asking Kafka at {conf.kafka.bootstrap}")
         fronts, sinks = preflight.look(plan, conf)
-        if not submitted():
-            slots.check(plan, len(fronts), slots.offered(conf.spark.master), conf.spark.master)
+        master = master_of(conf)
+        slots.check(plan, len(fronts), slots.offered(master), master)
         say(f"starting Spark, {conf.spark.master}")
         owned = not session_runs()
         session = start_session(conf, plan.name)
@@ -101,6 +101,7 @@ class Job:
             incarnation=self.incarnation,
             checkpoint=self._checkpoint,
         )
+        self._side.watch(str(self._query.runId()))
 
     def wait_for_workers(self, limit_s: float) -> None:
         """Wait until every worker of the later levels is there, so that a record would be taken at once.
@@ -192,6 +193,7 @@ def _deployment(plan: Plan, conf: Conf, fronts: dict[str, int], sinks: dict[str,
         fronts=fronts,
         sink_partitions=sinks,
         producer=librdkafka_settings(conf.kafka),
+        frame_bytes=conf.exchange.frame_bytes,
         max_frame_bytes=conf.exchange.max_frame_bytes,
         max_frame_rows=conf.exchange.max_frame_rows,
         delivery_limit_ms=conf.kafka.delivery_limit_ms,

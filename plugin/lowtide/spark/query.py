@@ -45,7 +45,7 @@ def start_query(
         _rows(session, plan, conf, fronts)._jdf,
         incarnation,
         exchange.max_frame_rows,
-        exchange.max_frame_bytes,
+        exchange.frame_bytes,
         exchange.linger_ms * 1000,
     )
     for level in range(1, plan.levels):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from pathlib import Path
@@ -15,10 +16,15 @@ from lowtide.spark.jar import shim_jar
 from lowtide.spark.jars import connector_jars
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+LOG = logging.getLogger(__name__)
 PLUGIN = "io.lowtide.LowtidePlugin"
 LOOPBACK = "127.0.0.1"
+FRAME_SLACK_BYTES = 32 << 10
+"""For a frame's header, its Arrow metadata and Spark's row around it."""
+
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 
 
@@ -35,6 +41,8 @@ def settings(conf: Conf) -> dict[str, str]:
         "spark.lowtide.startLimitMs": str(int(conf.worker.start_limit_s * 1000)),
         "spark.lowtide.attachLimitMs": str(int(conf.worker.attach_limit_s * 1000)),
         "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": str(conf.exchange.network_wait_ms),
+        # Spark bounds what waits in a shuffle by the number of these buffers, so a frame must fit into one.
+        "spark.shuffle.streaming.networkBufferSize": str(conf.exchange.frame_bytes + FRAME_SLACK_BYTES),
         "spark.redaction.regex": REDACTION_PATTERN,
         # An epoch's start plans the same small query again: without whole-stage code it takes half the time.
         "spark.sql.codegen.wholeStage": "false",
@@ -77,7 +85,7 @@ def start_session(conf: Conf, name: str) -> SparkSession:
         JavaMissing, JarMissing: see there.
         LifeEnded: Spark or Lowtide's service did not start.
     """
-    running = _running()
+    running = _running(conf)
     if running is not None:
         return running
     find_java()
@@ -100,30 +108,48 @@ def start_session(conf: Conf, name: str) -> SparkSession:
 
 def session_runs() -> bool:
     """Return whether this program has a SparkSession already."""
+    return _context() is not None
+
+
+def master_of(conf: Conf) -> str:
+    """Return the master that a job would run on: that of a running session, of spark-submit, or of the conf."""
+    context = _context()
+    if context is not None:
+        return str(context.master)
+    return "spark-submit's" if submitted() else conf.spark.master
+
+
+def _context() -> SparkContext | None:
+    """Return this program's SparkContext; there is no public way to look without making one."""
     if "pyspark" not in sys.modules:
-        return False
-    from pyspark import SparkContext
-
-    return SparkContext._active_spark_context is not None
-
-
-def _running() -> SparkSession | None:
-    """Return the session of this program if it has the plugin."""
-    if not session_runs():
         return None
     from pyspark import SparkContext
+
+    return SparkContext._active_spark_context
+
+
+def _running(conf: Conf) -> SparkSession | None:
+    """Return the session of this program if it has the plugin, with those of our settings that can still be made."""
+    context = _context()
+    if context is None:
+        return None
     from pyspark.sql import SparkSession
 
-    context = SparkContext._active_spark_context
-    assert context is not None
-    if PLUGIN not in context.getConf().get("spark.plugins", ""):
+    has = context.getConf()
+    if PLUGIN not in has.get("spark.plugins", ""):
         raise SessionTaken(
             "a SparkSession without Lowtide's plugin is already running in this program",
             where=f"application {context.appName} at {context.master}",
             way_out=f"stop it before the flow is run, or start it with spark.plugins={PLUGIN} and the jars that "
             "`lowtide submit-args` prints",
         )
-    return SparkSession.builder.getOrCreate()
+    session = SparkSession.builder.getOrCreate()
+    for key, value in settings(conf).items():
+        if key.startswith("spark.sql."):
+            session.conf.set(key, value)
+        elif key.startswith("spark.shuffle.") and has.get(key, "") != value:
+            LOG.warning("the running SparkSession has %s=%s; a job of its own has %s", key, has.get(key, ""), value)
+    return session
 
 
 def _check_interpreter() -> None:

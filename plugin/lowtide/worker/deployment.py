@@ -21,7 +21,8 @@ class Deployment:
         fronts: The number of every source partition, by `topic-partition`.
         sink_partitions: How many partitions each sink's topic has.
         producer: librdkafka's settings for sinks.
-        max_frame_bytes: Size limit of a frame, and so of a record.
+        frame_bytes: About how much a frame holds.
+        max_frame_bytes: Size limit of a record, and so of a frame that holds one alone.
         max_frame_rows: Records per frame at most.
         delivery_limit_ms: How long Kafka may take for one record of a sink.
         max_queued_bytes: Input and output that may wait in one worker before its source is held back.
@@ -31,6 +32,7 @@ class Deployment:
     fronts: Mapping[str, int]
     sink_partitions: Mapping[str, int]
     producer: Mapping[str, Any] = field(repr=False)
+    frame_bytes: int
     max_frame_bytes: int
     max_frame_rows: int
     delivery_limit_ms: int

@@ -55,7 +55,8 @@ class LevelStage:
         self._schemas = {vertex.id: schema_of(vertex.gives) for vertex in inputs}
         self._arrow = {vertex: exchange_schema(schema) for vertex, schema in self._schemas.items()}
         self._delivery: KafkaDelivery | None = None
-        if any(isinstance(v.step, Write) for v in plan.vertices) or plan.dead_letters is not None:
+        writes = any(isinstance(vertex.step, Write) and vertex.level == level for vertex in plan.vertices)
+        if writes or plan.dead_letters is not None:
             self._delivery = KafkaDelivery(deployment.producer, deployment.delivery_limit_ms)
         self._records_in = self._records_out = self._dead_letters = 0
         self._hops = {hop: Histogram() for hop in HOPS}
@@ -190,17 +191,20 @@ class LevelStage:
                 yield target, header + table.serialize().to_pybytes()
 
     def _cut(self, table: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Cut records into frames within the limits."""
-        rows, limit = self._deployment.max_frame_rows, self._deployment.max_frame_bytes
-        if table.num_rows <= rows and table.nbytes <= limit:
+        """Cut records into frames of about `frame_bytes`; only a frame of one record may be larger, up to the limit."""
+        rows, limit = self._deployment.max_frame_rows, self._deployment.frame_bytes
+        # Of a slice the first figure counts its parent's whole buffers, but it is far cheaper than the exact one.
+        if table.num_rows <= rows and (table.get_total_buffer_size() <= limit or table.nbytes <= limit):
             yield table
-        elif table.num_rows == 1:
-            front, offset = table.column("_front")[0].as_py(), table.column("_sequence")[0].as_py()
-            raise self._too_large(table.nbytes, front, offset)
-        else:
+        elif table.num_rows > 1:
             half = table.num_rows // 2
             yield from self._cut(table.slice(0, half))
             yield from self._cut(table.slice(half))
+        else:
+            if table.nbytes > self._deployment.max_frame_bytes:
+                front, offset = table.column("_front")[0].as_py(), table.column("_sequence")[0].as_py()
+                raise self._too_large(table.nbytes, front, offset)
+            yield table
 
     def _deliver(self, output: Deliver) -> None:
         assert self._delivery is not None

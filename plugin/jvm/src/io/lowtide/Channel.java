@@ -14,6 +14,7 @@ import java.security.SecureRandom;
 import java.util.Arrays;
 import javax.crypto.Mac;
 import javax.crypto.spec.SecretKeySpec;
+import jdk.net.ExtendedSocketOptions;
 
 /**
  * A connection to one of Lowtide's Python processes: both ends prove that they know the job's secret, then messages
@@ -25,10 +26,12 @@ final class Channel implements AutoCloseable {
   /** Protocol name and, in the last byte, its version. */
   private static final byte[] MAGIC = "LOWTIDE\001".getBytes(StandardCharsets.ISO_8859_1);
 
+  private static final int HEAD_BYTES = 5;
   private static final int NONCE_BYTES = 32;
   private static final int PROOF_BYTES = 32;
   private static final int CONNECT_TIMEOUT_MS = 10_000;
   private static final int SOCKET_BUFFER_BYTES = 1 << 20;
+  private static final int READ_BUFFER_BYTES = 1 << 16;
   private static final int MAX_MESSAGE_BYTES = 1 << 28;
   private static final SecureRandom RANDOM = new SecureRandom();
 
@@ -42,9 +45,10 @@ final class Channel implements AutoCloseable {
   }
 
   private final SocketChannel socket;
-  private final ByteBuffer in = ByteBuffer.allocateDirect(1 << 18).order(ByteOrder.LITTLE_ENDIAN).limit(0);
-  private final ByteBuffer head = ByteBuffer.allocateDirect(5).order(ByteOrder.LITTLE_ENDIAN);
+  private final ByteBuffer in = ByteBuffer.allocateDirect(READ_BUFFER_BYTES).order(ByteOrder.LITTLE_ENDIAN).limit(0);
+  private final ByteBuffer head = ByteBuffer.allocateDirect(HEAD_BYTES).order(ByteOrder.LITTLE_ENDIAN);
   private final String peer;
+  private int left;
 
   private Channel(SocketChannel socket, String peer) {
     this.socket = socket;
@@ -59,6 +63,10 @@ final class Channel implements AutoCloseable {
     SocketChannel socket = SocketChannel.open();
     try {
       socket.setOption(StandardSocketOptions.TCP_NODELAY, true);
+      socket.setOption(StandardSocketOptions.SO_KEEPALIVE, true);
+      socket.setOption(ExtendedSocketOptions.TCP_KEEPIDLE, 5);
+      socket.setOption(ExtendedSocketOptions.TCP_KEEPINTERVAL, 2);
+      socket.setOption(ExtendedSocketOptions.TCP_KEEPCOUNT, 3);
       socket.setOption(StandardSocketOptions.SO_SNDBUF, SOCKET_BUFFER_BYTES);
       socket.setOption(StandardSocketOptions.SO_RCVBUF, SOCKET_BUFFER_BYTES);
       socket.socket().connect(target, CONNECT_TIMEOUT_MS);
@@ -133,21 +141,43 @@ final class Channel implements AutoCloseable {
     write(kind, ByteBuffer.wrap(text.getBytes(StandardCharsets.UTF_8)));
   }
 
-  /** The next message, its first byte being the kind; waits for it. */
-  byte[] read() throws IOException {
-    fill(4);
-    int length = in.getInt();
-    if (length < 1 || length > MAX_MESSAGE_BYTES) {
-      throw new IOException(peer + " sent a message of " + length + " bytes; at most " + MAX_MESSAGE_BYTES + " is allowed");
+  /** The kind of the next message, waited for. Its payload must be read before the next. */
+  byte next() throws IOException {
+    fill(HEAD_BYTES);
+    left = in.getInt() - 1;
+    if (left < 0 || left >= MAX_MESSAGE_BYTES) {
+      throw new IOException(peer + " sent a message of " + (left + 1L) + " bytes; at most " + MAX_MESSAGE_BYTES + " may be");
     }
-    return readExactly(length);
+    return in.get();
   }
 
-  /** The same, but the connection is closed when nothing comes within the limit. */
-  byte[] read(long limitMs) throws IOException {
-    byte[][] message = new byte[1][];
-    within(limitMs, () -> message[0] = read());
-    return message[0];
+  /** The payload's next 4 bytes as a number. */
+  int readInt() throws IOException {
+    fill(Integer.BYTES);
+    left -= Integer.BYTES;
+    return in.getInt();
+  }
+
+  /** The rest of the payload. */
+  byte[] readRest() throws IOException {
+    return readExactly(left);
+  }
+
+  /** The rest of the payload as text. */
+  String readText() throws IOException {
+    return new String(readRest(), StandardCharsets.UTF_8);
+  }
+
+  /** The text of the next message, whatever its kind; the connection is closed when it takes longer than the limit. */
+  String readText(long limitMs) throws IOException {
+    String[] text = new String[1];
+    within(
+        limitMs,
+        () -> {
+          next();
+          text[0] = readText();
+        });
+    return text[0];
   }
 
   private interface Exchange {
@@ -158,6 +188,9 @@ final class Channel implements AutoCloseable {
     Deadline deadline = new Deadline(limitMs, this::close);
     try {
       exchange.run();
+      if (deadline.passed()) {
+        throw new IOException("just too late");
+      }
     } catch (IOException error) {
       throw deadline.passed() ? new IOException(peer + " did not answer within " + limitMs + " ms", error) : error;
     } finally {
@@ -193,7 +226,13 @@ final class Channel implements AutoCloseable {
   }
 
   private void receive(ByteBuffer into) throws IOException {
-    if (socket.read(into) < 0) {
+    int count;
+    try {
+      count = socket.read(into);
+    } catch (IOException error) {
+      throw new IOException("the connection to " + peer + " broke: " + error, error);
+    }
+    if (count < 0) {
       throw new EOFException(peer + " closed the connection");
     }
   }

@@ -1,20 +1,24 @@
 package io.lowtide;
 
-import java.io.IOException;
-import java.util.concurrent.Executors;
-import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.ScheduledFuture;
+import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 
 /** Breaks off a blocking call that takes too long, by an action that makes it fail. */
 final class Deadline implements AutoCloseable {
-  private static final ScheduledExecutorService CLOCK =
-      Executors.newSingleThreadScheduledExecutor(
+  private static final ScheduledThreadPoolExecutor CLOCK =
+      new ScheduledThreadPoolExecutor(
+          1,
           task -> {
             Thread thread = new Thread(task, "lowtide-deadline");
             thread.setDaemon(true);
             return thread;
           });
+
+  static {
+    // What was closed in time must not be kept, with all it holds, until its time is over.
+    CLOCK.setRemoveOnCancelPolicy(true);
+  }
 
   private final long limitMs;
   private final ScheduledFuture<?> pending;

@@ -17,7 +17,7 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Starts the job's service (Python) with the SparkContext, watches it, and stops it with the SparkContext. When the
- * service says that a life is over, or dies itself, all Spark jobs are cancelled and {@link #cause} tells why.
+ * service says that a life is over, or dies itself, the query's jobs are cancelled and {@link #cause} tells why.
  */
 public final class DriverSide implements DriverPlugin {
   private static final Logger LOG = LoggerFactory.getLogger(DriverSide.class);
@@ -35,6 +35,7 @@ public final class DriverSide implements DriverPlugin {
   private volatile long endedIncarnation = -1;
   private volatile String cause = "";
   private volatile boolean gone;
+  private volatile String jobGroup = "";
   private volatile boolean stopping;
   private volatile JsonNode gauges = JSON.createObjectNode();
 
@@ -51,6 +52,11 @@ public final class DriverSide implements DriverPlugin {
   /** The job's secret in hexadecimal. */
   public String secret() {
     return secret;
+  }
+
+  /** Names the Spark jobs that are cancelled when a life ends: a query's jobs have its runId as their group. */
+  public void watch(String group) {
+    jobGroup = group;
   }
 
   /** Why the life of this number ended; empty while it goes on. */
@@ -79,7 +85,7 @@ public final class DriverSide implements DriverPlugin {
     events.setDaemon(true);
     events.start();
     current = this;
-    return Map.of("service", address, "secret", secret);
+    return Map.of("service", address, "secret", secret, "python", Interpreter.executor(conf));
   }
 
   @Override
@@ -100,8 +106,8 @@ public final class DriverSide implements DriverPlugin {
         }
       }
     } catch (IOException error) {
-      gone = !stopping;
       end(-1, "Lowtide's service died: " + error.getMessage());
+      gone = !stopping;
     }
   }
 
@@ -112,7 +118,11 @@ public final class DriverSide implements DriverPlugin {
     cause = reason;
     endedIncarnation = incarnation;
     LOG.error("The life ends: {}", reason);
-    spark.cancelAllJobs();
+    try {
+      spark.cancelJobGroup(jobGroup);
+    } catch (RuntimeException stopped) {
+      LOG.info("Spark had stopped before: {}", stopped.toString());
+    }
   }
 
   @Override

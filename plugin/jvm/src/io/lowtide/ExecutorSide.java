@@ -4,7 +4,6 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
-import java.nio.charset.StandardCharsets;
 import java.util.HexFormat;
 import java.util.Map;
 import org.apache.spark.SparkConf;
@@ -63,7 +62,7 @@ public final class ExecutorSide implements ExecutorPlugin {
             .put("executor", executor)
             .put("host", host);
     try {
-      forkServer = PythonProcess.start(Interpreter.executor(conf), "lowtide.worker.forkserver", first);
+      forkServer = PythonProcess.start(fromDriver.get("python"), "lowtide.worker.forkserver", first);
     } catch (IOException error) {
       // Thrown here it would make Spark start executor after executor; kept, it fails the first task that forks.
       forkServerError = place + ": " + error.getMessage();
@@ -85,7 +84,7 @@ public final class ExecutorSide implements ExecutorPlugin {
     Channel channel = Channel.open(address, secret, "worker " + worker, attachLimitMs);
     try {
       channel.write(Kind.ATTACH, task.ask("attach", worker).toString());
-      JsonNode welcome = JSON.readTree(textOf(channel.read(attachLimitMs)));
+      JsonNode welcome = JSON.readTree(channel.readText(attachLimitMs));
       if (!welcome.has("attached")) {
         throw new IOException(
             "worker " + worker + " refused the task of epoch " + task.epoch() + ": " + welcome.path("refused").asText());
@@ -100,7 +99,7 @@ public final class ExecutorSide implements ExecutorPlugin {
   private JsonNode ask(ObjectNode question) throws IOException {
     try (Channel channel = Channel.open(service, secret, "Lowtide's service", startLimitMs)) {
       channel.write(Kind.ASK, question.toString());
-      return JSON.readTree(textOf(channel.read(startLimitMs)));
+      return JSON.readTree(channel.readText(startLimitMs));
     }
   }
 
@@ -118,8 +117,13 @@ public final class ExecutorSide implements ExecutorPlugin {
       }
       forkServerReady = true;
     }
-    forkServer.say(order);
-    JsonNode answer = forkServer.hear();
+    JsonNode answer;
+    try {
+      forkServer.say(order);
+      answer = forkServer.hear(startLimitMs);
+    } catch (IOException gone) {
+      throw new IOException(place + " lost its fork server: " + forkServer.lastWords(), gone);
+    }
     if (!answer.has("at")) {
       throw new IOException(
           "worker " + order.get("worker").asText() + " could not be forked: " + answer.path("failed").asText());
@@ -134,11 +138,6 @@ public final class ExecutorSide implements ExecutorPlugin {
     } catch (IOException error) {
       LOG.error("{} (and the service could not be told: {})", end.get("cause").asText(), error.getMessage());
     }
-  }
-
-  /** The text of a message without its kind byte. */
-  static String textOf(byte[] message) {
-    return new String(message, 1, message.length - 1, StandardCharsets.UTF_8);
   }
 
   @Override

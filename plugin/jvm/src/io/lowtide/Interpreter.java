@@ -24,7 +24,7 @@ final class Interpreter {
     return conf.get("spark.lowtide.python", executor(conf));
   }
 
-  /** The executors': {@code spark.pyspark.python}, else the environment's {@code PYSPARK_PYTHON}, else python3. */
+  /** The executors', as the driver says it: {@code spark.pyspark.python}, else its PYSPARK_PYTHON, else python3. */
   static String executor(SparkConf conf) {
     String byEnvironment = System.getenv("PYSPARK_PYTHON");
     return conf.get("spark.pyspark.python", byEnvironment == null ? "python3" : byEnvironment);

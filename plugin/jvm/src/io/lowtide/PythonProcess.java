@@ -86,14 +86,15 @@ final class PythonProcess {
       return hear();
     } catch (IOException ended) {
       throw deadline.passed()
-          ? new IOException(python + " -m " + module + " did not start within " + limitMs + " ms", ended)
+          ? new IOException(python + " -m " + module + " did not answer within " + limitMs + " ms", ended)
           : ended;
     } finally {
       deadline.close();
     }
   }
 
-  private String lastWords() {
+  /** How the child ended, with the last lines of its log. */
+  String lastWords() {
     String status = "";
     try {
       if (process.waitFor(2, TimeUnit.SECONDS)) {

@@ -7,6 +7,8 @@ import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.time.Instant;
 import java.util.Iterator;
+import java.util.List;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
 import org.apache.spark.sql.Row;
 
@@ -48,7 +50,10 @@ final class RowPacker implements Feed {
   private Channel channel;
   private String topic;
   private int partition;
-  private boolean workerBusy;
+  /** Messages the worker has not dealt with yet. Counted before they are written, as its answer may be quick. */
+  private final AtomicInteger unanswered = new AtomicInteger();
+
+  private volatile Thread flusher;
   private boolean over;
   private IOException flushError;
 
@@ -73,7 +78,7 @@ final class RowPacker implements Feed {
     topic = first.getString(0);
     partition = first.getInt(1);
     channel = opener.open(topic + "-" + partition);
-    Thread flusher = new Thread(this::flushWhenQuiet, Thread.currentThread().getName() + "-flush");
+    flusher = new Thread(this::flushWhenQuiet, Thread.currentThread().getName() + "-flush");
     flusher.setDaemon(true);
     flusher.start();
     try {
@@ -87,8 +92,8 @@ final class RowPacker implements Feed {
     } finally {
       synchronized (lock) {
         over = true;
-        lock.notifyAll();
       }
+      LockSupport.unpark(flusher);
     }
   }
 
@@ -113,7 +118,7 @@ final class RowPacker implements Feed {
       keyLengths[count] = keys.add(key);
       valueLengths[count] = values.add(value);
       if (row.length() > 6) {
-        headerLengths[count] = headers.addHeaders(row.isNullAt(6) ? java.util.List.of() : row.getList(6));
+        headerLengths[count] = headers.addHeaders(row.isNullAt(6) ? List.of() : row.getList(6));
       }
       count++;
       if (count == maxRows) {
@@ -121,44 +126,43 @@ final class RowPacker implements Feed {
       } else if (count == 1) {
         firstNanos = System.nanoTime();
         firstTime = now();
-        lock.notifyAll();
+        LockSupport.unpark(flusher);
       }
     }
   }
 
+  /** Called by the thread that reads the worker's answers: it must not wait for one that writes, so takes no lock. */
   @Override
   public void taken() {
-    synchronized (lock) {
-      workerBusy = false;
-      lock.notifyAll();
-    }
+    unanswered.decrementAndGet();
+    LockSupport.unpark(flusher);
   }
 
   private void flushWhenQuiet() {
     try {
       int seen = 0;
       while (true) {
+        boolean idle;
         synchronized (lock) {
-          while ((count == 0 || workerBusy) && !over) {
-            seen = 0;
-            lock.wait();
-          }
           if (over) {
             return;
           }
-          if (count == seen || System.nanoTime() - firstNanos >= lingerNanos) {
+          idle = count == 0 || unanswered.get() > 0;
+          if (!idle && (count == seen || System.nanoTime() - firstNanos >= lingerNanos)) {
             flush();
           }
-          seen = count;
+          seen = idle ? 0 : count;
         }
-        LockSupport.parkNanos(QUIET_NANOS);
+        if (idle) {
+          LockSupport.park(this);
+        } else {
+          LockSupport.parkNanos(this, QUIET_NANOS);
+        }
       }
     } catch (IOException error) {
       synchronized (lock) {
         flushError = error;
       }
-    } catch (InterruptedException stop) {
-      Thread.currentThread().interrupt();
     }
   }
 
@@ -179,9 +183,9 @@ final class RowPacker implements Feed {
     if (withHeaders) {
       put(head, headerLengths);
     }
+    unanswered.incrementAndGet();
     channel.write(Kind.ROWS, head.flip(), keys.take(), values.take(), headers.take());
     count = 0;
-    workerBusy = true;
   }
 
   private void put(ByteBuffer to, long[] column) {
@@ -212,7 +216,11 @@ final class RowPacker implements Feed {
       return bytes.length;
     }
 
-    int addHeaders(java.util.List<Row> headers) {
+    /** Appends a record's headers and returns their length, 0 where there are none. */
+    int addHeaders(List<Row> headers) {
+      if (headers.isEmpty()) {
+        return 0;
+      }
       int before = size();
       writeNumber(headers.size(), 2);
       for (Row header : headers) {

@@ -3,7 +3,6 @@ package io.lowtide;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
-import java.util.Arrays;
 import java.util.Iterator;
 import java.util.NoSuchElementException;
 import java.util.concurrent.CompletableFuture;
@@ -71,6 +70,9 @@ final class StageTask implements Iterator<Row> {
     worker = attachment.level() + "/" + name;
     Channel opened = side.attach(worker, attachment);
     channel.complete(opened);
+    if (closing) {
+      opened.close(); // The task ended meanwhile and may have looked for a channel before there was one.
+    }
     return opened;
   }
 
@@ -90,6 +92,9 @@ final class StageTask implements Iterator<Row> {
   }
 
   private void close(Thread feeder) {
+    // A killed task's thread comes here interrupted; it must wait for the feeder all the same, as Spark then takes back
+    // what the feeder reads from.
+    boolean interrupted = Thread.interrupted();
     closing = true;
     feeder.interrupt();
     Channel open = channel.isCompletedExceptionally() ? null : channel.getNow(null);
@@ -102,6 +107,9 @@ final class StageTask implements Iterator<Row> {
         LOG.warn("the feeder of worker {} still reads Spark's input {} ms after its task's end", worker, JOIN_MS);
       }
     } catch (InterruptedException stop) {
+      interrupted = true;
+    }
+    if (interrupted) {
       Thread.currentThread().interrupt();
     }
   }
@@ -125,27 +133,35 @@ final class StageTask implements Iterator<Row> {
     Channel open = channel.get();
     ended = open == null;
     while (next == null && !ended) {
-      answer(open.read());
+      answer(open);
     }
   }
 
-  private void answer(byte[] message) throws IOException {
-    switch (message[0]) {
+  private void answer(Channel from) throws IOException {
+    byte kind = from.next();
+    switch (kind) {
       case Kind.OUT -> {
-        int target = ByteBuffer.wrap(message, 1, 4).order(ByteOrder.LITTLE_ENDIAN).getInt();
-        next = RowFactory.create(target, Arrays.copyOfRange(message, 5, message.length));
+        int target = from.readInt();
+        next = RowFactory.create(target, from.readRest());
       }
-      case Kind.TAKEN -> feed.taken();
-      case Kind.ENDED -> ended = true;
-      case Kind.FAILED -> throw new IOException(ExecutorSide.textOf(message));
-      default -> throw new IOException("worker " + worker + " sent a message of unknown kind " + message[0]);
+      case Kind.TAKEN -> {
+        from.readRest();
+        feed.taken();
+      }
+      case Kind.ENDED -> {
+        from.readRest();
+        ended = true;
+      }
+      case Kind.FAILED -> throw new IOException(from.readText());
+      default -> throw new IOException("worker " + worker + " sent a message of unknown kind " + kind);
     }
   }
 
   private RuntimeException failure(Exception error) {
     context.killTaskIfInterrupted();
     Throwable cause = sourceError != null ? sourceError : error;
-    String text = cause instanceof IOException ? cause.getMessage() : cause.toString();
+    String said = cause instanceof IOException ? cause.getMessage() : null;
+    String text = said == null ? cause.toString() : said;
     side.fail(attachment.ask("end", worker).put("cause", text));
     return new IllegalStateException(text, cause);
   }
