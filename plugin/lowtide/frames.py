@@ -22,6 +22,7 @@ MAGIC = b"LF"
 VERSION = 1
 _HEADER = struct.Struct("<2sBBHHIIQqq")
 HEADER_BYTES = _HEADER.size
+WAY_OUT = "start the job again; report it if it happens without a failure of the network or of Spark"
 
 
 class FrameKind(IntEnum):
@@ -106,6 +107,7 @@ class Inbox:
         self._target = target
         self._next: dict[int, int] = {}
         self._unmarked: set[int] = set()
+        self._marks: dict[int, int] = {}
 
     def take(self, header: Header) -> None:
         """Count a frame.
@@ -119,24 +121,33 @@ class Inbox:
             raise LifeEnded(
                 f"a frame {happened} on the way from worker number {header.sender} to worker {self._target}: "
                 f"number {header.number} came where {expected} was due",
-                way_out="start the job again; report it if it happens without a failure of the network or of Spark",
+                way_out=WAY_OUT,
             )
         self._next[header.sender] = expected + 1
         if header.kind is FrameKind.MARK:
             self._unmarked.discard(header.sender)
+            self._marks[header.sender] = header.rows
         else:
             self._unmarked.add(header.sender)
 
     def end(self, epoch: int) -> None:
-        """Check that every sender has told its end of the epoch.
+        """Check that every sender has told its end of this very epoch.
 
         Raises:
-            LifeEnded: the last frames of one are missing.
+            LifeEnded: the last frames of one are missing, or the end it told is another epoch's.
         """
+        marks, self._marks = self._marks, {}
         if self._unmarked:
             senders = ", ".join(map(str, sorted(self._unmarked)))
             raise LifeEnded(
                 f"epoch {epoch} ended at worker {self._target} before worker number {senders} told its end: "
                 "its last frames were lost",
-                way_out="start the job again; report it if it happens without a failure of the network or of Spark",
+                way_out=WAY_OUT,
             )
+        for sender, marked in marks.items():
+            if marked != epoch:
+                raise LifeEnded(
+                    f"epoch {epoch} ended at worker {self._target}, but worker number {sender} told the end of "
+                    f"epoch {marked}: frames of two epochs were mixed on the way",
+                    way_out=WAY_OUT,
+                )

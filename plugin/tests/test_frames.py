@@ -60,6 +60,14 @@ def test_the_last_frames_of_an_epoch_are_missed_at_its_end() -> None:
         inbox.end(0)
 
 
+@pytest.mark.parametrize("told", [0, 2])
+def test_a_mark_ends_no_epoch_but_its_own(told: int) -> None:
+    outbox, inbox = Outbox(4, 1), Inbox("1/0")
+    inbox.take(mark(outbox, 0, told))
+    with pytest.raises(LifeEnded, match=f"epoch 1 ended at worker 1/0, but worker number 4 .* epoch {told}"):
+        inbox.end(1)
+
+
 def test_senders_are_counted_apart() -> None:
     inbox = Inbox("1/0")
     for sender in (0, 1):
