@@ -76,6 +76,13 @@ class Header:
         return cls(FrameKind(kind), vertex, sender, rows, number, sent_ns, born_ns)
 
 
+def rows_of(frame: bytes) -> int:
+    """Return how many records a frame brings, by its header alone; 0 for a mark, and for bytes that are no frame."""
+    if len(frame) < HEADER_BYTES or frame[3] != FrameKind.RECORDS:
+        return 0
+    return int.from_bytes(frame[12:16], "little")
+
+
 class Outbox:
     """Numbers the frames of one sender, per target."""
 

@@ -1,7 +1,8 @@
 """Messages between Lowtide's processes: ``u32 length | u8 kind | payload``, little-endian, length = 1 + payload bytes.
 
 They follow the handshake of ``lowtide_tracker.handshake`` on the same connection. The JVM's half is
-``plugin/jvm/src/io/lowtide/Channel.java`` and ``Kind.java``. This file and ``service/server.py`` own the sockets.
+``plugin/jvm/src/io/lowtide/Channel.java`` and ``Kind.java``. This file, ``worker/`` and ``service/server.py``
+own the sockets.
 """
 
 import json
@@ -11,12 +12,17 @@ import struct
 from enum import IntEnum
 from typing import Any
 
-from lowtide_tracker.handshake import HELLO_BYTES, PROOF_BYTES, REPLY_BYTES, ClientHandshake, ServerHandshake
+from lowtide_tracker.handshake import HELLO_BYTES, PROOF_BYTES, ClientHandshake
 
 MAX_MESSAGE_BYTES = 1 << 28
 NONCE_BYTES = 32
 CONNECT_TIMEOUT_S = 10.0
 SOCKET_BUFFER_BYTES = 1 << 20
+SILENT_FOR_S = 5
+"""How long a connection may be silent before the kernel asks whether the peer's machine is still there."""
+PROBE_EVERY_S = 2
+PROBES = 3
+GONE_AFTER_S = SILENT_FOR_S + PROBES * PROBE_EVERY_S
 HEAD = struct.Struct("<IB")
 
 
@@ -90,14 +96,30 @@ def receive_exactly(connection: socket.socket, size: int) -> bytes:
 
 
 def tune(connection: socket.socket) -> None:
-    """No delay for small messages, and bounded buffers: what a slow reader leaves must not pile up in the kernel."""
+    """No delay for small messages, buffers that are bounded, and an end when the peer's machine has gone.
+
+    What a slow reader leaves must not pile up in the kernel.
+    """
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BUFFER_BYTES)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, SILENT_FOR_S)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBE_EVERY_S)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, PROBES)
+
+
+def expect_acks(connection: socket.socket) -> None:
+    """End the connection as well when what was sent stays unacknowledged for `GONE_AFTER_S`.
+
+    Only for connections with the service, which always reads. The kernel counts a reader that has no room as silent,
+    so between a task and its worker, where the reader may wait for Kafka, this would end healthy lives.
+    """
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, GONE_AFTER_S * 1000)
 
 
 def connect(address: str, secret: bytes, limit_s: float = CONNECT_TIMEOUT_S) -> socket.socket:
-    """A blocking connection to ``host:port`` after the handshake.
+    """A blocking connection to the service at ``host:port`` after the handshake.
 
     Raises:
         OSError: nobody listens there.
@@ -108,6 +130,7 @@ def connect(address: str, secret: bytes, limit_s: float = CONNECT_TIMEOUT_S) -> 
     connection = socket.create_connection((host, int(port)), limit_s)
     try:
         tune(connection)
+        expect_acks(connection)
         shake = ClientHandshake(secret, os.urandom(NONCE_BYTES))
         hello = receive_exactly(connection, HELLO_BYTES)
         connection.sendall(shake.reply(hello))
@@ -117,16 +140,6 @@ def connect(address: str, secret: bytes, limit_s: float = CONNECT_TIMEOUT_S) -> 
         connection.close()
         raise
     return connection
-
-
-def welcome(connection: socket.socket, secret: bytes) -> None:
-    """The server's half of the handshake on a blocking, accepted connection; errors as ``connect``."""
-    connection.settimeout(CONNECT_TIMEOUT_S)
-    tune(connection)
-    shake = ServerHandshake(secret, os.urandom(NONCE_BYTES))
-    connection.sendall(shake.hello())
-    connection.sendall(shake.answer(receive_exactly(connection, REPLY_BYTES)))
-    connection.settimeout(None)
 
 
 def send(connection: socket.socket, kind: Kind, payload: bytes | dict[str, Any]) -> None:

@@ -6,8 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowtide.wire import MAX_MESSAGE_BYTES, ConnectionClosed, Kind, MessageReader, connect, head, receive, send, welcome
-from lowtide_tracker.handshake import HandshakeError
+from lowtide.wire import (
+    GONE_AFTER_S,
+    MAX_MESSAGE_BYTES,
+    ConnectionClosed,
+    Kind,
+    MessageReader,
+    connect,
+    head,
+    receive,
+    receive_exactly,
+    send,
+    tune,
+)
+from lowtide_tracker.handshake import REPLY_BYTES, HandshakeError, ServerHandshake
 
 SECRET = b"s" * 32
 
@@ -38,7 +50,9 @@ def served(secret: bytes) -> tuple[str, list[BaseException]]:
         try:
             connection, _ = listener.accept()
             with connection:
-                welcome(connection, secret)
+                shake = ServerHandshake(secret, os.urandom(32))
+                connection.sendall(shake.hello())
+                connection.sendall(shake.answer(receive_exactly(connection, REPLY_BYTES)))
                 _, payload = receive(connection)
                 send(connection, Kind.ASK, payload)
         except BaseException as error:  # noqa: BLE001 - the test looks at it
@@ -63,3 +77,21 @@ def test_a_stranger_is_refused_without_an_answer() -> None:
     with pytest.raises(ConnectionClosed):
         connect(address, os.urandom(32))
     assert isinstance(errors[0], HandshakeError)
+
+
+def test_the_kernel_looks_whether_the_peers_machine_is_there() -> None:
+    with socket.socket() as connection:
+        tune(connection)
+        names = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        assert [connection.getsockopt(socket.IPPROTO_TCP, name) for name in names] == [5, 2, 3]
+        assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+
+
+def test_only_the_service_must_take_what_it_is_sent_in_time() -> None:
+    """A worker that waits for Kafka reads nothing for long, and its task's connection must outlast that."""
+    with socket.socket() as connection:
+        tune(connection)
+        assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 0
+    address, _ = served(SECRET)
+    with connect(address, SECRET) as connection:
+        assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == GONE_AFTER_S * 1000 == 11_000

@@ -65,6 +65,7 @@ class Counter:
 
 class Deployment:
     max_queued_bytes = 1 << 20
+    max_frame_rows = 8192
 
     def stage(self, _level: int, _name: str, _number: int) -> Counter:
         return Counter()

@@ -74,13 +74,6 @@ class Link:
             self._unsent.popleft()
         return True
 
-    def flush_all(self) -> None:
-        """Send everything that waits, and wait for it; errors as `flush`."""
-        self.socket.setblocking(True)
-        while self._unsent:
-            self.flush()
-        self.socket.setblocking(False)
-
     def close(self) -> None:
         """Close the socket; what waits is dropped."""
         self.socket.close()

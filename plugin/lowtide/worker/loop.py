@@ -1,7 +1,8 @@
 """The worker's event loop: its only sockets and clock. One thread; the stage it drives does no I/O on them.
 
 It listens for tasks, serves the one that is attached, and keeps a line to the service open. Input is not read while
-output waits or the sinks are full, and that is what slows the whole way back to Kafka.
+output waits or the sinks are full, and that is what slows the whole way back to Kafka. However much has come, the loop
+looks up from it every `WORK_S`: nobody who connects, and no long backlog, keeps it from hearing the service.
 """
 
 from __future__ import annotations
@@ -14,51 +15,28 @@ import socket
 import struct
 import time
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from functools import partial
-from itertools import groupby
-from operator import itemgetter
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any
 
 from lowtide.errors import LowtideError
-from lowtide.wire import ConnectionClosed, Kind, welcome
+from lowtide.wire import ConnectionClosed, Kind
 from lowtide.worker.attachment import Attachment
+from lowtide.worker.backlog import Backlog
+from lowtide.worker.door import Door
 from lowtide.worker.link import Link
-from lowtide_tracker.handshake import HandshakeError
+from lowtide.worker.protocol import Frames, Stage
 
 LOG = logging.getLogger(__name__)
 IDLE_S = 0.05
 """How often sinks are served and gauges looked at when nothing happens."""
+WORK_S = 0.02
+"""How long input is worked off before the loop looks at its sockets again; one group more at most."""
 GAUGES_EVERY_S = 1.0
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _TARGET = struct.Struct("<i")
 _EPOCH = struct.Struct("<q")
-
-Frames = Iterable[tuple[int, bytes]]
-"""Frames for workers of the next level: `(target partition, bytes)`."""
-
-
-class Stage(Protocol):
-    """What a worker does with its input: `worker/stage.py`. All times in ns since 1970."""
-
-    def rows(self, message: bytes, now_ns: int) -> Frames:
-        """Take records of a source partition."""
-
-    def frames(self, messages: Sequence[bytes], now_ns: int) -> Frames:
-        """Take frames of the level before."""
-
-    def end(self, epoch: int, now_ns: int) -> Frames:
-        """The epoch's input is over."""
-
-    def tick(self, now_ns: int) -> Frames:
-        """Do what is due without input."""
-
-    def full(self) -> bool:
-        """Whether no more input should be read for now."""
-
-    def gauges(self) -> dict[str, Any]:
-        """Figures for the service, as JSON."""
 
 
 class Loop:
@@ -71,6 +49,7 @@ class Loop:
         control: The line to the service.
         secret: The job's.
         max_queued_bytes: Output that may wait for the task before its input stops being read.
+        max_group_rows: Records that are dealt with together at most.
     """
 
     def __init__(
@@ -82,37 +61,34 @@ class Loop:
         control: Link,
         secret: bytes,
         max_queued_bytes: int,
+        max_group_rows: int,
     ) -> None:
         self._stage = stage
         self._attachment = attachment
-        self._listener = listener
         self._control = control
-        self._secret = secret
         self._max_queued_bytes = max_queued_bytes
         self._task: Link | None = None
-        self._candidate: Link | None = None
+        self._backlog = Backlog(max_group_rows)
         self._parked: list[tuple[int, bytes]] = []
         self._failed = False
         self._stopping = False
         self._selector = selectors.DefaultSelector()
+        self._door = Door(listener, secret, self._selector, self._asked)
         self._interest = 0
         self._gauges_at = 0.0
 
     def run(self) -> None:
         """Serve until the service or SIGTERM says stop, or the service closes the line."""
         signal.signal(signal.SIGTERM, self.stop)
-        self._listener.setblocking(False)
-        self._selector.register(self._listener, READ, self._accept)
         self._selector.register(self._control.socket, READ, self._hear_service)
-        try:
-            while not self._stopping:
-                self._watch()
-                for key, events in self._selector.select(IDLE_S):
-                    key.data(events)
-                self._guard(self._emit_what_is_due)
-                self._report()
-        except ConnectionClosed:
-            LOG.info("the service closed the line: the life is over")
+        while not self._stopping:
+            self._watch()
+            for key, events in self._selector.select(0 if self._may_work() else IDLE_S):
+                key.data(events)
+            self._work()
+            self._guard(self._emit_what_is_due)
+            self._door.tick()
+            self._report()
 
     def stop(self, _signal: int = 0, _frame: FrameType | None = None) -> None:
         """End soon; what is being processed is finished first."""
@@ -120,48 +96,24 @@ class Loop:
 
     # -- tasks come and go ---------------------------------------------------------------------------------------
 
-    def _accept(self, _events: int) -> None:
-        connection, _ = self._listener.accept()
-        try:
-            welcome(connection, self._secret)
-        except (HandshakeError, ConnectionClosed, OSError) as error:
-            LOG.warning("a connection was refused: %s", error)
-            connection.close()
-            return
-        self._drop_candidate()
-        self._candidate = Link(connection)
-        self._selector.register(connection, READ, self._hear_candidate)
-
-    def _drop_candidate(self) -> None:
-        if self._candidate is not None:
-            self._selector.unregister(self._candidate.socket)
-            self._candidate.close()
-            self._candidate = None
-
-    def _hear_candidate(self, _events: int) -> None:
+    def _asked(self, link: Link, asked: dict[str, Any]) -> None:
         """A task that has proved the secret asks to be taken."""
-        link = self._candidate
-        assert link is not None
+        self._hear_task(READ)  # The task before may have just gone without our having looked.
+        refused = self._attachment.attach(asked["incarnation"], asked["epoch"])
+        answer = {"refused": refused} if refused else {"attached": asked["worker"]}
+        link.send(Kind.ATTACH, json.dumps(answer).encode())
         try:
-            messages = link.receive()
-            if not messages:
-                return
-            asked = json.loads(messages[0][1])
-            self._hear_task(READ)  # The task before may have just gone without our having looked.
-            refused = self._attachment.attach(asked["incarnation"], asked["epoch"])
-            answer = {"refused": refused} if refused else {"attached": asked["worker"]}
-            link.send(Kind.ATTACH, json.dumps(answer).encode())
             link.flush()
         except ConnectionClosed:
-            self._drop_candidate()
-            return
+            if not refused:
+                self._attachment.broke()
+            refused = "it has gone"
         if refused:
-            self._drop_candidate()
+            link.close()
             return
-        self._candidate = None
         self._task = link
         self._interest = READ
-        self._selector.modify(link.socket, READ, self._hear_task)
+        self._selector.register(link.socket, READ, self._hear_task)
         self._gauges_at = 0.0
         parked, self._parked = self._parked, []
         self._guard(partial(self._emit, parked))
@@ -173,6 +125,7 @@ class Loop:
             self._interest = 0
             self._task.close()
             self._task = None
+            self._backlog.clear()
 
     # -- the attached task ---------------------------------------------------------------------------------------
 
@@ -180,8 +133,8 @@ class Loop:
         """Read the task's input only while there is room for what comes of it."""
         if self._task is None:
             return
-        room = self._task.unsent_bytes < self._max_queued_bytes and not self._failed and not self._stage.full()
-        interest = (READ if room else 0) | (WRITE if self._task.unsent_bytes else 0)
+        wanted = self._room() and not self._backlog
+        interest = (READ if wanted else 0) | (WRITE if self._task.unsent_bytes else 0)
         if interest == self._interest:
             return
         if self._interest == 0:
@@ -192,6 +145,15 @@ class Loop:
             self._selector.modify(self._task.socket, interest, self._hear_task)
         self._interest = interest
 
+    def _room(self) -> bool:
+        """Whether there is a task, and room for what comes of its input."""
+        task = self._task
+        full = task is None or task.unsent_bytes >= self._max_queued_bytes or self._stage.full()
+        return not (full or self._failed)
+
+    def _may_work(self) -> bool:
+        return bool(self._backlog) and self._room()
+
     def _hear_task(self, events: int) -> None:
         task = self._task
         if task is None:
@@ -200,9 +162,23 @@ class Loop:
             if events & WRITE:
                 task.flush()
             if events & READ:
-                for kind, messages in groupby(task.receive(), itemgetter(0)):
-                    self._guard(partial(self._take, kind, [message for _, message in messages]))
-            task.flush()
+                self._backlog.add(task.receive())
+        except ConnectionClosed:
+            self._lose_task()
+
+    def _work(self) -> None:
+        """Work input off for a moment; what comes of each group goes out before the next is begun."""
+        until = time.monotonic() + WORK_S
+        while self._may_work() and not self._stopping:
+            self._guard(partial(self._take, *self._backlog.group()))
+            self._flush()
+            if time.monotonic() >= until:
+                return
+
+    def _flush(self) -> None:
+        try:
+            if self._task is not None:
+                self._task.flush()
         except ConnectionClosed:
             self._lose_task()
 
@@ -213,16 +189,14 @@ class Loop:
             self._attachment.broke()
 
     def _take(self, kind: int, messages: list[bytes]) -> None:
-        """Deal with messages of one kind that came together."""
-        if self._task is None:
-            return  # Its connection broke while an earlier one of its messages was answered.
+        """Deal with frames that came together, or with one message of another kind."""
+        assert self._task is not None
         now = time.time_ns()
         if kind == Kind.FRAME:
             self._emit(self._stage.frames(messages, now))
         elif kind == Kind.ROWS:
-            for message in messages:
-                self._emit(self._stage.rows(message, now))
-                self._task.send(Kind.TAKEN)
+            self._emit(self._stage.rows(messages[0], now))
+            self._task.send(Kind.TAKEN)
         elif kind == Kind.END:
             (epoch,) = _EPOCH.unpack(messages[0])
             self._emit(self._stage.end(epoch, now))
@@ -234,7 +208,7 @@ class Loop:
         """Tell the task that all is out; its last bytes go out before anything else is done."""
         assert self._task is not None
         self._task.send(Kind.ENDED, message)
-        self._task.flush_all()
+        self._drain(0)
         self._attachment.ended(epoch)
         self._detach()
 
@@ -248,12 +222,31 @@ class Loop:
             else:
                 self._task.send(Kind.OUT, _TARGET.pack(target), frame)
                 if self._task.unsent_bytes > 2 * self._max_queued_bytes:
-                    self._task.flush_all()
+                    self._drain(self._max_queued_bytes)
+
+    def _drain(self, down_to: int) -> None:
+        """Wait until the task has taken its output but for `down_to` bytes; the service is heard meanwhile.
+
+        Raises:
+            ConnectionClosed: the task has gone, or this worker is to end.
+        """
+        assert self._task is not None
+        self._task.flush()
+        if self._task.unsent_bytes <= down_to:
+            return
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(self._task.socket, WRITE)
+            waiting.register(self._control.socket, READ)
+            while self._task.unsent_bytes > down_to:
+                if any(key.fileobj is self._control.socket for key, _ in waiting.select(IDLE_S)):
+                    self._hear_service(READ)
+                if self._stopping:
+                    raise ConnectionClosed("the worker was told to end")
+                self._task.flush()
 
     def _emit_what_is_due(self) -> None:
         self._emit(self._stage.tick(time.time_ns()))
-        if self._task is not None:
-            self._task.flush()
+        self._flush()
 
     def _guard(self, step: Callable[[], None]) -> None:
         """Run a step; what goes wrong in it is told to the task and the service, and nothing is done any more."""
@@ -263,13 +256,13 @@ class Loop:
             step()
         except ConnectionClosed:
             self._lose_task()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the life ends with it
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, the life ends with it
             self._failed = True
             text = str(error) if isinstance(error, LowtideError) else "".join(traceback.format_exception(error))
             self._tell({"failed": text})
             if self._task is not None:
                 self._task.send(Kind.FAILED, text.encode())
-                self._task.flush()
+                self._flush()
 
     # -- the service ---------------------------------------------------------------------------------------------
 
@@ -281,10 +274,20 @@ class Loop:
 
     def _tell(self, message: dict[str, Any]) -> None:
         self._control.send(Kind.ASK, json.dumps(message).encode())
-        self._control.flush()
+        try:
+            self._control.flush()
+        except ConnectionClosed:
+            self._service_gone()
 
     def _hear_service(self, _events: int) -> None:
-        self._control.flush()
-        for _, message in self._control.receive():
-            if "stop" in json.loads(message):
-                self.stop()
+        try:
+            self._control.flush()
+            for _, message in self._control.receive():
+                if "stop" in json.loads(message):
+                    self.stop()
+        except ConnectionClosed:
+            self._service_gone()
+
+    def _service_gone(self) -> None:
+        LOG.info("the service closed the line: the life is over")
+        self.stop()

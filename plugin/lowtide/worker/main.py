@@ -44,6 +44,7 @@ def work(birth: Birth) -> int:
         control=link,
         secret=birth.secret,
         max_queued_bytes=deployment.max_queued_bytes,
+        max_group_rows=deployment.max_frame_rows,
     )
     loop.run()
     left = stage.close(FLUSH_TIMEOUT_S)
