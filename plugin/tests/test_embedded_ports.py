@@ -29,3 +29,8 @@ def test_free_ports_are_free_and_none_that_outgoing_connections_get() -> None:
     ports = {free_port() for _ in range(20)}
     assert all(port in FREE_PORTS and is_free(port) for port in ports)
     assert len(ports) > 15
+
+
+def test_a_port_that_is_spoken_for_is_not_given_again() -> None:
+    spoken_for = [port for port in FREE_PORTS if port % 2]
+    assert all(free_port(other_than=spoken_for) % 2 == 0 for _ in range(20))

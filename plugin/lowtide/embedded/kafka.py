@@ -108,7 +108,7 @@ class KafkaServer(Server):
 
     def _write(self, file: Path, data: Path) -> None:
         # Nobody but the server itself talks to its controller: any port will do, a new one each time.
-        ports = {"port": self.port, "controller_port": free_port()}
+        ports = {"port": self.port, "controller_port": free_port(other_than=[self.port])}
         file.write_text(PROPERTIES.format(node=NODE, host=HOST, data=data, partitions=COORDINATOR_PARTITIONS, **ports))
 
     def _format(self, java: Java) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import os
 import random
 import socket
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,15 +46,18 @@ def answers(port: int, timeout_s: float = 0.5) -> bool:
     return True
 
 
-def free_port() -> int:
+def free_port(other_than: Collection[int] = ()) -> int:
     """A port of loopback that nobody listens on.
+
+    Args:
+        other_than: Ports that are spoken for, though nobody listens on them yet.
 
     Raises:
         OSError: no free port was found in `FREE_PORT_ATTEMPTS` tries.
     """
     for _ in range(FREE_PORT_ATTEMPTS):
         port = random.SystemRandom().choice(FREE_PORTS)
-        if is_free(port):
+        if port not in other_than and is_free(port):
             return port
     raise OSError(f"no free port between {FREE_PORTS.start} and {FREE_PORTS.stop} in {FREE_PORT_ATTEMPTS} tries")
 
