@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -20,6 +21,11 @@ U = TypeVar("U")
 
 DEAD_LETTERS = "dead-letters"
 """The name of the sink that takes the records which failed."""
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+"""A name that may stand in a path, a topic and a command line as it is."""
+
+NAME_RULE = "use letters, digits, '_', '.' and '-', at most 100, starting with a letter or digit"
 
 _PACKAGE = str(Path(__file__).parent)
 
@@ -51,8 +57,10 @@ class Flow:
     """
 
     def __init__(self, name: str, *, dead_letters: Kafka[Any] | None = None) -> None:
-        self.name = name
         self.site = _site()
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            raise FlowError(f"{name!r} is not a flow's name", where=str(self.site), way_out=NAME_RULE)
+        self.name = name
         self.dead_letters = None if dead_letters is None else _sink(dead_letters, "Flow", self.site)
         self.calls: list[Call] = []
 

@@ -248,6 +248,14 @@ def test_a_name_that_is_no_path_segment_is_refused(name: str) -> None:
     assert finding.startswith("not a step's name")
 
 
+@pytest.mark.parametrize("name", ["", "a/b", ".hidden", "ä", "a" * 101, "a b", 7])
+def test_a_flow_whose_name_is_no_path_segment_is_refused_at_once_with_the_place(name: Any) -> None:
+    with pytest.raises(FlowError, match="is not a flow's name") as caught:
+        Flow(name)
+    assert caught.value.where == f"{__file__}:{sys._getframe().f_lineno - 1}"
+    assert "use letters, digits" in caught.value.way_out
+
+
 def test_the_name_of_the_dead_letters_is_taken() -> None:
     (finding,) = findings(lambda orders: orders.write("dead-letters", ORDERS))
     assert "this name is taken" in finding
