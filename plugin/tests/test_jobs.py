@@ -1,6 +1,7 @@
 """Jobs from outside, without Spark: folder, lock, state, log, mark, supervisor."""
 
 import os
+import pwd
 import signal
 import stat
 import subprocess
@@ -13,12 +14,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from lowtide.cli.main import run
 from lowtide.cli.submit import arguments
 from lowtide.conf import Conf
 from lowtide.errors import AlreadyRunning, ConfError, NotRunning
 from lowtide.jobs.detaching import detach
-from lowtide.jobs.ending import end_job
+from lowtide.jobs.ending import NotOurs, end_job
 from lowtide.jobs.folder import JobFolder, states
+from lowtide.jobs.jvm import LOGGING
 from lowtide.jobs.log import KEPT, Log
 from lowtide.jobs.mark import VARIABLE, end_marked, marked, new_life
 from lowtide.jobs.process import Process
@@ -236,6 +239,44 @@ def test_a_runner_dies_with_its_supervisor(tmp_path: Path) -> None:
     assert ready.runner is not None
     ready.supervisor.send(signal.SIGKILL)
     assert ready.runner.ended_within(5)
+
+
+def test_a_job_of_another_user_is_not_stopped_and_its_owner_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_descriptor: int, _number: int) -> None:
+        raise PermissionError
+
+    folder = JobFolder(tmp_path, "job")
+    folder.make()
+    folder.write(state())
+    monkeypatch.setattr(signal, "pidfd_send_signal", refuse)
+    with pytest.raises(NotOurs, match=f"process {os.getpid()} takes no signal from us") as caught:
+        end_job(folder, 1)
+    assert f"have {pwd.getpwuid(os.getuid()).pw_name} stop it" in caught.value.way_out
+    known = folder.state()
+    assert known is not None
+    assert known.phase == "running"
+
+
+def test_status_shows_the_whole_cause(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cause = "it raised\n  where: flow.py:3\n  what to do: correct it"
+    for name, text in (("one", cause), ("other", "SIGTERM asked for it")):
+        folder = JobFolder(tmp_path, name)
+        folder.make()
+        folder.write(state(name=name, phase="failed", cause=text))
+    assert run(["status", "--set", f"job.folder={tmp_path}"]) == 0
+    told = capsys.readouterr().out
+    assert f'job "one", why it has failed; log: {tmp_path}/one/job.log\n{cause}\n' in told
+    assert 'job "other", why' not in told
+
+
+def test_spark_submit_is_told_where_to_log() -> None:
+    assert LOGGING.is_file()
+    told = arguments(Conf.load())
+    assert f"spark.driver.extraJavaOptions=-Dlog4j2.configurationFile={LOGGING}" in told
+    own = arguments(Conf.load(None, {"spark.properties.spark.driver.extraJavaOptions": "-Da=b"}))
+    assert "spark.driver.extraJavaOptions=-Da=b" in own
 
 
 def test_a_value_with_white_space_is_refused_on_a_command_line(tmp_path: Path) -> None:

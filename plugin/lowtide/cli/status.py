@@ -32,7 +32,7 @@ HEADINGS = ("job", "state", "process", "since (UTC)", "in", "out", "workers", ""
 @with_conf
 @as_json
 def status(conf: Conf, name: str | None, as_json: bool) -> None:
-    """Show all jobs of [job].folder, or the one called NAME: those that run, and how the others ended."""
+    """Show all jobs of [job].folder, or the one called NAME: those that run, and how and why the others ended."""
     root = Path(conf.job.folder)
     if name is not None:
         JobFolder.find(root, name)
@@ -43,6 +43,9 @@ def status(conf: Conf, name: str | None, as_json: bool) -> None:
         click.echo(json.dumps(rows, indent=2))
         return
     click.echo(table(HEADINGS, [_row(state, known) for (_, state), known in zip(found, figures, strict=True)]))
+    for folder, state in found:
+        if "\n" in state.cause:
+            click.echo(f'\njob "{state.name}", why it has {state.phase}; log: {folder.log_file}\n{state.cause}')
 
 
 @click.command()

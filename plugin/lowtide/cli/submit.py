@@ -9,8 +9,10 @@ import click
 from lowtide.cli.options import with_conf
 from lowtide.conf import Conf
 from lowtide.errors import ConfError
+from lowtide.jobs.jvm import LOGGING
 from lowtide.spark.session import launch_settings, settings
 
+_OPTIONS = "spark.driver.extraJavaOptions"
 _DRIVER, _EXECUTORS = "spark.pyspark.driver.python", "spark.pyspark.python"
 
 
@@ -20,7 +22,8 @@ def submit_args(conf: Conf) -> None:
     """Print the arguments for `spark-submit $(lowtide submit-args) flow.py`.
 
     The settings of the conf that Spark itself needs are among them; give the flow the same conf:
-    `spark-submit $(lowtide submit-args --conf FILE) flow.py --conf FILE`.
+    `spark-submit $(lowtide submit-args --conf FILE) flow.py --conf FILE`. What Spark says goes into the job's log,
+    unless spark.driver.extraJavaOptions are set in the conf.
     """
     click.echo(" ".join(arguments(conf)))
 
@@ -32,7 +35,8 @@ def arguments(conf: Conf) -> list[str]:
         ConfError: a value holds white space, at which the shell would cut it.
         JarMissing: as `lowtide run`.
     """
-    known = {**launch_settings(conf), _DRIVER: sys.executable, **settings(conf)}
+    options = f"-Dlog4j2.configurationFile={LOGGING}"
+    known = {**launch_settings(conf), _DRIVER: sys.executable, _OPTIONS: options, **settings(conf)}
     if conf.spark.master.startswith("local"):
         known.setdefault(_EXECUTORS, sys.executable)
     for key, value in known.items():

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import signal
 import time
 from dataclasses import dataclass
 
 import msgspec
 
-from lowtide.errors import LifeEnded, NotRunning
+from lowtide.errors import LifeEnded, LowtideError, NotRunning
 from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.mark import end_marked
+from lowtide.jobs.process import Process
 from lowtide.jobs.state import JobState, now
 
 LEFT_OVER_GRACE_S = 10.0
 KILL_WAIT_S = 5.0
+
+
+class NotOurs(LowtideError):
+    """Let the user whose job it is stop it, or become that user."""
+
+    exit_code = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +46,7 @@ def end_job(folder: JobFolder, limit_s: float) -> Ending:
 
     Raises:
         NotRunning: it has ended before, and no process of it is left.
+        NotOurs: it is another user's.
     """
     began = time.monotonic()
     state = folder.state()
@@ -50,7 +60,7 @@ def end_job(folder: JobFolder, limit_s: float) -> Ending:
                 way_out=f"why: {state.seen().cause}",
             )
         return Ending(state.seen(), time.monotonic() - began, killed=True)
-    who[0].send(signal.SIGTERM)
+    _ask(folder, who[0])
     if who[0].ended_within(limit_s):
         left = end_marked(state.life, LEFT_OVER_GRACE_S)
         last = folder.state() or state
@@ -67,3 +77,25 @@ def end_job(folder: JobFolder, limit_s: float) -> Ending:
     )
     folder.write(killed)
     return Ending(killed, time.monotonic() - began, killed=True)
+
+
+def _ask(folder: JobFolder, process: Process) -> None:
+    try:
+        process.send(signal.SIGTERM)
+    except PermissionError as error:
+        raise NotOurs(
+            f'job "{folder.name}" is another user\'s: process {process.pid} takes no signal from us',
+            where=str(folder.path),
+            way_out=f"have {_owner(process.pid)} stop it: lowtide stop {folder.name}",
+        ) from error
+
+
+def _owner(pid: int) -> str:
+    """The name of the user that runs a process, or the number of one without a name."""
+    try:
+        user = os.stat(f"/proc/{pid}").st_uid
+        return pwd.getpwuid(user).pw_name
+    except OSError:
+        return "that user"
+    except KeyError:
+        return f"user {user}"

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 from lowtide.jobs.process import Process
+
+LOGGING = Path(__file__).with_name("log4j2.properties")
+"""For spark-submit's JVM: its log goes to the console until a job leads it into a file."""
 
 
 def child_jvm() -> Process | None:
@@ -31,6 +36,20 @@ def end_jvm(limit_s: float) -> bool:
         started.kill()
         started.wait()
     return True
+
+
+def lead_output(file: Path) -> None:
+    """Lead what spark-submit's JVM and its Python children say into a file, if `LOGGING` is what it logs by."""
+    from pyspark import SparkContext
+
+    SparkContext._ensure_initialized()
+    jvm: Any = SparkContext._jvm
+    if not str(jvm.System.getProperty("log4j2.configurationFile", "")).endswith(LOGGING.name):
+        return
+    jvm.System.setErr(jvm.java.io.PrintStream(jvm.java.io.FileOutputStream(str(file), True), True))
+    jvm.System.setProperty("lowtide.log", str(file))
+    jvm.System.setProperty("lowtide.console", "off")
+    jvm.org.apache.logging.log4j.core.config.Configurator.reconfigure()
 
 
 def _started() -> subprocess.Popen[bytes] | None:

@@ -17,7 +17,7 @@ from lowtide.flow import Flow
 from lowtide.jobs.broker import check_broker
 from lowtide.jobs.figures import Figures
 from lowtide.jobs.folder import JobFolder
-from lowtide.jobs.jvm import child_jvm, end_jvm
+from lowtide.jobs.jvm import child_jvm, end_jvm, lead_output
 from lowtide.jobs.log import Log
 from lowtide.jobs.mark import VARIABLE, end_marked
 from lowtide.jobs.process import Process
@@ -62,6 +62,7 @@ class Runner:
             supervisor=supervisor,
         )
         self._look_at = 0.0
+        self._verbose = False
 
     def run(self, *, verbose: bool = False) -> JobState:
         """Run the job until it is asked to stop.
@@ -76,6 +77,7 @@ class Runner:
             LowtideError: why the job could not start, or ended by itself.
         """
         os.environ[VARIABLE] = self._state.life
+        self._verbose = verbose
         self._note()
         self._signals.hear(breaks_off=True)
         shares_output = verbose or submitted() or self._state.supervisor is not None
@@ -92,7 +94,7 @@ class Runner:
         except (StopAsked, KeyboardInterrupt):
             self._end("stopped", "it was stopped before it was ready", INTERRUPTED)
         except BaseException as error:
-            self._end("failed", f"{type(error).__name__}: {error}", 1)
+            self._end("failed", _said(error), 1)
             raise
         self._progress.say(f"stopped: {self._state.cause}")
         return self._state
@@ -113,6 +115,8 @@ class Runner:
 
     def _start(self) -> Job:
         check_broker(self._conf)
+        if submitted() and not self._verbose:
+            lead_output(self._folder.log_file)
         job = Job.start(self._flow, self._conf, self._step)
         try:
             # PySpark has put a handler of its own in the place of ours.
@@ -211,3 +215,11 @@ class Runner:
         self._folder.forget_secret()
         self._end("failed", f"{why} and was killed", code)
         end_now(code)
+
+
+def _said(error: BaseException) -> str:
+    """An error in one text; py4j asks the JVM for an exception's, which may have gone."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - whatever asking a JVM that has gone may raise
+        return f"{type(error).__name__}, whose text is lost with Spark's JVM; see the log"
