@@ -15,7 +15,7 @@ ARGS ?=
 HOUSE := $(PYTHON) tools/environment.py
 ENV = $(or $(CACHED_ENV),$(eval CACHED_ENV := $(shell $(HOUSE) path))$(CACHED_ENV))
 RUN = $(ENV)/bin/python
-FOLDERS := tracker snapshots plugin dags tools $(wildcard tests)
+FOLDERS := tracker snapshots plugin dags tools $(wildcard examples tests)
 UNIT := not (spark or kafka or zookeeper or s3 or postgres or airflow or slow)
 
 .PHONY: help
@@ -56,6 +56,10 @@ test: env jars jar  ## run all tests (ARGS='-k name')
 .PHONY: test-unit
 test-unit: env  ## run the tests that need no service and finish in seconds (ARGS='-k name')
 	$(RUN) -m pytest -m "$(UNIT)" $(ARGS)
+
+.PHONY: demo
+demo: env jars jar  ## run examples/payments.py on a Kafka of its own, and take everything down again
+	@$(RUN) examples/demo.py
 
 .PHONY: bench
 bench: env jars jar  ## measure beside a bare loop (ARGS='latency --flow passthrough --rate 1000')
