@@ -149,23 +149,48 @@ def until(true: Callable[[], bool], within_s: float) -> None:
         time.sleep(0.1)
 
 
+@pytest.fixture(name="new_place")
+def _new_place(kafka: Any, tmp_path: Path) -> Iterator[Callable[[], Place]]:
+    """Makes places: jobs that are started together are ready sooner than one after the other."""
+    places: list[Place] = []
+
+    def make() -> Place:
+        folder = tmp_path / f"place-{len(places)}"
+        folder.mkdir()
+        places.append(Place(kafka, folder))
+        places[-1].prepare()
+        return places[-1]
+
+    yield make
+    for place in places:
+        for pid in place.processes():
+            os.kill(pid, signal.SIGKILL)
+        for process in place.started:
+            process.wait(10)
+            assert process.stdout is not None
+            process.stdout.close()
+
+
 @pytest.fixture(name="place")
-def _place(kafka: Any, tmp_path: Path) -> Iterator[Place]:
-    place = Place(kafka, tmp_path)
-    place.prepare()
-    yield place
-    left = place.processes()
-    for pid in left:
-        os.kill(pid, signal.SIGKILL)
-    for process in place.started:
-        process.wait(10)
-        assert process.stdout is not None
-        process.stdout.close()
+def _place(new_place: Callable[[], Place]) -> Place:
+    return new_place()
 
 
-def test_a_flow_runs_in_the_foreground_until_it_is_asked_to_stop(place: Place) -> None:
-    run = place.lowtide("run", "flow.py")
-    place.until_ready(run)
+def test_a_job_runs_in_the_foreground_or_detached_until_it_is_asked_to_stop(new_place: Callable[[], Place]) -> None:
+    front, behind = new_place(), new_place()
+    run = front.lowtide("run", "flow.py")
+    detached = behind.lowtide("run", "flow.py", "--detach", "--json")
+    front.until_ready(run)
+    assert behind.ended(detached) == 0, behind.said(detached) + behind.log()
+    watch(front, run)
+    assert detached.stdout is not None
+    assert json.loads(detached.stdout.read())["phase"] == "running"
+    behind.pass_through(100)
+    stop_twice(behind)
+
+
+def watch(place: Place, run: subprocess.Popen[str]) -> None:
+    """A job in the foreground: what status says of it, that it runs once, and that SIGTERM leaves nothing of it."""
     place.pass_through(200)
     until(lambda: (place.status()["figures"] or {}).get("records_in") == 200, 10)
     status = place.status()
@@ -188,29 +213,8 @@ def test_a_flow_runs_in_the_foreground_until_it_is_asked_to_stop(place: Place) -
     assert list((place.folder / ".lowtide/checkpoints").iterdir()) == []
 
 
-def test_what_the_user_raised_is_told_with_the_record_and_without_spark(place: Place) -> None:
-    place.kafka.produce(place.source, [{"user": "ann", "number": 1}, {"user": "bob", "number": -1}], partition=1)
-    run = place.start(sys.executable, "flow.py")
-    assert place.ended(run) == 5
-    said = place.said(run)
-    assert 'error: step "handle": raised ValueError: bob owes us' in said
-    assert "offset 1: Order(user='bob', number=-1)" in said
-    assert f'File "{place.folder}/flow.py", line 16, in handle' in said
-    assert [word for word in ("at org.apache", "java.lang", "pyspark", "site-packages") if word in said] == []
-    assert "org.apache.spark" in place.log()
-    place.none_left(0)
-    status = place.status()
-    assert (status["phase"], status["exit_code"], status["processes_left"]) == ("failed", 5, 0)
-    assert status["cause"].startswith('step "handle": raised ValueError: bob owes us')
-
-
-def test_a_detached_job_goes_on_by_itself_and_stops_when_told(place: Place) -> None:
-    run = place.lowtide("run", "flow.py", "--detach", "--json")
-    assert place.ended(run) == 0, place.said(run) + place.log()
-    assert run.stdout is not None
-    told = json.loads(run.stdout.read())
-    assert told["phase"] == "running"
-    place.pass_through(100)
+def stop_twice(place: Place) -> None:
+    """A detached job: it runs once and has a supervisor; one stop leaves nothing of it, a second finds nothing."""
     second = place.lowtide("run", "flow.py", "--detach")
     assert place.ended(second) == 4
     assert "runs already" in place.said(second)
@@ -225,6 +229,22 @@ def test_a_detached_job_goes_on_by_itself_and_stops_when_told(place: Place) -> N
     assert place.state()["phase"] == "stopped"
 
 
+def test_what_the_user_raised_is_told_with_the_record_and_without_spark(place: Place) -> None:
+    place.kafka.produce(place.source, [{"user": "ann", "number": 1}, {"user": "bob", "number": -1}], partition=1)
+    run = place.start(sys.executable, "flow.py")
+    assert place.ended(run) == 5
+    said = place.said(run)
+    assert 'error: step "handle": raised ValueError: bob owes us' in said
+    assert f"record at {place.source}-1, offset 1: Order(user='bob', number=-1)" in said
+    assert f'File "{place.folder}/flow.py", line 16, in handle' in said
+    assert [word for word in ("at org.apache", "java.lang", "pyspark", "site-packages") if word in said] == []
+    assert "org.apache.spark" in place.log()
+    place.none_left(0)
+    status = place.status()
+    assert (status["phase"], status["exit_code"], status["processes_left"]) == ("failed", 5, 0)
+    assert status["cause"].startswith('step "handle": raised ValueError: bob owes us')
+
+
 def test_a_detached_job_that_fails_at_its_start_says_why(place: Place) -> None:
     place.write_flow("nowhere")
     run = place.lowtide("run", "flow.py", "--detach")
@@ -234,84 +254,72 @@ def test_a_detached_job_that_fails_at_its_start_says_why(place: Place) -> None:
     assert place.state()["exit_code"] == 4
 
 
-def test_a_killed_runner_is_noticed_by_its_supervisor(place: Place) -> None:
-    run = place.start(sys.executable, "flow.py", "--detach")
-    assert place.ended(run) == 0, place.said(run) + place.log()
-    runner = place.state()["runner"]["pid"]
-    os.kill(runner, signal.SIGKILL)
-    place.none_left()
-    state = place.state()
-    assert (state["phase"], state["cause"]) == ("failed", f"process {runner}, which ran it, was killed by SIGKILL")
-
-
-def test_a_job_whose_supervisor_is_killed_stops_cleanly(place: Place) -> None:
-    run = place.lowtide("run", "flow.py", "--detach")
-    assert place.ended(run) == 0, place.said(run) + place.log()
-    os.kill(place.state()["supervisor"]["pid"], signal.SIGKILL)
-    place.none_left()
-    state = place.state()
-    assert (state["phase"], state["cause"]) == ("failed", "its supervisor was killed, so it stopped")
-
-
-def test_nothing_is_left_when_a_foreground_run_is_killed(place: Place) -> None:
-    run = place.lowtide("run", "flow.py")
-    place.until_ready(run)
+def test_nothing_is_left_of_a_job_whose_runner_or_supervisor_is_killed(new_place: Callable[[], Place]) -> None:
+    front, unwatched, orphan = new_place(), new_place(), new_place()
+    run = front.lowtide("run", "flow.py")
+    detached = [(place, place.lowtide("run", "flow.py", "--detach")) for place in (unwatched, orphan)]
+    front.until_ready(run)
+    for place, starting in detached:
+        assert place.ended(starting) == 0, place.said(starting) + place.log()
     run.kill()
     run.wait()
-    place.none_left()
-    status = place.status()
+    runner = orphan.state()["runner"]["pid"]
+    os.kill(runner, signal.SIGKILL)
+    os.kill(unwatched.state()["supervisor"]["pid"], signal.SIGKILL)
+    for place in (front, unwatched, orphan):
+        place.none_left()
+    status = front.status()
     assert (status["phase"], status["cause"]) == (
         "failed", f"process {run.pid} was killed, or the machine went down",
     )  # fmt: skip
+    state = orphan.state()
+    assert (state["phase"], state["cause"]) == ("failed", f"process {runner}, which ran it, was killed by SIGKILL")
+    state = unwatched.state()
+    assert (state["phase"], state["cause"]) == ("failed", "its supervisor was killed, so it stopped")
 
 
-@pytest.mark.parametrize(
-    ("victim", "cause"),
-    [("org.apache.spark.deploy.SparkSubmit", "Spark's JVM is gone"), ("-m lowtide.service", "Lowtide's service died")],
-)
-def test_the_loss_of_a_process_ends_the_life_and_all_others(place: Place, victim: str, cause: str) -> None:
-    run = place.lowtide("run", "flow.py")
-    place.until_ready(run)
-    os.kill(place.one(victim), signal.SIGKILL)
-    assert place.ended(run, 30) == 5
-    assert cause in place.said(run)
-    place.none_left(0)
-    assert place.state()["cause"].startswith(cause)
-
-
-def test_the_loss_of_an_executor_ends_the_life_and_all_others(place: Place) -> None:
-    run = place.lowtide("run", "flow.py", "--set", "spark.master=local-cluster[2,2,1024]")
-    place.until_ready(run)
-    place.pass_through(50)
-    executors = [pid for pid, command in place.processes().items() if "CoarseGrainedExecutorBackend" in command]
+def test_the_loss_of_the_jvm_the_service_or_an_executor_ends_the_life(new_place: Callable[[], Place]) -> None:
+    jvm, service, executor = new_place(), new_place(), new_place()
+    cluster = ["--set", "spark.master=local-cluster[2,2,1024]"]
+    runs = [(place, place.lowtide("run", "flow.py", *(cluster * (place is executor)))) for place in (
+        jvm, service, executor,
+    )]  # fmt: skip
+    for place, run in runs:
+        place.until_ready(run)
+    executor.pass_through(50)
+    executors = [pid for pid, command in executor.processes().items() if "CoarseGrainedExecutorBackend" in command]
     assert len(executors) == 2
+    os.kill(jvm.one("org.apache.spark.deploy.SparkSubmit"), signal.SIGKILL)
+    os.kill(service.one("-m lowtide.service"), signal.SIGKILL)
     os.kill(executors[0], signal.SIGKILL)
-    assert place.ended(run, 40) == 5
-    said = place.said(run)
+    for place, run in runs:
+        assert place.ended(run, 40) == 5
+        assert "at org.apache" not in place.said(run)
+        place.none_left(0)
+    assert "Spark's JVM is gone" in jvm.said(runs[0][1])
+    assert jvm.state()["cause"].startswith("Spark's JVM is gone")
+    assert "Lowtide's service died" in service.said(runs[1][1])
+    assert service.state()["cause"].startswith("Lowtide's service died")
+    said = executor.said(runs[2][1])
     assert "died" in said or "is missing" in said or "executor" in said
-    assert "at org.apache" not in said
-    place.none_left(0)
 
 
-def test_two_interrupts_end_it_at_once(place: Place) -> None:
-    run = place.lowtide("run", "flow.py")
-    until(lambda: "starting Spark" in place.said(run), 30)
-    time.sleep(2)
-    run.send_signal(signal.SIGTERM)
-    run.send_signal(signal.SIGINT)
-    assert place.ended(run, 5) == 130
-    assert "was interrupted twice" in place.said(run) or place.state()["phase"] == "stopped"
-    place.none_left(2)
-
-
-def test_an_interrupt_while_it_starts_leaves_nothing(place: Place) -> None:
-    run = place.lowtide("run", "flow.py")
-    until(lambda: "starting Spark" in place.said(run), 30)
+def test_an_interrupt_while_it_starts_leaves_nothing_and_two_end_it_at_once(new_place: Callable[[], Place]) -> None:
+    once, twice = new_place(), new_place()
+    runs = [(place, place.lowtide("run", "flow.py")) for place in (once, twice)]
+    for place, run in runs:
+        until(lambda place=place, run=run: "starting Spark" in place.said(run), 30)  # type: ignore[misc]
     time.sleep(3)
-    run.send_signal(signal.SIGINT)
-    assert place.ended(run, 20) == 130
-    place.none_left(0)
-    assert (place.state()["phase"], place.state()["exit_code"]) == ("stopped", 130)
+    (_, single), (_, double) = runs
+    single.send_signal(signal.SIGINT)
+    double.send_signal(signal.SIGTERM)
+    double.send_signal(signal.SIGINT)
+    assert twice.ended(double, 5) == 130
+    assert "was interrupted twice" in twice.said(double) or twice.state()["phase"] == "stopped"
+    twice.none_left(2)
+    assert once.ended(single, 20) == 130
+    once.none_left(0)
+    assert (once.state()["phase"], once.state()["exit_code"]) == ("stopped", 130)
 
 
 @pytest.mark.parametrize(
@@ -366,6 +374,8 @@ def test_spark_submit_runs_the_same_flow(place: Place) -> None:
     assert place.ended(stop) == 0, place.said(stop)
     assert place.ended(run, 20) == 0, place.said(run)
     place.none_left(5)
+    said = place.said(run).partition("ready after")[2]
+    assert [word for word in ("WARN", "ERROR", "Exception", "\tat ") if word in said] == []
 
 
 PLAIN_SESSION = """
