@@ -4,9 +4,12 @@ import json
 import logging
 import os
 import signal
+import traceback
+from types import TracebackType
 
 import cloudpickle
 
+from lowtide.errors import LowtideError
 from lowtide.wire import Kind, connect, receive, send
 from lowtide.worker.attachment import Attachment
 from lowtide.worker.birth import Birth
@@ -27,21 +30,19 @@ def work(birth: Birth) -> int:
     send(control, Kind.ASK, hello | {"pid": os.getpid(), "incarnation": birth.incarnation})
     kind, payload = receive(control)
     if kind != Kind.PLAN:
-        raise RuntimeError(f"the service refused worker {birth.name}: {json.loads(payload)['refused']}")
-    link = Link(control)
+        LOG.warning("the service refused worker %s: %s", birth.name, json.loads(payload)["refused"])
+        return 1
     try:
         deployment: Deployment = cloudpickle.loads(payload)
         stage = deployment.stage(birth.level, birth.name, birth.number)
-    except Exception as error:  # noqa: BLE001 - whatever the user's modules raise when they are imported
-        text = f"worker {birth.name} could not load the flow: {type(error).__name__}: {error}"
-        link.send(Kind.ASK, json.dumps({"failed": text}).encode())
-        link.flush()
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's modules raise when they are imported
+        send(control, Kind.ASK, {"failed": _why_not_loaded(birth.name, error)})
         return 1
     loop = Loop(
         stage,
         Attachment(birth.incarnation, every_epoch=birth.level > 0),
         listener=birth.listener,
-        control=link,
+        control=Link(control),
         secret=birth.secret,
         max_queued_bytes=deployment.max_queued_bytes,
         max_group_rows=deployment.max_frame_rows,
@@ -51,3 +52,19 @@ def work(birth: Birth) -> int:
     if left:
         LOG.warning("worker %s ends with %d records that Kafka did not take in time", birth.name, left)
     return 0
+
+
+def _why_not_loaded(name: str, error: BaseException) -> str:
+    """What the user is to read: our own errors say all there is to say, others are found by their traceback."""
+    if isinstance(error, LowtideError):
+        return str(error)
+    where = "".join(traceback.format_exception(error.with_traceback(_after_ours(error))))
+    return (
+        f"worker {name} could not load the flow: {type(error).__name__}: {error}\n"
+        "  what to do: see that every executor has the modules and files that the flow loads\n\n" + where.rstrip()
+    )
+
+
+def _after_ours(error: BaseException) -> TracebackType | None:
+    """The traceback without the frame of this file, which tells the user nothing."""
+    return error.__traceback__.tb_next if error.__traceback__ else None
