@@ -80,11 +80,17 @@ class Door:
             self._send_away(newcomer, f"it was silent for {self._patience_s:g} s")
 
     def _accept(self, _events: int) -> None:
-        try:
-            connection, _ = self._listener.accept()
-        except OSError as error:
-            LOG.warning("a connection could not be accepted: %s", error)
-            return
+        for _ in range(NEWCOMERS):
+            try:
+                connection, _ = self._listener.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                LOG.warning("a connection could not be accepted: %s", error)
+                return
+            self._greet(connection)
+
+    def _greet(self, connection: socket.socket) -> None:
         if len(self._newcomers) == NEWCOMERS:
             longest = min(self._newcomers, key=lambda each: (each.link is not None, each.deadline))
             self._send_away(longest, f"{NEWCOMERS} others came")

@@ -8,6 +8,10 @@ Lines of JSON over standard input and output, to and from the executor's plugin:
     -> {"at": "host:port"}   or   {"failed": why}
 
 It ends when its standard input closes, and its workers end with it: the kernel kills them when their parent dies.
+It tells the service how each of its workers ended, and kills those that the service names::
+
+    -> {"incarnation": n, "worker": "1/0", "pid": pid, "how": text}
+    <- {"incarnation": n, "kill": ["1/0"]}
 """
 
 import ctypes
@@ -19,18 +23,22 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from lowtide.logs import log_to_stderr
-from lowtide.wire import Kind, connect, send
+from lowtide.wire import ConnectionClosed, Kind, MessageReader, connect, send
 from lowtide.worker.birth import Birth
 from lowtide.worker.environment import versions
 
 LOG = logging.getLogger(__name__)
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None, use_errno=True)
-BACKLOG = 8
+BACKLOG = 128
+RECEIVE_BYTES = 1 << 16
+SINGLE_THREADED = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+"""What keeps numpy and pyarrow from starting threads when they are imported: a fork would leave their locks behind."""
 GRACE_S = 4.0
 """How long workers may take to end; the executor waits a little longer for this process."""
 
@@ -44,6 +52,7 @@ class ForkServer:
         self._host = socket.getaddrinfo(first["host"], None, socket.AF_INET)[0][4][0]
         self._children: dict[int, Birth] = {}
         self._link = connect(first["service"], self._secret)
+        self._orders = MessageReader()
         send(self._link, Kind.ASK, self._hello())
 
     def _hello(self) -> dict[str, Any]:
@@ -62,8 +71,15 @@ class ForkServer:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         selector = selectors.DefaultSelector()
+
+        def close() -> None:
+            selector.close()
+            for descriptor in (lines, out, wake_read, wake_write):
+                os.close(descriptor)
+
         selector.register(lines, selectors.EVENT_READ)
         selector.register(wake_read, selectors.EVENT_READ)
+        selector.register(self._link, selectors.EVENT_READ)
         _say(out, {"ready": os.getpid()})
         pending = b""
         while True:
@@ -72,16 +88,41 @@ class ForkServer:
                     os.read(wake_read, 4096)
                     self._reap()
                     continue
+                if key.fileobj is self._link:
+                    if not self._hear_service():
+                        selector.unregister(self._link)
+                    continue
                 data = os.read(lines, 65536)
                 if not data:
                     self._end_children()
                     return
                 *whole, pending = (pending + data).split(b"\n")
                 for line in whole:
-                    _say(out, self._fork(json.loads(line), (lines, out, wake_read, wake_write)))
+                    _say(out, self._fork(json.loads(line), close))
 
-    def _fork(self, order: dict[str, Any], close: tuple[int, ...]) -> dict[str, Any]:
-        listener = socket.create_server((self._host, 0), backlog=BACKLOG)
+    def _hear_service(self) -> bool:
+        """Do what the service says; False when it has gone."""
+        try:
+            data = self._link.recv(RECEIVE_BYTES)
+            orders = [json.loads(message) for _, message in self._orders.feed(data)]
+        except (OSError, ConnectionClosed):
+            return False
+        for order in orders:
+            for pid, birth in self._children.items():
+                if birth.incarnation == order["incarnation"] and birth.name in order["kill"]:
+                    LOG.warning("worker %s (pid %d) is killed: it is still there after its life", birth.name, pid)
+                    os.kill(pid, signal.SIGKILL)  # It has not been waited for, so the pid is still its own.
+        return bool(data)
+
+    def _fork(self, order: dict[str, Any], close: Callable[[], None]) -> dict[str, Any]:
+        try:
+            listener = socket.create_server((self._host, 0), backlog=BACKLOG)
+        except OSError as error:
+            return {"failed": f"a socket to listen on: {error}"}
+        with listener:
+            return self._fork_with(listener, order, close)
+
+    def _fork_with(self, listener: socket.socket, order: dict[str, Any], close: Callable[[], None]) -> dict[str, Any]:
         address = f"{self._host}:{listener.getsockname()[1]}"
         birth = Birth(
             order["worker"],
@@ -102,10 +143,9 @@ class ForkServer:
         if pid == 0:
             self._become_worker(birth, parent, close)
         self._children[pid] = birth
-        listener.close()
         return {"at": address}
 
-    def _become_worker(self, birth: Birth, parent: int, close: tuple[int, ...]) -> None:
+    def _become_worker(self, birth: Birth, parent: int, close: Callable[[], None]) -> None:
         status = 1
         try:
             LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -114,8 +154,7 @@ class ForkServer:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             self._link.close()
-            for descriptor in close:
-                os.close(descriptor)
+            close()
             from lowtide.worker.main import work
 
             status = work(birth)
@@ -146,7 +185,8 @@ class ForkServer:
             how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
             with suppress(OSError):  # The service may have gone; then nobody is left to tell.
                 birth = self._children.pop(pid)
-                send(self._link, Kind.ASK, {"incarnation": birth.incarnation, "worker": birth.name, "how": how})
+                died = {"incarnation": birth.incarnation, "worker": birth.name, "pid": pid, "how": how}
+                send(self._link, Kind.ASK, died)
 
 
 def _say(out: int, line: dict[str, Any]) -> None:
@@ -162,11 +202,14 @@ def _import_all() -> None:
     import pyarrow  # noqa: F401
     import xxhash  # noqa: F401
 
-    import lowtide.worker.main  # noqa: F401
+    import lowtide.worker.main
+    import lowtide.worker.stage  # noqa: F401
 
 
 def main() -> None:
     """Keeps standard output for answers alone: what user code prints goes to standard error."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # A terminal's Ctrl-C goes to all; the driver ends what it started.
+    os.environ.update(SINGLE_THREADED)
     lines, out = os.dup(0), os.dup(1)
     for descriptor in (lines, out):
         os.set_inheritable(descriptor, False)
