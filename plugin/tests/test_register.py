@@ -76,3 +76,24 @@ def test_a_worker_that_nobody_ordered_is_refused() -> None:
     number = forked(register, "1/0")
     assert isinstance(register.reported("1/9", 9, "host:1", 1), Refused)
     assert isinstance(register.reported("1/0", number, "host:1", 1), Refused)
+
+
+def test_a_worker_that_dies_before_it_reports_is_said_with_how_it_died() -> None:
+    register = Register(LIFE)
+    register.find("1/0", 1, 0, LIFE, "0")
+    register.lost("1/0", "killed by SIGKILL", 4711)
+    assert "worker 1/0 (pid 4711 on executor 0) died before it was ready: killed by SIGKILL" in register.cause
+
+
+def test_a_worker_that_reports_after_the_end_of_the_life_is_refused() -> None:
+    register = Register(LIFE)
+    register.find("1/0", 1, 0, LIFE, "0")
+    register.finished = True
+    assert register.reported("1/0", 0, "host:1", 1) == Refused("the job was stopped")
+
+
+def test_a_life_runs_from_its_beginning_to_its_end() -> None:
+    assert not Register(-1).runs
+    assert Register(LIFE).runs
+    assert not Register(LIFE, cause="a worker died").runs
+    assert not Register(LIFE, finished=True).runs

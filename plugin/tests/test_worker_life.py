@@ -249,6 +249,7 @@ def test_a_new_life_finds_no_worker_of_the_one_before(
     task = attached(running.attach("1/0", 0))
     _, pid = one(task)
     task.end(0)
+    running.finish()
     running.incarnation += 1
     running.begin(Deployment())
     after = attached(running.attach("1/0", 0))

@@ -55,6 +55,11 @@ class Register:
     finished: bool = False
     """Whether the life was ended on purpose: then workers may go."""
 
+    @property
+    def runs(self) -> bool:
+        """Whether the life has begun, and has neither ended for a cause nor been finished."""
+        return self.incarnation >= 0 and not self.cause and not self.finished
+
     def end(self, cause: str) -> None:
         """Ends the life; what is said later is a consequence and is not kept."""
         self.cause = self.cause or cause
@@ -85,15 +90,24 @@ class Register:
         worker = self.workers.get(name)
         if worker is None or worker.number != number or worker.address:
             return Refused(f"worker {name} (number {number}) is not one that was to be forked")
+        if self.cause or self.finished:
+            return Refused(self.cause or "the job was stopped")
         worker.address, worker.pid = address, pid
         return worker
 
-    def lost(self, name: str, how: str = "") -> None:
-        """A worker's connection to the service closed: it died, or its executor did."""
-        worker = self.workers[name]
-        if self.finished:
+    def lost(self, name: str, how: str = "", pid: int = 0) -> None:
+        """A worker died, or its connection to the service closed, or its executor has gone.
+
+        Args:
+            name: The worker's; one that this life never forked is of no account.
+            how: How it ended, as its fork server saw it; empty if that is not known.
+            pid: Its process, for one that died before it reported.
+        """
+        worker = self.workers.get(name)
+        if worker is None or self.finished:
             return
+        before = "" if worker.address else " before it was ready"
         self.end(
-            f"worker {name} (pid {worker.pid} on executor {worker.executor}) died{how and ': ' + how}. "
+            f"worker {name} (pid {worker.pid or pid} on executor {worker.executor}) died{before}{how and ': ' + how}. "
             "Its state is lost with it, so the life ends; start the job again"
         )

@@ -4,13 +4,15 @@ import asyncio
 import json
 import logging
 import os
+import signal
 import sys
-from contextlib import suppress
+from collections.abc import Iterable
 from typing import Any
 
 from lowtide.logs import log_to_stderr
+from lowtide.service.peer import Peer
 from lowtide.service.register import Fork, Found, Refused, Register, Worker
-from lowtide.wire import HEAD, MAX_MESSAGE_BYTES, NONCE_BYTES, ConnectionClosed, Kind, head
+from lowtide.wire import NONCE_BYTES, ConnectionClosed, Kind, expect_acks, tune
 from lowtide_tracker.handshake import REPLY_BYTES, HandshakeError, ServerHandshake
 
 LOG = logging.getLogger(__name__)
@@ -18,38 +20,11 @@ HANDSHAKE_TIMEOUT_S = 10.0
 GAUGES_EVERY_S = 1.0
 FINISH_LIMIT_S = 5.0
 """How long workers may take to deliver what they hold; a little more than their own limit."""
+KILL_LIMIT_S = 2.0
+"""How long a worker may take to be gone after it was killed."""
 FINISH_POLL_S = 0.01
 DEATH_REPORT_WAIT_S = 0.3
 """How long a lost connection waits for the fork server to say how its worker died."""
-
-
-class Peer:
-    """One connection after its handshake."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-
-    async def receive(self) -> tuple[int, bytes]:
-        """The next message as ``(kind, payload)``; ``ConnectionClosed`` at the end."""
-        try:
-            length, kind = HEAD.unpack(await self._reader.readexactly(HEAD.size))
-            if not 1 <= length <= MAX_MESSAGE_BYTES:
-                raise ConnectionClosed(f"a message of {length} bytes was announced")
-            return kind, await self._reader.readexactly(length - 1)
-        except (asyncio.IncompleteReadError, OSError) as gone:
-            raise ConnectionClosed(str(gone)) from gone
-
-    async def send(self, kind: Kind, payload: bytes | dict[str, Any]) -> None:
-        """Sends one message; a dict goes as JSON. A peer that has gone is met by ``receive``."""
-        data = json.dumps(payload).encode() if isinstance(payload, dict) else payload
-        self._writer.write(head(kind, len(data)) + data)
-        with suppress(OSError):
-            await self._writer.drain()
-
-    def close(self) -> None:
-        """Close the connection; the peer sees its end."""
-        self._writer.close()
 
 
 class Service:
@@ -63,7 +38,8 @@ class Service:
         self._links: dict[str, Peer] = {}
         self._deaths: dict[tuple[int, str], str] = {}
         self._gauges: dict[str, dict[str, Any]] = {}
-        self._executors: set[str] = set()
+        self._fork_servers: dict[str, Peer] = {}
+        self._watches: set[asyncio.Task[None]] = set()
         self._other_pythons: dict[str, str] = {}
 
     async def serve(self, host: str) -> asyncio.Server:
@@ -72,6 +48,9 @@ class Service:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
+            connection = writer.get_extra_info("socket")
+            tune(connection)
+            expect_acks(connection)
             shake = ServerHandshake(self._secret, os.urandom(NONCE_BYTES))
             writer.write(shake.hello())
             async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
@@ -89,7 +68,7 @@ class Service:
         while True:
             kind, payload = await peer.receive()
             if kind == Kind.PLAN:
-                await peer.send(Kind.ASK, self._begin(payload))
+                await peer.send(Kind.ASK, await self._begin(payload))
                 continue
             question = json.loads(payload)
             match question["ask"]:
@@ -99,8 +78,8 @@ class Service:
                     await self._end_unless_the_worker_says_why(question["incarnation"], question["cause"])
                     await peer.send(Kind.ASK, {"ended": self.register.cause})
                 case "finish":
-                    await self._finish(question["incarnation"])
-                    await peer.send(Kind.ASK, {"finished": not self._links})
+                    killed = await self._finish(question["incarnation"])
+                    await peer.send(Kind.ASK, {"finished": not self._links, "killed": killed})
                 case "status":
                     await peer.send(Kind.ASK, self.status())
                 case "forkserver":
@@ -112,30 +91,47 @@ class Service:
 
     # -- lives -----------------------------------------------------------------------------------------------------
 
-    def _begin(self, payload: bytes) -> dict[str, Any]:
-        """A new life: `i64 incarnation | pickled deployment`. Numbers of lives only grow."""
+    async def _begin(self, payload: bytes) -> dict[str, Any]:
+        """A new life: `i64 incarnation | pickled deployment`. Numbers of lives only grow.
+
+        A life that still runs is not replaced; of one that has ended, the workers that are still there are killed.
+        """
         incarnation = int.from_bytes(payload[:8], "little")
-        if incarnation <= self.register.incarnation:
-            return {"refused": f"incarnation {incarnation} is not above {self.register.incarnation}"}
-        for link in self._links.values():
-            link.close()
+        before, links = self.register, self._links
+        if incarnation <= before.incarnation:
+            return {"refused": f"incarnation {incarnation} is not above {before.incarnation}"}
+        if before.runs:
+            return {"refused": f"incarnation {before.incarnation} still runs here", "running": before.incarnation}
         self.register = Register(incarnation)
         self._plan = payload[8:]
         self._links, self._gauges, self._deaths = {}, {}, {}
         for wrong in self._other_pythons.values():
             self._end(incarnation, wrong)
+        await self._kill(before, links)
+        for link in list(links.values()):
+            link.close()
         return {"begun": incarnation}
 
-    async def _finish(self, incarnation: int) -> None:
-        """Ends a life on purpose: workers deliver what they hold and go; waits for them."""
-        if incarnation != self.register.incarnation:
-            return
-        self.register.finished = True
-        for link in self._links.values():
+    async def _finish(self, incarnation: int) -> list[str]:
+        """Ends a life on purpose: workers deliver what they hold and go; those that do not are killed and named."""
+        register, links = self.register, self._links
+        if incarnation != register.incarnation:
+            return []
+        register.finished = True
+        for link in list(links.values()):
             await link.send(Kind.ASK, {"stop": True})
-        deadline = asyncio.get_running_loop().time() + FINISH_LIMIT_S
-        while self._links and asyncio.get_running_loop().time() < deadline:
-            await asyncio.sleep(FINISH_POLL_S)
+        await _until_empty(links, FINISH_LIMIT_S)
+        return await self._kill(register, links)
+
+    async def _kill(self, register: Register, links: dict[str, Peer]) -> list[str]:
+        """Lets the fork servers kill the workers that are still there, and waits for their end; returns their names."""
+        left = sorted(links)
+        for executor, peer in list(self._fork_servers.items()):
+            names = [name for name in left if register.workers[name].executor == executor]
+            if names:
+                await peer.send(Kind.ASK, {"incarnation": register.incarnation, "kill": names})
+        await _until_empty(links, KILL_LIMIT_S)
+        return left
 
     async def _end_unless_the_worker_says_why(self, incarnation: int, cause: str) -> None:
         """A task failed. If its worker died or raised, that is the cause; the task merely saw its line break."""
@@ -179,15 +175,34 @@ class Service:
                 "interpreter"
             )
             self._end(self.register.incarnation, self._other_pythons[executor])
-        self._executors.add(executor)
+        self._fork_servers[executor] = peer
         try:
             while True:
                 _, payload = await peer.receive()
                 died = json.loads(payload)
                 self._deaths[died["incarnation"], died["worker"]] = died["how"]
+                if died["incarnation"] == self.register.incarnation:
+                    self._watch_end([died["worker"]], died["pid"])
         finally:
-            self._executors.discard(executor)
+            if self._fork_servers.get(executor) is peer:
+                del self._fork_servers[executor]
             self._other_pythons.pop(executor, None)
+            self._watch_end(w.name for w in self.register.workers.values() if w.executor == executor)
+
+    def _watch_end(self, names: Iterable[str], pid: int = 0) -> None:
+        """Workers have died. Children of theirs may hold their lines to the service open, so nobody waits for those."""
+        register, links = self.register, self._links
+
+        async def end(names: list[str]) -> None:
+            await asyncio.sleep(DEATH_REPORT_WAIT_S)  # What a worker said last, and how it died, is heard first.
+            for name in names:
+                self._lost(register, name, pid)
+                if name in links:
+                    links[name].close()
+
+        watch = asyncio.create_task(end(list(names)))
+        self._watches.add(watch)
+        watch.add_done_callback(self._watches.discard)
 
     async def _serve_worker(self, peer: Peer, hello: dict[str, Any]) -> None:
         register, name = self.register, hello["worker"]
@@ -210,12 +225,12 @@ class Service:
                     gauges[name] = said["gauges"]
         finally:
             del links[name]
-            await self._lost(register, name)
+            await asyncio.sleep(DEATH_REPORT_WAIT_S)
+            self._lost(register, name)
 
-    async def _lost(self, register: Register, name: str) -> None:
-        await asyncio.sleep(DEATH_REPORT_WAIT_S)
+    def _lost(self, register: Register, name: str, pid: int = 0) -> None:
         before = register.cause
-        register.lost(name, self._deaths.get((register.incarnation, name), ""))
+        register.lost(name, self._deaths.get((register.incarnation, name), ""), pid)
         if register.cause != before and register is self.register:
             say({"ended": register.cause, "incarnation": register.incarnation})
 
@@ -227,7 +242,7 @@ class Service:
             name: sum(int(g.get(name, 0)) for g in self._gauges.values())
             for name in ("records_in", "records_out", "dead_letters")
         }
-        return {"workers": len(self.register.workers), "executors": len(self._executors)} | sums
+        return {"workers": len(self.register.workers), "executors": len(self._fork_servers)} | sums
 
     def status(self) -> dict[str, Any]:
         """What ``lowtide status`` shows of a running job."""
@@ -251,6 +266,12 @@ class Service:
         }
 
 
+async def _until_empty(links: dict[str, Peer], limit_s: float) -> None:
+    deadline = asyncio.get_running_loop().time() + limit_s
+    while links and asyncio.get_running_loop().time() < deadline:
+        await asyncio.sleep(FINISH_POLL_S)
+
+
 def say(line: dict[str, Any]) -> None:
     """One line of JSON to the driver plugin."""
     sys.stdout.write(json.dumps(line) + "\n")
@@ -262,9 +283,9 @@ async def run(first: dict[str, Any]) -> None:
     from lowtide.worker.environment import versions
 
     service = Service(bytes.fromhex(first["secret"]), versions())
-    server = await service.serve(first["host"])
-    host, port = server.sockets[0].getsockname()[:2]
-    say({"ready": f"{host}:{port}"})
+    server = await service.serve(first.get("bind") or first["host"])
+    own, port = server.sockets[0].getsockname()[:2]
+    say({"ready": f"{first['host'] if first.get('bind') else own}:{port}"})
     loop = asyncio.get_running_loop()
     closed = loop.run_in_executor(None, sys.stdin.read)
     while not closed.done():
@@ -273,6 +294,7 @@ async def run(first: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Reads the first line (secret, host) and serves."""
+    """Reads the first line (secret, host, and bind where that is another address) and serves."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # A terminal's Ctrl-C goes to all; the driver ends what it started.
     log_to_stderr("service")
     asyncio.run(run(json.loads(sys.stdin.readline())))
