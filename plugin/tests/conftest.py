@@ -10,12 +10,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import cloudpickle
 import pytest
 
-from lowtide.wire import Kind, connect, receive, send
+from lowtide.wire import ConnectionClosed, Kind, connect, receive, send
 
 SECRET = b"the secret of a test, 32 bytes.."
 WAIT_S = 10.0
@@ -71,8 +72,9 @@ class Life:
         assert "begun" in json.loads(receive(self._control)[1])
 
     def finish(self) -> None:
-        """Ends the life on purpose."""
-        assert self.ask({"ask": "finish", "incarnation": self.incarnation}) == {"finished": True}
+        """Ends the life on purpose; its workers go by themselves."""
+        finish = {"ask": "finish", "incarnation": self.incarnation}
+        assert self.ask(finish) == {"finished": True, "killed": []}
 
     def ask(self, question: dict[str, Any]) -> dict[str, Any]:
         send(self._control, Kind.ASK, question)
@@ -94,6 +96,11 @@ class Life:
         send(connection, Kind.ATTACH, {"worker": worker, "incarnation": life, "epoch": epoch, "attempt": 0})
         answer = json.loads(receive(connection)[1])
         return Task(connection) if "attached" in answer else str(answer["refused"])
+
+    def attach_anyway(self, worker: str, epoch: int) -> None:
+        """The same for a worker that ends before it takes a task."""
+        with suppress(ConnectionClosed, OSError):
+            self.attach(worker, epoch)
 
     def _fork(self, executor: str, order: dict[str, Any]) -> str:
         process = self.executors[executor]

@@ -5,48 +5,80 @@ from __future__ import annotations
 import json
 import socket
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
-from lowtide.errors import LifeEnded
+from lowtide.errors import AlreadyRunning, LifeEnded
 from lowtide.wire import CONNECT_TIMEOUT_S, ConnectionClosed, Kind, connect, receive, send
+from lowtide_tracker.handshake import HandshakeError
+
+LIMIT_S = 20.0
+"""How long the service may take to answer; more than it may wait for workers when a life begins or is finished."""
 
 
 class ServiceClient:
-    """One blocking connection to a job's service."""
+    """One blocking connection to a job's service; a service that does not answer counts as gone.
 
-    def __init__(self, address: str, secret: bytes, limit_s: float | None = None) -> None:
-        """Connect; errors as `lowtide.wire.connect`. With `limit_s`, a service that is slower counts as gone."""
-        self._connection: socket.socket = connect(address, secret, limit_s or CONNECT_TIMEOUT_S)
+    Args:
+        address: Where the service listens, `host:port`.
+        secret: The job's.
+        limit_s: How long it may take to answer.
+
+    Raises:
+        LifeEnded: by every method, and when it is made: the service is gone.
+    """
+
+    def __init__(self, address: str, secret: bytes, limit_s: float = LIMIT_S) -> None:
+        self._address = address
+        try:
+            self._connection: socket.socket = connect(address, secret, min(limit_s, CONNECT_TIMEOUT_S))
+        except (ConnectionClosed, HandshakeError, OSError) as error:
+            self._gone(error)
         self._connection.settimeout(limit_s)
 
     def begin(self, incarnation: int, deployment: bytes) -> None:
         """Begin a life with the pickled deployment, which every worker is given.
 
         Raises:
-            LifeEnded: a life with this number or a later one was there.
+            AlreadyRunning: another life runs in this session.
+            LifeEnded: a life with this number or a later one was there, or the service is gone.
         """
-        send(self._connection, Kind.PLAN, incarnation.to_bytes(8, "little") + deployment)
-        answer = self._answer()
+        answer = self._ask(Kind.PLAN, incarnation.to_bytes(8, "little") + deployment)
+        if "running" in answer:
+            raise AlreadyRunning(
+                f"a job already runs in this Spark session, as incarnation {answer['running']}",
+                way_out="stop that job first, or start this one in a session of its own",
+            )
         if "refused" in answer:
             raise LifeEnded(answer["refused"], way_out="start the job again")
 
-    def finish(self, incarnation: int) -> None:
-        """End a life on purpose, and wait until its workers have delivered what they held and gone."""
-        send(self._connection, Kind.ASK, {"ask": "finish", "incarnation": incarnation})
-        self._answer()
+    def finish(self, incarnation: int) -> list[str]:
+        """End a life on purpose, and wait until its workers have delivered what they held and gone.
+
+        Returns:
+            The names of workers that took too long and were killed.
+        """
+        return list(self._ask(Kind.ASK, {"ask": "finish", "incarnation": incarnation})["killed"])
 
     def status(self) -> dict[str, Any]:
         """Return what the service knows of the job: incarnation, cause, totals, workers."""
-        send(self._connection, Kind.ASK, {"ask": "status"})
-        return self._answer()
+        return self._ask(Kind.ASK, {"ask": "status"})
 
-    def _answer(self) -> dict[str, Any]:
+    def _ask(self, kind: Kind, question: bytes | dict[str, Any]) -> dict[str, Any]:
         try:
+            send(self._connection, kind, question)
             _, payload = receive(self._connection)
-        except (ConnectionClosed, OSError) as gone:
-            raise LifeEnded("Lowtide's service is gone", way_out="start the job again") from gone
+        except (ConnectionClosed, OSError) as error:
+            self.close()  # A late answer would be taken for that of the next question.
+            self._gone(error)
         answer: dict[str, Any] = json.loads(payload)
         return answer
+
+    def _gone(self, error: Exception) -> NoReturn:
+        raise LifeEnded(
+            f"Lowtide's service is gone: {error or type(error).__name__}",
+            where=self._address,
+            way_out="see the log; start the job again",
+        ) from error
 
     def close(self) -> None:
         """Close the connection."""
