@@ -99,7 +99,7 @@ class ExchangeConf:
     frame_bytes: Annotated[int, Meta(ge=1 << 10, le=1 << 24)] = 224 << 10
     max_frame_bytes: Annotated[int, Meta(ge=1 << 10, le=1 << 27)] = 4 << 20
     max_frame_rows: Annotated[int, Meta(ge=1, le=1 << 20)] = 8192
-    linger_ms: Milliseconds = 1
+    linger_ms: Milliseconds = 3
     network_wait_ms: Positive = 2
 
 

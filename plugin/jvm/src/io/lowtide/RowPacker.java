@@ -24,8 +24,9 @@ import org.apache.spark.sql.Row;
  * <p>A record's headers are {@code u16 count}, then per header {@code i32 length | name | i32 length | value}.
  *
  * <p>The thread that reads Spark's iterator cannot know whether another row follows at once, so a second thread sends
- * what lies there as soon as no row came for a moment, and after the linger time at the latest. It waits for the worker
- * to be free: under load, messages grow instead of queueing, and what a message costs is shared by more records.
+ * what lies there: as soon as no row came for a moment, but not before the linger time has passed since the last message
+ * and the worker is free. A row that comes alone goes out at once; under load messages grow instead of queueing, and what
+ * a message costs is shared by more records.
  */
 final class RowPacker implements Feed {
   private static final long QUIET_NANOS = 100_000;
@@ -47,6 +48,7 @@ final class RowPacker implements Feed {
   private int count;
   private long firstNanos;
   private long firstTime;
+  private long flushedNanos = System.nanoTime();
   private Channel channel;
   private String topic;
   private int partition;
@@ -142,22 +144,26 @@ final class RowPacker implements Feed {
     try {
       int seen = 0;
       while (true) {
-        boolean idle;
+        long waitNanos = QUIET_NANOS;
         synchronized (lock) {
           if (over) {
             return;
           }
-          idle = count == 0 || unanswered.get() > 0;
-          if (!idle && (count == seen || System.nanoTime() - firstNanos >= lingerNanos)) {
-            flush();
+          if (count == 0 || unanswered.get() > 0) {
+            waitNanos = Long.MAX_VALUE;
+            seen = 0;
+          } else {
+            long lingerLeft = flushedNanos + lingerNanos - System.nanoTime();
+            if (lingerLeft > 0) {
+              waitNanos = lingerLeft;
+            } else if (count == seen || System.nanoTime() - firstNanos >= lingerNanos) {
+              flush();
+              waitNanos = lingerNanos;
+            }
+            seen = count;
           }
-          seen = idle ? 0 : count;
         }
-        if (idle) {
-          LockSupport.park(this);
-        } else {
-          LockSupport.parkNanos(this, QUIET_NANOS);
-        }
+        LockSupport.parkNanos(this, waitNanos);
       }
     } catch (IOException error) {
       synchronized (lock) {
@@ -186,6 +192,7 @@ final class RowPacker implements Feed {
     unanswered.incrementAndGet();
     channel.write(Kind.ROWS, head.flip(), keys.take(), values.take(), headers.take());
     count = 0;
+    flushedNanos = System.nanoTime();
   }
 
   private void put(ByteBuffer to, long[] column) {

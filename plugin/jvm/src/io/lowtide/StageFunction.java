@@ -31,8 +31,8 @@ public final class StageFunction implements MapPartitionsFunction<Row, Row> {
 
   /**
    * The dataset of frames {@code (target, frame)} that level 0 makes of Kafka rows {@code (topic, partition, offset,
-   * timestamp in ms, key, value[, headers])}; a frame goes out at {@code maxRows}, {@code maxBytes} or after {@code
-   * lingerMicros}, or as soon as no further row follows at once. The {@code incarnation} is the life of the job.
+   * timestamp in ms, key, value[, headers])}; a frame goes out at {@code maxRows}, {@code maxBytes}, or as soon as no
+   * further row follows at once and {@code lingerMicros} have passed since the last. The {@code incarnation} is the life of the job.
    */
   public static Dataset<Row> source(
       Dataset<Row> rows, long incarnation, int maxRows, int maxBytes, long lingerMicros) {
