@@ -19,6 +19,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 MARK = "LOWTIDE_TEST_RUN"
 READY_WITHIN_S = 90.0
 LEFT_WITHIN_S = 15.0
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 FLOW = """
 from dataclasses import dataclass
 
@@ -66,11 +67,12 @@ class Place:
         (self.folder / "flow.py").write_text(FLOW.format(source=source, sink=self.sink))
 
     def start(self, *command: str, **environment: str) -> subprocess.Popen[str]:
+        """Start a program; its JVMs compile quickly rather than well, as they live for seconds."""
         known = {key: value for key, value in os.environ.items() if key not in ("PYSPARK_PYTHON", "SPARK_HOME")}
         process = subprocess.Popen(
             [*command, "--conf", "lowtide.toml"],
             cwd=self.folder,
-            env={**known, MARK: self.mark, **environment},
+            env={**known, MARK: self.mark, "JAVA_TOOL_OPTIONS": QUICK_JVM, **environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=(self.folder / f"said-{len(self.started)}").open("w"),
