@@ -25,7 +25,7 @@ POLL_S = 0.1
 SETTINGS: dict[str, Any] = {
     "enable.idempotence": True,
     "acks": "all",
-    "linger.ms": 0,
+    "linger.ms": 1,
     "queue.buffering.max.messages": QUEUE_MESSAGES,
     "delivery.report.only.error": True,
     "retry.backoff.ms": 5,

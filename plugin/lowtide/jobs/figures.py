@@ -21,7 +21,7 @@ class Figures:
 
     Attributes:
         records_in: Records read from the sources.
-        records_out: Records that the workers of the last level have given out.
+        records_out: Records delivered to the flow's sinks, dead letters apart.
         dead_letters: Records given to the dead-letter sink.
         workers: Workers that are there.
         executors: Spark executors that have a fork server.
@@ -36,16 +36,9 @@ class Figures:
     @classmethod
     def of(cls, status: dict[str, Any]) -> Figures:
         """Return the figures in a service's answer."""
-        workers = status["workers"]
-        last = max((worker["level"] for worker in workers), default=0)
         totals = status["totals"]
-        return cls(
-            sum(worker["gauges"].get("records_in", 0) for worker in workers if worker["level"] == 0),
-            sum(worker["gauges"].get("records_out", 0) for worker in workers if worker["level"] == last),
-            totals["dead_letters"],
-            sum(bool(worker["pid"]) for worker in workers),
-            totals["executors"],
-        )
+        present = sum(bool(worker["pid"]) for worker in status["workers"])
+        return cls(totals["records_in"], totals["records_out"], totals["dead_letters"], present, totals["executors"])
 
     def __str__(self) -> str:
         text = f"{self.records_in:,} records in, {self.records_out:,} out, {self.workers} workers"

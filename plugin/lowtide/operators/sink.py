@@ -39,8 +39,7 @@ def message_keys(column: pa.Array) -> list[bytes | None]:
     """A column as messages' keys: str in UTF-8, bytes as they are, int in decimal digits, None for null."""
     if pa.types.is_integer(column.type):
         column = column.cast(pa.string())
-    # The bytes of text are what is asked for: the same buffers under another type, where a cast would cost more than all
-    # else for a small batch.
+    # The same buffers under another type: a cast would cost more than all else for a small batch.
     as_bytes = pa.Array.from_buffers(pa.binary(), len(column), column.buffers(), column.null_count, column.offset)
     keys: list[bytes | None] = as_bytes.to_numpy(zero_copy_only=False).tolist()
     return keys

@@ -237,12 +237,15 @@ class Service:
     # -- figures ---------------------------------------------------------------------------------------------------
 
     def totals(self) -> dict[str, int]:
-        """The job's gauges, summed over workers."""
-        sums = {
-            name: sum(int(g.get(name, 0)) for g in self._gauges.values())
-            for name in ("records_in", "records_out", "dead_letters")
+        """The job's gauges: records read from the sources, delivered to sinks and to the dead letters."""
+        read = [gauges for name, gauges in self._gauges.items() if name.startswith("0/")]
+        return {
+            "workers": len(self.register.workers),
+            "executors": len(self._fork_servers),
+            "records_in": sum(gauges.get("records_in", 0) for gauges in read),
+            "records_out": sum(gauges.get("delivered", 0) for gauges in self._gauges.values()),
+            "dead_letters": sum(gauges.get("dead_letters", 0) for gauges in self._gauges.values()),
         }
-        return {"workers": len(self.register.workers), "executors": len(self._fork_servers)} | sums
 
     def status(self) -> dict[str, Any]:
         """What ``lowtide status`` shows of a running job."""

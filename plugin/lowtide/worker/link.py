@@ -28,18 +28,19 @@ class Link:
         self.unsent_bytes = 0
         self._unsent: deque[bytes | memoryview] = deque()
         self._reader = MessageReader()
+        self._received = memoryview(bytearray(RECEIVE_BYTES))
 
     def receive(self) -> list[tuple[int, bytes]]:
         """The messages that are here; `ConnectionClosed` at the end of the connection."""
         try:
-            data = self.socket.recv(RECEIVE_BYTES)
+            count = self.socket.recv_into(self._received)
         except BlockingIOError:
             return []
         except OSError as error:
             raise ConnectionClosed(str(error)) from error
-        if not data:
+        if not count:
             raise ConnectionClosed("the peer closed the connection")
-        return self._reader.feed(data)
+        return self._reader.feed(self._received[:count])
 
     def send(self, kind: Kind, *parts: bytes) -> None:
         """Put one message behind what waits; it goes out with `flush`."""

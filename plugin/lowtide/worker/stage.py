@@ -8,12 +8,11 @@ from contextlib import contextmanager
 from itertools import groupby
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from lowtide.connectors.kafka_producer import Headers, KafkaDelivery, Outgoing
 from lowtide.connectors.kafka_rows import unpack, unpack_headers
-from lowtide.errors import FrameTooLarge, LifeEnded
+from lowtide.errors import LifeEnded
 from lowtide.frames import HEADER_BYTES, FrameKind, Header, Inbox, Outbox
 from lowtide.histogram import Histogram
 from lowtide.operators.batch import Batch, exchange_schema
@@ -21,10 +20,10 @@ from lowtide.operators.dead_letter import Dead
 from lowtide.operators.failure import AtRecord
 from lowtide.operators.output import Deliver, Exchange, Output
 from lowtide.operators.program import Program
-from lowtide.operators.source import SourceRows
 from lowtide.schema import schema_of
 from lowtide.steps import Read, Write
 from lowtide.worker.deployment import Deployment
+from lowtide.worker.limits import Limits
 
 HOPS = ("pack", "exchange", "python")
 """Where a record's time goes: from the JVM's first look at it to level 0; between workers; in this worker's steps."""
@@ -49,6 +48,7 @@ class LevelStage:
         self._front = self._front_of(name) if level == 0 else -1
         self._workers = plan.worker_of_unit()
         self._last = level == plan.levels - 1
+        self._limits = Limits(deployment, name)
         self._outbox = Outbox(number, plan.parallelism)
         self._inbox = Inbox(name)
         inputs = [vertex for vertex in plan.exchanges() if vertex.level == level]
@@ -57,8 +57,10 @@ class LevelStage:
         self._delivery: KafkaDelivery | None = None
         writes = any(isinstance(vertex.step, Write) and vertex.level == level for vertex in plan.vertices)
         if writes or plan.dead_letters is not None:
-            self._delivery = KafkaDelivery(deployment.producer, deployment.delivery_limit_ms)
-        self._records_in = self._records_out = self._dead_letters = 0
+            self._delivery = KafkaDelivery(
+                deployment.producer, deployment.delivery_limit_ms, deployment.max_frame_bytes
+            )
+        self._records_in = self._records_out = self._delivered = self._dead_letters = 0
         self._hops = {hop: Histogram() for hop in HOPS}
 
     def _sources_of(self, name: str) -> list[int]:
@@ -87,9 +89,12 @@ class LevelStage:
         rows = packed.rows
         self._records_in += len(rows)
         self._hops["pack"].add(now_ns - packed.born_ns, len(rows))
-        self._check_sizes(rows)
+        outputs: list[Output] = []
         with self._named_fronts():
-            outputs = [output for source in self._sources for output in self._program.feed_source(source, rows)]
+            for source in self._sources:
+                fitting, letters = self._limits.messages(rows, self._deployment.plan.vertices[source].name)
+                outputs += letters
+                outputs += self._program.feed_source(source, fitting)
         return self._route(outputs, packed.born_ns, now_ns)
 
     def frames(self, messages: Sequence[bytes], now_ns: int) -> Iterator[tuple[int, bytes]]:
@@ -138,6 +143,7 @@ class LevelStage:
         return {
             "records_in": self._records_in,
             "records_out": self._records_out,
+            "delivered": self._delivered,
             "dead_letters": self._dead_letters,
             "hops": {hop: histogram.counts for hop, histogram in self._hops.items() if histogram.counts},
         }
@@ -155,22 +161,6 @@ class LevelStage:
             error.name_front(self._deployment.front_name(error.position.front))
             raise
 
-    def _check_sizes(self, rows: SourceRows) -> None:
-        limit = self._deployment.max_frame_bytes
-        if len(rows.values.data) + len(rows.keys.data) <= limit:
-            return
-        sizes = np.diff(rows.values.offsets) + np.diff(rows.keys.offsets)
-        large = np.flatnonzero(sizes > limit)
-        if len(large):
-            raise self._too_large(int(sizes[large[0]]), rows.front, int(rows.offsets[large[0]]))
-
-    def _too_large(self, size: int, front: int, offset: int) -> FrameTooLarge:
-        return FrameTooLarge(
-            f"a record of {size} bytes is larger than a frame may be, {self._deployment.max_frame_bytes} bytes",
-            where=f"worker {self._name}, record at {self._deployment.front_name(front)}, offset {offset}",
-            way_out="raise exchange.max_frame_bytes in the configuration, or make the record smaller",
-        )
-
     # -- output ----------------------------------------------------------------------------------------------------
 
     def _route(self, outputs: list[Output], born_ns: int, came_ns: int) -> Iterator[tuple[int, bytes]]:
@@ -185,26 +175,13 @@ class LevelStage:
 
     def _frames(self, output: Exchange, born_ns: int) -> Iterator[tuple[int, bytes]]:
         for target, part in output.batch.split(self._workers):
-            for table in self._cut(part.to_arrow()):
+            for table in self._limits.frames(part.to_arrow(), self._deployment.plan.vertices[output.vertex].name):
+                if isinstance(table, Dead):
+                    self._bury(table)
+                    continue
                 self._records_out += table.num_rows
                 header = self._outbox.records(target, output.vertex, table.num_rows, time.time_ns(), born_ns)
                 yield target, header + table.serialize().to_pybytes()
-
-    def _cut(self, table: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Cut records into frames of about `frame_bytes`; only a frame of one record may be larger, up to the limit."""
-        rows, limit = self._deployment.max_frame_rows, self._deployment.frame_bytes
-        # Of a slice the first figure counts its parent's whole buffers, but it is far cheaper than the exact one.
-        if table.num_rows <= rows and (table.get_total_buffer_size() <= limit or table.nbytes <= limit):
-            yield table
-        elif table.num_rows > 1:
-            half = table.num_rows // 2
-            yield from self._cut(table.slice(0, half))
-            yield from self._cut(table.slice(half))
-        else:
-            if table.nbytes > self._deployment.max_frame_bytes:
-                front, offset = table.column("_front")[0].as_py(), table.column("_sequence")[0].as_py()
-                raise self._too_large(table.nbytes, front, offset)
-            yield table
 
     def _deliver(self, output: Deliver) -> None:
         assert self._delivery is not None
@@ -213,6 +190,7 @@ class LevelStage:
         topic = step.sink.topic
         partitions = output.lanes % self._deployment.sink_partitions[topic]
         self._records_out += len(output.values)
+        self._delivered += len(output.values)
         columns = (partitions.tolist(), output.keys, output.values, output.timestamps.tolist())
         self._delivery.send((topic, *message, None) for message in zip(*columns, strict=True))
 

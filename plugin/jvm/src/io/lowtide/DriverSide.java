@@ -74,7 +74,8 @@ public final class DriverSide implements DriverPlugin {
     ObjectNode first =
         JSON.createObjectNode()
             .put("secret", secret)
-            .put("host", conf.get("spark.driver.host"));
+            .put("host", conf.get("spark.driver.host"))
+            .put("bind", conf.get("spark.driver.bindAddress", conf.get("spark.driver.host")));
     try {
       service = PythonProcess.start(Interpreter.driver(conf), "lowtide.service", first);
       address = service.hear(Interpreter.startLimitMs(conf)).get("ready").asText();
