@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tempfile
 import time
@@ -13,7 +14,7 @@ import cloudpickle
 
 from lowtide.compiler import compile_flow
 from lowtide.conf import Conf
-from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable, TooFewSlots
+from lowtide.errors import InterpreterMismatch, LifeEnded, LowtideError, ServiceUnavailable, TooFewSlots
 from lowtide.flow import Flow
 from lowtide.kafka_access import librdkafka_settings
 from lowtide.pickling import dump_plan, register_modules
@@ -24,6 +25,8 @@ from lowtide.spark.broker_watch import BrokerWatch
 from lowtide.spark.query import start_query
 from lowtide.spark.session import master_of, session_runs, start_session
 from lowtide.worker.deployment import Deployment
+
+LOG = logging.getLogger(__name__)
 
 POLL_MS = 200
 """How often the program looks whether its job still runs; a signal waits as long at most."""
@@ -161,7 +164,7 @@ class Job:
         while not (cause := str(self._side.cause(self.incarnation))) and time.monotonic() < deadline:
             time.sleep(0.02)
         if cause:
-            return LifeEnded(cause)
+            return _of_other_python(cause) or LifeEnded(cause)
         exception = self._query.exception()
         text = str(exception.get().toString()) if exception.isDefined() else "the query was stopped from outside"
         if "CONCURRENT_SCHEDULER_INSUFFICIENT_SLOT" in text:
@@ -175,8 +178,7 @@ class Job:
     def stop(self) -> None:
         """Stop the query; workers deliver what they hold. Spark stops too if the job started it."""
         try:
-            if self._query is not None and self._query.isActive():
-                self._query.stop()
+            self._stop_query()
             self._service.finish(self.incarnation)
         except LifeEnded:
             pass  # The service has gone, and its workers with it.
@@ -185,6 +187,23 @@ class Job:
             if self._owned:
                 self._session.stop()
             shutil.rmtree(self._checkpoint, ignore_errors=True)
+
+    def _stop_query(self) -> None:
+        """Stop Spark's query; one that waits for Kafka is left to its thread, a daemon's, which ends with the JVM."""
+        if self._query is None or not self._query.isActive():
+            return
+        try:
+            self._query.stop()
+        except Exception as error:
+            if "TimeoutException" not in _exception_of(error):
+                raise
+            LOG.warning("the query still waits for Kafka and is left alone; Spark's end ends it")
+
+
+def _exception_of(error: Exception) -> str:
+    """The class of the Java exception behind py4j's; empty for any other error."""
+    thrown = getattr(error, "java_exception", None)
+    return str(thrown.getClass().getName()) if thrown is not None else ""
 
 
 def _deployment(plan: Plan, conf: Conf, fronts: dict[str, int], sinks: dict[str, int]) -> Deployment:
@@ -199,6 +218,16 @@ def _deployment(plan: Plan, conf: Conf, fronts: dict[str, int], sinks: dict[str,
         delivery_limit_ms=conf.kafka.delivery_limit_ms,
         max_queued_bytes=conf.worker.max_queued_bytes,
     )
+
+
+def _of_other_python(cause: str) -> InterpreterMismatch | None:
+    """The error of a cause that says that an executor's Python is another; None for any other cause."""
+    what, _, way_out = cause.partition("\n  what to do: ")
+    first = what.partition("\n")[0]
+    other = "runs another Python than the driver" in first or "cannot run Lowtide's workers" in first
+    if not (other and first.startswith("executor ")):
+        return None
+    return InterpreterMismatch(what, way_out=way_out)
 
 
 def _first_line(text: str) -> str:

@@ -46,6 +46,8 @@ def settings(conf: Conf) -> dict[str, str]:
         "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": str(conf.exchange.network_wait_ms),
         # Spark bounds what waits in a shuffle by the number of these buffers, so a frame must fit into one.
         "spark.shuffle.streaming.networkBufferSize": str(conf.exchange.frame_bytes + FRAME_SLACK_BYTES),
+        # A query that is stopped while Kafka is down waits for its admin client's last calls, a minute and more.
+        "spark.sql.streaming.stopTimeout": "5s",
         "spark.redaction.regex": REDACTION_PATTERN,
         # An epoch's start plans the same small query again: without whole-stage code it takes half the time.
         "spark.sql.codegen.wholeStage": "false",
