@@ -1,0 +1,155 @@
+"""Several executors: workers are found again, wherever an epoch's tasks run, and losing an executor ends the life."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.conftest import Kafka
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+EPOCHS = 4
+PROGRAM = """
+import json, sys
+from dataclasses import dataclass
+
+from lowtide import Flow, json as as_json, kafka
+from lowtide.conf import Conf
+from lowtide.errors import LowtideError
+from lowtide.spark.job import Job
+
+
+@dataclass(frozen=True)
+class Order:
+    user: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Seen:
+    user: str
+    number: int
+    so_far: int
+
+
+COUNTS = {}
+
+
+def count(order: Order) -> Seen:
+    COUNTS[order.user] = COUNTS.get(order.user, 0) + 1
+    return Seen(order.user, order.number, COUNTS[order.user])
+
+
+source, sink, broker = sys.argv[1:]
+flow = Flow("cluster")
+stream = flow.read("orders", kafka(source, as_json(Order))).key_by("user").map(count)
+stream.write("out", kafka(sink, as_json(Seen), key="user"))
+conf = Conf.load(None, {
+    "kafka.bootstrap": broker, "epoch.duration_s": 5.0, "spark.master": "local-cluster[2,3,1024]",
+    "spark.checkpoint_folder": "checkpoints",
+})
+job = Job.start(flow, conf)
+job.wait_for_workers(90)
+print("ready", flush=True)
+try:
+    for line in sys.stdin:
+        print(json.dumps(job.status()), flush=True)
+        if line.strip() == "wait":
+            job.wait()
+except LowtideError as error:
+    print(json.dumps({"ended": str(error)}), flush=True)
+job.stop()
+"""
+
+
+class Cluster:
+    """The program above, running."""
+
+    def __init__(self, kafka: Kafka, folder: Path) -> None:
+        self.kafka = kafka
+        self.source, self.sink = kafka.topic("orders", 2), kafka.topic("out", 2)
+        program = folder / "program.py"
+        program.write_text(PROGRAM)
+        command = [sys.executable, str(program), self.source, self.sink, kafka.address]
+        pipe = subprocess.PIPE
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=folder)
+        assert self.line() == "ready"
+
+    def line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def ask(self, question: str = "") -> dict[str, Any]:
+        self.say(question)
+        answer: dict[str, Any] = json.loads(self.line())
+        return answer
+
+    def say(self, question: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(question + "\n")
+        self.process.stdin.flush()
+
+    def orders(self, numbers: range) -> None:
+        for partition in (0, 1):
+            chosen = [{"user": f"user-{n % 5}", "number": n} for n in numbers if n % 2 == partition]
+            self.kafka.produce(self.source, chosen, partition)
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+
+
+@pytest.fixture
+def cluster(kafka: Kafka, tmp_path: Path) -> Iterator[Cluster]:
+    running = Cluster(kafka, tmp_path)
+    yield running
+    running.close()
+
+
+def test_state_is_kept_over_epochs_on_two_executors_and_the_loss_of_one_ends_the_life(cluster: Cluster) -> None:
+    """Each count goes on where the epoch before left it, though a task moves to the other executor half the time."""
+    for epoch in range(EPOCHS):
+        cluster.orders(range(200 * epoch, 200 * (epoch + 1)))
+        seen = cluster.kafka.records(cluster.sink, 200 * (epoch + 1), within_s=60)
+        assert len(seen) == 200 * (epoch + 1)
+        wait_for_the_next_epoch(cluster)
+    for user in {record["user"] for record in seen}:
+        so_far = [record["so_far"] for record in seen if record["user"] == user]
+        assert so_far == list(range(1, len(so_far) + 1))
+    assert Counter(record["number"] for record in seen) == Counter(range(200 * EPOCHS))
+    status = cluster.ask()
+    assert status["totals"]["executors"] == 2
+
+    lost = status["workers"][0]
+    os.kill(parent_of(parent_of(lost["pid"])), signal.SIGKILL)
+    cluster.ask("wait")
+    ended = json.loads(cluster.line())["ended"]
+    assert f"on executor {lost['executor']}" in ended
+    assert "start the job again" in ended
+
+
+def wait_for_the_next_epoch(cluster: Cluster) -> None:
+    """Workers are detached for a moment at each boundary; without a look at it, let one epoch's time pass."""
+    import time
+
+    time.sleep(5.2)
+    assert not cluster.ask()["cause"]
+
+
+def parent_of(pid: int) -> int:
+    with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
+        return int(stat.read().rpartition(")")[2].split()[1])
