@@ -100,7 +100,7 @@ class ExchangeConf:
     max_frame_bytes: Annotated[int, Meta(ge=1 << 10, le=1 << 27)] = 4 << 20
     max_frame_rows: Annotated[int, Meta(ge=1, le=1 << 20)] = 8192
     linger_ms: Milliseconds = 3
-    network_wait_ms: Positive = 2
+    network_wait_ms: Positive = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
