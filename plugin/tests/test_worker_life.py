@@ -211,6 +211,25 @@ def test_a_slow_task_stops_the_worker_from_reading(running: Life) -> None:
     assert resident_kb < 400_000
 
 
+def test_full_sinks_stop_the_worker_from_reading(life: Life) -> None:
+    """What Kafka does not take is not read on: the way back to the source is held up, not filled."""
+
+    class Full(Counter):
+        def full(self) -> bool:
+            return True
+
+    class Deployed(Deployment):
+        def stage(self, _level: int, _name: str, _number: int) -> Counter:
+            return Full()
+
+    life.begin(Deployed())
+    task = attached(life.attach("1/0", 0))
+    task.send(FRAME, b"x")
+    task.connection.settimeout(0.5)
+    with pytest.raises(TimeoutError):
+        task.receive()
+
+
 def test_no_process_is_left_after_a_normal_stop(life: Life, alive: Callable[[int], bool], tmp_path: Path) -> None:
     life.begin(WithFile(tmp_path / "delivered"))
     task = attached(life.attach("1/0", 0))
