@@ -1,6 +1,37 @@
-"""``python -m lowtide.service``: started by the driver plugin, ends when its standard input closes."""
+"""`python -m lowtide.service`: started by the driver plugin, ends when its standard input closes."""
 
-from lowtide.service.server import main
+import asyncio
+import json
+import signal
+import sys
+from typing import Any
+
+from lowtide.logs import log_to_stderr
+from lowtide.service.server import Service, say
+from lowtide.worker.environment import versions
+
+GAUGES_EVERY_S = 1.0
+
+
+async def run(first: dict[str, Any]) -> None:
+    """Serve until standard input closes."""
+    service = Service(bytes.fromhex(first["secret"]), versions())
+    server = await service.serve(first.get("bind") or first["host"])
+    own, port = server.sockets[0].getsockname()[:2]
+    say({"ready": f"{first['host'] if first.get('bind') else own}:{port}"})
+    loop = asyncio.get_running_loop()
+    closed = loop.run_in_executor(None, sys.stdin.read)
+    while not closed.done():
+        say({"gauges": service.totals()})
+        await asyncio.wait([closed], timeout=GAUGES_EVERY_S)
+
+
+def main() -> None:
+    """Read the first line (secret, host, and bind where that is another address) and serve."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # A terminal's Ctrl-C goes to all; the driver ends what it started.
+    log_to_stderr("service")
+    asyncio.run(run(json.loads(sys.stdin.readline())))
+
 
 if __name__ == "__main__":
     main()

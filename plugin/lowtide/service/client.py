@@ -51,6 +51,10 @@ class ServiceClient:
         if "refused" in answer:
             raise LifeEnded(answer["refused"], way_out="start the job again")
 
+    def stopping(self, incarnation: int) -> None:
+        """Say that the life's query is about to be stopped on purpose: what breaks off with it is no failure."""
+        self._ask(Kind.ASK, {"ask": "stopping", "incarnation": incarnation})
+
     def finish(self, incarnation: int) -> list[str]:
         """End a life on purpose, and wait until its workers have delivered what they held and gone.
 

@@ -4,12 +4,10 @@ import asyncio
 import json
 import logging
 import os
-import signal
 import sys
 from collections.abc import Iterable
 from typing import Any
 
-from lowtide.logs import log_to_stderr
 from lowtide.service.peer import Peer
 from lowtide.service.register import Fork, Found, Refused, Register, Worker
 from lowtide.wire import NONCE_BYTES, ConnectionClosed, Kind, expect_acks, tune
@@ -17,7 +15,6 @@ from lowtide_tracker.handshake import REPLY_BYTES, HandshakeError, ServerHandsha
 
 LOG = logging.getLogger(__name__)
 HANDSHAKE_TIMEOUT_S = 10.0
-GAUGES_EVERY_S = 1.0
 FINISH_LIMIT_S = 5.0
 """How long workers may take to deliver what they hold; a little more than their own limit."""
 KILL_LIMIT_S = 2.0
@@ -77,6 +74,9 @@ class Service:
                 case "end":
                     await self._end_unless_the_worker_says_why(question["incarnation"], question["cause"])
                     await peer.send(Kind.ASK, {"ended": self.register.cause})
+                case "stopping":
+                    self._stopping(question["incarnation"])
+                    await peer.send(Kind.ASK, {"stopping": True})
                 case "finish":
                     killed = await self._finish(question["incarnation"])
                     await peer.send(Kind.ASK, {"finished": not self._links, "killed": killed})
@@ -111,6 +111,11 @@ class Service:
         for link in list(links.values()):
             link.close()
         return {"begun": incarnation}
+
+    def _stopping(self, incarnation: int) -> None:
+        """Its query is being stopped: tasks that break off now are no failure."""
+        if incarnation == self.register.incarnation:
+            self.register.finished = True
 
     async def _finish(self, incarnation: int) -> list[str]:
         """Ends a life on purpose: workers deliver what they hold and go; those that do not are killed and named."""
@@ -279,25 +284,3 @@ def say(line: dict[str, Any]) -> None:
     """One line of JSON to the driver plugin."""
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
-
-
-async def run(first: dict[str, Any]) -> None:
-    """Serves until standard input closes."""
-    from lowtide.worker.environment import versions
-
-    service = Service(bytes.fromhex(first["secret"]), versions())
-    server = await service.serve(first.get("bind") or first["host"])
-    own, port = server.sockets[0].getsockname()[:2]
-    say({"ready": f"{first['host'] if first.get('bind') else own}:{port}"})
-    loop = asyncio.get_running_loop()
-    closed = loop.run_in_executor(None, sys.stdin.read)
-    while not closed.done():
-        say({"gauges": service.totals()})
-        await asyncio.wait([closed], timeout=GAUGES_EVERY_S)
-
-
-def main() -> None:
-    """Reads the first line (secret, host, and bind where that is another address) and serves."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # A terminal's Ctrl-C goes to all; the driver ends what it started.
-    log_to_stderr("service")
-    asyncio.run(run(json.loads(sys.stdin.readline())))

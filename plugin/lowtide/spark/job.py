@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -178,10 +179,13 @@ class Job:
     def stop(self) -> None:
         """Stop the query; workers deliver what they hold. Spark stops too if the job started it."""
         try:
+            with suppress(LifeEnded):  # The service may have gone, and its workers with it.
+                self._service.stopping(self.incarnation)
             self._stop_query()
-            self._service.finish(self.incarnation)
-        except LifeEnded:
-            pass  # The service has gone, and its workers with it.
+            with suppress(LifeEnded):
+                killed = self._service.finish(self.incarnation)
+                if killed:
+                    LOG.warning("workers did not end in time and were killed: %s", ", ".join(killed))
         finally:
             self._service.close()
             if self._owned:
