@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from lowtide.connectors.spec import KafkaSink
 from lowtide.errors import FlowError
 from lowtide.findings import Finding
-from lowtide.flow import DEAD_LETTERS, Call, Flow
+from lowtide.flow import DEAD_LETTERS, NAME, NAME_RULE, Call, Flow
 from lowtide.formats import Raw, RawFormat
 from lowtide.schema import Schema, schema_of
 from lowtide.signature import NOTHING, Unreadable, element_of, said, signature_of
 from lowtide.steps import WORD, Filter, FlatMap, KeyBy, Map, MapBatches, Read, Site, Write
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _KEY_KINDS = {"str", "int", "bytes"}
 
 
@@ -45,8 +43,6 @@ class Inference:
 
     def _check_flow(self) -> None:
         flow = self._flow
-        if not _NAME.fullmatch(flow.name):
-            self.findings.append(Finding(flow.site, flow.name, f"not a flow's name: {_NAME_RULE}"))
         if not any(isinstance(call.step, Read) for call in flow.calls):
             self.findings.append(Finding(flow.site, flow.name, "the flow reads nothing; add flow.read(...)"))
         letters = flow.dead_letters
@@ -60,8 +56,8 @@ class Inference:
             name = f"{self.names[call.parent]}/by-{'-'.join(call.step.columns)}"
         elif name is None:
             self._fault(call, f"{word} needs a name, as its function has none: add name=")
-        elif not _NAME.fullmatch(name):
-            self._fault(call, f"not a step's name: {_NAME_RULE}")
+        elif not NAME.fullmatch(name):
+            self._fault(call, f"not a step's name: {NAME_RULE}")
         self.names.append(name or word)
         if name is None:
             return
@@ -160,9 +156,6 @@ class Inference:
     @staticmethod
     def _schema(record: Any) -> Schema:
         return schema_of(record)
-
-
-_NAME_RULE = "use letters, digits, '_', '.' and '-', at most 100, starting with a letter or digit"
 
 
 def _called(call: Call) -> str:

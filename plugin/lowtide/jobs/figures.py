@@ -9,8 +9,6 @@ from lowtide.errors import LifeEnded
 from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.state import JobState
 from lowtide.service.client import ServiceClient
-from lowtide.wire import ConnectionClosed
-from lowtide_tracker.handshake import HandshakeError
 
 LIMIT_S = 2.0
 
@@ -53,5 +51,5 @@ def ask_figures(folder: JobFolder, state: JobState, limit_s: float = LIMIT_S) ->
     try:
         with ServiceClient(state.address, secret, limit_s) as service:
             return Figures.of(service.status())
-    except (OSError, ConnectionClosed, HandshakeError, LifeEnded):
+    except LifeEnded:
         return None
