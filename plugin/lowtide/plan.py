@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from lowtide.connectors.spec import KafkaSink
-from lowtide.steps import KeyBy, Read, Site, Step, Write
+from lowtide.steps import STATEFUL, Broadcast, KeyBy, Loop, Read, Relay, Site, Step, Write
+
+Grouping = Literal["optimistic", "ordered"]
+"""How stateful steps come to the right order: by repair, or by waiting for min time; the output is the same."""
+
+LOOP_MARK = 1 << 31
+"""What a pass through a loop appends to the child path: this bit and the id of the loop's head."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,12 +26,16 @@ class Vertex:
     Attributes:
         id: Its number in the plan, counted in topological order; the same in every life of an unchanged flow only.
         name: Its name, unique in the flow, the same as long as the user leaves it.
-        level: Where it runs; of an exchange (`key_by`), the level that receives.
-        parents: Ids of the vertices whose records it takes; none for a source.
+        level: Where it runs; of an exchange, the level that receives.
+        parents: Ids of the vertices whose records it takes, by port; none for a source. All of its own level, of an
+            exchange of the level before. A scan with a broadcast takes it at port 1.
         step: What it does.
-        takes: The type of the records that come in; of a source, that come out.
-        gives: The type of the records that come out; of a sink, that go in.
+        takes: The type of the records that come in (at port 0); of a source, that come out.
+        gives: The type of the records that come out; of a sink, that go in; of `last` the alias tuple[T, ...]; of a
+            broadcast its records, not its state.
         site: Where the user wrote it.
+        depth: No record that comes in or out has a longer child path.
+        back: Of a loop's tail, the id of its head; else None. Not among the head's parents, so that parents come first.
     """
 
     id: int
@@ -35,11 +46,19 @@ class Vertex:
     takes: type
     gives: type
     site: Site
+    depth: int = 0
+    back: int | None = None
 
     @property
     def is_exchange(self) -> bool:
-        """Whether it is a keyed exchange: sent by the level before its own."""
-        return isinstance(self.step, KeyBy)
+        """Whether its records are sent by the level before its own."""
+        return isinstance(self.step, KeyBy | Relay | Broadcast)
+
+    @property
+    def loop_mark(self) -> int:
+        """What a loop's head appends to the child path of every record that enters it, each time."""
+        assert isinstance(self.step, Loop), "only loops have marks"
+        return LOOP_MARK | self.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +73,8 @@ class Plan:
         lanes: Number of lanes of every sink; a lane is a contiguous range of hash units.
         parallelism: Number of workers of each level from 1 on.
         dead_letters: Where records go that failed; None if they stop the job.
+        slack_ms: How many milliseconds one tick is long.
+        grouping: How stateful steps come to the right order.
     """
 
     name: str
@@ -63,9 +84,14 @@ class Plan:
     lanes: int
     parallelism: int
     dead_letters: KafkaSink | None
+    slack_ms: int = 2
+    grouping: Grouping = "optimistic"
 
     def children(self, vertex: int) -> tuple[Vertex, ...]:
-        """The vertices that take the records of this one, in the order they were written."""
+        """The vertices that take the records of this one, in the order they were written; not back to a loop's head.
+
+        Where there are several, a record's child path gets the child's number, counted from 1, on the way.
+        """
         return tuple(child for child in self.vertices if vertex in child.parents)
 
     def sources(self) -> Iterator[Vertex]:
@@ -77,8 +103,22 @@ class Plan:
         return (vertex for vertex in self.vertices if isinstance(vertex.step, Write))
 
     def exchanges(self) -> Iterator[Vertex]:
-        """All keyed exchanges."""
+        """All exchanges."""
         return (vertex for vertex in self.vertices if vertex.is_exchange)
+
+    def key_of(self, vertex: Vertex) -> tuple[str, ...]:
+        """The columns by which the records are keyed that reach a `last`, a `scan` or a loop."""
+        while not isinstance(vertex.step, KeyBy):
+            assert vertex.parents, f"{vertex.name} stands behind no key_by"
+            vertex = self.vertices[vertex.parents[0]]
+        return vertex.step.columns
+
+    def needs_tracking(self) -> tuple[Vertex, ...]:
+        """The vertices whose output is right only in order, and so with min time; none where a run may do without.
+
+        All that keep state or loop, and the relays of merges across levels.
+        """
+        return tuple(vertex for vertex in self.vertices if isinstance(vertex.step, (*STATEFUL, Relay)))
 
     def lane_of_unit(self) -> npt.NDArray[np.int32]:
         """The lane of every hash unit, int32[units]. Every unit has one lane (R12)."""
