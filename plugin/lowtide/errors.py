@@ -168,3 +168,21 @@ class LifeEnded(LowtideError):
     """Recover the job: a worker, a frame or a connection of this life was lost, and going on would be wrong."""
 
     exit_code = 5
+
+
+class TimeWentBack(LifeEnded):
+    """Recover the job by replay: a record came below a tick that had been released, so an ack was lost or doubled.
+
+    Attributes:
+        tick: The record's.
+        released: Everything below it had been released.
+    """
+
+    def __init__(self, place: str, tick: int, released: int) -> None:
+        super().__init__(
+            f"a record of tick {tick} came to {place}, where everything below tick {released} had been released",
+            way_out="start the job again: it replays from its log, and nothing wrong has been delivered; "
+            "report it if it happens without a failure of the network or of a process",
+        )
+        self.tick = tick
+        self.released = released

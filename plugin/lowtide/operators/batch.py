@@ -4,29 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lowtide.operators.meta import Meta
+from lowtide.operators.meta import Child, Indices, Meta
 from lowtide.schema import Schema
 
 META_FIELDS = (
+    pa.field("_tick", pa.int64(), nullable=False),
     pa.field("_front", pa.int32(), nullable=False),
     pa.field("_sequence", pa.int64(), nullable=False),
-    pa.field("_timestamp", pa.int64(), nullable=False),
+    pa.field("_child", pa.binary(), nullable=False),
+    pa.field("_trace", pa.uint64(), nullable=False),
+    pa.field("_tombstone", pa.uint8(), nullable=False),
     pa.field("_unit", pa.int32(), nullable=False),
 )
-"""The columns that stand behind the data in an exchange."""
+"""The columns that stand behind the data in an exchange; `_child` has one width in one batch, padded with zeros."""
 
 
 class Batch:
     """n records and their meta; at least one of rows and columns is there, the other is made once on request.
 
     Attributes:
-        schema: What the records are.
+        schema: What the records are; None where they never become columns, as windows and faults.
         meta: Where they come from; of the same length.
     """
 
@@ -34,7 +38,7 @@ class Batch:
 
     def __init__(
         self,
-        schema: Schema,
+        schema: Schema | None,
         meta: Meta,
         *,
         rows: list[Any] | None = None,
@@ -59,24 +63,58 @@ class Batch:
             raise ValueError(f"a batch of {schema.name} has the columns\n{expected}\nfound\n{table.schema}")
         columns = table.columns
         width = len(columns) - len(META_FIELDS)
-        meta = Meta(*(column.to_numpy() for column in columns[width:]))
+        tick, front, sequence, child, trace, tombstone, unit = columns[width:]
+        meta = Meta(
+            tick.to_numpy(),
+            front.to_numpy(),
+            sequence.to_numpy(),
+            _child_of(child),
+            trace.to_numpy(),
+            tombstone.to_numpy().view(np.bool_),
+            unit.to_numpy(),
+        )
         return cls(schema, meta, columns=columns[:width])
 
+    @classmethod
+    def concat(cls, batches: Sequence[Batch]) -> Batch:
+        """Batches of one schema, one after the other; as rows if one of them has rows only, else as columns."""
+        if len(batches) == 1:
+            return batches[0]
+        meta = Meta.concat([batch.meta for batch in batches])
+        schema = batches[0].schema
+        rows = columns = None
+        if all(batch._columns is not None for batch in batches):
+            columns = [pa.concat_arrays(parts) for parts in zip(*(batch.columns() for batch in batches), strict=True)]
+        if columns is None or all(batch._rows is not None for batch in batches):
+            rows = list(chain.from_iterable(batch.rows() for batch in batches))
+        return cls(schema, meta, rows=rows, columns=columns)
+
     def to_arrow(self) -> pa.RecordBatch:
-        """The data columns, then `_front`, `_sequence`, `_timestamp` and `_unit`; after an exchange's `with_unit` only.
+        """The data columns, then `META_FIELDS`; after an exchange's `with_unit` only.
 
         Raises:
             WrongType: see `columns`.
         """
         assert self.meta.unit is not None, "only keyed records are exchanged"
+        assert self.schema is not None, "only records with columns are exchanged"
         meta = self.meta
-        columns = [*self.columns(), *map(pa.array, (meta.front, meta.sequence, meta.timestamp, meta.unit))]
+        columns = [
+            *self.columns(),
+            pa.array(meta.tick),
+            pa.array(meta.front),
+            pa.array(meta.sequence),
+            _child_column(meta.child),
+            pa.array(meta.trace),
+            pa.array(meta.tombstone.view(np.uint8)),
+            pa.array(meta.unit),
+        ]
         return pa.RecordBatch.from_arrays(columns, schema=exchange_schema(self.schema))
 
     def rows(self) -> list[Any]:
         """The records as objects of the dataclass; not to be changed."""
         if self._rows is None:
             assert self._columns is not None
+            assert self.schema is not None
             self._rows = self.schema.rows(self._columns)
         return self._rows
 
@@ -88,14 +126,16 @@ class Batch:
         """
         if self._columns is None:
             assert self._rows is not None
+            assert self.schema is not None, "these records never become columns"
             self._columns = self.schema.columns(self._rows)
         return self._columns
 
     def column(self, name: str) -> pa.Array:
         """One field of all records."""
+        assert self.schema is not None
         return self.columns()[self.schema.arrow.get_field_index(name)]
 
-    def take(self, indices: npt.NDArray[np.int64]) -> Batch:
+    def take(self, indices: Indices) -> Batch:
         """The records at these indices with their meta; copies columns, shares objects."""
         meta = self.meta.take(indices)
         rows = None if self._rows is None else _pick(self._rows, indices)
@@ -105,9 +145,9 @@ class Batch:
             columns = [column.take(chosen) for column in self._columns]
         return Batch(self.schema, meta, rows=rows, columns=columns)
 
-    def with_unit(self, unit: npt.NDArray[np.int32]) -> Batch:
-        """The same records with these hash units."""
-        return Batch(self.schema, self.meta.with_unit(unit), rows=self._rows, columns=self._columns)
+    def with_meta(self, meta: Meta) -> Batch:
+        """The same records with this meta."""
+        return Batch(self.schema, meta, rows=self._rows, columns=self._columns)
 
     def split(self, target_of_unit: npt.NDArray[np.int32]) -> Iterator[tuple[int, Batch]]:
         """Part the records by `target_of_unit[unit]`, each part in order; targets ascend; O(n log n) in numpy."""
@@ -134,5 +174,26 @@ def exchange_schema(schema: Schema) -> pa.Schema:
     return pa.schema([*schema.arrow, *META_FIELDS])
 
 
-def _pick(rows: Sequence[Any], indices: npt.NDArray[np.int64]) -> list[Any]:
+def _pick(rows: Sequence[Any], indices: Indices) -> list[Any]:
     return list(map(rows.__getitem__, indices.tolist()))
+
+
+def _child_column(child: Child) -> pa.Array:
+    """Child paths as byte strings that compare bytewise: big-endian, of one length."""
+    n, width = child.shape
+    data = child.astype(">u4").tobytes()
+    offsets = np.arange(n + 1, dtype=np.int32) * (4 * width)
+    return pa.Array.from_buffers(pa.binary(), n, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def _child_of(column: pa.Array) -> Child:
+    """The inverse of `_child_column`."""
+    n = len(column)
+    _, offsets, data = column.buffers()
+    if n == 0:
+        return np.empty((0, 0), np.uint32)
+    first, second = np.frombuffer(offsets, np.int32, 2, 4 * column.offset).tolist()
+    width = (second - first) // 4
+    if width == 0:
+        return np.empty((n, 0), np.uint32)
+    return np.frombuffer(data, ">u4", n * width, first).reshape(n, width).astype(np.uint32)

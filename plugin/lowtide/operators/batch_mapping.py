@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from lowtide.operators.batch import Batch
@@ -16,25 +17,42 @@ from lowtide.steps import Function
 class MapBatchesOperator(Operator):
     """Hands the data columns to the function; meta stays, row by row.
 
-    What raises here always stops the job, dead letters or not: no single record is to blame, and which records share
-    a batch depends on timing.
+    What raises here always stops the job, dead letters or not: which records share a batch depends on timing, so a
+    function that fails with some records is likely to be wrong about the others too. Still only a record that fails
+    alone is to blame: one that a tombstone takes back stops nothing.
     """
 
     def __init__(self, function: Function, gives: type) -> None:
         self._function = function
         self._schema = schema_of(gives)
 
-    def apply(self, batch: Batch, tolerate: bool) -> Stepped:
-        """Call the function with the batch."""
+    def apply(self, batch: Batch) -> Stepped:
+        """Call the function with the batch; if that fails, with every record alone."""
+        result, failure = self._call(batch, 0)
+        if failure is None:
+            return Stepped(Batch(self._schema, batch.meta, columns=result.columns), [])
+        if len(batch) == 1:
+            return Stepped(batch.take(np.arange(0)), [failure])
+        alone = [self._call(batch.take(np.array([index])), index) for index in range(len(batch))]
+        failures = [failure for _, failure in alone if failure is not None]
+        if not failures:
+            # Only together they fail: the function looks at neighbours. The first record stands for all.
+            return Stepped(batch.take(np.arange(0)), [failure])
+        kept = [index for index, (_, failure) in enumerate(alone) if failure is None]
+        if not kept:
+            return Stepped(batch.take(np.arange(0)), failures)
+        columns = [pa.concat_arrays(parts) for parts in zip(*(alone[index][0].columns for index in kept), strict=True)]
+        return Stepped(Batch(self._schema, batch.meta.take(np.array(kept)), columns=columns), failures)
+
+    def _call(self, batch: Batch, index: int) -> tuple[Any, Failure | None]:
+        assert batch.schema is not None, "windows are not given to map_batches"
         data = pa.RecordBatch.from_arrays(batch.columns(), schema=batch.schema.arrow)
         try:
             result = self._function(data)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's function raises
-            return Stepped(batch, [raised(0, _Rows(len(batch)), error)])
+            return None, raised(index, _Rows(len(batch)), error)
         fault = _fault(result, self._schema, len(batch))
-        if fault is not None:
-            return Stepped(batch, [Failure(0, _Rows(len(batch)), fault)])
-        return Stepped(Batch(self._schema, batch.meta, columns=result.columns), [])
+        return result, None if fault is None else Failure(index, _Rows(len(batch)), fault)
 
 
 class _Rows:
@@ -44,7 +62,7 @@ class _Rows:
         self._count = count
 
     def __repr__(self) -> str:
-        return f"the first of a batch of {self._count}"
+        return "a batch of one" if self._count == 1 else f"the first of a batch of {self._count}"
 
 
 def _fault(result: Any, schema: Schema, count: int) -> str | None:

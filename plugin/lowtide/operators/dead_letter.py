@@ -6,10 +6,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from lowtide.operators.failure import Failure, shortened
+from lowtide.operators.failure import shortened
 from lowtide.operators.meta import Position
-from lowtide.operators.source import SourceRows
-from lowtide.plan import Vertex
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +17,7 @@ class Dead:
     Attributes:
         vertex: The name of the step that failed.
         position: Where the record, or the message it was made of, stands in the log.
-        timestamp: The log's timestamp in ms.
+        timestamp: When the record's tick began, in ms.
         error: What happened, in one line.
         key: At level 0 the original message's key; behind an exchange None.
         value: At level 0 the original message's value; behind an exchange the failed step's record as JSON.
@@ -42,15 +40,6 @@ class Dead:
             ("lowtide.offset", str(self.position.sequence).encode()),
             ("lowtide.error", self.error.encode("utf-8", "replace")),
         ]
-
-
-def dead_letter(vertex: Vertex, position: Position, timestamp: int, failure: Failure, rows: SourceRows | None) -> Dead:
-    """Make a dead letter of a failure: with the original message where `rows` has it, else with the record."""
-    if rows is None:
-        return Dead(vertex.name, position, timestamp, failure.error, None, as_json(failure.record))
-    index = rows.index_of(position.sequence)
-    headers = None if rows.headers is None else rows.headers[index]
-    return Dead(vertex.name, position, timestamp, failure.error, rows.keys[index], rows.values[index], headers)
 
 
 def as_json(record: object) -> bytes:

@@ -15,7 +15,7 @@ from lowtide.steps import Function
 
 
 class FlatMapOperator(PerRecord):
-    """Replaces every record by the elements of the function's result, each with the meta of its origin."""
+    """Replaces every record by the elements of the function's result, numbered from 1 in their child paths (R4)."""
 
     def __init__(self, function: Function, gives: type) -> None:
         self._schema = schema_of(gives)
@@ -38,5 +38,7 @@ class FlatMapOperator(PerRecord):
     def collect(self, batch: Batch, results: list[Any]) -> Batch:
         """Lay all elements in a row."""
         counts = np.fromiter(map(len, results), np.int64, len(results))
-        meta = batch.meta.take(np.repeat(np.arange(len(results)), counts))
+        origins = np.repeat(np.arange(len(results)), counts)
+        ordinals = np.arange(1, len(origins) + 1) - (np.cumsum(counts) - counts)[origins]
+        meta = batch.meta.take(origins).with_child(ordinals.astype(np.uint32))
         return Batch(self._schema, meta, rows=list(chain.from_iterable(results)))

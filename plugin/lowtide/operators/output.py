@@ -1,14 +1,10 @@
-"""What a program hands to the worker: each is one of three kinds."""
+"""What a program hands to whoever drives it: each output is one of four kinds."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
 from lowtide.operators.batch import Batch
-from lowtide.operators.dead_letter import Dead
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,23 +22,37 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Deliver:
-    """Messages for a sink, n of them.
+    """Records for a sink, items and tombstones: a barrier lets the valid ones through, `SinkOperator` encodes them.
 
     Attributes:
         vertex: The sink's id.
-        keys: The messages' keys, None for none.
-        values: The messages' values, None for Kafka's tombstone.
-        timestamps: int64[n], ms.
-        lanes: int32[n].
-        batch: The records, for their meta.
+        batch: The records, columns made.
     """
 
     vertex: int
-    keys: list[bytes | None]
-    values: list[bytes | None]
-    timestamps: npt.NDArray[np.int64]
-    lanes: npt.NDArray[np.int32]
     batch: Batch
 
 
-Output = Exchange | Deliver | Dead
+@dataclass(frozen=True, slots=True, eq=False)
+class Faults:
+    """Records that failed. They act only when a barrier would release them: until then a tombstone may take them back.
+
+    Attributes:
+        batch: Rows are `Fault`s; the meta is that of the records.
+    """
+
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Something of these ticks is held by an ordered grouping whose output can leave the level (R6).
+
+    Attributes:
+        ticks: Ascending.
+    """
+
+    ticks: list[int]
+
+
+Output = Exchange | Deliver | Faults | Hold

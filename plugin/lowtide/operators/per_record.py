@@ -25,13 +25,8 @@ class Operator(ABC):
     """One step at work."""
 
     @abstractmethod
-    def apply(self, batch: Batch, tolerate: bool) -> Stepped:
-        """Do the step to a batch.
-
-        Args:
-            batch: What comes in.
-            tolerate: Whether to go on after a record has failed; else the first failure is all that counts.
-        """
+    def apply(self, batch: Batch) -> Stepped:
+        """Do the step to a batch; a record that fails does not keep the others from going on."""
 
 
 class PerRecord(Operator):
@@ -39,12 +34,10 @@ class PerRecord(Operator):
 
     function: Callable[[Any], Any]
 
-    def apply(self, batch: Batch, tolerate: bool) -> Stepped:
+    def apply(self, batch: Batch) -> Stepped:
         """Call the function with every record, then look at all results at once."""
         rows = batch.rows()
-        results, failures = call_each(self.calls, rows, tolerate)
-        if failures and not tolerate:
-            return Stepped(batch, failures)
+        results, failures = call_each(self.calls, rows)
         kept = _without(len(rows), failures)
         if not self.holds(results):
             faults = list(map(self.fault, results))
@@ -73,9 +66,7 @@ class PerRecord(Operator):
         """Make the step's batch of one result per record."""
 
 
-def call_each(
-    calls: Callable[[Iterator[Any]], Iterator[Any]], rows: Sequence[Any], tolerate: bool
-) -> tuple[list[Any], list[Failure]]:
+def call_each(calls: Callable[[Iterator[Any]], Iterator[Any]], rows: Sequence[Any]) -> tuple[list[Any], list[Failure]]:
     """Call a function with every row once; the results of those that did not raise, and the failures of the others.
 
     `extend` keeps what came before an exception, so the number of results tells which row raised, and the iterator
@@ -95,8 +86,6 @@ def call_each(
             if index == len(rows):
                 return results, failures
             failures.append(raised(index, rows[index], StopIteration()))
-        if not tolerate:
-            return results, failures
 
 
 def _without(count: int, failures: Sequence[Failure]) -> Any:

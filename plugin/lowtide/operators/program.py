@@ -1,133 +1,249 @@
 """What one level of a plan does with the records that reach it: pure, no I/O, no clock.
 
     program = Program(plan, level=0)
-    program.feed_source(vertex, rows)    # -> [Exchange(...), Dead(...), ...]
-    Program(plan, level=1).feed(exchange.vertex, batch)    # -> [Deliver(...), ...]
+    program.feed_source(vertex, rows)    # -> [Exchange(...), Faults(...), ...]
+    program = Program(plan, level=1)
+    program.feed(exchange.vertex, batch)    # -> [Deliver(...), Hold(...), ...]
+    program.advance(min_time)    # -> what ordered groupings were holding below it
+    program.prune(global_min_time)
 
 Outputs stand in the order in which they were made: a batch goes through one branch after the other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from lowtide.operators.batch import Batch
+from lowtide.operators.beside import BesideScan
 from lowtide.operators.catalogue import operator
-from lowtide.operators.dead_letter import dead_letter
 from lowtide.operators.exchange import ExchangeOperator, as_columns
-from lowtide.operators.failure import Failure, MessageRefused, UserError
-from lowtide.operators.meta import Position
-from lowtide.operators.output import Deliver, Exchange, Output
+from lowtide.operators.failure import Failure
+from lowtide.operators.fault import Fault, faults
+from lowtide.operators.grouping import Grouping, Key
+from lowtide.operators.looping import Turns
+from lowtide.operators.merging import MergeOperator
+from lowtide.operators.ordering import Ordered
+from lowtide.operators.output import Deliver, Exchange, Faults, Hold, Output
 from lowtide.operators.per_record import Operator
-from lowtide.operators.sink import SinkOperator
+from lowtide.operators.scanning import ScanGrouping
 from lowtide.operators.source import SourceOperator, SourceRows
+from lowtide.operators.windowing import LastGrouping
 from lowtide.plan import Plan, Vertex
-from lowtide.steps import KeyBy, MapBatches, Read, Write
+from lowtide.steps import Again, Broadcast, KeyBy, Last, Loop, Merge, Read, Relay, Scan, Write
+
+Captured = dict[str, dict[int, list[tuple[Key, Any]]]]
+"""State by vertex and hash unit: each key with what is saved of it."""
 
 
 class Program:
     """The operators of one level.
 
-    Attributes:
+    Args:
         plan: The plan.
         level: The level.
+        grouping: How stateful steps come to the right order; by default as the plan says.
     """
 
-    def __init__(self, plan: Plan, level: int) -> None:
+    def __init__(self, plan: Plan, level: int, grouping: str | None = None) -> None:
         self.plan = plan
         self.level = level
-        self._tolerate = plan.dead_letters is not None
+        self._mode = grouping or plan.grouping
         self._children = {vertex.id: plan.children(vertex.id) for vertex in plan.vertices}
         self._sources: dict[int, SourceOperator] = {}
         self._exchanges: dict[int, ExchangeOperator] = {}
-        self._sinks: dict[int, SinkOperator] = {}
         self._operators: dict[int, Operator] = {}
+        self._merges: dict[int, MergeOperator] = {}
+        self._turns: dict[int, Turns] = {}
+        self._groupings: dict[int, Grouping] = {}
+        self._ordered: dict[int, Ordered | BesideScan] = {}
         for vertex in plan.vertices:
             if vertex.level == level or (vertex.is_exchange and vertex.level == level + 1):
                 self._install(vertex)
+        self._outward = self._reaching_exchanges()
 
     def _install(self, vertex: Vertex) -> None:
-        step = vertex.step
+        step, job = vertex.step, self.plan.name
         if isinstance(step, Read):
-            self._sources[vertex.id] = SourceOperator(step.source)
-        elif isinstance(step, KeyBy):
-            self._exchanges[vertex.id] = ExchangeOperator(step, self.plan.units)
-        elif isinstance(step, Write):
-            self._sinks[vertex.id] = SinkOperator(step.sink, self.plan.lane_of_unit())
-        else:
+            self._sources[vertex.id] = SourceOperator(job, vertex.name, step.source)
+        elif isinstance(step, KeyBy | Relay | Broadcast):
+            if vertex.level == self.level + 1:
+                self._exchanges[vertex.id] = ExchangeOperator(job, vertex.name, step, self.plan.units)
+        elif isinstance(step, Last | Scan):
+            self._install_grouping(vertex)
+        elif isinstance(step, Merge):
+            self._merges[vertex.id] = MergeOperator(job, vertex.name, self.plan.units)
+        elif isinstance(step, Again):
+            self._turns[vertex.id] = Turns(vertex, self.plan)
+        elif not isinstance(step, Write | Loop):
             worker = operator(vertex)
             assert worker is not None, f"no operator for {step}"
             self._operators[vertex.id] = worker
 
-    def feed_source(self, vertex: int, rows: SourceRows) -> list[Output]:
-        """Take messages of a source of this level.
+    def _install_grouping(self, vertex: Vertex) -> None:
+        columns = self.plan.key_of(vertex)
+        if isinstance(vertex.step, Scan) and len(vertex.parents) > 1:
+            self._ordered[vertex.id] = BesideScan(vertex, self.plan.vertices[vertex.parents[1]], columns)
+            return
+        grouping = (ScanGrouping if isinstance(vertex.step, Scan) else LastGrouping)(vertex, columns)
+        self._groupings[vertex.id] = grouping
+        if self._mode == "ordered":
+            self._ordered[vertex.id] = Ordered(grouping, f'step "{vertex.name}"', vertex.depth)
 
-        Raises:
-            MessageRefused: a message cannot be parsed, and the flow names no dead letters.
-            UserError: a user's function failed, and the flow names no dead letters.
-        """
-        feed = _Feed(rows, [])
+    def _reaching_exchanges(self) -> set[int]:
+        """The vertices of this level whose records may go on to the next one."""
+        reaching: set[int] = set()
+        for vertex in reversed(self.plan.vertices):
+            children = self._children[vertex.id]
+            if any(child.id in self._exchanges or child.id in reaching for child in children):
+                reaching.add(vertex.id)
+        return reaching
+
+    @property
+    def repairs(self) -> int:
+        """How many outputs of groupings have been taken back so far."""
+        return sum(grouping.repairs for grouping in self._groupings.values())
+
+    # -- input -----------------------------------------------------------------------------------------------------
+
+    def feed_source(self, vertex: int, rows: SourceRows) -> list[Output]:
+        """Take labelled messages of a source of this level."""
+        feed = _Feed(rows)
         source = self.plan.vertices[vertex]
         stepped = self._sources[vertex].parse(rows)
-        for failure in stepped.failures:
-            position = Position(rows.front, int(rows.offsets[failure.index]))
-            if not self._tolerate:
-                raise MessageRefused(source, position, failure)
-            timestamp = int(rows.timestamps[failure.index])
-            feed.outputs.append(dead_letter(source, position, timestamp, failure, rows))
+        if stepped.failures:
+            meta = self._sources[vertex].meta(rows)
+            feed.outputs.append(Faults(faults(source, meta, stepped.failures, rows)))
         self._pass_on(source, stepped.batch, feed)
-        return feed.outputs
+        return self._finish(feed)
 
     def feed(self, vertex: int, batch: Batch) -> list[Output]:
-        """Take records of an exchange that this level receives.
-
-        Raises:
-            UserError: a user's function failed, and the flow names no dead letters.
-        """
-        feed = _Feed(None, [])
+        """Take records of an exchange that this level receives."""
+        feed = _Feed()
         self._pass_on(self.plan.vertices[vertex], batch, feed)
+        return self._finish(feed)
+
+    def advance(self, min_time: int) -> list[Output]:
+        """Process what ordered groupings hold below the level's min time, in topological order."""
+        feed = _Feed()
+        for vertex, ordered in self._ordered.items():
+            self._emit(self.plan.vertices[vertex], ordered.advance(min_time), feed)
+            self._work(feed)
+        return self._finish(feed)
+
+    # -- state -----------------------------------------------------------------------------------------------------
+
+    def prune(self, tick: int) -> None:
+        """Forget what only records below `tick` could need: below the global min time only (R14)."""
+        for grouping in self._states().values():
+            grouping.prune(tick)
+
+    def capture(self, tick: int) -> Captured:
+        """The state below a tick, which must not be below one that was pruned at."""
+        return {self.plan.vertices[vertex].name: each.capture(tick) for vertex, each in self._states().items()}
+
+    def restore(self, captured: Captured, tick: int) -> None:
+        """Take over captured state; the hash units of other workers may be left out."""
+        for vertex, each in self._states().items():
+            each.restore(dict(captured.get(self.plan.vertices[vertex].name, {})), tick)
+
+    def _states(self) -> dict[int, Grouping | BesideScan]:
+        beside = {vertex: each for vertex, each in self._ordered.items() if isinstance(each, BesideScan)}
+        return {**self._groupings, **beside}
+
+    # -- the way through -------------------------------------------------------------------------------------------
+
+    def _finish(self, feed: _Feed) -> list[Output]:
+        self._work(feed)
+        if feed.held:
+            feed.outputs.append(Hold(sorted(feed.held)))
         return feed.outputs
+
+    def _work(self, feed: _Feed) -> None:
+        """Send round what a loop has to take once more."""
+        while feed.again:
+            head, batch = feed.again.popleft()
+            self._enter(head, batch, feed)
 
     def _pass_on(self, vertex: Vertex, batch: Batch, feed: _Feed) -> None:
         """Give the records that came out of a vertex to all that take them."""
-        for child in self._children[vertex.id]:
+        children = self._children[vertex.id]
+        for ordinal, child in enumerate(children, 1):
             if len(batch) == 0:
                 return
-            if child.id in self._operators:
-                stepped = self._operators[child.id].apply(batch, self._tolerate)
-                self._bury(child, batch, stepped.failures, feed)
-                self._pass_on(child, stepped.batch, feed)
-                continue
-            stepped = as_columns(batch, self._tolerate)
-            self._bury(vertex, batch, stepped.failures, feed)
-            batch = stepped.batch
-            if len(batch) == 0:
-                return
-            if child.id in self._exchanges:
-                feed.outputs.append(Exchange(child.id, self._exchanges[child.id].assign(batch)))
+            if isinstance(child.step, Write) or child.id in self._exchanges:
+                stepped = as_columns(batch)
+                self._bury(vertex, batch.meta, stepped.failures, feed)
+                batch = stepped.batch
+                if len(batch) == 0:
+                    return
+            branch = batch if len(children) == 1 else batch.with_meta(batch.meta.with_child(ordinal))
+            self._give(child, child.parents.index(vertex.id), branch, feed)
+
+    def _give(self, child: Vertex, port: int, batch: Batch, feed: _Feed) -> None:
+        """Let a vertex take records at one of its ports."""
+        if child.id in self._exchanges:
+            feed.outputs.append(Exchange(child.id, self._exchanges[child.id].assign(batch)))
+        elif child.id in self._operators:
+            stepped = self._operators[child.id].apply(batch)
+            self._bury(child, batch.meta, stepped.failures, feed)
+            self._pass_on(child, stepped.batch, feed)
+        elif child.id in self._ordered:
+            self._hold(child, self._ordered[child.id], port, batch, feed)
+        elif child.id in self._groupings:
+            self._emit(child, self._groupings[child.id].insert(batch), feed)
+        elif child.id in self._merges:
+            self._pass_on(child, self._merges[child.id].take(batch, port), feed)
+        elif child.id in self._turns:
+            self._turn(child, batch, feed)
+        elif isinstance(child.step, Loop):
+            self._enter(child, batch, feed)
+        else:
+            assert isinstance(child.step, Write), f"no operator for {child.step}"
+            feed.outputs.append(Deliver(child.id, batch))
+
+    def _hold(self, vertex: Vertex, ordered: Ordered | BesideScan, port: int, batch: Batch, feed: _Feed) -> None:
+        outputs: list[Batch] = []
+        if isinstance(ordered, BesideScan):
+            ticks = ordered.insert(batch, port)
+        else:
+            outputs, ticks = ordered.insert(batch)
+        if vertex.id in self._outward:
+            feed.held.update(ticks)
+        self._emit(vertex, outputs, feed)
+
+    def _enter(self, head: Vertex, batch: Batch, feed: _Feed) -> None:
+        self._pass_on(head, batch.with_meta(batch.meta.with_child(head.loop_mark)), feed)
+
+    def _turn(self, tail: Vertex, batch: Batch, feed: _Feed) -> None:
+        turned = self._turns[tail.id].apply(batch)
+        self._bury(tail, batch.meta, turned.failures, feed)
+        assert tail.back is not None
+        if len(turned.again):
+            feed.again.append((self.plan.vertices[tail.back], turned.again))
+        self._pass_on(tail, turned.leaving, feed)
+
+    def _emit(self, vertex: Vertex, batches: Iterable[Batch], feed: _Feed) -> None:
+        """Take what came out of a stateful step: outputs with a schema or windows, faults."""
+        for batch in batches:
+            if type(batch.rows()[0]) is not Fault:
+                self._pass_on(vertex, batch, feed)
             else:
-                self._deliver(child, batch, feed)
+                feed.outputs.append(Faults(batch))
 
-    def _deliver(self, vertex: Vertex, batch: Batch, feed: _Feed) -> None:
-        sink = self._sinks[vertex.id]
-        keys, values, lanes = sink.keys(batch), sink.values(batch), sink.lanes(batch)
-        feed.outputs.append(Deliver(vertex.id, keys, values, batch.meta.timestamp, lanes, batch))
-
-    def _bury(self, vertex: Vertex, batch: Batch, failures: Sequence[Failure], feed: _Feed) -> None:
-        """Make dead letters of failures, or raise the first one."""
-        stops = not self._tolerate or isinstance(vertex.step, MapBatches)
-        for failure in failures:
-            position = batch.meta.position(failure.index)
-            if stops:
-                raise UserError(vertex, position, failure)
-            timestamp = int(batch.meta.timestamp[failure.index])
-            feed.outputs.append(dead_letter(vertex, position, timestamp, failure, feed.rows))
+    def _bury(self, vertex: Vertex, meta: Any, failures: Sequence[Failure], feed: _Feed) -> None:
+        if failures:
+            feed.outputs.append(Faults(faults(vertex, meta, failures, feed.rows)))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Feed:
-    """One call's input, where it is messages, and what has come of it so far."""
+    """One call's input, where it is messages; what has come of it so far; and what a loop still has to take."""
 
-    rows: SourceRows | None
-    outputs: list[Output]
+    rows: SourceRows | None = None
+    outputs: list[Output] = field(default_factory=list)
+    held: set[int] = field(default_factory=set)
+    again: deque[tuple[Vertex, Batch]] = field(default_factory=deque)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -9,28 +11,48 @@ import pyarrow as pa
 from lowtide.connectors.spec import KafkaSink
 from lowtide.inference import key_column
 from lowtide.operators.batch import Batch
+from lowtide.plan import Plan
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Messages:
+    """n messages for a sink.
+
+    Attributes:
+        keys: The messages' keys, None for none.
+        values: The messages' values, None for Kafka's tombstone.
+        timestamps: int64[n], ms: when the records' ticks began (R13).
+    """
+
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    timestamps: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.values)
 
 
 class SinkOperator:
-    """Encodes records; they are checked against their types before, see `as_columns`."""
+    """Encodes records that a barrier has let through; they are checked against their types before, see `as_columns`.
 
-    def __init__(self, sink: KafkaSink, lane_of_unit: npt.NDArray[np.int32]) -> None:
+    Args:
+        sink: What is written to.
+        plan: The plan, for its lanes and slack.
+    """
+
+    def __init__(self, sink: KafkaSink, plan: Plan) -> None:
         self._format = sink.format
         self._key = key_column(sink)
-        self._lane_of_unit = lane_of_unit
+        self._lane_of_unit = plan.lane_of_unit()
+        self._slack_ms = plan.slack_ms
 
-    def values(self, batch: Batch) -> list[bytes | None]:
-        """The messages' values; None is Kafka's tombstone, which only `raw()` writes."""
-        return self._format.encode(batch.rows())
-
-    def keys(self, batch: Batch) -> list[bytes | None]:
-        """The messages' keys."""
-        if self._key is None:
-            return [None] * len(batch)
-        return message_keys(batch.column(self._key))
+    def encode(self, batch: Batch) -> Messages:
+        """The records as messages, in their order; one call of the encoder per record."""
+        keys: list[bytes | None] = [None] * len(batch) if self._key is None else message_keys(batch.column(self._key))
+        return Messages(keys, self._format.encode(batch.rows()), batch.meta.tick * self._slack_ms)
 
     def lanes(self, batch: Batch) -> npt.NDArray[np.int32]:
-        """The records' lanes, int32[n]."""
+        """The records' lanes, int32[n]; a function of the last exchange's hash unit (R12)."""
         assert batch.meta.unit is not None, "a write stands behind an exchange"
         return self._lane_of_unit[batch.meta.unit]
 

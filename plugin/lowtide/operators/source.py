@@ -12,6 +12,7 @@ from lowtide.connectors.spec import KafkaSource
 from lowtide.operators.batch import Batch
 from lowtide.operators.failure import unreadable
 from lowtide.operators.meta import Meta
+from lowtide.operators.order import step_id
 from lowtide.operators.per_record import Stepped
 from lowtide.schema import schema_of
 
@@ -27,6 +28,7 @@ class SourceRows:
         keys: n keys, null where a message has none.
         values: n values, null for Kafka's tombstones.
         headers: n packed lists of headers as they came; None if there are none. Kept for dead letters.
+        ticks: int64[n], the labels; None before the front has labelled them.
     """
 
     front: int
@@ -35,6 +37,7 @@ class SourceRows:
     keys: BytesColumn
     values: BytesColumn
     headers: BytesColumn | None = None
+    ticks: npt.NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -45,16 +48,24 @@ class SourceRows:
 
 
 class SourceOperator:
-    """Parses messages; a failure's record is the message's value."""
+    """Parses messages; a failure's record is the message's value.
 
-    def __init__(self, source: KafkaSource) -> None:
+    Args:
+        job: The flow's name.
+        name: The source's name.
+        source: What is read.
+    """
+
+    def __init__(self, job: str, name: str, source: KafkaSource) -> None:
+        self._job = job
+        self._name = name
         self._format = source.format
         self._schema = schema_of(source.format.record)
+        self._ids: dict[int, int] = {}
 
     def parse(self, rows: SourceRows) -> Stepped:
         """Make a batch of what can be parsed, and name the rest."""
-        front = np.full(len(rows), rows.front, np.int32)
-        meta = Meta(front, rows.offsets, rows.timestamps)
+        meta = self.meta(rows)
         decoded = self._format.decode(rows.keys, rows.values)
         if decoded.failures:
             meta = meta.take(np.delete(np.arange(len(rows)), [index for index, _ in decoded.failures]))
@@ -63,3 +74,13 @@ class SourceOperator:
             for index, reason in decoded.failures
         ]
         return Stepped(Batch(self._schema, meta, rows=decoded.rows), failures)
+
+    def meta(self, rows: SourceRows) -> Meta:
+        """The meta of messages that have their labels."""
+        assert rows.ticks is not None, "a front labels its messages before they are processed"
+        return Meta.of_source(rows.front, self._id(rows.front), rows.offsets, rows.ticks)
+
+    def _id(self, front: int) -> int:
+        if front not in self._ids:
+            self._ids[front] = int(step_id(self._job, self._name, 0, front))
+        return self._ids[front]

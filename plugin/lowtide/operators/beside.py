@@ -1,0 +1,186 @@
+"""A scan beside a broadcast: its function sees what the broadcast came to at each record's place in the order.
+
+A late record of the broadcast would change every later record of every key of a hash unit, so such a scan always runs
+in order: it holds what comes in at either port until nothing before it can come any more.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from lowtide.operators.batch import Batch
+from lowtide.operators.failure import Failure, raised
+from lowtide.operators.fault import Fault
+from lowtide.operators.grouping import FIRST_TICK, Group, Key
+from lowtide.operators.meta import Meta
+from lowtide.operators.order import pack, tick_bytes
+from lowtide.operators.pending import Pending
+from lowtide.operators.per_record import said_type
+from lowtide.operators.scanning import Scanner, classes_of
+from lowtide.plan import Vertex
+from lowtide.schema import schema_of
+from lowtide.steps import Broadcast, Scan
+
+KEYED, BESIDE = 0, 1
+"""The ports."""
+
+
+class BesideScan:
+    """One scan with a broadcast, of one worker's hash units.
+
+    Elements of a key are (order key, state behind it), those of a unit (order key, broadcast's state behind it), both
+    since the prune time.
+
+    Args:
+        vertex: The scan.
+        beside: The broadcast.
+        columns: The key's columns.
+    """
+
+    def __init__(self, vertex: Vertex, beside: Vertex, columns: Sequence[str]) -> None:
+        assert isinstance(vertex.step, Scan)
+        assert isinstance(beside.step, Broadcast)
+        place = f'step "{vertex.name}"'
+        self._schema = schema_of(vertex.gives)
+        self._depth = max(vertex.depth, beside.depth)
+        self._key = attrgetter(*columns)
+        self._scan = Scanner(vertex)
+        self._fold = _Fold(beside)
+        self._initial = vertex.step.initial
+        self._unit_initial = beside.step.initial
+        self._pending = (Pending(place, self._depth), Pending(f'{place}, broadcast "{beside.name}"', self._depth))
+        self._groups: dict[Key, Group] = {}
+        self._units: dict[int, Group] = {}
+        self._pruned = FIRST_TICK
+
+    def insert(self, batch: Batch, port: int) -> list[int]:
+        """Hold records of one port; return their ticks."""
+        self._pending[port].add(batch)
+        return batch.meta.ticks()
+
+    def advance(self, min_time: int) -> list[Batch]:
+        """Process everything below the level's min time, in order: outputs, then faults; one Python step per record."""
+        released = [pending.release(min_time) for pending in self._pending]
+        batches = [(port, batch) for port, batch in enumerate(released) if batch is not None]
+        if not batches:
+            return []
+        packed = np.concatenate([pack(batch.meta, self._depth) for _, batch in batches])
+        places = [(port, batch, index) for port, batch in batches for index in range(len(batch))]
+        good: list[tuple[int, Any]] = []
+        bad: dict[int, list[tuple[int, Any]]] = {KEYED: [], BESIDE: []}
+        ats = packed.tolist()
+        for place in np.argsort(packed, kind="stable").tolist():
+            port, batch, index = places[place]
+            assert batch.meta.unit is not None
+            unit = int(batch.meta.unit[index])
+            if port == BESIDE:
+                out = self._broadcast(unit, ats[place], batch.rows()[index])
+            else:
+                out = self._keyed(unit, ats[place], batch.rows()[index])
+            if type(out) is Fault:
+                bad[port].append((index, out))
+            elif port == KEYED:
+                good.append((index, out))
+        outputs = []
+        if good:
+            keyed = released[KEYED]
+            assert keyed is not None
+            outputs.append(Batch(self._schema, _meta_of(keyed, good), rows=[out for _, out in good]))
+        for port, listed in bad.items():
+            source = released[port]
+            if listed and source is not None:
+                outputs.append(Batch(None, _meta_of(source, listed), rows=[out for _, out in listed]))
+        return outputs
+
+    def prune(self, tick: int) -> None:
+        """Forget the states behind records below `tick` but the last one; O(keys)."""
+        self._pruned = max(self._pruned, tick)
+        end = tick_bytes(tick)
+        for group in (*self._groups.values(), *self._units.values()):
+            count = bisect_left(group.elements, (end,))
+            if count:
+                group.base = group.elements[count - 1][1]
+                del group.elements[:count]
+
+    def capture(self, tick: int) -> dict[int, list[tuple[Key, Any]]]:
+        """The state below a tick, by hash unit: (True, key) with a key's state, (False, None) with the broadcast's."""
+        assert tick >= self._pruned, "the state below a pruned tick is gone"
+        parts: dict[int, list[tuple[Key, Any]]] = {}
+        for key, group in self._groups.items():
+            parts.setdefault(group.unit, []).append(((True, key), _state_below(group, tick)))
+        for unit, group in self._units.items():
+            parts.setdefault(unit, []).append(((False, None), _state_below(group, tick)))
+        return parts
+
+    def restore(self, parts: dict[int, Iterable[tuple[Key, Any]]], tick: int) -> None:
+        """Take over what `capture(tick)` gave for these hash units."""
+        self._pruned = max(self._pruned, tick)
+        for unit, states in parts.items():
+            for (keyed, key), state in states:
+                if keyed:
+                    self._groups[key] = Group(unit, state)
+                else:
+                    self._units[unit] = Group(unit, state)
+
+    def _keyed(self, unit: int, at: bytes, row: Any) -> Any:
+        key = self._key(row)
+        group = self._groups.setdefault(key, Group(unit, self._initial))
+        beside = _newest(self._units[unit]) if unit in self._units else self._unit_initial
+        state, out = self._scan(_newest(group), row, beside)
+        group.elements.append((at, state))
+        return out
+
+    def _broadcast(self, unit: int, at: bytes, row: Any) -> Any:
+        group = self._units.setdefault(unit, Group(unit, self._unit_initial))
+        state = self._fold(_newest(group), row)
+        if type(state) is Fault:
+            # The copies of a record fail alike; the first unit's stands for all.
+            return state if unit == 0 else None
+        group.elements.append((at, state))
+        return None
+
+
+class _Fold:
+    """A broadcast's function. The copies of one record stand next to each other: they share one call and its result."""
+
+    def __init__(self, vertex: Vertex) -> None:
+        assert isinstance(vertex.step, Broadcast)
+        self._vertex = vertex
+        self._function = vertex.step.function
+        self._states = classes_of(vertex.step.state)
+        self._before: Any = self  # Never a state.
+        self._row: Any = None
+        self._after: Any = None
+
+    def __call__(self, state: Any, row: Any) -> Any:
+        if state is not self._before or row != self._row:
+            self._before, self._row, self._after = state, row, self._call(state, row)
+        return self._after
+
+    def _call(self, state: Any, row: Any) -> Any:
+        try:
+            after = self._function(state, row)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's function raises
+            return Fault(self._vertex, raised(0, row, error), None)
+        if type(after) not in self._states:
+            return Fault(self._vertex, Failure(0, row, f"returned the state {said_type(after)}"), None)
+        return after
+
+
+def _newest(group: Group) -> Any:
+    """The state behind the newest element."""
+    return group.elements[-1][1] if group.elements else group.base
+
+
+def _state_below(group: Group, tick: int) -> Any:
+    count = bisect_left(group.elements, (tick_bytes(tick),))
+    return group.elements[count - 1][1] if count else group.base
+
+
+def _meta_of(batch: Batch, listed: list[tuple[int, Any]]) -> Meta:
+    return batch.meta.take(np.array([index for index, _ in listed], np.int64))

@@ -1,0 +1,278 @@
+"""Grouping: per key a list ordered by order key; a record that comes late is inserted at its place and the rest mended.
+
+What a late record changes is taken back by tombstones (same payload, same order key) and given anew (papers:
+*Ordering model*; rules R4, R14). The same code serves both modes: in ordered mode `Ordered` lets records in only when
+nothing before them can come any more, so that there is nothing to mend.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lowtide.errors import TimeWentBack
+from lowtide.operators.batch import Batch
+from lowtide.operators.fault import Fault
+from lowtide.operators.meta import Meta
+from lowtide.operators.order import OrderKey, in_order, pack, tick_bytes, unpack
+from lowtide.operators.pending import unmatched
+from lowtide.plan import Vertex
+from lowtide.schema import Schema
+
+FIRST_TICK = -(1 << 63)
+
+Key = Any
+"""A key's value: the column's, or a tuple of several columns'."""
+
+
+class Group:
+    """What is kept of one key.
+
+    Attributes:
+        unit: The key's hash unit.
+        base: What the elements before the first one came to (of a scan: the state).
+        elements: Ascending by their first field, the packed order key; what follows is the grouping's own.
+    """
+
+    __slots__ = ("base", "elements", "unit")
+
+    def __init__(self, unit: int, base: Any) -> None:
+        self.unit = unit
+        self.base = base
+        self.elements: list[tuple[Any, ...]] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One record that is not simply the newest of its key: an item to be inserted, or a tombstone to remove one."""
+
+    at: bytes
+    row: Any
+    tombstone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """n records in order, as Python's values: what a grouping's loop over them needs.
+
+    Attributes:
+        keys: The keys.
+        ats: The packed order keys, ascending.
+        rows: The records.
+        units: The hash units.
+        tombstones: bool[n].
+    """
+
+    keys: list[Key]
+    ats: list[bytes]
+    rows: list[Any]
+    units: list[int]
+    tombstones: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What became of arrivals.
+
+    Attributes:
+        touched: The groups.
+        kept: The indices of the records that gave something.
+        outs: What they gave.
+        changes: By key, what has to be mended; from the start there for keys of which something is taken back.
+    """
+
+    touched: list[Group]
+    kept: list[int]
+    outs: list[Any]
+    changes: dict[Key, list[Change]]
+
+
+class Result:
+    """What an insertion gives, collected column by column: tombstones first, so that none overtakes its item."""
+
+    __slots__ = ("ats", "outs", "tombstones", "units")
+
+    def __init__(self) -> None:
+        self.ats: list[bytes] = []
+        self.units: list[int] = []
+        self.outs: list[Any] = []
+        self.tombstones: list[bool] = []
+
+    def add(self, at: bytes, unit: int, out: Any, tombstone: bool) -> None:
+        """One output with its order key."""
+        self.ats.append(at)
+        self.units.append(unit)
+        self.outs.append(out)
+        self.tombstones.append(tombstone)
+
+
+class Grouping(ABC):
+    """One stateful step of one worker, of its hash units' keys.
+
+    Args:
+        vertex: The step.
+        columns: The key's columns.
+        schema: Of the records that come out; None for windows.
+
+    Attributes:
+        repairs: How many outputs have been taken back so far.
+    """
+
+    def __init__(self, vertex: Vertex, columns: Sequence[str], schema: Schema | None) -> None:
+        self._vertex = vertex
+        self._place = f'step "{vertex.name}"'
+        self._key = attrgetter(*columns)
+        self._depth = vertex.depth
+        self._schema = schema
+        self._groups: dict[Key, Group] = {}
+        self._recent: deque[tuple[int, list[Group]]] = deque()
+        self._pruned = FIRST_TICK
+        self.repairs = 0
+
+    def insert(self, batch: Batch) -> list[Batch]:
+        """Take records and tombstones, in the order they came; return what becomes of them.
+
+        Costs O(n log n) in numpy to sort them, then one step of Python per record that is the newest of its key, and
+        for one that is not as many as there are elements behind it.
+
+        Returns:
+            Outputs of the step, if any; then `Fault`s, if any. In each, tombstones stand first.
+
+        Raises:
+            TimeWentBack: a record is below the prune time.
+            UnmatchedTombstone: a tombstone without its item, or a second item with the same order key.
+        """
+        first = int(batch.meta.tick.min())
+        if first < self._pruned:
+            raise TimeWentBack(self._place, first, self._pruned)
+        packed = pack(batch.meta, self._depth)
+        order = in_order(packed)
+        if order is not None:
+            batch, packed = batch.take(order), packed[order]
+        meta, rows, ats = batch.meta, batch.rows(), packed.tolist()
+        assert meta.unit is not None, "a grouping stands behind an exchange"
+        keys = list(map(self._key, rows))
+        changes: dict[Key, list[Change]] = {}
+        if meta.tombstone.any():
+            changes = {keys[index]: [] for index in np.flatnonzero(meta.tombstone).tolist()}
+        arrivals = Arrivals(keys, ats, rows, meta.unit.tolist(), meta.tombstone)
+        appended = Appended([], [], [], changes)
+        self._append(arrivals, appended)
+        self._recent.append((int(meta.tick.max()), appended.touched))
+        mended = Result()
+        for key, listed in changes.items():
+            self._mend(self._groups[key], listed, mended)
+        return self._collect(meta, appended, mended)
+
+    @abstractmethod
+    def _append(self, arrivals: Arrivals, appended: Appended) -> None:
+        """Take the records that are the newest of their keys; leave the others, and all behind them, to be mended."""
+
+    @abstractmethod
+    def _mend(self, group: Group, changes: list[Change], result: Result) -> None:
+        """Insert and remove elements, and say what that changes."""
+
+    @abstractmethod
+    def _fold(self, group: Group, count: int) -> None:
+        """Forget the first `count` elements, which nothing can come before or between any more."""
+
+    @abstractmethod
+    def _state(self, group: Group, count: int) -> Any:
+        """What has to be saved of the first `count` elements and those forgotten; None if there is nothing."""
+
+    @abstractmethod
+    def _restored(self, unit: int, state: Any) -> Group:
+        """The inverse of `_state`."""
+
+    def prune(self, tick: int) -> None:
+        """Forget what only records below `tick` could need; O(groups touched since), each visited once per batch.
+
+        Args:
+            tick: The global min time, or the T of a snapshot while it is being written (R14).
+        """
+        self._pruned = max(self._pruned, tick)
+        end = tick_bytes(tick)
+        while self._recent and self._recent[0][0] < tick:
+            for group in self._recent.popleft()[1]:
+                self._fold(group, bisect_left(group.elements, (end,)))
+
+    def capture(self, tick: int) -> dict[int, list[tuple[Key, Any]]]:
+        """The state below a tick, by hash unit: each key with what is to be saved of it; O(keys).
+
+        Args:
+            tick: At or above every tick that has been pruned at.
+        """
+        assert tick >= self._pruned, "the state below a pruned tick is gone"
+        end = tick_bytes(tick)
+        parts: dict[int, list[tuple[Key, Any]]] = {}
+        for key, group in self._groups.items():
+            state = self._state(group, bisect_left(group.elements, (end,)))
+            if state is not None:
+                parts.setdefault(group.unit, []).append((key, state))
+        return parts
+
+    def restore(self, parts: dict[int, Iterable[tuple[Key, Any]]], tick: int) -> None:
+        """Take over what `capture(tick)` gave for these hash units."""
+        self._pruned = max(self._pruned, tick)
+        for unit, keys in parts.items():
+            for key, state in keys:
+                self._groups[key] = self._restored(unit, state)
+
+    def _collect(self, meta: Meta, appended: Appended, mended: Result) -> list[Batch]:
+        kept = appended.kept
+        metas, rows = [], []
+        if mended.outs:
+            flags = np.array(mended.tombstones, np.bool_)
+            order = np.argsort(~flags, kind="stable")
+            units = np.array(mended.units, np.int32)[order]
+            found = unpack([mended.ats[index] for index in order.tolist()], self._depth)
+            metas.append(found.with_unit(units).with_tombstone(flags[order]))
+            rows.append([mended.outs[index] for index in order.tolist()])
+            self.repairs += int(flags.sum())
+        if kept:
+            metas.append(meta if len(kept) == len(meta) else meta.take(np.array(kept, np.int64)))
+            rows.append(appended.outs)
+        if not metas:
+            return []
+        return _parted(self._schema, Meta.concat(metas), rows[0] if len(rows) == 1 else [*rows[0], *rows[1]])
+
+
+def apply_changes(
+    place: str, depth: int, old: Iterable[tuple[bytes, Any]], changes: Iterable[Change]
+) -> list[tuple[bytes, Any]]:
+    """Insert and remove elements of an ordered list of (packed order key, row).
+
+    Raises:
+        UnmatchedTombstone: a tombstone without its item, or a second item with the same order key.
+    """
+    rows = dict(old)
+    for change in changes:
+        if change.tombstone != (change.at in rows):
+            raise unmatched(place, OrderKey.at(unpack([change.at], depth), 0), change.tombstone)
+        if change.tombstone:
+            del rows[change.at]
+        else:
+            rows[change.at] = change.row
+    return sorted(rows.items(), key=_first)
+
+
+_first: Callable[[tuple[bytes, Any]], bytes] = lambda element: element[0]  # noqa: E731
+
+
+def _parted(schema: Schema | None, meta: Meta, rows: list[Any]) -> list[Batch]:
+    """Outputs and faults apart."""
+    failed = [index for index, row in enumerate(rows) if type(row) is Fault] if Fault in set(map(type, rows)) else []
+    if not failed:
+        return [Batch(schema, meta, rows=rows)]
+    both = Batch(schema, meta, rows=rows)
+    good = np.delete(np.arange(len(rows)), failed)
+    faults = Batch(None, meta.take(np.array(failed, np.int64)), rows=[rows[index] for index in failed])
+    return [both.take(good), faults] if len(good) else [faults]

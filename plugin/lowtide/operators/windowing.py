@@ -1,0 +1,83 @@
+"""`last(n)`: every record becomes the window of the last n records of its key."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Any
+
+from lowtide.operators.grouping import Appended, Arrivals, Change, Group, Grouping, Result, apply_changes
+from lowtide.plan import Vertex
+from lowtide.steps import Last
+
+
+class LastGrouping(Grouping):
+    """Keeps the elements since the prune time and the n - 1 before it; an element is (order key, record).
+
+    A window has the meta of its last element.
+    """
+
+    def __init__(self, vertex: Vertex, columns: Sequence[str]) -> None:
+        assert isinstance(vertex.step, Last)
+        super().__init__(vertex, columns, None)
+        self._size = vertex.step.count
+        self._least = 1 if vertex.step.partial else vertex.step.count
+
+    def _append(self, arrivals: Arrivals, appended: Appended) -> None:
+        groups, size, least = self._groups, self._size, self._least
+        touched, kept, outs, changes = appended.touched, appended.kept, appended.outs, appended.changes
+        for index, (key, at, row) in enumerate(zip(arrivals.keys, arrivals.ats, arrivals.rows, strict=True)):
+            group = groups.get(key)
+            if group is None:
+                group = groups[key] = Group(arrivals.units[index], None)
+            elements = group.elements
+            touched.append(group)
+            if (elements and at <= elements[-1][0]) or (changes and key in changes):
+                changes.setdefault(key, []).append(Change(at, row, bool(arrivals.tombstones[index])))
+                continue
+            elements.append((at, row))
+            if len(elements) >= least:
+                kept.append(index)
+                outs.append(tuple([element[1] for element in elements[-size:]]))
+
+    def _mend(self, group: Group, changes: list[Change], result: Result) -> None:
+        elements, size = group.elements, self._size
+        start = bisect_left(elements, (changes[0].at,))
+        behind = bisect_left(elements, (changes[-1].at,)) + size  # No window from here on holds a changed element.
+        context, old, rest = elements[max(0, start - size + 1) : start], elements[start:behind], elements[behind:]
+        new = apply_changes(self._place, self._depth, ((at, row) for at, row in old), changes)
+        group.elements = [*elements[:start], *new, *rest]
+        before, after = dict(self._windows(context, old)), dict(self._windows(context, new))
+        for at, window in before.items():
+            if not _same(window, after.get(at)):
+                result.add(at, group.unit, window, True)
+        for at, window in after.items():
+            if not _same(window, before.get(at)):
+                result.add(at, group.unit, window, False)
+
+    def _windows(
+        self, context: list[tuple[Any, ...]], elements: Sequence[tuple[Any, ...]]
+    ) -> list[tuple[bytes, tuple[Any, ...]]]:
+        """The windows that end at these elements; `context` is what stands before them, up to n - 1 elements."""
+        rows = [element[1] for element in [*context, *elements]]
+        ends = range(len(context) + 1, len(rows) + 1)
+        windows = [tuple(rows[max(0, end - self._size) : end]) for end in ends]
+        named = zip((element[0] for element in elements), windows, strict=True)
+        return [(at, window) for at, window in named if len(window) >= self._least]
+
+    def _fold(self, group: Group, count: int) -> None:
+        if count >= self._size:
+            del group.elements[: count - self._size + 1]
+
+    def _state(self, group: Group, count: int) -> Any:
+        return group.elements[max(0, count - self._size + 1) : count] or None
+
+    def _restored(self, unit: int, state: Any) -> Group:
+        group = Group(unit, None)
+        group.elements = list(state)
+        return group
+
+
+def _same(window: tuple[Any, ...], other: tuple[Any, ...] | None) -> bool:
+    """Whether two windows hold the very same records; equal ones are not the same: 1 == True, but not as JSON."""
+    return other is not None and list(map(id, window)) == list(map(id, other))
