@@ -1,0 +1,140 @@
+"""The registered fronts and the ceilings that their heartbeats put on the groups they feed."""
+
+from collections.abc import Iterable, Mapping
+
+from lowtide_tracker.errors import FrontIsClosed, HeartbeatWentBack, UnknownFront
+from lowtide_tracker.graph import Graph
+
+
+class Fronts:
+    """Every registered front with its newest heartbeat, connected or not.
+
+    A group's *ceiling* is the smallest heartbeat of the open fronts that feed it. A source group (one that no other
+    group feeds) always has one: ``start`` before its first front opens, and the last heartbeat of the last one closed
+    after that one has closed. Other groups have a ceiling only while a front feeds them.
+
+    Args:
+        graph: segments and groups.
+        opening: each registered front with its opening floor; its first heartbeat is ``max(start, floor)``.
+        start: the min time that the segments begin with.
+        feeds: the segments that a front feeds, where these are not `Graph.sources`; none at all for a front that does
+            not count in any minimum, as that of a feedback topic.
+        closed: registered fronts that were closed for good.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        opening: Mapping[int, int],
+        *,
+        start: int,
+        feeds: Mapping[int, Iterable[int]] | None = None,
+        closed: Iterable[int] = (),
+    ) -> None:
+        self._graph = graph
+        self._heartbeats: dict[int, int] = {}
+        self._groups_of: dict[int, tuple[int, ...]] = {}
+        """Of open fronts only: the groups that the front feeds."""
+        self._feeding: tuple[dict[int, int], ...] = tuple({} for _ in graph.groups)
+        """Per group: the heartbeats of the open fronts that feed it."""
+        self.ceilings: list[int | None] = [None if inbound else start for inbound in graph.inbound]
+        """Per group, in `Graph.groups`' order; None where no front bounds it."""
+        for front, floor in opening.items():
+            self.open(front, max(start, floor), None if feeds is None else feeds.get(front))
+        for front in closed:
+            self.close(front)
+
+    def __contains__(self, front: int) -> bool:
+        return front in self._heartbeats
+
+    def heartbeat(self, front: int) -> int:
+        """A front's newest heartbeat, or its last one if it is closed; ``UnknownFront`` if it was never opened."""
+        heartbeat = self._heartbeats.get(front)
+        if heartbeat is None:
+            raise UnknownFront(front)
+        return heartbeat
+
+    def is_open(self, front: int) -> bool:
+        """Whether a front was opened and not closed."""
+        return front in self._groups_of
+
+    def open(self, front: int, tick: int, feeds: Iterable[int] | None = None) -> None:
+        """Opens a front that labels nothing below ``tick``."""
+        segments = self._graph.sources if feeds is None else feeds
+        groups = tuple(sorted({self._graph.group_of(segment) for segment in segments}))
+        self._heartbeats[front] = tick
+        self._groups_of[front] = groups
+        for group in groups:
+            self._feeding[group][front] = tick
+            self._set_ceiling(group)
+
+    def close(self, front: int) -> None:
+        """Closes a front for good; closing it again does nothing. The last one of a source group leaves its ceiling."""
+        self.heartbeat(front)
+        for group in self._groups_of.pop(front, ()):
+            del self._feeding[group][front]
+            if self._feeding[group]:
+                self._set_ceiling(group)
+            elif self._graph.inbound[group]:
+                self.ceilings[group] = None
+            else:
+                self.ceilings[group] = self._heartbeats[front]
+
+    def newest(self, heartbeats: Iterable[tuple[int, int]]) -> dict[int, int]:
+        """Checks the heartbeats of a flush, changing nothing, and returns the newest of each front for `apply`.
+
+        Raises:
+            UnknownFront: the front was never opened.
+            FrontIsClosed: it was closed for good.
+            HeartbeatWentBack: it is lower than the one before.
+        """
+        newest: dict[int, int] = {}
+        for front, tick in heartbeats:
+            before = newest.get(front)
+            if before is None:
+                before = self.heartbeat(front)
+                if front not in self._groups_of:
+                    raise FrontIsClosed(front, before)
+            if tick < before:
+                raise HeartbeatWentBack(front, tick, before)
+            newest[front] = tick
+        return newest
+
+    def apply(self, newest: Mapping[int, int]) -> None:
+        """Takes over what `newest` allowed."""
+        stale = set()
+        for front, tick in newest.items():
+            before = self._heartbeats[front]
+            self._heartbeats[front] = tick
+            for group in self._groups_of[front]:
+                self._feeding[group][front] = tick
+                if self.ceilings[group] == before:
+                    stale.add(group)
+        for group in stale:
+            self._set_ceiling(group)
+
+    def restore(self, heartbeats: Iterable[tuple[int, int]]) -> None:
+        """Takes over heartbeats that a worker reports after a tracker's death: the largest counts, also of a closed one."""
+        for front, tick in heartbeats:
+            if tick <= self.heartbeat(front):
+                continue
+            if front in self._groups_of:
+                self.apply({front: tick})
+            else:
+                self._heartbeats[front] = tick
+
+    def lowest(self, group: int) -> int | None:
+        """The front that holds a group's ceiling: the smallest number among those with the smallest heartbeat."""
+        feeding = self._feeding[group]
+        return min(feeding, key=lambda front: (feeding[front], front)) if feeding else None
+
+    def check(self) -> None:
+        """Invariant: ceilings are the minima they say they are."""
+        for group, feeding in enumerate(self._feeding):
+            if feeding:
+                assert self.ceilings[group] == min(feeding.values()), f"the ceiling of group {group} is stale"
+            for front, tick in feeding.items():
+                assert self._heartbeats[front] == tick, f"front {front} has two heartbeats"
+
+    def _set_ceiling(self, group: int) -> None:
+        self.ceilings[group] = min(self._feeding[group].values())

@@ -1,0 +1,220 @@
+"""The local tracker: what one worker has to tell the tracker, summed up between two flushes."""
+
+from collections import deque
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide_tracker.ack_values import AckValues
+from lowtide_tracker.errors import HeartbeatWentBack, NoticeGap, ProtocolError
+from lowtide_tracker.floors import Floor, Floors
+from lowtide_tracker.messages import Absolute, Flush, Notice
+from lowtide_tracker.table import INT64_MIN
+
+MAX_UNACKNOWLEDGED = 10_000
+"""Flushes that may wait to be applied; while there are as many, no new one is made and acks go on being summed up."""
+COMPACT_ABOVE = 1024
+
+
+class LocalTracker:
+    """Sums up acks, keeps the newest heartbeats and makes the numbered flushes of one worker.
+
+    The rules it cannot hold for its user (R5, R6): fold what a frame caused before the frame's own ack, or before the
+    same `flush`; call `heartbeat` after the acks of the ticks it closes; `hold` a tick in the segment that will receive
+    before acknowledging what makes one emit there later, and `release` it after folding what was emitted.
+
+    Args:
+        worker: its number in the life's register.
+        incarnation: the life.
+        start: the min time of segments that nothing has been heard of.
+        max_unacknowledged: see `MAX_UNACKNOWLEDGED`.
+    """
+
+    def __init__(
+        self,
+        worker: int,
+        incarnation: int,
+        *,
+        start: int = INT64_MIN,
+        max_unacknowledged: int = MAX_UNACKNOWLEDGED,
+    ) -> None:
+        self.worker = worker
+        self._values = AckValues(worker, incarnation)
+        self._start = start
+        self._max_unacknowledged = max_unacknowledged
+        self._sums: dict[int, dict[int, int]] = {}
+        """Per segment: tick -> XOR of what was folded since the last flush."""
+        self._kept: dict[int, dict[int, int]] = {}
+        """Per segment: tick -> XOR of all that was flushed; without zeros, and without most of what is below min time."""
+        self._compact_at: dict[int, int] = {}
+        self._holds: dict[tuple[int, int], int] = {}
+        self._heartbeats: dict[int, int] = {}
+        """The newest per front, flushed or not."""
+        self._flushed_heartbeats: dict[int, int] = {}
+        self._floors = Floors()
+        self._number = 0
+        self._unacknowledged: deque[Flush] = deque()
+        self._era = 0
+        self._notice = 0
+        self._min_times: dict[int, int] = {}
+        self._global_min = start
+
+    # -- what the worker does --------------------------------------------------------------------------------------
+
+    def new_value(self) -> int:
+        """A value for one frame and one target."""
+        return self._values.next()
+
+    def fold(self, segment: int, ticks: Iterable[int], value: int) -> None:
+        """Folds a frame's value at each of its distinct ticks, as its sender or as its receiver. O(ticks).
+
+        ``segment`` is the receiver's. Give Python's integers (``tolist()``), not numpy's: those are several times slower.
+        """
+        sums = self._sums.get(segment)
+        if sums is None:
+            sums = self._sums[segment] = {}
+        known = sums.get
+        for tick in ticks:
+            sums[tick] = known(tick, 0) ^ value
+
+    def hold(self, segment: int, tick: int) -> None:
+        """Keeps a tick of a segment open because something will be emitted into it later (R6); twice is once."""
+        if (segment, tick) not in self._holds:
+            value = self._holds[segment, tick] = self.new_value()
+            self.fold(segment, (tick,), value)
+
+    def release(self, segment: int, tick: int) -> None:
+        """Ends a hold; ``KeyError`` if there is none. Fold what was emitted first."""
+        self.fold(segment, (tick,), self._holds.pop((segment, tick)))
+
+    def heartbeat(self, front: int, tick: int) -> None:
+        """This front labels nothing below ``tick`` any more; ``HeartbeatWentBack`` if it said more before."""
+        before = self._heartbeats.get(front, tick)
+        if tick < before:
+            raise HeartbeatWentBack(front, tick, before)
+        self._heartbeats[front] = tick
+
+    def floor(self, floor: Floor) -> None:
+        """A decision about labels, told with, or before, the first heartbeat that rests on it."""
+        self._floors.add((floor,))
+
+    def forget_floors(self, front: int, before_offset: int) -> None:
+        """Drops a front's floors below an offset, once a commit holds the label before it."""
+        self._floors.forget(front, before_offset)
+
+    # -- what goes to the tracker ----------------------------------------------------------------------------------
+
+    def flush(self) -> Flush | None:
+        """Everything since the flush before as one whole, or None: there is nothing, or too much waits to be applied.
+
+        Entries go by decreasing tick (papers, tracker-implementation); those whose sum is zero are left out.
+        """
+        if len(self._unacknowledged) >= self._max_unacknowledged:
+            return None
+        entries = [
+            (tick, segment, value) for segment, sums in self._sums.items() for tick, value in sums.items() if value
+        ]
+        for sums in self._sums.values():
+            sums.clear()
+        beats = () if self._heartbeats == self._flushed_heartbeats else self._new_heartbeats()
+        floors = self._floors.take_new()
+        if not (entries or beats or floors):
+            return None
+        entries.sort(reverse=True)
+        self._keep(entries)
+        self._number += 1
+        flush = Flush(self.worker, self._number, *_columns(entries), beats, floors)
+        self._unacknowledged.append(flush)
+        return flush
+
+    def unacknowledged(self) -> tuple[Flush, ...]:
+        """The flushes that are not known to have been applied, oldest first: to be sent again on a new connection."""
+        return tuple(self._unacknowledged)
+
+    def applied(self, number: int) -> None:
+        """The tracker has applied the flushes up to this number."""
+        if number > self._number:
+            raise ProtocolError(
+                f"the tracker applied flush {number} of worker {self.worker}, which made {self._number}"
+            )
+        while self._unacknowledged and self._unacknowledged[0].number <= number:
+            self._unacknowledged.popleft()
+
+    def absolute(self) -> Absolute:
+        """What this worker has flushed so far, in one: for a tracker that is being rebuilt. O(open ticks)."""
+        entries = [
+            (tick, segment, value)
+            for segment, sums in self._kept.items()
+            for tick, value in sums.items()
+            if tick >= self.min_time(segment)
+        ]
+        entries.sort(reverse=True)
+        heard = tuple(self._min_times.items())
+        beats = tuple(self._flushed_heartbeats.items())
+        # Floors that wait for the next flush may go as well: one more than min time rests on is a floor all the same.
+        return Absolute(self.worker, self._number, *_columns(entries), beats, self._floors.all(), heard)
+
+    # -- what comes from the tracker -------------------------------------------------------------------------------
+
+    def hear(self, notice: Notice) -> bool:
+        """Takes a notice, in order and once; False if it says nothing new.
+
+        Raises:
+            NoticeGap: one before it is missing; subscribe again.
+        """
+        if notice.era < self._era or (notice.era == self._era and notice.number <= self._notice):
+            return False
+        if notice.after > (self._notice if notice.era == self._era else 0):
+            raise NoticeGap(notice.era, notice.number, notice.after, self._notice)
+        self._era, self._notice = notice.era, notice.number
+        self._global_min = max(self._global_min, notice.global_min)
+        for segment, tick in notice.min_times.items():
+            self._min_times[segment] = max(tick, self._min_times.get(segment, tick))
+            if len(self._kept.get(segment, ())) > self._compact_at.get(segment, COMPACT_ABOVE):
+                self._compact(segment)
+        return True
+
+    def min_time(self, segment: int) -> int:
+        """The min time of a segment as heard; ``start`` before that."""
+        return self._min_times.get(segment, self._start)
+
+    @property
+    def global_min(self) -> int:
+        """The smallest min time of all segments as heard; ``start`` before that."""
+        return self._global_min
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _new_heartbeats(self) -> tuple[tuple[int, int], ...]:
+        flushed = self._flushed_heartbeats
+        beats = tuple((front, tick) for front, tick in self._heartbeats.items() if flushed.get(front) != tick)
+        flushed.update(beats)
+        return beats
+
+    def _keep(self, entries: list[tuple[int, int, int]]) -> None:
+        for tick, segment, value in entries:
+            kept = self._kept.setdefault(segment, {})
+            total = kept.get(tick, 0) ^ value
+            if total:
+                kept[tick] = total
+            else:
+                del kept[tick]
+
+    def _compact(self, segment: int) -> None:
+        """Drops sums below min time. Done when their number has doubled, so O(1) per entry on average."""
+        below = self.min_time(segment)
+        kept = {tick: value for tick, value in self._kept[segment].items() if tick >= below}
+        self._kept[segment] = kept
+        self._compact_at[segment] = max(COMPACT_ABOVE, 2 * len(kept))
+
+
+def _columns(
+    entries: list[tuple[int, int, int]],
+) -> tuple[NDArray[np.uint16], NDArray[np.int64], NDArray[np.uint64]]:
+    """(tick, segment, value) rows as the columns of a flush."""
+    return (
+        np.array([segment for _, segment, _ in entries], dtype=np.uint16),
+        np.array([tick for tick, _, _ in entries], dtype=np.int64),
+        np.array([value for _, _, value in entries], dtype=np.uint64),
+    )

@@ -1,0 +1,204 @@
+"""What travels between workers, the tracker and its subscribers, as values; their bytes are `lowtide_tracker.wire`'s."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtide_tracker.floors import Floor
+
+NO_SEGMENTS: NDArray[np.uint16] = np.empty(0, dtype=np.uint16)
+NO_TICKS: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+NO_VALUES: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Flush:
+    """Everything that one worker folded since its flush before, as one atomic whole (R5).
+
+    Its acks are applied before its heartbeats; the flush is applied whole, once, and after the one numbered before.
+    """
+
+    worker: int
+    number: int
+    """From 1, without gaps, over the whole life."""
+    segments: NDArray[np.uint16]
+    """Of the acks; shape (n,), as ``ticks`` and ``values``."""
+    ticks: NDArray[np.int64]
+    values: NDArray[np.uint64]
+    heartbeats: tuple[tuple[int, int], ...] = ()
+    """(front, tick): this front labels nothing below this tick any more."""
+    floors: tuple[Floor, ...] = ()
+    """Those that heartbeats up to this flush rest on."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Flush) and _parts(self) == _parts(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Absolute:
+    """A worker's state towards the tracker as of one of its flushes: what a new tracker process is rebuilt from."""
+
+    worker: int
+    number: int
+    """The last flush that is part of it; 0 if there was none."""
+    segments: NDArray[np.uint16]
+    """Of the non-zero sums at or above the min times heard; shape (n,), as ``ticks`` and ``values``."""
+    ticks: NDArray[np.int64]
+    values: NDArray[np.uint64]
+    heartbeats: tuple[tuple[int, int], ...] = ()
+    """The newest of each front."""
+    floors: tuple[Floor, ...] = ()
+    """All that are not yet covered by a commit."""
+    min_times: tuple[tuple[int, int], ...] = ()
+    """(segment, tick): the min times that this worker has heard."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Absolute) and _parts(self) == _parts(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _parts(message: Flush | Absolute) -> tuple[object, ...]:
+    return (
+        message.worker,
+        message.number,
+        message.segments.tolist(),
+        message.ticks.tolist(),
+        message.values.tolist(),
+        tuple(message.heartbeats),
+        tuple(message.floors),
+        tuple(message.min_times) if isinstance(message, Absolute) else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Min times that have moved, with the floors they rest on.
+
+    Notices of one era are numbered from 1. This one covers the notices ``after + 1`` to ``number``: as the tracker
+    makes them, that is one; several may be merged for a subscriber that is slow. With ``after`` 0 it says all there is
+    to say of its era, whatever was heard before.
+    """
+
+    era: int
+    """How many tracker processes this life has had: 1 for the first."""
+    number: int
+    after: int
+    min_times: Mapping[int, int]
+    """Of the segments whose min time moved, in topological order."""
+    global_min: int
+    """The smallest min time of all segments, whether it moved or not."""
+    floors: tuple[Floor, ...] = ()
+    """Those that are new since notice ``after``."""
+
+    def then(self, later: "Notice") -> "Notice":
+        """This notice and the one after it, merged: newest min times, all floors."""
+        assert later.after == self.number, f"notice {later.number} does not continue notice {self.number}"
+        assert later.era == self.era, "notices of two eras cannot be merged"
+        newest = {(floor.front, floor.offset, floor.cap): floor for floor in self.floors + later.floors}
+        return Notice(
+            self.era,
+            later.number,
+            self.after,
+            {**self.min_times, **later.min_times},
+            later.global_min,
+            tuple(newest.values()),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """The first message of a client: who it is."""
+
+    incarnation: int
+    worker: int | None
+    """Its number in the life's register; None for one that only listens."""
+    name: str
+    """For people: a worker's name in the register, or what the subscriber is for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """The tracker's answer to `Hello`."""
+
+    era: int
+    applied: int
+    """The last flush of this worker that was applied; later ones have to be sent (again)."""
+    report: bool
+    """Whether the tracker is being rebuilt and waits for this worker's `Absolute` before any flush."""
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """Flushes of a worker up to this number have been applied and need not be kept."""
+
+    worker: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """From now on send notices; the first one says everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    """Send no notices any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFront:
+    """Opens a front that is registered; the answer is `FrontOpened`. Asking twice does no harm."""
+
+    front: int
+    floor: int
+    """Its opening floor in the register, a tick."""
+    feeds: tuple[int, ...] | None = None
+    """The segments that its records go to; None for `Graph.sources`."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrontOpened:
+    """The front is open and labels nothing below ``tick``: at least its floor and any announced min time."""
+
+    front: int
+    tick: int
+
+
+@dataclass(frozen=True, slots=True)
+class CloseFront:
+    """Closes a front for good, after the last flush that speaks of it. Asking twice does no harm."""
+
+    front: int
+
+
+@dataclass(frozen=True, slots=True)
+class FrontClosed:
+    """The front is closed."""
+
+    front: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why the tracker closes this connection after this message."""
+
+    REFUSED = 1
+    """This process has no place in the life that the tracker serves."""
+    LIFE_ENDED = 2
+    """The life is over, for the reason given."""
+    PROTOCOL = 3
+    """What this peer sent is not of the protocol."""
+
+    code: int
+    text: str
+
+
+FromClient: TypeAlias = Hello | Flush | Absolute | Subscribe | Unsubscribe | OpenFront | CloseFront
+FromTracker: TypeAlias = Welcome | Applied | Notice | FrontOpened | FrontClosed | Fault
+Message: TypeAlias = FromClient | FromTracker

@@ -1,0 +1,294 @@
+"""The tracker: of every segment, the tick below which nothing is left, for good.
+
+Worker 1 labels a record of front 7 with tick 3 and sends it to worker 2, which receives in segment 1. Each of them
+folds the frame's value once; in between, the frame is in flight and min time stays at its tick. No clock, no socket:
+messages in, notices out.
+
+    >>> from lowtide_tracker import Graph, LocalTracker, Tracker
+    >>> tracker = Tracker(Graph({1: []}), {7: 0}, start=0, capacity_ticks=8)
+    >>> sender, receiver = LocalTracker(1, incarnation=1), LocalTracker(2, incarnation=1)
+    >>> value = sender.new_value()
+    >>> sender.fold(1, [3], value)
+    >>> sender.heartbeat(7, 5)
+    >>> [notice] = tracker.receive(sender.flush())
+    >>> notice.min_times
+    {1: 3}
+    >>> str(tracker.holder())
+    'segment 1 has an open ack at tick 3'
+    >>> receiver.fold(1, [3], value)
+    >>> [notice] = tracker.receive(receiver.flush())
+    >>> notice.number, notice.min_times
+    (2, {1: 5})
+    >>> str(tracker.holder())
+    'front 7 may still label at tick 5'
+"""
+
+from collections.abc import Iterable, Mapping
+
+from lowtide_tracker.errors import FlushGap, FrontIsClosed, ProtocolError, StillRebuilding
+from lowtide_tracker.floors import Floors
+from lowtide_tracker.fronts import Fronts
+from lowtide_tracker.graph import Graph
+from lowtide_tracker.holder import Holder
+from lowtide_tracker.messages import Absolute, Flush, Notice
+from lowtide_tracker.rebuild import Rebuild
+from lowtide_tracker.table import Table
+
+
+class Tracker:
+    """The centralised tracker of one life. Its laws:
+
+    * A group's min time is the smallest of the first non-zero tick of its segments, the heartbeats of the open fronts
+      that feed it and the min times of the groups that feed it (R7). It never goes back.
+    * A flush is applied whole, or not at all, and once, after the one before (R5).
+    * A notice is made only when a min time moved; it names all that moved, and the new floors.
+
+    An exception other than `StillRebuilding` ends the life. A flush that raises one has changed nothing.
+
+    Args:
+        graph: segments and what feeds them.
+        fronts: every registered front with its opening floor, a tick (R3).
+        start: the min time of all segments at the start of the life: 0, or the recovered commit's.
+        capacity_ticks: how far acks may lie ahead of their segment's min time.
+        feeds: the segments a front feeds, where these are not `Graph.sources`.
+        closed: the fronts among ``fronts`` that were closed for good.
+        era: how many tracker processes this life has had, with this one.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        fronts: Mapping[int, int],
+        *,
+        start: int,
+        capacity_ticks: int,
+        feeds: Mapping[int, Iterable[int]] | None = None,
+        closed: Iterable[int] = (),
+        era: int = 1,
+    ) -> None:
+        self.graph = graph
+        self.era = era
+        self._table = Table(graph.segments, capacity_ticks, start)
+        self._fronts = Fronts(graph, fronts, start=start, feeds=feeds, closed=closed)
+        self._floors = Floors()
+        self._min = [start] * len(graph.groups)
+        """Per group: the min time of all its segments."""
+        self._applied: dict[int, int] = {}
+        """Per worker: its last flush that was applied."""
+        self._notice = 0
+        self._rebuild: Rebuild | None = None
+
+    @classmethod
+    def rebuilding(
+        cls,
+        graph: Graph,
+        fronts: Mapping[int, int],
+        *,
+        workers: Iterable[int],
+        start: int,
+        capacity_ticks: int,
+        era: int,
+        feeds: Mapping[int, Iterable[int]] | None = None,
+        closed: Iterable[int] = (),
+    ) -> "Tracker":
+        """A tracker for a life whose tracker process died: it announces nothing until every worker has reported.
+
+        ``workers`` are all of the life's register; ``fronts``, ``feeds`` and ``closed`` as the front register has them
+        now; ``start`` and ``graph`` as at the start of the life; ``era`` above that of the process before. Its first
+        notice is number 1 of this era and says everything.
+        """
+        tracker = cls(graph, fronts, start=start, capacity_ticks=capacity_ticks, feeds=feeds, closed=closed, era=era)
+        tracker._rebuild = Rebuild(workers)
+        if not tracker._rebuild.missing:
+            tracker._rebuild = None
+        return tracker
+
+    # -- messages --------------------------------------------------------------------------------------------------
+
+    def receive(self, message: Flush | Absolute) -> list[Notice]:
+        """Applies a worker's flush, or takes its report while rebuilding; returns at most one notice.
+
+        Cost: O(entries) in numpy, and a few microseconds per group that may move.
+
+        Raises:
+            FlushGap: a flush of this worker is missing.
+            TableFull, TimeWentBack, UnknownSegment: an ack is out of its segment's bounds.
+            HeartbeatWentBack, UnknownFront, FrontIsClosed: a heartbeat is out of its front's.
+            ProtocolError: a report where none was asked for.
+        """
+        if self._rebuild is not None:
+            return self._receive_rebuilding(self._rebuild, message)
+        if isinstance(message, Absolute):
+            raise ProtocolError(f"worker {message.worker} reported to a tracker that is not being rebuilt")
+        expected = self._applied.get(message.worker, 0) + 1
+        if message.number != expected:
+            if message.number < expected:
+                return []
+            raise FlushGap(message.worker, message.number, expected)
+        self._apply(message)
+        return self._advance()
+
+    def open_front(self, front: int, floor: int, feeds: Iterable[int] | None = None) -> int:
+        """Opens a front and returns the tick below which it labels nothing: at least any announced min time (R3).
+
+        Asking for an open front again changes nothing and answers with its heartbeat if that is larger.
+
+        Raises:
+            FrontIsClosed: it was closed for good.
+            StillRebuilding: what was announced is not known yet.
+        """
+        self._refuse_while_rebuilding()
+        if self._fronts.is_open(front):
+            return max(floor, self._fronts.heartbeat(front))
+        if front in self._fronts:
+            raise FrontIsClosed(front, self._fronts.heartbeat(front))
+        tick = max(floor, *self._min)
+        self._fronts.open(front, tick, feeds)
+        return tick
+
+    def close_front(self, front: int) -> list[Notice]:
+        """Closes a front for good, after the last flush that speaks of it was applied. Closing it again does nothing."""
+        self._refuse_while_rebuilding()
+        self._fronts.close(front)
+        return self._advance()
+
+    def forget_floors(self, front: int, before_offset: int) -> None:
+        """Drops a front's floors below an offset, once a commit holds the label before it (R17 must allow it)."""
+        self._floors.forget(front, before_offset)
+
+    # -- questions -------------------------------------------------------------------------------------------------
+
+    @property
+    def global_min(self) -> int:
+        """The smallest min time of all segments."""
+        return min(self._min)
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """The workers that a tracker being rebuilt waits for; empty once it works."""
+        return () if self._rebuild is None else self._rebuild.missing
+
+    def min_time(self, segment: int) -> int:
+        """A segment's min time; ``UnknownSegment``."""
+        return self._min[self.graph.group_of(segment)]
+
+    def min_times(self) -> dict[int, int]:
+        """Every segment's min time, in topological order."""
+        return {segment: self.min_time(segment) for segment in self.graph.segments}
+
+    def applied(self, worker: int) -> int:
+        """The number of a worker's last flush that was applied, or kept while rebuilding; 0 before the first."""
+        return self._applied.get(worker, 0) if self._rebuild is None else self._rebuild.number(worker)
+
+    def whole_notice(self) -> Notice:
+        """All that was announced in this era and every floor kept, for a subscriber that joins; ``StillRebuilding``."""
+        self._refuse_while_rebuilding()
+        return Notice(self.era, self._notice, 0, self.min_times(), self.global_min, self._floors.all())
+
+    def holder(self, segment: int | None = None) -> Holder:
+        """Who holds a segment's min time, or the global one: the root cause, found through the inbound groups."""
+        group = min(range(len(self._min)), key=self._min.__getitem__)
+        if segment is not None:
+            group = self.graph.group_of(segment)
+        while True:
+            tick = self._min[group]
+            for member in self.graph.groups[group]:
+                if self._table.is_open(member, tick):
+                    return Holder(tick, member, None)
+            inbound = min(self.graph.inbound[group], key=self._min.__getitem__, default=None)
+            ceiling = self._fronts.ceilings[group]
+            if inbound is None or (ceiling is not None and ceiling <= self._min[inbound]):
+                assert ceiling is not None, "a group that no group feeds has a ceiling"
+                return Holder(ceiling, self.graph.groups[group][0], self._fronts.lowest(group), at_front=True)
+            group = inbound
+
+    def check(self) -> None:
+        """The invariants; simulations call it after every step. O(segments x capacity)."""
+        self._table.check()
+        self._fronts.check()
+        for group, members in enumerate(self.graph.groups):
+            tick, ceiling = self._min[group], self._fronts.ceilings[group]
+            for segment in members:
+                assert self._table.min_time(segment) == tick, f"segment {segment} is not at its group's min time"
+            for inbound in self.graph.inbound[group]:
+                assert tick <= self._min[inbound], f"group {group} has passed group {inbound}, which feeds it"
+            assert ceiling is None or tick <= ceiling, f"group {group} has passed its fronts"
+
+    # -- rules -----------------------------------------------------------------------------------------------------
+
+    def _apply(self, flush: Flush) -> None:
+        """A flush, whole: everything is checked before anything changes."""
+        slots = self._table.locate(flush.segments, flush.ticks)
+        heartbeats = self._fronts.newest(flush.heartbeats)
+        for floor in flush.floors:
+            self._fronts.heartbeat(floor.front)
+        self._table.apply(slots, flush.segments, flush.ticks, flush.values)
+        self._fronts.apply(heartbeats)
+        self._floors.add(flush.floors)
+        self._applied[flush.worker] = flush.number
+
+    def _move(self) -> dict[int, int]:
+        """Moves every group's min time as far as it may go; returns the segments that moved, in topological order."""
+        moved: dict[int, int] = {}
+        ceilings = self._fronts.ceilings
+        for group, inbound in enumerate(self.graph.inbound):
+            limit = ceilings[group]
+            for source in inbound:
+                if limit is None or self._min[source] < limit:
+                    limit = self._min[source]
+            if limit is None or limit <= self._min[group]:
+                continue
+            tick = min(self._table.first_open(segment, limit) for segment in self.graph.groups[group])
+            if tick > self._min[group]:
+                self._set_min(group, tick)
+                moved.update(dict.fromkeys(self.graph.groups[group], tick))
+        return moved
+
+    def _advance(self) -> list[Notice]:
+        moved = self._move()
+        if not moved:
+            return []
+        self._notice += 1
+        floors = self._floors.take_new()
+        return [Notice(self.era, self._notice, self._notice - 1, moved, self.global_min, floors)]
+
+    def _set_min(self, group: int, tick: int) -> None:
+        self._min[group] = tick
+        for segment in self.graph.groups[group]:
+            self._table.advance(segment, tick)
+
+    def _refuse_while_rebuilding(self) -> None:
+        if self._rebuild is not None:
+            raise StillRebuilding(self._rebuild.missing)
+
+    def _receive_rebuilding(self, rebuild: Rebuild, message: Flush | Absolute) -> list[Notice]:
+        if isinstance(message, Flush):
+            rebuild.follow(message)
+        else:
+            rebuild.report(message)
+        if rebuild.missing:
+            return []
+        self._rebuild = None
+        heard = rebuild.min_times()
+        for group, members in enumerate(self.graph.groups):
+            self._set_min(group, max(self._min[group], *(heard.get(segment, self._min[group]) for segment in members)))
+        for report in rebuild.reports.values():
+            self._take_over(report)
+        for flush in rebuild.flushes:
+            self._apply(flush)
+        self._move()
+        self._notice = 1
+        self._floors.take_new()
+        return [self.whole_notice()]
+
+    def _take_over(self, report: Absolute) -> None:
+        """Adds a worker's sums; those below min time are zero over all workers, and left out."""
+        keep = [tick >= self.min_time(segment) for segment, tick in _pairs(report)]
+        self._table.xor(report.segments[keep], report.ticks[keep], report.values[keep])
+        self._fronts.restore(report.heartbeats)
+        self._floors.add(report.floors)
+        self._applied[report.worker] = report.number
+
+
+def _pairs(report: Absolute) -> Iterable[tuple[int, int]]:
+    return zip(report.segments.tolist(), report.ticks.tolist(), strict=True)
