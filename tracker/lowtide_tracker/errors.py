@@ -2,7 +2,7 @@
 
 
 class TrackerError(Exception):
-    """Base of every error of this package. Where nothing else is said, it ends the life: recover from the last commit."""
+    """Base of every error of this package. Unless it says otherwise, the life ends: recover from the last commit."""
 
 
 class ProtocolError(TrackerError):
@@ -22,8 +22,8 @@ class TableFull(TrackerError):
 
     def __str__(self) -> str:
         return (
-            f"segment {self.segment}: an ack at tick {self.tick} is {self.tick - self.min_time} ticks ahead of min time "
-            f"{self.min_time}, and the table holds {self.capacity_ticks}; stop fronts earlier (max_front_lead_ms) or "
+            f"segment {self.segment}: an ack at tick {self.tick} is {self.tick - self.min_time} ticks ahead of "
+            f"min time {self.min_time}, and the table holds {self.capacity_ticks}; stop fronts earlier (max_front_lead_ms) or "
             "raise table_capacity_ticks"
         )
 
@@ -37,8 +37,8 @@ class TimeWentBack(TrackerError):
 
     def __str__(self) -> str:
         return (
-            f"segment {self.segment}: an ack at tick {self.tick} is below min time {self.min_time}, which was announced; "
-            "an ack was lost, doubled or sent too early: the life ends here, recover from the last commit"
+            f"segment {self.segment}: an ack at tick {self.tick} is below min time {self.min_time}, which was "
+            "announced; an ack was lost, doubled or sent too early: the life ends here, recover from the last commit"
         )
 
 

@@ -114,7 +114,7 @@ class Fronts:
             self._set_ceiling(group)
 
     def restore(self, heartbeats: Iterable[tuple[int, int]]) -> None:
-        """Takes over heartbeats that a worker reports after a tracker's death: the largest counts, also of a closed one."""
+        """Takes over heartbeats that a worker reports to a new tracker: the largest counts, also of a closed front."""
         for front, tick in heartbeats:
             if tick <= self.heartbeat(front):
                 continue

@@ -14,6 +14,8 @@ import hashlib
 import hmac
 from dataclasses import dataclass
 
+from lowtide_tracker.errors import TrackerError
+
 MAGIC = b"LOWTIDE\x01"
 NONCE_BYTES = 32
 PROOF_BYTES = 32
@@ -22,7 +24,7 @@ REPLY_BYTES = HELLO_BYTES + PROOF_BYTES
 SECRET_BYTES_MIN = 16
 
 
-class HandshakeError(Exception):
+class HandshakeError(TrackerError):
     """The peer speaks another version or does not know the job's secret; close the connection."""
 
 

@@ -46,7 +46,7 @@ class LocalTracker:
         self._sums: dict[int, dict[int, int]] = {}
         """Per segment: tick -> XOR of what was folded since the last flush."""
         self._kept: dict[int, dict[int, int]] = {}
-        """Per segment: tick -> XOR of all that was flushed; without zeros, and without most of what is below min time."""
+        """Per segment: tick -> XOR of all that was flushed; no zeros, and little of what is below min time."""
         self._compact_at: dict[int, int] = {}
         self._holds: dict[tuple[int, int], int] = {}
         self._heartbeats: dict[int, int] = {}
@@ -69,7 +69,7 @@ class LocalTracker:
     def fold(self, segment: int, ticks: Iterable[int], value: int) -> None:
         """Folds a frame's value at each of its distinct ticks, as its sender or as its receiver. O(ticks).
 
-        ``segment`` is the receiver's. Give Python's integers (``tolist()``), not numpy's: those are several times slower.
+        ``segment`` is the receiver's. Give Python's integers (``tolist()``), not numpy's: those are much slower.
         """
         sums = self._sums.get(segment)
         if sums is None:

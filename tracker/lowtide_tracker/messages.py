@@ -1,4 +1,4 @@
-"""What travels between workers, the tracker and its subscribers, as values; their bytes are `lowtide_tracker.wire`'s."""
+"""What travels between workers, the tracker and its subscribers, as values; `lowtide_tracker.wire` has the bytes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -36,7 +36,9 @@ from lowtide_tracker.table import Table
 
 
 class Tracker:
-    """The centralised tracker of one life. Its laws:
+    """The centralised tracker of one life.
+
+    Its laws:
 
     * A group's min time is the smallest of the first non-zero tick of its segments, the heartbeats of the open fronts
       that feed it and the min times of the groups that feed it (R7). It never goes back.
@@ -147,7 +149,7 @@ class Tracker:
         return tick
 
     def close_front(self, front: int) -> list[Notice]:
-        """Closes a front for good, after the last flush that speaks of it was applied. Closing it again does nothing."""
+        """Closes a front for good, after the last flush that speaks of it was applied; closing it twice is once."""
         self._refuse_while_rebuilding()
         self._fronts.close(front)
         return self._advance()
