@@ -2,19 +2,19 @@
 
 from collections import deque
 from collections.abc import Iterable
-
-import numpy as np
-from numpy.typing import NDArray
+from operator import itemgetter
 
 from lowtide_tracker.ack_values import AckValues
 from lowtide_tracker.errors import HeartbeatWentBack, NoticeGap, ProtocolError
 from lowtide_tracker.floors import Floor, Floors
-from lowtide_tracker.messages import Absolute, Flush, Notice
+from lowtide_tracker.messages import Absolute, Flush, Notice, columns
 from lowtide_tracker.table import INT64_MIN
 
 MAX_UNACKNOWLEDGED = 10_000
 """Flushes that may wait to be applied; while there are as many, no new one is made and acks go on being summed up."""
 COMPACT_ABOVE = 1024
+"""Sums per segment that are kept without looking whether min time has passed them."""
+_TICK = itemgetter(1)
 
 
 class LocalTracker:
@@ -113,7 +113,7 @@ class LocalTracker:
         if len(self._unacknowledged) >= self._max_unacknowledged:
             return None
         entries = [
-            (tick, segment, value) for segment, sums in self._sums.items() for tick, value in sums.items() if value
+            (segment, tick, value) for segment, sums in self._sums.items() for tick, value in sums.items() if value
         ]
         for sums in self._sums.values():
             sums.clear()
@@ -121,10 +121,10 @@ class LocalTracker:
         floors = self._floors.take_new()
         if not (entries or beats or floors):
             return None
-        entries.sort(reverse=True)
+        entries.sort(key=_TICK, reverse=True)
         self._keep(entries)
         self._number += 1
-        flush = Flush(self.worker, self._number, *_columns(entries), beats, floors)
+        flush = Flush(self.worker, self._number, *columns(entries), beats, floors)
         self._unacknowledged.append(flush)
         return flush
 
@@ -144,16 +144,16 @@ class LocalTracker:
     def absolute(self) -> Absolute:
         """What this worker has flushed so far, in one: for a tracker that is being rebuilt. O(open ticks)."""
         entries = [
-            (tick, segment, value)
+            (segment, tick, value)
             for segment, sums in self._kept.items()
             for tick, value in sums.items()
             if tick >= self.min_time(segment)
         ]
-        entries.sort(reverse=True)
+        entries.sort(key=_TICK, reverse=True)
         heard = tuple(self._min_times.items())
         beats = tuple(self._flushed_heartbeats.items())
         # Floors that wait for the next flush may go as well: one more than min time rests on is a floor all the same.
-        return Absolute(self.worker, self._number, *_columns(entries), beats, self._floors.all(), heard)
+        return Absolute(self.worker, self._number, *columns(entries), beats, self._floors.all(), heard)
 
     # -- what comes from the tracker -------------------------------------------------------------------------------
 
@@ -193,7 +193,7 @@ class LocalTracker:
         return beats
 
     def _keep(self, entries: list[tuple[int, int, int]]) -> None:
-        for tick, segment, value in entries:
+        for segment, tick, value in entries:
             kept = self._kept.setdefault(segment, {})
             total = kept.get(tick, 0) ^ value
             if total:
@@ -207,14 +207,3 @@ class LocalTracker:
         kept = {tick: value for tick, value in self._kept[segment].items() if tick >= below}
         self._kept[segment] = kept
         self._compact_at[segment] = max(COMPACT_ABOVE, 2 * len(kept))
-
-
-def _columns(
-    entries: list[tuple[int, int, int]],
-) -> tuple[NDArray[np.uint16], NDArray[np.int64], NDArray[np.uint64]]:
-    """(tick, segment, value) rows as the columns of a flush."""
-    return (
-        np.array([segment for _, segment, _ in entries], dtype=np.uint16),
-        np.array([tick for tick, _, _ in entries], dtype=np.int64),
-        np.array([value for _, _, value in entries], dtype=np.uint64),
-    )

@@ -1,6 +1,6 @@
 """What travels between workers, the tracker and its subscribers, as values; `lowtide_tracker.wire` has the bytes."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -8,10 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtide_tracker.floors import Floor
-
-NO_SEGMENTS: NDArray[np.uint16] = np.empty(0, dtype=np.uint16)
-NO_TICKS: NDArray[np.int64] = np.empty(0, dtype=np.int64)
-NO_VALUES: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,6 +28,18 @@ class Flush:
     """(front, tick): this front labels nothing below this tick any more."""
     floors: tuple[Floor, ...] = ()
     """Those that heartbeats up to this flush rest on."""
+
+    @classmethod
+    def of(
+        cls,
+        worker: int,
+        number: int,
+        acks: Sequence[tuple[int, int, int]] = (),
+        heartbeats: Iterable[tuple[int, int]] = (),
+        floors: Iterable[Floor] = (),
+    ) -> "Flush":
+        """A flush of acks as ``(segment, tick, value)`` rows; `LocalTracker.flush` is the way to make one in a job."""
+        return cls(worker, number, *columns(acks), tuple(heartbeats), tuple(floors))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Flush) and _parts(self) == _parts(other)
@@ -61,6 +69,17 @@ class Absolute:
         return isinstance(other, Absolute) and _parts(self) == _parts(other)
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def columns(
+    acks: Sequence[tuple[int, int, int]],
+) -> tuple[NDArray[np.uint16], NDArray[np.int64], NDArray[np.uint64]]:
+    """Acks as ``(segment, tick, value)`` rows, as the columns of a message."""
+    return (
+        np.array([segment for segment, _, _ in acks], dtype=np.uint16),
+        np.array([tick for _, tick, _ in acks], dtype=np.int64),
+        np.array([value for _, _, value in acks], dtype=np.uint64),
+    )
 
 
 def _parts(message: Flush | Absolute) -> tuple[object, ...]:
