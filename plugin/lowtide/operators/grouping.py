@@ -202,7 +202,10 @@ class Grouping(ABC):
         end = tick_bytes(tick)
         while self._recent and self._recent[0][0] < tick:
             for group in self._recent.popleft()[1]:
-                self._fold(group, bisect_left(group.elements, (end,)))
+                elements = group.elements
+                if elements and elements[0][0] < end:
+                    whole = elements[-1][0] < end
+                    self._fold(group, len(elements) if whole else bisect_left(elements, (end,)))
 
     def capture(self, tick: int) -> dict[int, list[tuple[Key, Any]]]:
         """The state below a tick, by hash unit: each key with what is to be saved of it; O(keys).

@@ -64,7 +64,8 @@ class Limits:
             record = table.to_pylist()[0]
             position = Position(record["_front"], record["_sequence"])
             error = self._refuse(table.nbytes, position)
-            yield Dead(exchange, position, record["_timestamp"], error, None, repr(record).encode()[:LETTER_BYTES])
+            timestamp = record["_tick"] * self._deployment.plan.slack_ms
+            yield Dead(exchange, position, timestamp, error, None, repr(record).encode()[:LETTER_BYTES])
 
     def _letter(self, source: str, rows: SourceRows, index: int, size: int) -> Dead:
         position = Position(rows.front, int(rows.offsets[index]))
@@ -72,7 +73,12 @@ class Limits:
         key, value = rows.keys[index], rows.values[index]
         headers = None if rows.headers is None else rows.headers[index]
         cut = None if value is None else value[:LETTER_BYTES]
-        return Dead(source, position, int(rows.timestamps[index]), error, key and key[:LETTER_BYTES], cut, headers)
+        return Dead(source, position, self._timestamp(rows, index), error, key and key[:LETTER_BYTES], cut, headers)
+
+    def _timestamp(self, rows: SourceRows, index: int) -> int:
+        """Return when a message's tick began, in ms."""
+        assert rows.ticks is not None, "a front labels its messages before anything looks at them"
+        return int(rows.ticks[index]) * self._deployment.plan.slack_ms
 
     def _refuse(self, size: int, position: Position) -> str:
         """Return what is wrong with a record, for its dead letter."""
@@ -97,5 +103,11 @@ def _without(rows: SourceRows, left_out: list[int]) -> SourceRows:
 
     headers = None if rows.headers is None else some(rows.headers)
     return SourceRows(
-        rows.front, rows.offsets[kept], rows.timestamps[kept], some(rows.keys), some(rows.values), headers
+        rows.front,
+        rows.offsets[kept],
+        rows.timestamps[kept],
+        some(rows.keys),
+        some(rows.values),
+        headers,
+        None if rows.ticks is None else rows.ticks[kept],
     )

@@ -1,0 +1,298 @@
+"""What one worker does, without I/O: rows, frames and notices in; frames, bundles and acks out.
+
+    core = WorkerCore(plan, level=1, place=0, tracker=LocalTracker(worker, incarnation))
+    effects = core.frame(frame)     # what it caused is folded into the tracker before its own ack (R5)
+    effects = core.notice(notice)   # min time has moved: ordered groupings, then barriers release (R6, R12)
+    flush = core.flush()            # to the tracker
+
+A frame of level k is tracked in segment k, its receiver's. Ordered groupings and barriers of a level listen to that
+segment's min time, groupings prune at the global one (R14).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lowtide.errors import TimeWentBack
+from lowtide.fronts.front import Front
+from lowtide.operators.barrier import Barrier, Bundle
+from lowtide.operators.batch import Batch
+from lowtide.operators.dead_letter import Dead
+from lowtide.operators.fault import act
+from lowtide.operators.order import OrderKey
+from lowtide.operators.output import Deliver, Exchange, Faults, Output
+from lowtide.operators.pending import Pending
+from lowtide.operators.program import Captured, Program
+from lowtide.operators.source import SourceRows
+from lowtide.plan import Plan
+from lowtide_tracker import Floor, Flush, LocalTracker, Notice
+
+__all__ = ["Effects", "Frame", "Snapshot", "WorkerCore"]
+
+FIRST_SEGMENT = 1
+"""The segment that fronts feed: frames of level 1."""
+
+Last = Mapping[tuple[int, int], OrderKey]
+"""By sink (its vertex) and lane: the order key up to which records are durable."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Frame:
+    """Records on their way from one worker to another.
+
+    Attributes:
+        vertex: The exchange.
+        target: The worker's place in its level.
+        value: What is folded at each tick, by the sender and by the receiver; one per frame and target.
+        ticks: The distinct ticks, ascending.
+        batch: The records.
+    """
+
+    vertex: int
+    target: int
+    value: int
+    ticks: list[int]
+    batch: Batch
+
+
+@dataclass(slots=True)
+class Effects:
+    """What a worker has to send.
+
+    Attributes:
+        frames: For the next level, in order.
+        bundles: For the sinks, by vertex.
+        letters: Dead letters, in order.
+    """
+
+    frames: list[Frame] = field(default_factory=list)
+    bundles: list[tuple[int, Bundle]] = field(default_factory=list)
+    letters: list[Dead] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What one worker has to save at min time T.
+
+    Attributes:
+        tick: T.
+        state: Of its groupings.
+        start: At level 0 the offset from which the front has to be read again, and the label before it.
+    """
+
+    tick: int
+    state: Captured
+    start: tuple[int, int] | None
+
+
+class WorkerCore:
+    """One worker's share of a level.
+
+    Args:
+        plan: The plan.
+        level: The level.
+        place: Which of the level's workers it is; at level 0 any number, the front says more.
+        tracker: Its own local tracker.
+        front: At level 0 its front.
+        last: What the sinks have told (R13); records up to it are not delivered again.
+        max_bundle_records: Limit of one bundle.
+        grouping: "optimistic" or "ordered" if not as the plan says.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        level: int,
+        place: int,
+        *,
+        tracker: LocalTracker,
+        front: Front | None = None,
+        last: Last | None = None,
+        max_bundle_records: int = 10_000,
+        grouping: str | None = None,
+    ) -> None:
+        assert (front is not None) == (level == 0), "level 0 has a front, and only level 0"
+        self.plan = plan
+        self.level = level
+        self.place = place
+        self.tracker = tracker
+        self.front = front
+        self.program = Program(plan, level, grouping)
+        self._sources = [vertex.id for vertex in plan.sources()] if level == 0 else []
+        self._workers = plan.worker_of_unit()
+        self._segment = max(level, FIRST_SEGMENT)
+        self._held: set[int] = set()
+        self._pinned: int | None = None
+        depth = max(vertex.depth for vertex in plan.vertices)
+        self._faults = Pending(f"the dead letters of level {level}", depth)
+        lanes = np.unique(plan.lane_of_unit()[self._workers == place]).tolist()
+        self.barriers = {
+            vertex.id: Barrier(
+                vertex.name,
+                lanes,
+                lane_of_unit=plan.lane_of_unit(),
+                depth=vertex.depth,
+                last={lane: key for (sink, lane), key in (last or {}).items() if sink == vertex.id},
+                max_bundle_records=max_bundle_records,
+            )
+            for vertex in plan.sinks()
+            if vertex.level == level
+        }
+
+    @property
+    def min_time(self) -> int:
+        """The min time of its segment, as heard."""
+        return self.tracker.min_time(self._segment)
+
+    # -- level 0 ---------------------------------------------------------------------------------------------------
+
+    def read_by(self, sources: Iterable[int]) -> None:
+        """Say which sources read this worker's front; by default all of the plan."""
+        self._sources = list(sources)
+
+    def rows(self, rows: SourceRows, now_ms: int) -> Effects:
+        """Take messages of the front: what its window lets pass is processed, the rest is parked (R8)."""
+        assert self.front is not None
+        self.front.take(rows, now_ms)
+        return self._admit()
+
+    def grant(self, floor: Floor) -> bool:
+        """Take an idle heartbeat for the front; it counts only if nothing has been read since (R2)."""
+        assert self.front is not None
+        return self.front.grant(floor)
+
+    def _admit(self) -> Effects:
+        assert self.front is not None
+        effects = Effects()
+        for rows in self.front.admitted(self.tracker.global_min):
+            for source in self._sources:
+                self._route(self.program.feed_source(source, rows), effects)
+        return effects
+
+    # -- from other workers ----------------------------------------------------------------------------------------
+
+    def frame(self, frame: Frame) -> Effects:
+        """Take a frame: all it causes is folded in before its own ack (R5).
+
+        Raises:
+            TimeWentBack: it holds a tick that min time has passed.
+        """
+        if frame.ticks[0] < self.min_time:
+            place = f"worker {self.level}/{self.place}"
+            raise TimeWentBack(place, frame.ticks[0], self.min_time)
+        effects = Effects()
+        self._route(self.program.feed(frame.vertex, frame.batch), effects)
+        self.tracker.fold(self.level, frame.ticks, frame.value)
+        return effects
+
+    # -- from the tracker ------------------------------------------------------------------------------------------
+
+    def notice(self, notice: Notice) -> Effects:
+        """Hear that min times have moved."""
+        effects = Effects()
+        if not self.tracker.hear(notice):
+            return effects
+        if self.front is not None:
+            effects = self._admit()
+            self.front.prune(self._prune_time())
+        else:
+            self._advance(effects)
+        self._release(notice.floors, effects)
+        self.program.prune(self._prune_time())
+        return effects
+
+    def _advance(self, effects: Effects) -> None:
+        """Let ordered groupings go on; what they held is folded again only after what they emit (R6)."""
+        min_time = self.min_time
+        self._route(self.program.advance(min_time), effects)
+        for tick in sorted(tick for tick in self._held if tick < min_time):
+            self._held.discard(tick)
+            self.tracker.release(self.level + 1, tick)
+
+    def _release(self, floors: tuple[Floor, ...], effects: Effects) -> None:
+        min_time = self.min_time
+        for vertex, barrier in self.barriers.items():
+            effects.bundles += [(vertex, bundle) for bundle in barrier.advance(min_time, floors)]
+        found = self._faults.release(min_time)
+        if found is not None:
+            effects.letters += act(self.plan, found)
+
+    # -- from the sinks --------------------------------------------------------------------------------------------
+
+    def durable(self, sink: int, lane: int) -> Effects:
+        """Hear that a lane's bundle is durable in its sink: the next one may go."""
+        effects = Effects()
+        bundle = self.barriers[sink].durable(lane)
+        if bundle is not None:
+            effects.bundles.append((sink, bundle))
+        return effects
+
+    @property
+    def delivered_time(self) -> int | None:
+        """The tick below which all of its lanes are durable (R18); None where it has no lanes."""
+        return min((barrier.delivered_time for barrier in self.barriers.values()), default=None)
+
+    # -- to the tracker --------------------------------------------------------------------------------------------
+
+    def flush(self) -> Flush | None:
+        """Everything since the last flush, in one: acks, then heartbeats and the floors they rest on."""
+        if self.front is not None:
+            report = self.front.report()
+            for floor in report.floors:
+                self.tracker.floor(floor)
+            self.tracker.heartbeat(self.front.number, report.heartbeat)
+        return self.tracker.flush()
+
+    # -- snapshots -------------------------------------------------------------------------------------------------
+
+    def pin(self, tick: int) -> None:
+        """Keep the prune time at the T of a snapshot until `capture` (R14)."""
+        assert self._pinned is None, "one snapshot at a time"
+        self._pinned = tick
+
+    def capture(self) -> Snapshot:
+        """The state below the pinned T; from now on pruning goes on."""
+        assert self._pinned is not None, "pin a tick first"
+        tick, self._pinned = self._pinned, None
+        start = None if self.front is None else self.front.start_at(tick)
+        snapshot = Snapshot(tick, self.program.capture(tick), start)
+        self.program.prune(self._prune_time())
+        return snapshot
+
+    def restore(self, state: Captured, tick: int) -> None:
+        """Take over state from snapshots at one T; hash units of other workers are left out by the caller."""
+        self.program.restore(state, tick)
+
+    def _prune_time(self) -> int:
+        global_min = self.tracker.global_min
+        return global_min if self._pinned is None else min(global_min, self._pinned)
+
+    # -- output ----------------------------------------------------------------------------------------------------
+
+    def _route(self, outputs: list[Output], effects: Effects) -> None:
+        """Fold and collect what a program has made."""
+        for output in outputs:
+            if isinstance(output, Exchange):
+                self._send(output, effects)
+            elif isinstance(output, Deliver):
+                self.barriers[output.vertex].add(output.batch)
+            elif isinstance(output, Faults):
+                self._faults.add(output.batch)
+            else:
+                self._hold(output.ticks)
+
+    def _send(self, output: Exchange, effects: Effects) -> None:
+        for target, part in output.batch.split(self._workers):
+            ticks, value = part.meta.ticks(), self.tracker.new_value()
+            self.tracker.fold(self.level + 1, ticks, value)
+            effects.frames.append(Frame(output.vertex, target, value, ticks, part))
+
+    def _hold(self, ticks: list[int]) -> None:
+        """Holding is sending: the outbound segment stays open at these ticks until what was held is out (R6)."""
+        for tick in ticks:
+            if tick not in self._held:
+                self._held.add(tick)
+                self.tracker.hold(self.level + 1, tick)
