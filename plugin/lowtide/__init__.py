@@ -8,8 +8,21 @@ Importing this package loads none of Spark, Arrow, numpy or a service's client: 
 
 from lowtide.connectors.spec import kafka
 from lowtide.errors import LowtideError
-from lowtide.flow import Flow, Stream, main
+from lowtide.flow import Flow, main
 from lowtide.formats import Raw, json, raw
+from lowtide.streams import Broadcast, KeyedStream, Stream
 from lowtide.version import __version__
 
-__all__ = ["Flow", "LowtideError", "Raw", "Stream", "__version__", "json", "kafka", "main", "raw"]
+__all__ = [
+    "Broadcast",
+    "Flow",
+    "KeyedStream",
+    "LowtideError",
+    "Raw",
+    "Stream",
+    "__version__",
+    "json",
+    "kafka",
+    "main",
+    "raw",
+]

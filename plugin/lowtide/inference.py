@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_origin
 
+from lowtide.calls import Call
 from lowtide.connectors.spec import KafkaSink
 from lowtide.errors import FlowError
 from lowtide.findings import Finding
-from lowtide.flow import DEAD_LETTERS, NAME, NAME_RULE, Call, Flow
+from lowtide.flow import DEAD_LETTERS, NAME, NAME_RULE, Flow
 from lowtide.formats import Raw, RawFormat
-from lowtide.schema import Schema, schema_of
-from lowtide.signature import NOTHING, Unreadable, element_of, said, signature_of
-from lowtide.steps import WORD, Filter, FlatMap, KeyBy, Map, MapBatches, Read, Site, Write
+from lowtide.loops import Loops
+from lowtide.schema import schema_of
+from lowtide.signature import NOTHING, Unreadable, accepts, element_of, said, signature_of
+from lowtide.stateful import typed_broadcast, typed_scan
+from lowtide.steps import (
+    WORD,
+    Again,
+    Broadcast,
+    Filter,
+    FlatMap,
+    KeyBy,
+    Last,
+    Loop,
+    Map,
+    MapBatches,
+    Merge,
+    Read,
+    Scan,
+    Site,
+    Step,
+    Write,
+)
 
 _KEY_KINDS = {"str", "int", "bytes"}
 
@@ -20,21 +40,27 @@ class Inference:
     """The types and names of a flow's steps, by the index of its calls.
 
     Attributes:
-        names: The name of every step; of a `key_by` without one, made of its parent's and its columns.
-        gives: The type of the records that come out of a step (of a write: that go in); None where a fault hides it.
+        names: The name of every step; where the user need not give one, made of other steps' names and its own columns.
+        gives: The type of the records that come out of a step (of a write: that go in; of a `last`: `tuple[T, ...]`);
+            None where a fault hides it.
+        steps: The steps, with the types of their states.
         findings: All faults, in the order of the calls.
     """
 
     def __init__(self, flow: Flow) -> None:
         self._flow = flow
         self.names: list[str] = []
-        self.gives: list[type | None] = []
+        self.gives: list[Any] = []
+        self.steps: list[Step] = [call.step for call in flow.calls]
         self.findings: list[Finding] = []
         self._sites: dict[str, Site] = {DEAD_LETTERS: flow.site}
+        self._loops = Loops(flow)
         self._check_flow()
-        for call in flow.calls:
-            self._check_name(call)
-            self.gives.append(self._infer(call))
+        for index, call in enumerate(flow.calls):
+            self._check_name(index, call)
+            for message in self._loops.enter(index, call):
+                self._fault(call, message)
+            self.gives.append(self._infer(index, call))
         self._check_ends()
 
     def _fault(self, call: Call, message: str) -> None:
@@ -50,14 +76,14 @@ class Inference:
             message = "dead letters keep the bytes of the failed message: use kafka(topic, raw()) without key="
             self.findings.append(Finding(flow.site, DEAD_LETTERS, message))
 
-    def _check_name(self, call: Call) -> None:
+    def _check_name(self, index: int, call: Call) -> None:
         word, name = WORD[type(call.step)], call.name
-        if name is None and isinstance(call.step, KeyBy) and call.parent is not None:
-            name = f"{self.names[call.parent]}/by-{'-'.join(call.step.columns)}"
-        elif name is None:
-            self._fault(call, f"{word} needs a name, as its function has none: add name=")
-        elif not NAME.fullmatch(name):
+        if name is None:
+            name = self._made_name(index, call)
+        elif not isinstance(name, str) or not NAME.fullmatch(name):
             self._fault(call, f"not a step's name: {NAME_RULE}")
+        if name is None:
+            self._fault(call, f"{word} needs a name, as its function has none: add name=")
         self.names.append(name or word)
         if name is None:
             return
@@ -65,12 +91,21 @@ class Inference:
             self._fault(call, f"this name is taken at {self._sites[name]}; give one of the two another: name=")
         self._sites.setdefault(name, call.site)
 
-    def _infer(self, call: Call) -> type | None:
+    def _made_name(self, index: int, call: Call) -> str | None:
+        if isinstance(call.step, KeyBy):
+            return f"{self.names[call.parents[0]]}/by-{'-'.join(call.step.columns)}"
+        if isinstance(call.step, Last):
+            return f"{self.names[call.parents[0]]}/last"
+        return f"{self._loops.name_of(index)}/head" if isinstance(call.step, Loop) else None
+
+    def _infer(self, index: int, call: Call) -> Any:
         try:
             if isinstance(call.step, Read):
-                return self._schema(call.step.source.format.record).record
-            takes = None if call.parent is None else self.gives[call.parent]
-            return self._infer_after(call, takes)
+                return schema_of(call.step.source.format.record).record
+            takes = self.gives[call.parents[0]]
+            if not isinstance(call.step, Map | FlatMap | Filter) and self._takes_windows(call):
+                return None
+            return self._infer_after(index, call, takes)
         except Unreadable as problem:
             self._fault(call, f"{_called(call)} {problem}")
         except FlowError as error:
@@ -78,28 +113,42 @@ class Inference:
             self._fault(call, prefix + error.what + (f"; {error.way_out}" if error.way_out else ""))
         return None
 
-    def _infer_after(self, call: Call, takes: type | None) -> type | None:
+    def _takes_windows(self, call: Call) -> bool:
+        for parent in call.parents:
+            if get_origin(self.gives[parent]) is tuple:
+                windows = f"the windows of {self.names[parent]!r}, {said(self.gives[parent])}"
+                self._fault(call, f"{WORD[type(call.step)]} cannot take {windows}; make records of them first, by map")
+                return True
+        return False
+
+    def _infer_after(self, index: int, call: Call, takes: Any) -> Any:
         step = call.step
         if isinstance(step, Map | FlatMap):
             return self._infer_function(call, step, takes)
-        if isinstance(step, Filter):
-            returns = self._signature(call, takes).returns
-            if returns not in (NOTHING, bool):
-                self._fault(call, f"{_called(call)} must return bool, its annotation says {said(returns)}")
-            return takes
+        if isinstance(step, Filter | Again):
+            self._check_predicate(call, step, takes)
+            return takes if isinstance(step, Filter) else self._infer_loop(call, takes)
         if isinstance(step, MapBatches):
-            signature_of(step.function)
-            return self._schema(step.returns).record
-        if isinstance(step, KeyBy):
+            signature_of(step.function, "batch")
+            return schema_of(step.returns).record
+        if isinstance(step, Last):
+            return None if takes is None else tuple[takes, ...]
+        if isinstance(step, Scan):
+            scan = self.steps[index] = typed_scan(step, takes, self._beside(call))
+            return scan.returns
+        if isinstance(step, Broadcast):
+            self.steps[index] = typed_broadcast(step, takes)
+        elif isinstance(step, Merge):
+            self._check_merge(call)
+        elif isinstance(step, KeyBy):
             self._check_columns(call, step.columns, takes)
             self._check_keys(call, step.columns, takes)
-            return takes
-        if isinstance(step, Write):
+        elif isinstance(step, Write):
             self._check_sink(call, step.sink, takes)
         return takes
 
-    def _infer_function(self, call: Call, step: Map | FlatMap, takes: type | None) -> type | None:
-        returns = self._signature(call, takes).returns
+    def _infer_function(self, call: Call, step: Map | FlatMap, takes: Any) -> Any:
+        returns = self._returns(call, step, takes)
         if isinstance(step, FlatMap) and returns is not NOTHING:
             returns = element_of(returns)
         if returns is NOTHING or returns is Any:
@@ -108,14 +157,40 @@ class Inference:
             returns = step.returns
         elif step.returns not in (None, returns):
             raise Unreadable(f"returns {said(returns)}, but returns= says {said(step.returns)}")
-        return self._schema(returns).record
+        return schema_of(returns).record
 
-    def _signature(self, call: Call, takes: type | None) -> Any:
-        assert isinstance(call.step, Map | FlatMap | Filter)
-        signature = signature_of(call.step.function)
-        if takes is not None and not signature.accepts(takes):
-            self._fault(call, f"{_called(call)} takes {said(signature.takes)}, but {said(takes)} arrives")
-        return signature
+    def _check_predicate(self, call: Call, step: Filter | Again, takes: Any) -> None:
+        returns = self._returns(call, step, takes)
+        if returns not in (NOTHING, bool):
+            self._fault(call, f"{_called(call)} must return bool, its annotation says {said(returns)}")
+
+    def _returns(self, call: Call, step: Map | FlatMap | Filter | Again, takes: Any) -> Any:
+        signature = signature_of(step.function, "the record")
+        if takes is not None and not accepts(signature.takes[0], takes):
+            self._fault(call, f"{_called(call)} takes {said(signature.takes[0])}, but {said(takes)} arrives")
+        return signature.returns
+
+    def _infer_loop(self, call: Call, takes: Any) -> Any:
+        """What goes round a loop, and comes out of it, is what goes in."""
+        assert call.back is not None, "a loop's tail knows its head"
+        enters = self.gives[call.back]
+        if None not in (enters, takes) and enters is not takes:
+            self._fault(call, f"{said(enters)} goes into the loop, but {said(takes)} comes out of its body")
+        return enters
+
+    def _beside(self, call: Call) -> Broadcast | None:
+        if len(call.parents) == 1:
+            return None
+        step = self.steps[call.parents[1]]
+        assert isinstance(step, Broadcast), "streams see to it"
+        return step
+
+    def _check_merge(self, call: Call) -> None:
+        if len(set(call.parents)) < len(call.parents):
+            self._fault(call, "a stream is merged with itself, so each of its records would come twice; leave it out")
+        types = {said(self.gives[parent]): None for parent in call.parents if self.gives[parent] is not None}
+        if len(types) > 1:
+            self._fault(call, f"merge takes streams of one type, found {' and '.join(types)}; use map before it")
 
     def _check_columns(self, call: Call, columns: tuple[str, ...], takes: type | None) -> None:
         if takes is None:
@@ -148,14 +223,14 @@ class Inference:
                 self._fault(call, f"a message's key is str, int or bytes, but {sink.key!r} is {kind.name}")
 
     def _check_ends(self) -> None:
-        parents = {call.parent for call in self._flow.calls}
+        parents = {parent for call in self._flow.calls for parent in call.parents}
         for index, call in enumerate(self._flow.calls):
-            if index not in parents and not isinstance(call.step, Write):
+            if index in parents or isinstance(call.step, Write):
+                continue
+            if isinstance(call.step, Broadcast):
+                self._fault(call, "no scan looks at this broadcast; use it with .scan(..., beside=...), or remove it")
+            else:
                 self._fault(call, "nothing takes these records; end the stream with .write(...), or remove the step")
-
-    @staticmethod
-    def _schema(record: Any) -> Schema:
-        return schema_of(record)
 
 
 def _called(call: Call) -> str:

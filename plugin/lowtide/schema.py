@@ -106,6 +106,11 @@ def schema_of(record: type) -> Schema:
     return _schema_of(record)
 
 
+def kind_of(hint: Any, place: str) -> Kind:
+    """What a value of this type may hold, as a field or as a state; raises SchemaRefused with the place."""
+    return _kind(hint, place, ())
+
+
 @cache
 def _schema_of(record: Hashable) -> Schema:
     known = cast(type, record)  # _struct refuses all else

@@ -23,39 +23,41 @@ NOTHING = inspect.Parameter.empty
 _ORDERED = (list, tuple, Iterable, Iterator, Generator, Sequence, Collection)
 
 
+_NUMBERS = ("no argument", "one argument", "two arguments", "three arguments")
+
+
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The annotations of a function of one argument, `NOTHING` where there is none."""
+    """The annotations of a function, of each of its arguments and of its result; `NOTHING` where there is none."""
 
-    takes: Any
+    takes: tuple[Any, ...]
     returns: Any
-
-    def accepts(self, record: type) -> bool:
-        """Whether a record of this type may be passed to the function."""
-        return _accepts(self.takes, record)
 
 
 class Unreadable(Exception):
     """The function cannot take part in a flow, and why."""
 
 
-def signature_of(function: Function) -> Signature:
-    """Read a function's annotations; raises Unreadable if it does not take exactly one argument."""
+def signature_of(function: Function, *arguments: str) -> Signature:
+    """Read a function's annotations; raises Unreadable if it does not take exactly these arguments."""
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         raise Unreadable("is asynchronous; a step's function is called and returns")
     try:
         signature = inspect.signature(function, eval_str=True)
     except ValueError:  # a builtin without one
-        return Signature(NOTHING, NOTHING)
+        return Signature((NOTHING,) * len(arguments), NOTHING)
     except Exception as error:  # noqa: BLE001 - evaluating an annotation may raise anything
         reason = f"{type(error).__name__}: {error}"
         raise Unreadable(f"has annotations that cannot be read ({reason}); define types at a module's top") from None
     try:
-        signature.bind(object())
+        signature.bind(*arguments)
     except TypeError:
-        raise Unreadable(f"must take one argument, the record; it takes {signature}") from None
+        named = " and ".join(filter(None, (", ".join(arguments[:-1]), arguments[-1])))
+        raise Unreadable(f"must take {_NUMBERS[len(arguments)]}, {named}; it takes {signature}") from None
     parameters = list(signature.parameters.values())
-    return Signature(parameters[0].annotation, signature.return_annotation)
+    last = len(parameters) - 1  # fewer than arguments where it is *args
+    takes = tuple(parameters[min(index, last)].annotation for index in range(len(arguments)))
+    return Signature(takes, signature.return_annotation)
 
 
 def element_of(returns: Any) -> Any:
@@ -70,17 +72,36 @@ def element_of(returns: Any) -> Any:
     return arguments[0]
 
 
-def _accepts(annotation: Any, record: type) -> bool:
-    if annotation in (NOTHING, Any, object, record) or isinstance(annotation, TypeVar):
+def says_nothing(annotation: Any) -> bool:
+    """Whether anything at all fits the annotation."""
+    return annotation in (NOTHING, Any, object) or isinstance(annotation, TypeVar)
+
+
+def accepts(annotation: Any, found: Any) -> bool:
+    """Whether a value of the type `found` may stand where the annotation is; a window is `tuple[Record, ...]`."""
+    if says_nothing(annotation) or annotation == found:
         return True
+    if get_origin(found) in (Union, UnionType):
+        return all(accepts(annotation, argument) for argument in get_args(found))
     if get_origin(annotation) in (Union, UnionType):
-        return any(_accepts(argument, record) for argument in get_args(annotation))
-    if isinstance(annotation, type):
-        try:
-            return issubclass(record, annotation)
-        except TypeError:  # a protocol that cannot be asked
-            return True
-    return False
+        return any(accepts(argument, found) for argument in get_args(annotation))
+    outer, inner = get_origin(annotation) or annotation, get_origin(found) or found
+    if not isinstance(outer, type) or not isinstance(inner, type):
+        return False
+    try:
+        return issubclass(inner, outer) and _accepts_elements(annotation, found)
+    except TypeError:  # a protocol that cannot be asked
+        return True
+
+
+def _accepts_elements(annotation: Any, found: Any) -> bool:
+    """Whether `Sequence[T]` and the like accept `tuple[T, ...]`, `list[T]`, ..."""
+    if not get_args(annotation):
+        return True
+    wanted, given = get_args(annotation), get_args(found)
+    if given[1:] == (Ellipsis,) and get_origin(annotation) is not tuple:
+        given = given[:1]
+    return len(wanted) == len(given) and all(map(accepts, wanted, given))
 
 
 def said(annotation: Any) -> str:
