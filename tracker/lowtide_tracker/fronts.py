@@ -34,7 +34,8 @@ class Fronts:
         self._graph = graph
         self._heartbeats: dict[int, int] = {}
         self._groups_of: dict[int, tuple[int, ...]] = {}
-        """Of open fronts only: the groups that the front feeds."""
+        """The groups that a front feeds, or fed until it was closed."""
+        self._open: set[int] = set()
         self._feeding: tuple[dict[int, int], ...] = tuple({} for _ in graph.groups)
         """Per group: the heartbeats of the open fronts that feed it."""
         self.ceilings: list[int | None] = [None if inbound else start for inbound in graph.inbound]
@@ -56,7 +57,7 @@ class Fronts:
 
     def is_open(self, front: int) -> bool:
         """Whether a front was opened and not closed."""
-        return front in self._groups_of
+        return front in self._open
 
     def open(self, front: int, tick: int, feeds: Iterable[int] | None = None) -> None:
         """Opens a front that labels nothing below ``tick``."""
@@ -64,21 +65,25 @@ class Fronts:
         groups = tuple(sorted({self._graph.group_of(segment) for segment in segments}))
         self._heartbeats[front] = tick
         self._groups_of[front] = groups
+        self._open.add(front)
         for group in groups:
             self._feeding[group][front] = tick
             self._set_ceiling(group)
 
     def close(self, front: int) -> None:
         """Closes a front for good; closing it again does nothing. The last one of a source group leaves its ceiling."""
-        self.heartbeat(front)
-        for group in self._groups_of.pop(front, ()):
+        heartbeat = self.heartbeat(front)
+        if front not in self._open:
+            return
+        self._open.remove(front)
+        for group in self._groups_of[front]:
             del self._feeding[group][front]
             if self._feeding[group]:
                 self._set_ceiling(group)
             elif self._graph.inbound[group]:
                 self.ceilings[group] = None
             else:
-                self.ceilings[group] = self._heartbeats[front]
+                self.ceilings[group] = heartbeat
 
     def newest(self, heartbeats: Iterable[tuple[int, int]]) -> dict[int, int]:
         """Checks the heartbeats of a flush, changing nothing, and returns the newest of each front for `apply`.
@@ -93,7 +98,7 @@ class Fronts:
             before = newest.get(front)
             if before is None:
                 before = self.heartbeat(front)
-                if front not in self._groups_of:
+                if front not in self._open:
                     raise FrontIsClosed(front, before)
             if tick < before:
                 raise HeartbeatWentBack(front, tick, before)
@@ -114,14 +119,22 @@ class Fronts:
             self._set_ceiling(group)
 
     def restore(self, heartbeats: Iterable[tuple[int, int]]) -> None:
-        """Takes over heartbeats that a worker reports to a new tracker: the largest counts, also of a closed front."""
+        """Takes over heartbeats that a worker reports to a new tracker: the largest counts.
+
+        In which order fronts were closed is not known any more. Where none is left open, the ceiling is the largest
+        last heartbeat, which is safe, as none of them labels anything, and no less than what was announced.
+        """
         for front, tick in heartbeats:
             if tick <= self.heartbeat(front):
                 continue
-            if front in self._groups_of:
+            if front in self._open:
                 self.apply({front: tick})
-            else:
-                self._heartbeats[front] = tick
+                continue
+            self._heartbeats[front] = tick
+            for group in self._groups_of[front]:
+                ceiling = self.ceilings[group]
+                if ceiling is not None and not self._feeding[group]:
+                    self.ceilings[group] = max(ceiling, tick)
 
     def lowest(self, group: int) -> int | None:
         """The front that holds a group's ceiling: the smallest number among those with the smallest heartbeat."""
