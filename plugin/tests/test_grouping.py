@@ -1,0 +1,331 @@
+"""Grouping: what late records, tombstones and pruning do to windows and states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lowtide import Flow, json, kafka
+from lowtide.compiler import compile_flow
+from lowtide.errors import TimeWentBack
+from lowtide.operators.batch import Batch
+from lowtide.operators.fault import Fault
+from lowtide.operators.grouping import Grouping
+from lowtide.operators.meta import Meta
+from lowtide.operators.ordering import Ordered
+from lowtide.operators.pending import Pending, UnmatchedTombstone
+from lowtide.operators.scanning import ScanGrouping, classes_of
+from lowtide.operators.windowing import LastGrouping
+from lowtide.schema import schema_of
+from lowtide.steps import Last, Scan
+
+
+@dataclass(frozen=True)
+class Event:
+    key: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Seen:
+    numbers: tuple[int, ...]
+
+
+def remember(state: Seen, event: Event) -> tuple[Seen, Seen]:
+    if event.number == 13 and state.numbers and state.numbers[-1] == 11:
+        raise ValueError("thirteen after eleven")
+    state = Seen((*state.numbers, event.number))
+    return state, state
+
+
+def newest(window: tuple[Event, ...]) -> Event:
+    return window[-1]
+
+
+def last_grouping(count: int, partial: bool = True) -> Grouping:
+    flow = Flow("test")
+    keyed = flow.read("events", kafka("events", json(Event))).key_by("key")
+    keyed.last(count, partial=partial, name="window").map(newest).write("out", kafka("out", json(Event)))
+    plan = compile_flow(flow, parallelism=1)
+    return LastGrouping(next(v for v in plan.vertices if isinstance(v.step, Last)), ["key"])
+
+
+def scan_grouping() -> Grouping:
+    flow = Flow("test")
+    keyed = flow.read("events", kafka("events", json(Event))).key_by("key")
+    keyed.scan("seen", remember, Seen(())).write("out", kafka("out", json(Seen)))
+    plan = compile_flow(flow, parallelism=1)
+    return ScanGrouping(next(v for v in plan.vertices if isinstance(v.step, Scan)), ["key"])
+
+
+MAKE: list[Callable[[], Grouping]] = [
+    lambda: last_grouping(1),
+    lambda: last_grouping(2),
+    lambda: last_grouping(3),
+    lambda: last_grouping(3, partial=False),
+    scan_grouping,
+]
+
+
+def batch(events: Iterable[tuple[int, str] | tuple[int, str, bool]]) -> Batch:
+    """Records by (tick, key, tombstone); a record's number is its tick."""
+    listed = [(event[0], event[1], len(event) > 2 and bool(event[2])) for event in events]
+    ticks = np.array([tick for tick, _, _ in listed], np.int64)
+    meta = Meta.of_source(0, 7, ticks, ticks).with_unit(np.array([ord(key[0]) for _, key, _ in listed], np.int32))
+    meta = meta.with_tombstone(np.array([tombstone for _, _, tombstone in listed], np.bool_))
+    return Batch(schema_of(Event), meta, rows=[Event(key, tick) for tick, key, _ in listed])
+
+
+def said(batches: list[Batch]) -> list[str]:
+    """Outputs as '+1,3' for a window of ticks 1 and 3 that was given, '-1,3' for one that was taken back."""
+    texts = []
+    for each in batches:
+        for row, tombstone, tick in zip(each.rows(), each.meta.tombstone, each.meta.tick, strict=True):
+            numbers = row.numbers if isinstance(row, Seen) else None
+            if isinstance(row, tuple):
+                numbers = tuple(event.number for event in row)
+            if isinstance(row, Fault):
+                texts.append(f"{'-' if tombstone else '+'}fault at {tick}")
+                continue
+            assert numbers is not None
+            assert numbers[-1] == tick, "an output has the meta of its last element"
+            texts.append(("-" if tombstone else "+") + ",".join(map(str, numbers)))
+    return texts
+
+
+def test_a_late_record_takes_back_the_windows_it_changes_and_gives_them_anew() -> None:
+    grouping = last_grouping(2)
+    steps = [said(grouping.insert(batch([(tick, "a")]))) for tick in (1, 3, 2)]
+    assert steps == [["+1"], ["+1,3"], ["-1,3", "+1,2", "+2,3"]]
+    assert grouping.repairs == 1
+
+
+def test_windows_shorter_than_the_size_come_out_at_the_start_unless_told_otherwise() -> None:
+    grouping = last_grouping(2, partial=False)
+    steps = [said(grouping.insert(batch([(tick, "a")]))) for tick in (1, 3, 2)]
+    assert steps == [[], ["+1,3"], ["-1,3", "+1,2", "+2,3"]]
+
+
+def test_a_late_record_changes_only_windows_that_hold_it() -> None:
+    grouping = last_grouping(2)
+    grouping.insert(batch([(tick, "a") for tick in (1, 3, 4, 5, 6)]))
+    assert said(grouping.insert(batch([(2, "a")]))) == ["-1,3", "+1,2", "+2,3"]
+
+
+def test_a_scan_replays_from_the_state_before_a_late_record() -> None:
+    grouping = scan_grouping()
+    steps = [said(grouping.insert(batch([(tick, "a")]))) for tick in (1, 3, 2)]
+    assert steps == [["+1"], ["+1,3"], ["-1,3", "+1,2", "+1,2,3"]]
+
+
+def test_a_tombstone_removes_its_item_and_mends_what_came_behind() -> None:
+    grouping = last_grouping(2)
+    grouping.insert(batch([(1, "a"), (2, "a"), (3, "a")]))
+    assert said(grouping.insert(batch([(2, "a", True)]))) == ["-1,2", "-2,3", "+1,3"]
+    scan = scan_grouping()
+    scan.insert(batch([(1, "a"), (2, "a"), (3, "a")]))
+    assert said(scan.insert(batch([(2, "a", True)]))) == ["-1,2", "-1,2,3", "+1,3"]
+
+
+def test_an_item_and_its_tombstone_in_one_batch_leave_nothing() -> None:
+    for make in MAKE:
+        grouping = make()
+        grouping.insert(batch([(1, "a")]))
+        before = grouping.capture(9)
+        assert said(grouping.insert(batch([(2, "a"), (2, "a", True)]))) == []
+        assert grouping.capture(9) == before
+
+
+def test_an_item_taken_back_may_come_again() -> None:
+    grouping = last_grouping(2)
+    assert said(grouping.insert(batch([(1, "a"), (1, "a", True), (1, "a")]))) == ["+1"]
+    # The replaced item was another object: the window that holds it is given anew, tombstone first.
+    assert said(grouping.insert(batch([(1, "a", True), (1, "a")]))) == ["-1", "+1"]
+
+
+@pytest.mark.parametrize("make", MAKE)
+def test_a_tombstone_before_its_item_is_an_error(make: Callable[[], Grouping]) -> None:
+    with pytest.raises(UnmatchedTombstone, match="a tombstone came without its item at step"):
+        make().insert(batch([(1, "a", True)]))
+
+
+@pytest.mark.parametrize("make", MAKE)
+def test_a_second_item_with_the_same_order_key_is_an_error(make: Callable[[], Grouping]) -> None:
+    grouping = make()
+    grouping.insert(batch([(1, "a")]))
+    with pytest.raises(UnmatchedTombstone, match="a second item came with the same order key"):
+        grouping.insert(batch([(1, "a")]))
+    with pytest.raises(UnmatchedTombstone, match="a second item"):
+        make().insert(batch([(1, "a"), (1, "a")]))
+
+
+@pytest.mark.parametrize("make", MAKE)
+def test_a_record_below_the_prune_time_is_an_error(make: Callable[[], Grouping]) -> None:
+    grouping = make()
+    grouping.insert(batch([(5, "a")]))
+    grouping.prune(5)
+    grouping.insert(batch([(5, "b")]))
+    with pytest.raises(TimeWentBack, match="a record of tick 4 came to step"):
+        grouping.insert(batch([(4, "a")]))
+
+
+def test_a_snapshot_holds_the_last_window_minus_one_elements() -> None:
+    grouping = last_grouping(3)
+    grouping.insert(batch([(tick, "a") for tick in (1, 2, 3, 4, 5)]))
+    ((key, elements),) = grouping.capture(5)[ord("a")]
+    assert (key, [row.number for _, row in elements]) == ("a", [3, 4])
+    assert [row.number for _, row in grouping.capture(1 << 40)[ord("a")][0][1]] == [4, 5]
+
+
+def test_a_failure_is_taken_back_like_any_other_output() -> None:
+    grouping = scan_grouping()
+    assert said(grouping.insert(batch([(11, "a"), (13, "a"), (14, "a")]))) == ["+11", "+11,14", "+fault at 13"]
+    assert said(grouping.insert(batch([(12, "a")]))) == [
+        "-11,14",
+        "+11,12",
+        "+11,12,13",
+        "+11,12,13,14",
+        "-fault at 13",
+    ]
+
+
+def test_states_and_outputs_of_a_wrong_type_fail() -> None:
+    flow = Flow("test")
+    keyed = flow.read("events", kafka("events", json(Event))).key_by("key")
+    results: dict[int, Any] = {
+        1: (1, Event("x", 1)),
+        2: ("one", Event("x", 1)),
+        3: (2, 5),
+        4: None,
+        5: (2, Event("x", 5)),
+    }
+
+    def step(state: int, event: Event) -> tuple[int, Event]:
+        return results[event.number]  # type: ignore[no-any-return]
+
+    keyed.scan("count", step, 0).write("out", kafka("out", json(Event)))
+    plan = compile_flow(flow, parallelism=1)
+    grouping = ScanGrouping(next(v for v in plan.vertices if isinstance(v.step, Scan)), ["key"])
+    good, bad = grouping.insert(batch([(tick, "a") for tick in (1, 2, 3, 4, 5)]))
+    assert good.meta.tick.tolist() == [1, 5]
+    assert [fault.failure.error for fault in bad.rows()] == [
+        "returned the state str, expected int",
+        "returned the output int, expected Event",
+        "raised TypeError: cannot unpack non-iterable NoneType object",
+    ]
+    assert grouping.capture(9) == {ord("a"): [("a", 2)]}
+
+
+def test_classes_of_a_hint() -> None:
+    assert classes_of(int) == {int}
+    assert classes_of(float) == {float, int}
+    assert classes_of(dict[str, int] | None) == {dict, type(None)}
+    assert classes_of(tuple[int, ...]) == {tuple}
+
+
+# -- whatever the order of arrival ------------------------------------------------------------------------------------
+
+keys = st.sampled_from(["a", "b"])
+logs = st.lists(st.tuples(st.integers(0, 40), keys), max_size=24, unique_by=lambda event: event[0])
+
+
+def settled(batches: list[Batch]) -> list[str]:
+    """What is left in the end, in order, when every tombstone has met its item."""
+    pending = Pending("test", 1)
+    for each in batches:
+        pending.add(each)
+    left = pending.release(1 << 40)
+    return [] if left is None else said([left])
+
+
+def parts(data: st.DataObject, events: list[Any]) -> Iterable[list[Any]]:
+    while events:
+        count = data.draw(st.integers(1, len(events)))
+        yield events[:count]
+        events = events[count:]
+
+
+@settings(deadline=None)
+@given(st.sampled_from(MAKE), logs, st.data())
+def test_any_order_of_arrival_comes_to_the_same(
+    make: Callable[[], Grouping], events: list[tuple[int, str]], data: st.DataObject
+) -> None:
+    in_order, shuffled = make(), make()
+    expected = [each for event in sorted(events) for each in in_order.insert(batch([event]))]
+    arrivals = data.draw(st.permutations(events))
+    actual = [each for part in parts(data, arrivals) for each in shuffled.insert(batch(part))]
+    assert in_order.repairs == 0
+    assert settled(actual) == settled(expected)
+    assert shuffled.capture(1 << 40) == in_order.capture(1 << 40)
+
+
+@settings(deadline=None)
+@given(st.sampled_from(MAKE), logs, logs, st.data())
+def test_what_is_taken_back_might_as_well_never_have_come(
+    make: Callable[[], Grouping], events: list[tuple[int, str]], gone: list[tuple[int, str]], data: st.DataObject
+) -> None:
+    gone = [event for event in gone if event[0] not in {tick for tick, _ in events}]
+    arrivals: list[Any] = data.draw(st.permutations([*events, *gone]))
+    for event in data.draw(st.permutations(gone)):
+        place = data.draw(st.integers(arrivals.index(event) + 1, len(arrivals)))
+        arrivals.insert(place, (*event, True))
+    grouping, without = make(), make()
+    actual = [each for part in parts(data, arrivals) for each in grouping.insert(batch(part))]
+    expected = [each for event in sorted(events) for each in without.insert(batch([event]))]
+    assert settled(actual) == settled(expected)
+    assert {k: v for k, v in grouping.capture(1 << 40).items() if v} == without.capture(1 << 40)
+
+
+@settings(deadline=None)
+@given(st.sampled_from(MAKE), logs, st.integers(0, 42), st.data())
+def test_pruning_and_a_snapshot_change_nothing_above_their_tick(
+    make: Callable[[], Grouping], events: list[tuple[int, str]], tick: int, data: st.DataObject
+) -> None:
+    """R14: below T everything has come; above it anything may still come in any order."""
+    below = [event for event in events if event[0] < tick]
+    above = [event for event in events if event[0] >= tick]
+    early = data.draw(st.integers(0, len(above)))
+    arrivals = data.draw(st.permutations(above))
+    pruned, whole = make(), make()
+    for grouping in (pruned, whole):
+        for part in (below, arrivals[:early]):
+            if part:
+                grouping.insert(batch(part))
+    pruned.prune(tick)
+    captured = pruned.capture(tick)
+    assert captured == whole.capture(tick)
+    if arrivals[early:]:
+        assert said(pruned.insert(batch(arrivals[early:]))) == said(whole.insert(batch(arrivals[early:])))
+    # A life that starts from the snapshot and reads on from T comes to the same as one that has seen everything.
+    restored, fresh = make(), make()
+    restored.restore(captured, tick)  # type: ignore[arg-type]
+    if below:
+        fresh.insert(batch(below))
+    if above:
+        assert settled(restored.insert(batch(above))) == settled(fresh.insert(batch(above)))
+
+
+@settings(deadline=None)
+@given(st.sampled_from(MAKE), logs, st.data())
+def test_the_ordered_mode_gives_the_same_and_has_nothing_to_mend(
+    make: Callable[[], Grouping], events: list[tuple[int, str]], data: st.DataObject
+) -> None:
+    optimistic, grouping = make(), make()
+    ordered = Ordered(grouping, "test", 1)
+    arrivals = data.draw(st.permutations(events))
+    given: list[Batch] = []
+    for part in parts(data, arrivals):
+        outputs, ticks = ordered.insert(batch(part))
+        assert (outputs, ticks) == ([], sorted({tick for tick, _ in part}))
+        seen = arrivals.index(part[-1]) + 1
+        min_time = min((tick for tick, _ in arrivals[seen:]), default=1 << 40)
+        given += ordered.advance(min_time)
+    expected = [each for part in parts(data, arrivals) for each in optimistic.insert(batch(part))]
+    assert grouping.repairs == 0
+    assert settled(given) == settled(expected)
