@@ -95,11 +95,15 @@ class _Layout:
             step = KeyBy(() if key is None else (key,))
             return [self._add(f"{call.name}/exchange", step, parents, self._gives[index], call.site)]
         level = max((parent.level for parent in parents), default=0)
-        for port, parent in enumerate(parents):
-            while parent.level < level:
-                name = f"{self._inference.names[index]}/relay-{parent.level + 1}-{port}"
-                parents[port] = self._add(name, Relay(), [parents[port]], parent.gives, call.site)
-        return parents
+        return [self._lifted(index, port, parent, level) for port, parent in enumerate(parents)]
+
+    def _lifted(self, index: int, port: int, vertex: Vertex, level: int) -> Vertex:
+        """The vertex, or the last of the relays that bring its records to the level."""
+        gives, site = vertex.gives, self._flow.calls[index].site
+        while vertex.level < level:
+            name = f"{self._inference.names[index]}/relay-{vertex.level + 1}-{port}"
+            vertex = self._add(name, Relay(), [vertex], gives, site)
+        return vertex
 
     def _add(
         self, name: str, step: Step, parents: list[Vertex], gives: Any, site: Site, *, back: int | None = None
