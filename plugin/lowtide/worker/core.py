@@ -132,7 +132,7 @@ class WorkerCore:
         self.barriers = {
             vertex.id: Barrier(
                 vertex.name,
-                lanes,
+                lanes=lanes,
                 lane_of_unit=plan.lane_of_unit(),
                 depth=vertex.depth,
                 last={lane: key for (sink, lane), key in (last or {}).items() if sink == vertex.id},
