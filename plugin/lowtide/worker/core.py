@@ -18,8 +18,9 @@ import numpy as np
 
 from lowtide.errors import TimeWentBack
 from lowtide.fronts.front import Front
-from lowtide.operators.barrier import Barrier, Bundle
+from lowtide.operators.barrier import Barrier
 from lowtide.operators.batch import Batch
+from lowtide.operators.bundle import Bundle
 from lowtide.operators.dead_letter import Dead
 from lowtide.operators.fault import act
 from lowtide.operators.order import OrderKey

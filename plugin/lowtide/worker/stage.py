@@ -113,7 +113,9 @@ class LevelStage:
         return self._route(outputs, packed.born_ns, now_ns)
 
     def _labelled(self, rows: SourceRows) -> SourceRows:
-        ticks, _ = label(self._front, rows.offsets, rows.timestamps, self._label, Floors(), self._clock)
+        ticks, _ = label(
+            self._front, rows.offsets, rows.timestamps, before=self._label, floors=Floors(), clock=self._clock
+        )
         self._label = int(ticks[-1])
         return replace(rows, ticks=ticks)
 
