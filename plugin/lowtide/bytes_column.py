@@ -50,6 +50,13 @@ class BytesColumn:
                 strings[index] = None
         return strings
 
+    def slice(self, start: int, stop: int) -> BytesColumn:
+        """Strings `start` to `stop`, without the latter; copies their bytes, so the others can be forgotten."""
+        offsets = self.offsets[start : stop + 1]
+        first = int(offsets[0])
+        nulls = None if self.nulls is None else self.nulls[start:stop]
+        return BytesColumn(self.data[first : int(offsets[-1])], offsets - first, nulls)
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 

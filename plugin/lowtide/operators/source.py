@@ -46,6 +46,20 @@ class SourceRows:
         """Where the message with this offset stands."""
         return int(np.searchsorted(self.offsets, offset))
 
+    def slice(self, start: int, stop: int) -> SourceRows:
+        """Messages `start` to `stop`, without the latter, with their labels; copies the bytes of keys and values."""
+        if start == 0 and stop == len(self):
+            return self
+        return SourceRows(
+            self.front,
+            self.offsets[start:stop],
+            self.timestamps[start:stop],
+            self.keys.slice(start, stop),
+            self.values.slice(start, stop),
+            None if self.headers is None else self.headers.slice(start, stop),
+            None if self.ticks is None else self.ticks[start:stop],
+        )
+
 
 class SourceOperator:
     """Parses messages; a failure's record is the message's value.

@@ -1,0 +1,293 @@
+"""One source partition: labels what it reads, hands it out within a window, says what it will label no more (R1-R8)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lowtide.errors import LifeEnded
+from lowtide.fronts.floors import NO_TICK, Floors, Int64s
+from lowtide.fronts.history import History
+from lowtide.fronts.labels import Clock, label
+from lowtide.operators.source import SourceRows
+from lowtide_tracker import Floor
+
+__all__ = ["ROW_BYTES", "Front", "OffsetWentBack", "Report", "Window"]
+
+ROW_BYTES = 24
+"""What a message counts in a window besides its key, value and headers: offset, timestamp and label."""
+
+_INT64_MAX = (1 << 63) - 1
+
+
+class OffsetWentBack(LifeEnded):
+    """Recover the job: a source delivered a message twice, or out of order, and going on would be wrong."""
+
+    def __init__(self, front: int, offset: int, expected: int) -> None:
+        super().__init__(
+            f"front {front} was given offset {offset} where {expected} or a later one was expected",
+            way_out="start the job again: it reads from its last commit; report it if it happens again",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How far a front may be ahead of min time (R8).
+
+    Attributes:
+        lead_ticks: A front hands out labels below min time + this, at least 1.
+        max_bytes: A front hands out so many bytes of messages at or above min time, counting `ROW_BYTES` for each.
+    """
+
+    lead_ticks: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a front tells the tracker; to be sent in one flush with, or after, the acks of what it handed out (R5).
+
+    Attributes:
+        heartbeat: The front will label nothing below this tick any more; it never falls.
+        floors: Floors and caps since the last report: the heartbeat may rest on them, so they travel with it.
+    """
+
+    heartbeat: int
+    floors: tuple[Floor, ...]
+
+
+@dataclass(slots=True)
+class _Parked:
+    """Labelled messages; those before `start` have been handed out. `ends` as in `History.add`."""
+
+    rows: SourceRows
+    ticks: Int64s
+    ends: Int64s
+    start: int = 0
+
+
+class Front:
+    """Labels messages in the order of their log, parks them, and hands out what the window lets pass.
+
+    A front whose window is full is stopped, except the one that holds min time back: what is labelled min time always
+    passes (R8). What is parked has its labels for good, so the first of them is the heartbeat: min time goes up to
+    it over a gap in the log without anything being handed out.
+
+    Args:
+        number: The front's number in the register.
+        slack_ms: How many milliseconds one tick is long.
+        opening: The opening floor; of a front that is recovered at T, the larger of T and its opening floor (R3).
+        window: How far it may be ahead.
+        max_future_ms: A timestamp further ahead of the broker's clock is not believed.
+        floors: All that are durable, of any fronts: manifest, register and lanes.
+        relied_on: The largest tick that anything durable rests on, of all fronts: T and, per lane, `last`'s tick + 1.
+            The clock never stands below it, so a broker's clock that was set back changes no label that was relied on.
+        offset: The first offset that may come: what `start_at(T)` gave.
+        before: The label before it, likewise.
+
+    Attributes:
+        number: See above.
+        next_offset: What comes next has this offset or a later one.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        *,
+        slack_ms: int,
+        opening: int,
+        window: Window,
+        max_future_ms: int,
+        floors: Iterable[Floor] = (),
+        relied_on: int = NO_TICK,
+        offset: int = 0,
+        before: int = NO_TICK,
+    ) -> None:
+        assert slack_ms >= 1, "a tick lasts 1 ms at least"
+        assert window.lead_ticks >= 1, "a front that may not be ahead at all never starts"
+        known = Floors(floors)
+        now_tick = max(relied_on, opening, known.largest_tick())
+        self.number = number
+        self.next_offset = offset
+        self._window = window
+        self._clock = Clock(slack_ms, now_tick * slack_ms, max_future_ms)
+        self._floors = Floors(known.of_front(number))
+        self._floors.add(Floor(number, offset, opening))
+        self._reported = self._floors.version
+        self._history = History(before)
+        self._parked: deque[_Parked] = deque()
+        # The last message handed out: its label, and the bytes of all up to it.
+        self._handed_out = before
+        self._handed_out_bytes = 0
+        self._min_time: int | None = None
+        self._heartbeat = self._settled()
+
+    @property
+    def heartbeat(self) -> int:
+        """The front will label nothing below this tick that it has not handed out already (R5)."""
+        return self._heartbeat
+
+    @property
+    def parked(self) -> int:
+        """How many messages are labelled and not handed out."""
+        return sum(len(parked.ticks) - parked.start for parked in self._parked)
+
+    @property
+    def pulling(self) -> bool:
+        """Whether more should be read: nothing is parked, and the window is open at the last min time told."""
+        if self._parked:
+            return False
+        if self._min_time is None or self._heartbeat <= self._min_time:
+            return True
+        return self._heartbeat < self._min_time + self._window.lead_ticks and self._room(self._min_time) > 0
+
+    def take(self, rows: SourceRows, now_ms: int) -> None:
+        """Label messages and park them; O(n) in numpy.
+
+        Args:
+            rows: n messages of this front, offsets ascending; gaps are fine.
+            now_ms: The broker's time.
+
+        Raises:
+            OffsetWentBack: an offset is below `next_offset`, or below the one before it.
+        """
+        assert rows.front == self.number, f"messages of front {rows.front} came to front {self.number}"
+        if len(rows) == 0:
+            return
+        self._check_offsets(rows.offsets)
+        if now_ms > self._clock.now_ms:
+            self._clock = replace(self._clock, now_ms=now_ms)
+        ticks, caps = label(
+            self.number,
+            rows.offsets,
+            rows.timestamps,
+            before=self._history.label,
+            floors=self._floors,
+            clock=self._clock,
+        )
+        self._floors.merge(caps)
+        ends = _ends(rows)
+        self._history.add(ticks, rows.offsets, ends)
+        self._parked.append(_Parked(rows, ticks, ends))
+        self.next_offset = int(rows.offsets[-1]) + 1
+        self._heartbeat = self._settled()
+
+    def admitted(self, min_time: int) -> list[SourceRows]:
+        """Hand out what the window lets pass, in order, with labels; their acks go before the next report (R5).
+
+        Args:
+            min_time: The last one that was told.
+        """
+        if self._min_time is None or min_time > self._min_time:
+            self._min_time = min_time
+        out = []
+        while self._parked:
+            parked = self._parked[0]
+            stop = self._stop(parked, self._min_time)
+            if stop > parked.start:
+                rows = parked.rows.slice(parked.start, stop)
+                out.append(replace(rows, ticks=parked.ticks[parked.start : stop]))
+                self._handed_out = int(parked.ticks[stop - 1])
+                self._handed_out_bytes += int(parked.ends[stop - 1]) - _end_before(parked)
+                parked.start = stop
+            if stop < len(parked.ticks):
+                break
+            self._parked.popleft()
+        self._heartbeat = self._settled()
+        return out
+
+    def grant(self, floor: Floor) -> bool:
+        """Take an idle heartbeat (R2); return whether it was applied.
+
+        It is not if the front has read on since it was made, has something parked, or promises as much already.
+        """
+        assert floor.front == self.number, f"a floor of front {floor.front} came to front {self.number}"
+        assert not floor.cap, "only a front caps its messages"
+        if floor.offset != self.next_offset or self._parked or floor.tick <= self._heartbeat:
+            return False
+        self._floors.add(floor)
+        self._heartbeat = self._settled()
+        return True
+
+    def report(self) -> Report:
+        """The heartbeat, with the floors and caps since the last report; see `Report`."""
+        floors = self._floors.since(self._reported)
+        self._reported = self._floors.version
+        return Report(self._heartbeat, floors)
+
+    def start_at(self, tick: int) -> tuple[int, int]:
+        """From where a later life has to read to get all labels from `tick` on, and what no label from there is below.
+
+        Args:
+            tick: At or above the prune time.
+
+        Returns:
+            An offset, and the label before it or, if that is larger, the floor that holds there: floors that begin
+            below the offset are not needed any more.
+        """
+        offset, before = self._history.start_at(tick) or (self.next_offset, self._history.label)
+        return offset, max(before, self._floors.tick_at(self.number, offset))
+
+    def prune(self, tick: int) -> None:
+        """Forget what `start_at` below `tick` would need: the global min time, or a snapshot's T (R14)."""
+        self._history.prune(tick)
+
+    def forget(self, offset: int) -> None:
+        """Drop the floors that say nothing about offsets from this one on: what the oldest kept manifest starts at."""
+        self._floors.cut(self.number, min(offset, self.next_offset))
+
+    def check(self) -> None:
+        """Invariants, for simulations."""
+        ticks = [parked.ticks[parked.start :] for parked in self._parked]
+        assert all(len(part) for part in ticks), "nothing empty is parked"
+        waiting = np.concatenate(ticks) if ticks else np.zeros(0, np.int64)
+        assert bool((waiting[1:] >= waiting[:-1]).all()), "labels never fall"
+        assert not len(waiting) or int(waiting[0]) >= self._heartbeat >= self._handed_out, "R5"
+        self._floors.check()
+
+    def _settled(self) -> int:
+        """What no label to come is below: that of the first parked message, else of the last one, or the floor."""
+        if self._parked:
+            parked = self._parked[0]
+            return int(parked.ticks[parked.start])
+        return max(self._handed_out, self._floors.tick_at(self.number, self.next_offset))
+
+    def _room(self, min_time: int) -> int:
+        """How many more bytes may be handed out; not positive when the window is full."""
+        under_way = self._handed_out_bytes - self._history.bytes_below(min_time)
+        return self._window.max_bytes - max(0, under_way)
+
+    def _stop(self, parked: _Parked, min_time: int) -> int:
+        """Up to which message the window lets pass."""
+        ticks = parked.ticks
+        end = min(min_time + self._window.lead_ticks, _INT64_MAX)
+        stop = len(ticks) if int(ticks[-1]) < end else int(np.searchsorted(ticks, end))
+        room, before = self._room(min_time), _end_before(parked)
+        if int(parked.ends[-1]) - before > room:
+            stop = min(stop, int(np.searchsorted(parked.ends, before + room, side="right")))
+        # What is labelled min time passes whatever there is: nobody else could make room for it.
+        return max(stop, int(np.searchsorted(ticks, min_time, side="right")))
+
+    def _check_offsets(self, offsets: Int64s) -> None:
+        if int(offsets[0]) < self.next_offset:
+            raise OffsetWentBack(self.number, int(offsets[0]), self.next_offset)
+        falls = np.flatnonzero(offsets[1:] <= offsets[:-1])
+        if len(falls):
+            place = int(falls[0])
+            raise OffsetWentBack(self.number, int(offsets[place + 1]), int(offsets[place]) + 1)
+
+
+def _end_before(parked: _Parked) -> int:
+    return int(parked.ends[parked.start - 1]) if parked.start else 0
+
+
+def _ends(rows: SourceRows) -> Int64s:
+    """Bytes of the messages up to and including each."""
+    columns = [column for column in (rows.keys, rows.values, rows.headers) if column is not None]
+    ends = np.arange(ROW_BYTES, ROW_BYTES * (len(rows) + 1), ROW_BYTES, dtype=np.int64)
+    for column in columns:
+        ends += column.offsets[1:] - column.offsets[0]
+    return ends

@@ -1,0 +1,300 @@
+"""The barrier, against a model that keeps plain Python lists."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lowtide.errors import TimeWentBack
+from lowtide.operators.barrier import Barrier
+from lowtide.operators.batch import Batch
+from lowtide.operators.bundle import FIRST_KEY, Bundle
+from lowtide.operators.meta import Meta
+from lowtide.operators.order import OrderKey
+from lowtide.operators.pending import UnmatchedTombstone
+from lowtide_tracker import Floor
+
+LANES = 3
+LANE_OF_UNIT = np.array([0, 0, 1, 1, 2], np.int32)
+DEPTH = 2
+
+Record = tuple[OrderKey, int, bool]
+"""Order key, hash unit, whether it is a tombstone; the row is the key."""
+
+
+def batch(records: list[Record]) -> Batch:
+    if not records:
+        return Batch(None, Meta.of_source(0, 0, np.zeros(0, np.int64), np.zeros(0, np.int64)), rows=[])
+    meta = Meta.concat([key.meta() for key, _, _ in records])
+    meta = meta.with_unit(np.array([unit for _, unit, _ in records], np.int32))
+    meta = meta.with_tombstone(np.array([tombstone for *_, tombstone in records]))
+    return Batch(None, meta, rows=[key for key, *_ in records])
+
+
+def items(ticks: list[int], unit: int = 0) -> Batch:
+    return batch([(OrderKey(tick, 0, sequence), unit, False) for sequence, tick in enumerate(ticks)])
+
+
+def make(**changes: object) -> Barrier:
+    values: dict[str, object] = {"lanes": range(LANES), "lane_of_unit": LANE_OF_UNIT, "depth": DEPTH}
+    return Barrier("out", **(values | changes))  # type: ignore[arg-type]
+
+
+def ticks(bundle: Bundle | None) -> list[int]:
+    return [] if bundle is None else bundle.batch.meta.tick.tolist()
+
+
+keys = st.builds(
+    OrderKey,
+    st.integers(0, 12),
+    st.integers(0, 1),
+    st.integers(0, 2),
+    st.lists(st.integers(1, 2), max_size=DEPTH).map(tuple),
+    st.integers(0, 2),
+)
+
+
+@st.composite
+def arrivals(draw: st.DrawFn) -> list[Record]:
+    """Items, some of them taken back once or twice and given again, in any order that keeps each key's own."""
+    chosen = draw(st.lists(keys, max_size=25, unique=True))
+    records: list[Record] = []
+    for key in chosen:
+        unit = draw(st.integers(0, len(LANE_OF_UNIT) - 1))
+        for index in range(draw(st.sampled_from([1, 1, 1, 2, 3, 4]))):
+            records.append((key, unit, index % 2 == 1))
+    places = draw(st.permutations(range(len(records))))
+    slots: dict[OrderKey, list[int]] = {}
+    for (key, *_), place in zip(records, places, strict=True):
+        slots.setdefault(key, []).append(place)
+    taken = {key: iter(sorted(places)) for key, places in slots.items()}
+    return [record for _, record in sorted(((next(taken[record[0]]), record) for record in records), key=first)]
+
+
+def first(pair: tuple[int, Record]) -> int:
+    return pair[0]
+
+
+def valid(records: list[Record]) -> dict[int, list[OrderKey]]:
+    """The model: per lane, in order, the keys with more items than tombstones."""
+    count: dict[OrderKey, int] = {}
+    lanes: dict[OrderKey, int] = {}
+    for key, unit, tombstone in records:
+        count[key] = count.get(key, 0) + (-1 if tombstone else 1)
+        lanes[key] = int(LANE_OF_UNIT[unit])
+    return {lane: sorted(key for key in count if count[key] and lanes[key] == lane) for lane in range(LANES)}
+
+
+class Sink:
+    """Takes bundles, and makes them durable when told."""
+
+    def __init__(self, barrier: Barrier) -> None:
+        self.barrier = barrier
+        self.in_flight: dict[int, Bundle] = {}
+        self.delivered: dict[int, list[OrderKey]] = {lane: [] for lane in range(LANES)}
+        self.last: dict[int, OrderKey] = {}
+        self.floors: list[Floor] = []
+
+    def take(self, bundles: list[Bundle]) -> None:
+        for bundle in bundles:
+            assert bundle.lane not in self.in_flight, "one bundle in flight per lane"
+            self.in_flight[bundle.lane] = bundle
+
+    def done(self, lane: int) -> None:
+        bundle = self.in_flight.pop(lane, None)
+        if bundle is None:
+            return
+        found = [OrderKey.at(bundle.batch.meta, index) for index in range(len(bundle))]
+        assert found == bundle.batch.rows(), "rows go with their meta"
+        assert bundle.last == (found[-1] if found else self.last.get(lane, FIRST_KEY))
+        self.delivered[lane] += found
+        self.last[lane] = bundle.last
+        self.floors += bundle.floors
+        following = self.barrier.durable(lane)
+        self.take([] if following is None else [following])
+
+    def finish(self) -> None:
+        while self.in_flight:
+            self.done(min(self.in_flight))
+
+
+@settings(max_examples=300)
+@given(arrivals(), st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4), st.integers(-1, 2))), st.integers(1, 9))
+def test_a_barrier_releases_in_order_each_once_and_taken_back_ones_never(
+    records: list[Record], steps: list[tuple[int, int, int]], size: int
+) -> None:
+    barrier = make(max_bundle_records=size)
+    sink = Sink(barrier)
+    left = list(records)
+    min_time = 0
+    for count, advance, lane in steps:
+        # What is still to come holds min time back.
+        barrier.add(batch(left[:count]))
+        del left[:count]
+        min_time = min([min_time + advance, *(key.tick for key, *_ in left)])
+        sink.take(barrier.advance(min_time))
+        assert all(len(bundle) <= size for bundle in sink.in_flight.values())
+        sink.done(lane)
+        barrier.check()
+        expected = valid([record for record in records if record[0].tick < barrier.delivered_time])
+        for owned in range(LANES):
+            done = [key for key in sink.delivered[owned] if key.tick < barrier.delivered_time]
+            assert done == expected[owned], "R18: all below delivered time is durable"
+            assert all(key.tick < min_time for key in sink.delivered[owned])
+    barrier.add(batch(left))
+    sink.take(barrier.advance(100))
+    sink.finish()
+    assert sink.delivered == valid(records)
+    assert barrier.delivered_time == 100
+    assert len(barrier) == 0
+
+
+@settings(max_examples=200)
+@given(arrivals(), st.integers(0, 14), st.lists(st.integers(0, 2), max_size=6), st.integers(1, 9), st.randoms())
+def test_after_a_crash_each_lane_goes_on_behind_its_last(
+    records: list[Record], crash_at: int, made_durable: list[int], size: int, random: object
+) -> None:
+    first_life = make(max_bundle_records=2)
+    sink = Sink(first_life)
+    first_life.add(batch(records))
+    sink.take(first_life.advance(crash_at))
+    for lane in made_durable:
+        sink.done(lane)
+    second_life = make(last=dict(sink.last), max_bundle_records=size)
+    sink.barrier, sink.in_flight = second_life, {}
+    second_life.add(batch(records[::2]) if len(records) % 2 else batch(records))
+    if len(records) % 2:
+        # Each key's own order is kept: the second half is added behind only where it has other keys.
+        second_life = make(last=dict(sink.last), max_bundle_records=size)
+        sink.barrier = second_life
+        for record in records:
+            second_life.add(batch([record]))
+    for min_time in range(14):
+        sink.take(second_life.advance(min_time))
+        sink.done(min_time % LANES)
+    sink.finish()
+    assert sink.delivered == valid(records)
+
+
+def test_min_time_is_strict() -> None:
+    barrier = make()
+    barrier.add(items([4, 5, 6]))
+    assert [ticks(bundle) for bundle in barrier.advance(5)] == [[4]]
+    assert barrier.advance(5) == []
+
+
+def test_one_bundle_is_in_flight_while_the_next_one_fills() -> None:
+    barrier = make()
+    barrier.add(items([1, 2]))
+    (bundle,) = barrier.advance(2)
+    assert (ticks(bundle), bundle.number, bundle.last) == ([1], 1, OrderKey(1, 0, 0))
+    barrier.add(items([3]))
+    assert barrier.advance(3) == []
+    assert barrier.advance(4) == []
+    assert barrier.delivered_time == 1
+    following = barrier.durable(0)
+    assert following is not None
+    assert (ticks(following), following.number) == ([2, 3], 2)
+    assert barrier.delivered_time == 2
+    assert barrier.durable(0) is None
+    assert barrier.delivered_time == 4
+
+
+def test_an_empty_lane_moves_with_min_time() -> None:
+    barrier = make()
+    barrier.advance(50)
+    assert barrier.delivered_time == 50
+    barrier.advance(40)
+    assert barrier.delivered_time == 50, "min time never falls"
+
+
+def test_a_record_below_what_was_released_is_never_delivered() -> None:
+    barrier = make()
+    barrier.advance(5)
+    with pytest.raises(TimeWentBack, match='tick 4 came to the barrier before "out", where everything below tick 5'):
+        barrier.add(items([4]))
+
+
+def test_a_second_item_with_the_same_order_key_is_an_error() -> None:
+    barrier = make()
+    barrier.add(batch([(OrderKey(1, 0, 0), 0, False), (OrderKey(1, 0, 0), 0, False)]))
+    with pytest.raises(UnmatchedTombstone, match='second item .* the barrier before "out"'):
+        barrier.advance(2)
+
+
+def test_floors_go_with_each_lanes_next_bundle_once() -> None:
+    known, first, second = Floor(0, 1, 1), Floor(0, 5, 10), Floor(1, 3, 7, cap=True)
+    barrier = make(floors=[known])
+    barrier.add(items([1, 2, 3]))
+    (bundle,) = barrier.advance(2, [first])
+    assert bundle.floors == (known, first)
+    assert barrier.floors_to_keep, "not durable yet"
+    barrier.advance(3, [second])
+    following = barrier.durable(0)
+    assert following is not None
+    assert following.floors == (second,)
+    barrier.durable(0)
+    assert not barrier.floors_to_keep
+    barrier.add(items([3], unit=4))
+    (one, other) = barrier.advance(4)
+    assert (one.lane, one.floors, other.lane, other.floors) == (0, (), 2, (known, first, second))
+
+
+def test_floors_of_a_quiet_sink_can_be_kept_by_a_bundle_of_their_own() -> None:
+    barrier = make(last={0: OrderKey(3, 0, 1)})
+    assert barrier.keep_floors() is None
+    barrier.advance(100, [Floor(0, 5, 100)])
+    assert barrier.floors_to_keep
+    bundle = barrier.keep_floors()
+    assert bundle is not None
+    assert (bundle.lane, len(bundle), bundle.last, bundle.floors) == (0, 0, OrderKey(3, 0, 1), (Floor(0, 5, 100),))
+    assert barrier.keep_floors() is None, "they are on their way"
+    assert barrier.floors_to_keep
+    assert barrier.durable(0) is None
+    assert not barrier.floors_to_keep
+
+
+def test_forgotten_floors_are_not_carried_any_more() -> None:
+    barrier = make(floors=[Floor(0, 1, 1), Floor(0, 5, 10), Floor(1, 3, 7)])
+    barrier.forget(0, 6)
+    barrier.add(items([1]))
+    (bundle,) = barrier.advance(2)
+    assert bundle.floors == (Floor(0, 5, 10), Floor(1, 3, 7))
+
+
+def test_a_lane_has_one_owner() -> None:
+    barrier = make(lanes=[0, 1])
+    barrier.add(items([1], unit=4))
+    with pytest.raises(AssertionError, match="lane 2 .* another owner"):
+        barrier.advance(2)
+
+
+EDGES = [
+    OrderKey(tick, front, sequence, child, trace)
+    for tick in (-(1 << 63), -1, 0, (1 << 63) - 2)
+    for front in (-(1 << 31), -1, 0, (1 << 31) - 1)
+    for sequence in (-(1 << 63), -1, 0, (1 << 63) - 1)
+    for child in ((), (1,), (1, 1), (1, (1 << 32) - 1), (256,), (1 << 31,), ((1 << 32) - 1,))
+    for trace in (0, 256, 1 << 63, (1 << 64) - 1)
+]
+
+
+def test_order_keys_at_every_types_edge_are_released_in_order() -> None:
+    shuffled = np.random.default_rng(7).permutation(len(EDGES)).tolist()
+    barrier = make()
+    for start in range(0, len(EDGES), 100):
+        barrier.add(batch([(EDGES[index], 0, False) for index in shuffled[start : start + 100]]))
+    (bundle,) = barrier.advance((1 << 63) - 1)
+    assert bundle.batch.rows() == sorted(EDGES)
+    assert bundle.last == max(EDGES)
+
+
+@pytest.mark.parametrize("place", [0, 1, 5, 700, len(EDGES) - 2, len(EDGES) - 1])
+def test_a_last_at_every_types_edge_drops_what_it_covers(place: int) -> None:
+    ordered = sorted(EDGES)
+    barrier = make(last={0: ordered[place]})
+    barrier.add(batch([(key, 0, False) for key in EDGES]))
+    out = barrier.advance((1 << 63) - 1)
+    assert [key for bundle in out for key in bundle.batch.rows()] == ordered[place + 1 :]
