@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -14,19 +14,18 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from programs import Programs, by_lane, source_rows
 
 from lowtide import Flow, Raw, json, kafka, raw
 from lowtide.bytes_column import BytesColumn
 from lowtide.compiler import compile_flow
-from lowtide.local import Delivered, Message, run_log
+from lowtide.local import Message, run_log
 from lowtide.operators.batch import Batch
-from lowtide.operators.dead_letter import Dead
 from lowtide.operators.failure import MessageRefused, UserError
+from lowtide.operators.fault import act
 from lowtide.operators.meta import Position
-from lowtide.operators.output import Deliver, Exchange, Output
+from lowtide.operators.output import Exchange, Faults
 from lowtide.operators.program import Program
-from lowtide.operators.source import SourceRows
-from lowtide.plan import Plan
 from lowtide.schema import schema_of
 
 
@@ -43,55 +42,6 @@ class Item:
     number: int
 
 
-class Cluster:
-    """Programs of all levels in one place, with exchanges between them as a worker would carry them."""
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.sources = Program(plan, 0)
-        self.programs = [[Program(plan, level) for _ in range(plan.parallelism)] for level in range(1, plan.levels)]
-        self.delivered: dict[str, list[Delivered]] = {vertex.name: [] for vertex in plan.sinks()}
-        self.dead: list[Dead] = []
-        self.owners: dict[tuple[str, int], set[int]] = {}
-
-    def feed(self, source: str, messages: list[Message]) -> None:
-        vertex = next(vertex for vertex in self.plan.sources() if vertex.name == source)
-        self._take(0, self.sources.feed_source(vertex.id, source_rows(messages)))
-
-    def _take(self, worker: int, outputs: list[Output]) -> None:
-        for output in outputs:
-            if isinstance(output, Dead):
-                self.dead.append(output)
-            elif isinstance(output, Exchange):
-                self._exchange(output)
-            else:
-                self._deliver(worker, output)
-
-    def _exchange(self, output: Exchange) -> None:
-        vertex = self.plan.vertices[output.vertex]
-        for target, part in output.batch.split(self.plan.worker_of_unit()):
-            received = Batch.from_arrow(schema_of(vertex.gives), part.to_arrow())
-            self._take(target, self.programs[vertex.level - 1][target].feed(output.vertex, received))
-
-    def _deliver(self, worker: int, output: Deliver) -> None:
-        name, meta = self.plan.vertices[output.vertex].name, output.batch.meta
-        columns = (output.lanes.tolist(), output.keys, output.values, output.timestamps.tolist())
-        for index, (lane, key, value, timestamp) in enumerate(zip(*columns, strict=True)):
-            self.delivered[name].append(Delivered(lane, key, value, timestamp, meta.position(index)))
-            self.owners.setdefault((name, lane), set()).add(worker)
-
-
-def source_rows(messages: list[Message]) -> SourceRows:
-    (front,) = {message.position.front for message in messages}
-    return SourceRows(
-        front,
-        np.array([message.position.sequence for message in messages], np.int64),
-        np.array([message.timestamp for message in messages], np.int64),
-        BytesColumn.from_list([message.key for message in messages]),
-        BytesColumn.from_list([message.value for message in messages]),
-    )
-
-
 def messages(values: list[bytes | None], front: int = 0) -> list[Message]:
     return [
         Message(Position(front, 10 + 2 * index), 1000 + index, b"k%d" % index, value)
@@ -99,10 +49,11 @@ def messages(values: list[bytes | None], front: int = 0) -> list[Message]:
     ]
 
 
-def run(flow: Flow, values: list[bytes | None]) -> Cluster:
-    cluster = Cluster(compile_flow(flow, parallelism=2))
-    cluster.feed("orders", messages(values))
-    return cluster
+def run(flow: Flow, values: list[bytes | None]) -> Programs:
+    programs = Programs(compile_flow(flow, parallelism=2, slack_ms=1))
+    programs.feed("orders", messages(values))
+    programs.finish()
+    return programs
 
 
 # A flow that has every step, and functions that fail for some records.
@@ -160,29 +111,28 @@ def test_programs_do_what_the_interpreter_does(values: list[bytes | None], lanes
         everything(kafka("dead", raw())), units=8, lanes=lanes, parallelism=data.draw(st.integers(1, lanes))
     )
     log = messages(values)
-    cluster = Cluster(plan)
+    programs = Programs(plan)
     start = 0
     while start < len(log):
         end = start + data.draw(st.integers(1, 8))
-        cluster.feed("orders", log[start:end])
+        programs.feed("orders", log[start:end])
         start = end
+    programs.finish()
     delivered, dead = run_log(plan, {"orders": log})
-    for vertex in plan.sinks():
-        for lane in range(lanes):
-            actual, expected = (
-                [one for one in messages_of[vertex.name] if one.lane == lane]
-                for messages_of in (cluster.delivered, delivered)
-            )
-            # Behind two exchanges a lane has several senders; only a barrier puts their records in order.
-            if vertex.level == 1 or plan.parallelism == 1:
-                assert actual == expected
-            assert Counter(actual) == Counter(expected)
-    assert Counter(cluster.dead) == Counter(dead)
-    assert all(len(workers) == 1 for workers in cluster.owners.values())
+    assert programs.delivered == by_lane(delivered)
+    assert Counter(programs.dead) == Counter(dead)
+    assert all(len(workers) == 1 for workers in programs.owners.values())
 
 
 def order(user: str, at: int) -> bytes:
     return msgspec.json.encode(Order(user, at))
+
+
+def numbers(programs: Programs) -> list[int]:
+    """Which orders came out."""
+    return sorted(
+        msgspec.json.decode(value)["at"] for lane in programs.delivered["out"].values() for _, value, _ in lane
+    )
 
 
 def one_step(step: str, function: Any, dead_letters: Any = None) -> Flow:
@@ -248,9 +198,9 @@ def test_a_function_that_fails_stops_the_job_or_gives_a_dead_letter(step: str, f
     assert ("Traceback" in error.traceback_text) == what.startswith(("raised V", "raised Sy"))
     assert "per_record.py" not in error.traceback_text
 
-    cluster = run(one_step(step, function, kafka("dead", raw())), values)
-    assert {one.position.sequence for one in cluster.delivered["out"]} == {10, 12, 16}
-    (dead,) = set(cluster.dead)
+    programs = run(one_step(step, function, kafka("dead", raw())), values)
+    assert numbers(programs) == [0, 1, 3]
+    (dead,) = set(programs.dead)
     assert dead.error.startswith(what)
     assert (dead.vertex, dead.position, dead.timestamp) == ("step", Position(0, 14), 1002)
     assert (dead.key, dead.value) == (b"k2", values[2])
@@ -263,9 +213,9 @@ def test_no_function_is_called_twice_for_a_record() -> None:
         calls.append(order.at)
         return fails(order) if order.at not in (0, 5) else "wrong"
 
-    cluster = run(one_step("map", noted, kafka("dead", raw())), [order("u", at) for at in range(8)])
+    programs = run(one_step("map", noted, kafka("dead", raw())), [order("u", at) for at in range(8)])
     assert calls == list(range(8))
-    assert [dead.position.sequence for dead in cluster.dead] == [10, 14, 20]
+    assert [dead.position.sequence for dead in programs.dead] == [10, 14, 20]
 
 
 def test_an_unreadable_message_stops_the_job_or_gives_a_dead_letter() -> None:
@@ -273,8 +223,8 @@ def test_an_unreadable_message_stops_the_job_or_gives_a_dead_letter() -> None:
     with pytest.raises(MessageRefused, match="Object missing required field `user`") as caught:
         run(one_step("map", fails), values)
     assert caught.value.position == Position(0, 12)
-    cluster = run(one_step("map", fails, kafka("dead", raw())), values)
-    (dead,) = cluster.dead
+    programs = run(one_step("map", fails, kafka("dead", raw())), values)
+    (dead,) = programs.dead
     assert (dead.vertex, dead.key, dead.value) == ("orders", b"k1", b"{}")
     assert dict(dead.describe()) == {
         "lowtide.vertex": b"orders",
@@ -282,16 +232,16 @@ def test_an_unreadable_message_stops_the_job_or_gives_a_dead_letter() -> None:
         "lowtide.offset": b"12",
         "lowtide.error": b"cannot be read as JSON of Order: Object missing required field `user`",
     }
-    assert len(cluster.delivered["out"]) == 2
+    assert numbers(programs) == [0, 1]
 
 
 def test_headers_of_the_original_go_with_its_dead_letter() -> None:
     plan = compile_flow(one_step("map", fails, kafka("dead", raw())), parallelism=1)
-    rows = source_rows(messages([b"{}", b"{}"]))
     headers = BytesColumn.from_list([b"first", b"second"])
-    rows = SourceRows(rows.front, rows.offsets, rows.timestamps, rows.keys, rows.values, headers)
-    outputs = Program(plan, 0).feed_source(0, rows)
-    assert [dead.headers for dead in outputs if isinstance(dead, Dead)] == [b"first", b"second"]
+    rows = replace(source_rows(messages([b"{}", b"{}"])), headers=headers, ticks=np.array([500, 500]))
+    (faults,) = Program(plan, 0).feed_source(0, rows)
+    assert isinstance(faults, Faults)
+    assert [dead.headers for dead in act(plan, faults.batch)] == [b"first", b"second"]
 
 
 def test_behind_an_exchange_a_dead_letter_holds_the_record() -> None:
@@ -342,8 +292,8 @@ def test_a_key_column_becomes_the_message_key() -> None:
     for key, expected in [("text", b"\xc3\xa4"), ("number", b"-7"), ("data", b"\xff"), ("maybe", None)]:
         flow = Flow("test")
         flow.read("orders", kafka("in", json(Keyed))).write("out", kafka("out", json(Keyed), key=key))
-        (one,) = run(flow, [msgspec.json.encode(Keyed("ä", -7, b"\xff"))]).delivered["out"]
-        assert one.key == expected
+        ((one,),) = run(flow, [msgspec.json.encode(Keyed("ä", -7, b"\xff"))]).delivered["out"].values()
+        assert one[0] == expected
 
 
 def test_columns_of_an_exchange_that_are_not_the_schemas_are_refused() -> None:
@@ -353,10 +303,10 @@ def test_columns_of_an_exchange_that_are_not_the_schemas_are_refused() -> None:
 
 def test_a_batch_is_split_by_worker_in_order() -> None:
     (exchange,) = Program(compile_flow(one_step("map", lambda order: order), parallelism=1), 0).feed_source(
-        0, source_rows(messages([order("u", at) for at in range(100)]))
+        0, replace(source_rows(messages([order("u", at) for at in range(100)])), ticks=np.arange(100))
     )
     assert isinstance(exchange, Exchange)
-    batch = exchange.batch.with_unit(np.arange(100, dtype=np.int32) % 7)
+    batch = exchange.batch.with_meta(exchange.batch.meta.with_unit(np.arange(100, dtype=np.int32) % 7))
     parts = dict(batch.split(np.array([2, 0, 2, 5, 5, 0, 2], np.int32)))
     assert list(parts) == [0, 2, 5]
     assert [row.at for row in parts[0].rows()] == [at for at in range(100) if at % 7 in (1, 5)]

@@ -33,7 +33,7 @@ from lowtide.operators.scanning import ScanGrouping
 from lowtide.operators.source import SourceOperator, SourceRows
 from lowtide.operators.windowing import LastGrouping
 from lowtide.plan import Plan, Vertex
-from lowtide.steps import Again, Broadcast, KeyBy, Last, Loop, Merge, Read, Relay, Scan, Write
+from lowtide.steps import Again, Broadcast, KeyBy, Last, Loop, MapBatches, Merge, Read, Relay, Scan, Write
 
 Captured = dict[str, dict[int, list[tuple[Key, Any]]]]
 """State by vertex and hash unit: each key with what is saved of it."""
@@ -174,7 +174,7 @@ class Program:
         for ordinal, child in enumerate(children, 1):
             if len(batch) == 0:
                 return
-            if isinstance(child.step, Write) or child.id in self._exchanges:
+            if isinstance(child.step, Write | MapBatches) or child.id in self._exchanges:
                 stepped = as_columns(batch)
                 self._bury(vertex, batch.meta, stepped.failures, feed)
                 batch = stepped.batch

@@ -1,0 +1,162 @@
+"""Programs of all levels in one place, with exchanges and barriers between them, and no tracker: for tests."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from lowtide.bytes_column import BytesColumn
+from lowtide.fronts.floors import NO_TICK, Floors
+from lowtide.fronts.labels import Clock, label
+from lowtide.local import Message
+from lowtide.operators.batch import Batch
+from lowtide.operators.dead_letter import Dead
+from lowtide.operators.fault import act
+from lowtide.operators.output import Deliver, Exchange, Faults, Output
+from lowtide.operators.pending import Pending
+from lowtide.operators.program import Program
+from lowtide.operators.sink import SinkOperator
+from lowtide.operators.source import SourceRows
+from lowtide.plan import Plan
+from lowtide.schema import schema_of
+from lowtide.steps import Write
+
+END = 1 << 62
+"""Above every tick of a test."""
+
+Sent = tuple[bytes | None, bytes | None, int]
+"""What a sink was given: key, value, timestamp."""
+
+Choose = Callable[[int], int]
+"""Which of so many channels delivers next."""
+
+
+class Programs:
+    """All workers of a plan; frames of one sender to one target stay in order, all else is as `choose` says.
+
+    Args:
+        plan: The plan.
+        choose: Given how many channels have something, says which one delivers.
+        grouping: The mode, if not the plan's.
+
+    Attributes:
+        delivered: By sink and lane what came out, in order; complete after `finish`.
+        dead: The dead letters, level by level and worker by worker, in order; complete after `finish`.
+        owners: By sink and lane the workers that delivered there.
+    """
+
+    def __init__(self, plan: Plan, choose: Choose = lambda _: 0, grouping: str | None = None) -> None:
+        self.plan = plan
+        self._choose = choose
+        self.sources = Program(plan, 0, grouping)
+        self.levels = [
+            [Program(plan, level, grouping) for _ in range(plan.parallelism)] for level in range(1, plan.levels)
+        ]
+        self._channels: dict[tuple[Any, int, int], deque[tuple[int, Batch]]] = {}
+        self._labels: dict[int, int] = {}
+        self._barriers: dict[tuple[int, int], Pending] = {}
+        self._faults: dict[tuple[int, int], Pending] = {}
+        self.delivered: dict[str, dict[int, list[Sent]]] = {vertex.name: {} for vertex in plan.sinks()}
+        self.dead: list[Dead] = []
+        self.owners: dict[tuple[str, int], set[int]] = {}
+
+    @property
+    def repairs(self) -> int:
+        return sum(program.repairs for level in self.levels for program in level)
+
+    def feed(self, source: str, messages: Sequence[Message]) -> None:
+        """Read messages of one front."""
+        vertex = next(vertex for vertex in self.plan.sources() if vertex.name == source)
+        rows = self.labelled(source_rows(messages))
+        self._take((0, rows.front), 0, self.sources.feed_source(vertex.id, rows))
+
+    def labelled(self, rows: SourceRows) -> SourceRows:
+        before = self._labels.get(rows.front, NO_TICK)
+        clock = Clock(self.plan.slack_ms, 0, END)
+        ticks, _ = label(rows.front, rows.offsets, rows.timestamps, before=before, floors=Floors(), clock=clock)
+        self._labels[rows.front] = int(ticks[-1])
+        return replace(rows, ticks=ticks)
+
+    def run(self) -> None:
+        """Deliver all frames that are under way."""
+        while self.step():
+            pass
+
+    def step(self) -> bool:
+        """Deliver one frame; whether there was one."""
+        busy = [key for key, frames in self._channels.items() if frames]
+        if not busy:
+            return False
+        key = busy[self._choose(len(busy)) % len(busy)]
+        _, level, target = key
+        vertex, batch = self._channels[key].popleft()
+        schema = schema_of(self.plan.vertices[vertex].gives)
+        received = Batch.from_arrow(schema, batch.to_arrow())
+        self._take((level, target), level, self.levels[level - 1][target].feed(vertex, received))
+        return True
+
+    def finish(self) -> None:
+        """Let everything through: what ordered groupings hold, level by level, then barriers."""
+        self.run()
+        for level, programs in enumerate(self.levels, 1):
+            for place, program in enumerate(programs):
+                self._take((level, place), level, program.advance(END))
+            self.run()
+        for (sink, place), barrier in sorted(self._barriers.items()):
+            self._release(sink, place, barrier)
+        for faults in (self._faults[key] for key in sorted(self._faults)):
+            batch = faults.release(END)
+            if batch is not None:
+                self.dead += act(self.plan, batch)
+
+    def _take(self, sender: tuple[int, int], level: int, outputs: list[Output]) -> None:
+        place = sender[1]
+        depth = max(vertex.depth for vertex in self.plan.vertices)
+        for output in outputs:
+            if isinstance(output, Exchange):
+                for target, part in output.batch.split(self.plan.worker_of_unit()):
+                    channel = self._channels.setdefault((sender, level + 1, target), deque())
+                    channel.append((output.vertex, part))
+            elif isinstance(output, Deliver):
+                key = (output.vertex, place)
+                self._barriers.setdefault(key, Pending("a test's barrier", depth)).add(output.batch)
+            elif isinstance(output, Faults):
+                self._faults.setdefault((level, place), Pending("a test's faults", depth)).add(output.batch)
+
+    def _release(self, sink: int, place: int, barrier: Pending) -> None:
+        vertex = self.plan.vertices[sink]
+        assert isinstance(vertex.step, Write)
+        batch = barrier.release(END)
+        if batch is None:
+            return
+        operator = SinkOperator(vertex.step.sink, self.plan)
+        messages = operator.encode(batch)
+        columns = (messages.keys, messages.values, messages.timestamps.tolist())
+        for lane, *sent in zip(operator.lanes(batch).tolist(), *columns, strict=True):
+            self.delivered[vertex.name].setdefault(lane, []).append(tuple(sent))  # type: ignore[arg-type]
+            self.owners.setdefault((vertex.name, lane), set()).add(place)
+
+
+def source_rows(messages: Sequence[Message]) -> SourceRows:
+    """Messages of one front as the worker gets them."""
+    (front,) = {message.position.front for message in messages}
+    return SourceRows(
+        front,
+        np.array([message.position.sequence for message in messages], np.int64),
+        np.array([message.timestamp for message in messages], np.int64),
+        BytesColumn.from_list([message.key for message in messages]),
+        BytesColumn.from_list([message.value for message in messages]),
+    )
+
+
+def by_lane(delivered: Mapping[str, Sequence[Any]]) -> dict[str, dict[int, list[Sent]]]:
+    """What the interpreter delivers, as `Programs.delivered` has it."""
+    lanes: dict[str, dict[int, list[Sent]]] = {name: {} for name in delivered}
+    for name, messages in delivered.items():
+        for one in messages:
+            lanes[name].setdefault(one.lane, []).append((one.key, one.value, one.timestamp))
+    return lanes

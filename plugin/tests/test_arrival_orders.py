@@ -1,0 +1,227 @@
+"""Whatever way records take and whenever they arrive, every lane is given what the interpreter gives it, in order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from programs import Programs, by_lane
+
+from lowtide import Flow, json, kafka, raw
+from lowtide.compiler import compile_flow
+from lowtide.local import Message, run_log
+from lowtide.operators.meta import Position
+
+
+@dataclass(frozen=True)
+class Document:
+    name: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Change:
+    word: str
+    document: str
+    added: int
+    removed: int
+
+
+@dataclass(frozen=True)
+class Index:
+    documents: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Count:
+    key: str
+    count: int
+
+
+def changes(versions: tuple[Document, ...]) -> Iterator[Change]:
+    before, now = (Counter(version.text.split()) for version in (versions[0], versions[-1]))
+    before = before if len(versions) == 2 else Counter()
+    for word in sorted(before | now):
+        if before[word] != now[word]:
+            yield Change(word, versions[-1].name, now[word], before[word])
+
+
+def update(index: Index, change: Change) -> tuple[Index, Change]:
+    documents = {name: count for name, count in index.documents.items() if name != change.document}
+    if change.added:
+        documents[change.document] = change.added
+    return Index(documents), Change(change.word, ",".join(documents), change.added, len(documents))
+
+
+def words(document: Document) -> Iterator[Count]:
+    for word in document.text.split():
+        yield Count(word, 1)
+
+
+def letters(count: Count) -> Iterator[Count]:
+    for letter in count.key:
+        yield Count(letter, count.count)
+
+
+def total(state: int, count: Count) -> tuple[int, Count]:
+    return state + count.count, Count(count.key, state + count.count)
+
+
+def louder(count: Count) -> Count:
+    return Count(count.key.upper(), count.count)
+
+
+def quiet(count: Count) -> bool:
+    return count.key.islower()
+
+
+def consecutive(state: int, count: Count) -> tuple[int, Count]:
+    if count.count < state:
+        raise ValueError(f"{count.count} after {state}")
+    return count.count, count
+
+
+def size(document: Document) -> Count:
+    return Count(document.name, len(document.text))
+
+
+def longest(state: int, document: Document) -> int:
+    return max(state, len(document.text))
+
+
+def with_longest(state: int, document: Document, most: int) -> tuple[int, Count]:
+    return state + 1, Count(document.name, (state + 1) * 1000 + most)
+
+
+def halve(state: int, count: Count) -> tuple[int, Count]:
+    return state + 1, Count(count.key, count.count // 2)
+
+
+def above_one(count: Count) -> bool:
+    return count.count > 1
+
+
+def source(flow: Flow, name: str = "documents") -> Any:
+    return flow.read(name, kafka(name, json(Document)))
+
+
+def index(flow: Flow) -> None:
+    latest = source(flow).key_by("name").last(2, name="versions").flat_map(changes)
+    latest.key_by("word").scan("index", update, Index()).write("out", kafka("out", json(Change), key="word"))
+
+
+def diamond(flow: Flow) -> None:
+    counted = source(flow).flat_map(words)
+    loud = counted.filter(quiet, name="quiet").map(louder)
+    loud.merge(counted, name="both").key_by("key").scan("total", total, 0).write("out", kafka("out", json(Count)))
+
+
+def keyed_diamond(flow: Flow) -> None:
+    keyed = source(flow).flat_map(words).key_by("key").scan("total", total, 0)
+    keyed.map(louder).merge(keyed, name="both").write("out", kafka("out", json(Count)))
+
+
+def across_levels(flow: Flow) -> None:
+    counted = source(flow).flat_map(words)
+    totals = counted.key_by("key").scan("total", total, 0).map(louder)
+    totals.merge(counted, name="both").key_by("key").scan("again", total, 0).write("out", kafka("out", json(Count)))
+
+
+def two_sources(flow: Flow) -> None:
+    both = source(flow).merge(source(flow, "more"), name="both")
+    both.flat_map(words).flat_map(letters).key_by("key").scan("total", total, 0).write(
+        "out", kafka("out", json(Count), key="key")
+    )
+
+
+def three_levels(flow: Flow) -> None:
+    counted = source(flow).flat_map(words).key_by("key").scan("total", total, 0)
+    lettered = counted.flat_map(letters).key_by("key").scan("letters", total, 0)
+    lettered.key_by("count").last(3, name="same", partial=False).map(first).write("out", kafka("out", json(Count)))
+
+
+def first(window: tuple[Count, ...]) -> Count:
+    return Count("".join(count.key for count in window), window[0].count)
+
+
+def failing(flow: Flow) -> None:
+    sized = source(flow).map(size)
+    sized.key_by("key").scan("order", consecutive, 0).write("out", kafka("out", json(Count)))
+
+
+def beside(flow: Flow) -> None:
+    most = source(flow, "more").broadcast("longest", longest, 0)
+    source(flow).key_by("name").scan("seen", with_longest, 0, beside=most).write("out", kafka("out", json(Count)))
+
+
+def loop(flow: Flow) -> None:
+    keyed = source(flow).map(size).key_by("key")
+    keyed.loop("halving", lambda s: s.scan("halve", halve, 0), again=above_one, limit_turns=4).write(
+        "out", kafka("out", json(Count))
+    )
+
+
+FLOWS: list[Callable[[Flow], None]] = [
+    index,
+    diamond,
+    keyed_diamond,
+    across_levels,
+    two_sources,
+    three_levels,
+    failing,
+    beside,
+    loop,
+]
+
+texts = st.lists(st.sampled_from(["to", "be", "or", "not"]), max_size=4).map(" ".join)
+documents = st.builds(Document, st.sampled_from(["a", "b", "c"]), texts)
+fronts = st.lists(st.tuples(st.integers(0, 30), documents), max_size=8)
+
+
+def messages(front: int, events: list[tuple[int, Document]]) -> list[Message]:
+    return [
+        Message(Position(front, 2 * place), 1000 + at, None, msgspec.json.encode(document))
+        for place, (at, document) in enumerate(events)
+    ]
+
+
+@pytest.mark.parametrize("grouping", ["optimistic", "ordered"])
+@pytest.mark.parametrize("build", FLOWS, ids=lambda build: build.__name__)
+@settings(deadline=None, max_examples=40)
+@given(st.lists(fronts, min_size=1, max_size=3), st.sampled_from([1, 2, 4]), st.data())
+def test_every_lane_is_given_what_the_interpreter_gives(
+    build: Callable[[Flow], None], grouping: str, logs: list[Any], parallelism: int, data: st.DataObject
+) -> None:
+    flow = Flow("test", dead_letters=kafka("dead", raw()))
+    build(flow)
+    plan = compile_flow(flow, units=8, lanes=4, parallelism=parallelism, slack_ms=2)
+    names = [vertex.name for vertex in plan.sources()]
+    by_front = {front: (names[front % len(names)], messages(front, events)) for front, events in enumerate(logs)}
+    log: dict[str, list[Message]] = {name: [] for name in names}
+    for name, listed in by_front.values():
+        log[name] += listed
+    expected, dead = run_log(plan, log)
+
+    programs = Programs(plan, lambda n: data.draw(st.integers(0, n - 1)), grouping)
+    left = {front: listed for front, (_, listed) in by_front.items() if listed}
+    while left:
+        front = data.draw(st.sampled_from(sorted(left)))
+        count = data.draw(st.integers(1, len(left[front])))
+        programs.feed(by_front[front][0], left[front][:count])
+        left[front] = left[front][count:]
+        if not left[front]:
+            del left[front]
+        for _ in range(data.draw(st.integers(0, 3))):
+            programs.step()
+    programs.finish()
+    assert programs.delivered == by_lane(expected)
+    assert Counter(programs.dead) == Counter(dead)
+    assert all(len(workers) == 1 for workers in programs.owners.values())
+    if grouping == "ordered" and build is not loop:
+        assert programs.repairs == 0
