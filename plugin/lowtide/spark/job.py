@@ -73,6 +73,7 @@ class Job:
         """
         say("checking the flow")
         plan = compile_flow(flow, units=conf.exchange.units, parallelism=conf.job.parallelism, lanes=conf.job.lanes)
+        preflight.refuse_tracked(plan)
         dump_plan(plan)
         say(f"asking Kafka at {conf.kafka.bootstrap}")
         fronts, sinks = preflight.look(plan, conf)

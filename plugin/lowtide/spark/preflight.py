@@ -8,7 +8,7 @@ from lowtide.conf import Conf
 from lowtide.errors import FlowError
 from lowtide.plan import Plan
 from lowtide.spark.query import topics_of
-from lowtide.steps import Write
+from lowtide.steps import WORD, Write
 from lowtide.topics import Topic, Topics
 
 
@@ -18,6 +18,20 @@ def sink_topics(plan: Plan) -> list[str]:
     if plan.dead_letters is not None:
         sinks.append(plan.dead_letters.topic)
     return list(dict.fromkeys(sinks))
+
+
+def refuse_tracked(plan: Plan) -> None:
+    """Refuse a flow whose output is right only in order: so far a job on Spark has no min time to go by.
+
+    Raises:
+        FlowError: names the steps.
+    """
+    steps = [f'{WORD[type(vertex.step)]} "{vertex.name}"' for vertex in plan.needs_tracking()]
+    if steps:
+        raise FlowError(
+            f"a job on Spark cannot run these steps yet, since it does not track min time: {', '.join(steps)}",
+            way_out="run the flow with flow.run_locally(...), or leave these steps out",
+        )
 
 
 def look(plan: Plan, conf: Conf) -> tuple[dict[str, int], dict[str, int]]:
