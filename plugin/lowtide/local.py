@@ -1,236 +1,145 @@
-"""The flow here and now: single-threaded, in order, record by record. The oracle of all else.
-
-It shares schemas, formats and the wording of failures with the workers, but none of the ways in which they carry
-batches, and takes every record through its columns where a worker would, so that a function sees what it sees there.
-"""
+"""The flow here and now: `Flow.run_locally`, and the oracle that every run of a job is compared with."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from enum import Enum
-from typing import Any
+from dataclasses import dataclass
 
-import numpy as np
-
-from lowtide.bytes_column import BytesColumn
 from lowtide.compiler import compile_flow
 from lowtide.errors import FlowError
 from lowtide.flow import DEAD_LETTERS, Flow
 from lowtide.inference import key_column
-from lowtide.operators.batch import Batch
-from lowtide.operators.batch_mapping import MapBatchesOperator
-from lowtide.operators.catalogue import per_record_operator
+from lowtide.local_calls import plain
+from lowtide.local_items import Item, Message, Order
+from lowtide.local_run import Run
 from lowtide.operators.dead_letter import Dead, as_json
-from lowtide.operators.exchange import front_units
-from lowtide.operators.failure import Failure, MessageRefused, UserError, raised, unreadable
-from lowtide.operators.flat_mapping import FlatMapOperator
-from lowtide.operators.meta import Meta, Position
-from lowtide.operators.per_record import PerRecord
+from lowtide.operators.meta import Position
 from lowtide.plan import Plan, Vertex
-from lowtide.schema import schema_of
-from lowtide.steps import Filter, KeyBy, MapBatches, Read, Write
-from lowtide_snapshots.hashing import hash_unit
+from lowtide.steps import Write
+from lowtide_tracker.floors import Floor
 
+__all__ = ["Delivered", "Message", "Order", "label_log", "run_log", "run_records"]
 
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One message of a source's log.
-
-    Attributes:
-        position: Where it stands.
-        timestamp: The log's timestamp in ms.
-        key: Its key, None for none.
-        value: Its value, None for a tombstone.
-    """
-
-    position: Position
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
+_BEFORE_ALL = -(1 << 63)
 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """One message that a sink is given, in its lane, and where the message it was made of stands."""
+    """One message that a sink is given.
+
+    Attributes:
+        lane: The slice of the output it stands in.
+        key: The message's key, None for none.
+        value: The message's value, None for Kafka's tombstone.
+        timestamp: When its tick began, in ms.
+        order: The order key of the record, without its trace.
+    """
 
     lane: int
     key: bytes | None
     value: bytes | None
     timestamp: int
-    position: Position
+    order: Order
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
-    """A record on its way, the message it was made of, and its hash unit once it has one."""
-
-    record: Any
-    message: Message
-    unit: int = -1
-
-
-def run_records(flow: Flow, inputs: Mapping[str, Iterable[Any]]) -> dict[str, list[Any]]:
+def run_records(flow: Flow, inputs: Mapping[str, Iterable[object]]) -> dict[str, list[object]]:
     """Run a flow on records or messages' values per source; records per sink, failed ones under "dead-letters".
+
+    The records of a source stand in the order given, those of different sources in the order of the sources.
 
     Raises:
         FlowError: the flow does not fit together, or an input is of no source or of another type.
         MessageRefused, UserError: as in a job, if the flow names no dead letters.
+        UserCodeFailed: a step changed its state in place, or returned one that cannot be saved.
     """
     plan = compile_flow(flow, parallelism=1)
     sources = {vertex.name: vertex for vertex in plan.sources()}
     unknown = sorted(set(inputs) - set(sources))
     if unknown:
         raise FlowError(f"no source is named {', '.join(unknown)}; the flow reads {', '.join(sources)}")
-    run = _Run(plan)
+    run = Run(plan)
     for front, (name, vertex) in enumerate(sources.items()):
         for sequence, record in enumerate(inputs.get(name, ())):
-            run.take(vertex, Position(front, sequence), record)
-    run.finish()
-    written = {vertex.name: [item.record for item in run.items[vertex.id]] for vertex in plan.sinks()}
-    return {**written, DEAD_LETTERS: run.dead} if plan.dead_letters is not None else written
+            _take(run, vertex, Order(0, front, sequence), record)
+    written: dict[str, list[object]] = {
+        vertex.name: [item.record for item in run.written[vertex.id]] for vertex in plan.sinks()
+    }
+    return {**written, DEAD_LETTERS: list(run.dead)} if plan.dead_letters is not None else written
 
 
-def run_log(plan: Plan, log: Mapping[str, Iterable[Message]]) -> tuple[dict[str, list[Delivered]], list[Dead]]:
-    """Run a plan on the messages of each source, in the order given.
+def _take(run: Run, vertex: Vertex, order: Order, record: object) -> None:
+    """Take a record, or the bytes of one, as if it had been read."""
+    position = Position(order.front, order.sequence)
+    if isinstance(record, bytes):
+        run.read(vertex, order, Message(position, 0, None, record))
+    elif type(record) is vertex.gives:
+        run.take(vertex, Item(record, order, Message(position, 0, None, as_json(record))))
+    else:
+        expected = f"{vertex.gives.__qualname__} or bytes"
+        raise FlowError(f'source "{vertex.name}" takes {expected}, found {type(record).__qualname__}: {record!r}')
+
+
+def run_log(
+    plan: Plan, log: Mapping[str, Iterable[Message]], floors: Iterable[Floor] = ()
+) -> tuple[dict[str, list[Delivered]], list[Dead]]:
+    """Run a plan on the messages of each source, in the order of their labels, whatever order they are given in.
+
+    Args:
+        plan: The plan.
+        log: The messages of each source by its name; offsets are unique in a front.
+        floors: The decisions about labels that a run has stored.
 
     Returns:
         What each sink is given, by its name, in order; every lane's own sequence is what a job must reproduce. And
-        the dead letters.
+        the dead letters, in order.
     """
-    run = _Run(plan)
-    for vertex in plan.sources():
-        for message in log.get(vertex.name, ()):
-            run.read(vertex, message)
-    run.finish()
-    return {vertex.name: run.delivered(vertex) for vertex in plan.sinks()}, run.dead
+    messages = [(vertex, message) for vertex in plan.sources() for message in log.get(vertex.name, ())]
+    labels = label_log([message for _, message in messages], floors, plan.slack_ms)
+    run = Run(plan)
+    for vertex, message in sorted(messages, key=lambda each: _order(labels, each[1])):
+        run.read(vertex, _order(labels, message), message)
+    return {vertex.name: _delivered(plan, vertex, run.written[vertex.id]) for vertex in plan.sinks()}, run.dead
 
 
-class _Run:
-    """One run of a plan.
+def _order(labels: Mapping[Position, int], message: Message) -> Order:
+    return Order(labels[message.position], message.position.front, message.position.sequence)
 
-    Attributes:
-        items: The records that came out of each vertex (of a sink: that go in), in order.
-        dead: The dead letters.
+
+def label_log(messages: Iterable[Message], floors: Iterable[Floor], slack_ms: int) -> dict[Position, int]:
+    """The label of every message (R1): per front, the largest of the label before, its own tick, and the floors.
+
+    A message's own tick is that of its timestamp, or that of the cap that stands at its very offset.
     """
-
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
-        self.items: dict[int, list[_Item]] = {vertex.id: [] for vertex in plan.vertices}
-        self.dead: list[Dead] = []
-
-    def take(self, vertex: Vertex, position: Position, record: object) -> None:
-        """Take a record, or the bytes of one, as if it had been read."""
-        if isinstance(record, bytes):
-            self.read(vertex, Message(position, 0, None, record))
-        elif type(record) is vertex.gives:
-            self.items[vertex.id].append(_Item(record, Message(position, 0, None, as_json(record))))
-        else:
-            expected = f"{vertex.gives.__qualname__} or bytes"
-            raise FlowError(f'source "{vertex.name}" takes {expected}, found {type(record).__qualname__}: {record!r}')
-
-    def read(self, vertex: Vertex, message: Message) -> None:
-        """Parse one message."""
-        assert isinstance(vertex.step, Read)
-        format_ = vertex.step.source.format
-        decoded = format_.decode(BytesColumn.from_list([message.key]), BytesColumn.from_list([message.value]))
-        self.items[vertex.id] += [_Item(record, message) for record in decoded.rows]
-        for _, reason in decoded.failures:
-            failure = unreadable(0, message.value, format_, vertex.gives, reason)
-            if self._plan.dead_letters is None:
-                raise MessageRefused(vertex, message.position, failure)
-            self._bury(vertex, message, failure)
-
-    def finish(self) -> None:
-        """Take all records through all steps, one step after the other."""
-        for vertex in self._plan.vertices:
-            for parent in vertex.parents:
-                self.items[vertex.id] = self._step(vertex, self._plan.vertices[parent])
-
-    def delivered(self, vertex: Vertex) -> list[Delivered]:
-        """The messages of a sink."""
-        assert isinstance(vertex.step, Write)
-        sink, lanes = vertex.step.sink, self._plan.lane_of_unit().tolist()
-        column = key_column(sink)
-        result = []
-        for item in self.items[vertex.id]:
-            key = None if column is None else _key_bytes(getattr(item.record, column))
-            value = sink.format.encode([item.record])[0]
-            result.append(Delivered(lanes[item.unit], key, value, item.message.timestamp, item.message.position))
-        return result
-
-    def _step(self, vertex: Vertex, parent: Vertex) -> list[_Item]:
-        step = vertex.step
-        if isinstance(step, KeyBy | Write):
-            # What does not fit its type is found once, by the first step that asks, and gone for those behind it.
-            items = self.items[parent.id] = [item for item in self.items[parent.id] if self._is_sound(parent, item)]
-            return [self._keyed(step, vertex, item) for item in items] if isinstance(step, KeyBy) else items
-        if isinstance(step, MapBatches):
-            return self._map_batches(vertex, step, self.items[parent.id])
-        operator = per_record_operator(vertex)
-        assert operator is not None, f"no operator for {step}"
-        return [result for item in self.items[parent.id] for result in self._call(vertex, operator, item)]
-
-    def _call(self, vertex: Vertex, operator: PerRecord, item: _Item) -> list[_Item]:
-        """What becomes of one record in a step that calls a function with it."""
-        try:
-            result = operator.function(item.record)
-            if isinstance(operator, FlatMapOperator):
-                result = list(result)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's function raises
-            self._fail(vertex, item, raised(0, item.record, error))
-            return []
-        fault = operator.fault(result)
-        if fault is not None:
-            self._fail(vertex, item, Failure(0, item.record, fault))
-            return []
-        if isinstance(vertex.step, Filter):
-            return [item] if result else []
-        return [replace(item, record=each) for each in (result if isinstance(result, list) else [result])]
-
-    def _map_batches(self, vertex: Vertex, step: MapBatches, items: list[_Item]) -> list[_Item]:
-        if not items:
-            return []
-        nowhere = np.zeros(len(items), np.int64)
-        meta = Meta(nowhere.astype(np.int32), nowhere, nowhere)
-        batch = Batch(schema_of(vertex.takes), meta, rows=[item.record for item in items])
-        stepped = MapBatchesOperator(step.function, vertex.gives).apply(batch, tolerate=False)
-        for failure in stepped.failures:
-            raise UserError(vertex, items[0].message.position, failure)
-        return [replace(item, record=record) for item, record in zip(items, stepped.batch.rows(), strict=True)]
-
-    def _keyed(self, step: KeyBy, vertex: Vertex, item: _Item) -> _Item:
-        """The record as it comes out of an exchange."""
-        schema = schema_of(vertex.gives)
-        record = schema.rows(schema.columns([item.record]))[0]
-        if step.columns:
-            unit = hash_unit([_plain(getattr(record, column)) for column in step.columns], self._plan.units)
-        else:
-            unit = int(front_units(np.array([item.message.position.front], np.int32), self._plan.units)[0])
-        return _Item(record, item.message, unit)
-
-    def _is_sound(self, vertex: Vertex, item: _Item) -> bool:
-        fault = schema_of(vertex.gives).fault(item.record)
-        if fault is not None:
-            self._fail(vertex, item, Failure(0, item.record, fault.what))
-        return fault is None
-
-    def _fail(self, vertex: Vertex, item: _Item, failure: Failure) -> None:
-        if self._plan.dead_letters is None:
-            raise UserError(vertex, item.message.position, failure)
-        self._bury(vertex, item.message, failure)
-
-    def _bury(self, vertex: Vertex, message: Message, failure: Failure) -> None:
-        original = (message.key, message.value) if vertex.level == 0 else (None, as_json(failure.record))
-        self.dead.append(Dead(vertex.name, message.position, message.timestamp, failure.error, *original))
+    floors = list(floors)
+    caps = {Position(floor.front, floor.offset): floor.tick for floor in sorted(floors) if floor.cap}
+    labels: dict[Position, int] = {}
+    newest: dict[int, int] = {}
+    waiting = sorted((floor for floor in floors if not floor.cap), reverse=True)
+    for message in sorted(messages, key=lambda message: (message.position.front, message.position.sequence)):
+        position = message.position
+        assert position not in labels, f"two messages stand at {position}"
+        while waiting and (waiting[-1].front, waiting[-1].offset) <= (position.front, position.sequence):
+            floor = waiting.pop()
+            newest[floor.front] = max(newest.get(floor.front, _BEFORE_ALL), floor.tick)
+        own = caps.get(position, message.timestamp // slack_ms)
+        labels[position] = newest[position.front] = max(newest.get(position.front, _BEFORE_ALL), own)
+    return labels
 
 
-def _plain(value: Any) -> Any:
-    """A key's value as it is hashed."""
-    return value.value if isinstance(value, Enum) else value
+def _delivered(plan: Plan, vertex: Vertex, items: Iterable[Item]) -> list[Delivered]:
+    """The messages of a sink."""
+    assert isinstance(vertex.step, Write)
+    sink, lanes = vertex.step.sink, plan.lane_of_unit().tolist()
+    column = key_column(sink)
+    delivered = []
+    for item in items:
+        key = None if column is None else _key_bytes(getattr(item.record, column))
+        value = sink.format.encode([item.record])[0]
+        delivered.append(Delivered(lanes[item.unit], key, value, item.order.tick * plan.slack_ms, item.order))
+    return delivered
 
 
-def _key_bytes(value: Any) -> bytes | None:
+def _key_bytes(value: object) -> bytes | None:
     """A key's value as a message's key: text in UTF-8, bytes as they are, numbers in decimal digits."""
-    plain = _plain(value)
-    return plain if plain is None or isinstance(plain, bytes) else str(plain).encode()
+    stored = plain(value)
+    return stored if stored is None or isinstance(stored, bytes) else str(stored).encode()

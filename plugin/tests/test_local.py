@@ -12,7 +12,7 @@ import pytest
 from lowtide import Flow, Raw, json, kafka, raw
 from lowtide.compiler import compile_flow
 from lowtide.errors import FlowError
-from lowtide.local import Message, run_log
+from lowtide.local import Message, Order, run_log
 from lowtide.operators.dead_letter import Dead
 from lowtide.operators.failure import MessageRefused, UserError
 from lowtide.operators.meta import Position
@@ -161,10 +161,10 @@ def test_the_log_gives_bytes_per_lane_and_dead_letters() -> None:
         Message(Position(3, 9), 1001, None, None),
     ]
     delivered, dead = run_log(plan, {"documents": log})
-    assert [(one.key, one.value, one.timestamp, one.position) for one in delivered["words"]] == [
-        (b"not", b'{"word":"not","length":3}', 1000, Position(3, 7)),
-        (b"the", b'{"word":"the","length":3}', 1000, Position(3, 7)),
+    assert [(one.key, one.value, one.timestamp, one.order) for one in delivered["words"]] == [
+        (b"not", b'{"word":"not","length":3}', 1000, Order(500, 3, 7, (1,))),
+        (b"the", b'{"word":"the","length":3}', 1000, Order(500, 3, 7, (2,))),
     ]
     assert {one.lane for one in delivered["words"]} <= {0, 1}
     message = "cannot be read as JSON of Document: a null value is not JSON"
-    assert dead == [Dead("documents", Position(3, 9), 1001, message, None, None)]
+    assert dead == [Dead("documents", Position(3, 9), 1000, message, None, None)]

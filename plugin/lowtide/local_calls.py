@@ -1,0 +1,76 @@
+"""Calling a user's function with one record, and what can go wrong with that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from lowtide.local_items import Item
+from lowtide.operators.batch import Batch
+from lowtide.operators.batch_mapping import MapBatchesOperator
+from lowtide.operators.catalogue import per_record_operator
+from lowtide.operators.failure import Failure, UserError, raised
+from lowtide.operators.meta import Meta
+from lowtide.plan import Vertex
+from lowtide.schema import schema_of
+from lowtide.steps import Filter, FlatMap, Function, MapBatches
+
+
+class Failed(Exception):
+    """The record failed in the step."""
+
+    def __init__(self, record: object, failure: str | Failure) -> None:
+        self.failure = failure if isinstance(failure, Failure) else Failure(0, record, failure)
+
+
+def called(function: Function, *arguments: Any) -> Any:
+    """The result of a user's function, the record being its last argument; raises Failed."""
+    try:
+        return function(*arguments)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's function raises
+        record = arguments[-1]
+        raise Failed(record, raised(0, record, error)) from None
+
+
+def call(vertex: Vertex, item: Item) -> list[Item]:
+    """What becomes of a record in a step that calls a function with it and keeps nothing; raises Failed."""
+    if isinstance(vertex.step, MapBatches):
+        return [_map_batch(vertex, vertex.step, item)]
+    operator = per_record_operator(vertex)
+    assert operator is not None, f"no operator for {vertex.step}"
+    if isinstance(vertex.step, FlatMap):
+        result = called(lambda record: list(operator.function(record)), item.record)
+    else:
+        result = called(operator.function, item.record)
+    fault = operator.fault(result)
+    if fault is not None:
+        raise Failed(item.record, fault)
+    if isinstance(vertex.step, Filter):
+        return [item] if result else []
+    if isinstance(vertex.step, FlatMap):
+        return [replace(item, record=record).child(number) for number, record in enumerate(result, 1)]
+    return [replace(item, record=result)]
+
+
+def _map_batch(vertex: Vertex, step: MapBatches, item: Item) -> Item:
+    """A record in a batch of its own; what fails here always stops the run, as it does a job."""
+    meta = Meta.of_source(item.order.front, 0, np.array([item.order.sequence]), np.array([item.order.tick]))
+    batch = Batch(schema_of(vertex.takes), meta, rows=[item.record])
+    stepped = MapBatchesOperator(step.function, vertex.gives).apply(batch)
+    for failure in stepped.failures:
+        raise UserError(vertex, item.message.position, failure)
+    return replace(item, record=stepped.batch.rows()[0])
+
+
+def key_of(columns: Sequence[str], record: Any) -> tuple[Any, ...]:
+    """The values a record is keyed by, as they are hashed."""
+    return tuple(plain(getattr(record, column)) for column in columns)
+
+
+def plain(value: Any) -> Any:
+    """A key's value as it is stored."""
+    return value.value if isinstance(value, Enum) else value
