@@ -144,7 +144,7 @@ def test_records_over_the_limit_go_to_the_dead_letters_if_the_flow_names_them() 
 
 def test_a_failed_record_is_named_by_its_partition() -> None:
     with pytest.raises(LowtideError, match="raised ValueError: negative") as caught:
-        level_0(deployment()).rows(packed([*orders(3), {"user": "ann", "number": -1}]), NOW)
+        list(level_0(deployment()).rows(packed([*orders(3), {"user": "ann", "number": -1}]), NOW))
     assert "record at orders-1, offset 103" in str(caught.value)
 
 
