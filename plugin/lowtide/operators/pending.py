@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from heapq import heappop, heappush
+from operator import itemgetter
+
 import numpy as np
 import numpy.typing as npt
 
 from lowtide.errors import LifeEnded, TimeWentBack
 from lowtide.operators.batch import Batch
+from lowtide.operators.meta import Indices
 from lowtide.operators.order import OrderKey, Packed, in_order, pack
 
 _FIRST_TICK = -(1 << 63)
@@ -16,11 +21,46 @@ class UnmatchedTombstone(LifeEnded):
     """Make the functions of the named flow deterministic: one gave something else when it was called again."""
 
 
+class _Held:
+    """A batch of which some records may have been released.
+
+    Attributes:
+        batch: All its records; they are copied once, when they are released.
+        order: int64[n], the records by tick, in the order they came; None while all of them are held.
+        ticks: int64[n], their ticks in that order.
+        start: Those before this place of `order` have been released.
+    """
+
+    __slots__ = ("batch", "order", "start", "ticks")
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        self.order: Indices | None = None
+        self.ticks = batch.meta.tick
+        self.start = 0
+
+    def cut(self, tick: int) -> Batch:
+        """Let go of the records below `tick`; O(their number), besides one sort when the first ones leave others."""
+        if self.order is None:
+            if bool((self.ticks < tick).all()):
+                self.start = len(self.ticks)
+                return self.batch
+            self.order = np.argsort(self.ticks, kind="stable")
+            self.ticks = self.ticks[self.order]
+        start, self.start = self.start, int(np.searchsorted(self.ticks, tick))
+        return self.batch.take(self.order[start : self.start])
+
+    def first_tick(self) -> int | None:
+        """The lowest tick that is left; None if all have been released. Only after a `cut`."""
+        return int(self.ticks[self.start]) if self.start < len(self.ticks) else None
+
+
 class Pending:
     """A hold: takes records in any order, gives those below a tick in order, without the ones taken back.
 
     An item and its tombstone have the same order key and come in this order; they leave no trace. What is wrong with
     that (a tombstone without its item, a second item with the same key) is found when the records are released.
+    What is held for long costs nothing but memory: a release looks at the batches that have something to give.
 
     Args:
         place: What holds them, for errors.
@@ -33,14 +73,17 @@ class Pending:
     def __init__(self, place: str, depth: int) -> None:
         self._place = place
         self._depth = depth
-        self._batches: list[Batch] = []
+        # A heap of (lowest tick held, arrival, batch).
+        self._held: list[tuple[int, int, _Held]] = []
+        self._arrivals = 0
+        self._size = 0
         self.released = _FIRST_TICK
 
     def __len__(self) -> int:
-        return sum(map(len, self._batches))
+        return self._size
 
     def add(self, batch: Batch) -> None:
-        """Take records; O(1) besides a look at their ticks.
+        """Take records; O(log batches) besides a look at their ticks.
 
         Raises:
             TimeWentBack: a record is below what has been released.
@@ -50,32 +93,33 @@ class Pending:
         first = int(batch.meta.tick.min())
         if first < self.released:
             raise TimeWentBack(self._place, first, self.released)
-        self._batches.append(batch)
+        self._arrivals += 1
+        self._size += len(batch)
+        heappush(self._held, (first, self._arrivals, _Held(batch)))
 
     def release(self, tick: int) -> Batch | None:
-        """Give all records below `tick` in order, None if there are none; O(n log n) for those that are held.
+        """Give all records below `tick` in order, None if there are none; O(n log n) for those.
 
         Raises:
             UnmatchedTombstone: see the class.
         """
         self.released = max(self.released, tick)
-        below: list[Batch] = []
-        above: list[Batch] = []
-        for batch in self._batches:
-            flags = batch.meta.tick < tick
-            if flags.all():
-                below.append(batch)
-            elif not flags.any():
-                above.append(batch)
-            else:
-                below.append(batch.take(np.flatnonzero(flags)))
-                above.append(batch.take(np.flatnonzero(~flags)))
-        self._batches = above
-        return self._settle(Batch.concat(below)) if below else None
-
-    def ticks(self) -> set[int]:
-        """The ticks of which something is held."""
-        return {tick for batch in self._batches for tick in batch.meta.ticks()}
+        below: list[tuple[int, Batch]] = []
+        left: list[tuple[int, int, _Held]] = []
+        while self._held and self._held[0][0] < tick:
+            _, arrival, held = heappop(self._held)
+            below.append((arrival, held.cut(tick)))
+            first = held.first_tick()
+            if first is not None:
+                left.append((first, arrival, held))
+        for entry in left:
+            heappush(self._held, entry)
+        if not below:
+            return None
+        below.sort(key=_arrival)
+        batch = Batch.concat([part for _, part in below])
+        self._size -= len(batch)
+        return self._settle(batch)
 
     def _settle(self, batch: Batch) -> Batch | None:
         packed = pack(batch.meta, self._depth)
@@ -108,6 +152,9 @@ class Pending:
         last = np.append(~again[1:], True)
         survivors: npt.NDArray[np.bool_] = last & ~tombstone
         return survivors
+
+
+_arrival: Callable[[tuple[int, Batch]], int] = itemgetter(0)
 
 
 def unmatched(place: str, key: OrderKey, tombstone: bool) -> UnmatchedTombstone:
