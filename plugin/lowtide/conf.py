@@ -46,11 +46,16 @@ Addresses = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobConf:
-    """How a flow is run: parallelism of the levels after the first, and where the job keeps its pid file and logs."""
+    """How a flow is run: parallelism, lanes and order of the levels after the first, and where the job keeps its files.
+
+    `slack_ms` is how long a tick is: records of different partitions that lie further apart keep their order.
+    """
 
     folder: Text = ".lowtide/jobs"
     parallelism: Positive = 2
     lanes: Positive | None = None
+    slack_ms: Positive = 2
+    grouping: Literal["optimistic", "ordered"] = "optimistic"
     start_limit_s: Seconds = 60.0
     stop_limit_s: Seconds = 30.0
 

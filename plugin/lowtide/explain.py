@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 from lowtide.plan import Plan, Vertex
-from lowtide.steps import WORD, Filter, FlatMap, KeyBy, Map, MapBatches, Read
+from lowtide.signature import said
+from lowtide.steps import (
+    WORD,
+    Again,
+    Broadcast,
+    FlatMap,
+    KeyBy,
+    Last,
+    Map,
+    MapBatches,
+    Merge,
+    Read,
+    Relay,
+    Scan,
+    Step,
+    Write,
+)
 
 
 def explain(plan: Plan) -> str:
     """Describe a plan level by level: each vertex with what it takes, does and gives."""
     noun = "level" if plan.levels == 1 else "levels"
     lines = [f"flow {plan.name}: {plan.levels} {noun}, {plan.units} hash units, {_lanes(plan.lanes)} per sink"]
+    if plan.needs_tracking():
+        lines[0] += f", ticks of {plan.slack_ms} ms, {plan.grouping} grouping"
     width = max(len(vertex.name) for vertex in plan.vertices)
     for level in range(plan.levels):
         lines += ["", f"level {level}: {_workers(plan, level)}"]
@@ -31,17 +49,35 @@ def _lanes(lanes: int) -> str:
 
 
 def _does(plan: Plan, vertex: Vertex) -> str:
-    step = vertex.step
-    word = WORD[type(step)]
+    """What a vertex is, takes and gives."""
+    step, gives = vertex.step, said(vertex.gives)
     if isinstance(step, Read):
-        return f"{word} {step.source} -> {vertex.gives.__qualname__}"
-    origin = plan.vertices[vertex.parents[0]].name
-    takes = f"{vertex.takes.__qualname__} of {origin}"
+        return f"{WORD[Read]} {step.source} -> {gives}"
+    origins = [plan.vertices[parent].name for parent in vertex.parents]
+    takes = f"{said(vertex.takes)} of {', '.join(origins) if isinstance(step, Merge) else origins[0]}"
+    return f"{_verb(step)}: {takes}{_result(plan, vertex, origins)}"
+
+
+def _verb(step: Step) -> str:
     if isinstance(step, KeyBy):
-        key = "source partition" if not step.columns else ", ".join(step.columns)
-        return f"exchange by {key}: {takes}"
-    if isinstance(step, Map | FlatMap | MapBatches):
-        return f"{word}: {takes} -> {vertex.gives.__qualname__}"
-    if isinstance(step, Filter):
-        return f"{word}: {takes}"
-    return f"{word}: {takes} -> {step.sink}"
+        return f"exchange by {', '.join(step.columns) or 'source partition'}"
+    if isinstance(step, Relay):
+        return "exchange to the next level"
+    if isinstance(step, Broadcast):
+        return "exchange to all hash units"
+    return f"{WORD[Last]} {step.count}" if isinstance(step, Last) else WORD[type(step)]
+
+
+def _result(plan: Plan, vertex: Vertex, origins: list[str]) -> str:
+    step, gives = vertex.step, said(vertex.gives)
+    if isinstance(step, Write):
+        return f" -> {step.sink}"
+    if isinstance(step, Broadcast):
+        return f" into the state {said(step.state)}"
+    if isinstance(step, Scan):
+        beside = "".join(f" beside {origin}" for origin in origins[1:])
+        return f"{beside} -> {gives}, with the state {said(step.state)}"
+    if isinstance(step, Again):
+        assert vertex.back is not None, "a loop's tail knows its head"
+        return f", back to {plan.vertices[vertex.back].name} for at most {step.limit_turns} turns"
+    return f" -> {gives}" if isinstance(step, Map | FlatMap | MapBatches | Last) else ""

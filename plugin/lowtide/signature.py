@@ -12,7 +12,7 @@ from collections.abc import (
     Set,
 )
 from dataclasses import dataclass
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
 
 from lowtide.steps import Function
@@ -108,6 +108,13 @@ def said(annotation: Any) -> str:
     """An annotation as the user wrote it, or nearly so."""
     if annotation is NOTHING:
         return "nothing"
-    if isinstance(annotation, type) and not get_args(annotation):
+    if annotation in (None, NoneType, Ellipsis):
+        return "..." if annotation is Ellipsis else "None"
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (Union, UnionType):
+        return " | ".join(map(said, arguments))
+    if isinstance(origin, type) and arguments and all(not isinstance(argument, list) for argument in arguments):
+        return f"{said(origin)}[{', '.join(map(said, arguments))}]"
+    if isinstance(annotation, type) and not arguments:
         return annotation.__qualname__
     return str(annotation).replace("typing.", "").replace("collections.abc.", "")
