@@ -49,7 +49,7 @@ class Scanned:
         self._vertex = vertex
         self._columns = plan.key_of(vertex)
         self._states = _States(vertex)
-        self.broadcast = _broadcast(plan, vertex) if len(vertex.parents) > 1 else None
+        self.broadcast = plan.broadcast_of(vertex)
         self._beside = None if self.broadcast is None else _States(self.broadcast)
 
     def take(self, item: Item) -> Any:
@@ -88,14 +88,6 @@ class Scanned:
 def _pair(result: Any) -> tuple[Any, Any]:
     state, output = result
     return state, output
-
-
-def _broadcast(plan: Plan, scan: Vertex) -> Vertex:
-    """The broadcast that a scan looks at, perhaps through relays."""
-    vertex = plan.vertices[scan.parents[1]]
-    while not isinstance(vertex.step, Broadcast):
-        vertex = plan.vertices[vertex.parents[0]]
-    return vertex
 
 
 class _States:

@@ -113,6 +113,15 @@ class Plan:
             vertex = self.vertices[vertex.parents[0]]
         return vertex.step.columns
 
+    def broadcast_of(self, scan: Vertex) -> Vertex | None:
+        """The broadcast that a scan looks at, at port 1 and perhaps through relays; None if it does not."""
+        if len(scan.parents) == 1:
+            return None
+        vertex = self.vertices[scan.parents[1]]
+        while not isinstance(vertex.step, Broadcast):
+            vertex = self.vertices[vertex.parents[0]]
+        return vertex
+
     def needs_tracking(self) -> tuple[Vertex, ...]:
         """The vertices whose output is right only in order, and so with min time; none where a run may do without.
 
