@@ -227,13 +227,13 @@ def test_floors_go_with_each_lanes_next_bundle_once() -> None:
     barrier.add(items([1, 2, 3]))
     (bundle,) = barrier.advance(2, [first])
     assert bundle.floors == (known, first)
-    assert barrier.floors_to_keep, "not durable yet"
+    to_keep = [barrier.floors_to_keep]
     barrier.advance(3, [second])
     following = barrier.durable(0)
     assert following is not None
     assert following.floors == (second,)
     barrier.durable(0)
-    assert not barrier.floors_to_keep
+    assert [*to_keep, barrier.floors_to_keep] == [True, False], "until they are durable in one lane"
     barrier.add(items([3], unit=4))
     (one, other) = barrier.advance(4)
     assert (one.lane, one.floors, other.lane, other.floors) == (0, (), 2, (known, first, second))
@@ -243,14 +243,13 @@ def test_floors_of_a_quiet_sink_can_be_kept_by_a_bundle_of_their_own() -> None:
     barrier = make(last={0: OrderKey(3, 0, 1)})
     assert barrier.keep_floors() is None
     barrier.advance(100, [Floor(0, 5, 100)])
-    assert barrier.floors_to_keep
     bundle = barrier.keep_floors()
     assert bundle is not None
     assert (bundle.lane, len(bundle), bundle.last, bundle.floors) == (0, 0, OrderKey(3, 0, 1), (Floor(0, 5, 100),))
     assert barrier.keep_floors() is None, "they are on their way"
-    assert barrier.floors_to_keep
+    to_keep = [barrier.floors_to_keep]
     assert barrier.durable(0) is None
-    assert not barrier.floors_to_keep
+    assert [*to_keep, barrier.floors_to_keep] == [True, False]
 
 
 def test_forgotten_floors_are_not_carried_any_more() -> None:

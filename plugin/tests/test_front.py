@@ -93,13 +93,19 @@ def test_the_front_that_holds_min_time_back_is_never_stopped() -> None:
 
 def test_a_parked_front_does_not_pull_and_one_with_a_full_window_neither() -> None:
     front = make(Window(5, 2 * SIZE))
-    assert front.pulling, "no min time has been told yet"
+    pulling = [front.pulling]  # No min time has been told yet.
     front.take(rows([(0, 10), (1, 11), (2, 20)]), 0)
-    assert not front.pulling
-    assert len(handed(front.admitted(0))) == 2
-    assert len(handed(front.admitted(1))) == 0
-    assert len(handed(front.admitted(2))) == 1
-    assert front.pulling
+    pulling.append(front.pulling)
+    assert handed(front.admitted(0)) == [0, 1]
+    pulling.append(front.pulling)
+    assert handed(front.admitted(2)) == [2]
+    pulling.append(front.pulling)
+    front.take(rows([(3, 30)]), 0)
+    assert handed(front.admitted(2)) == [3]
+    pulling.append(front.pulling)  # Full to the last byte.
+    front.admitted(3)
+    pulling.append(front.pulling)
+    assert pulling == [True, False, False, True, False, True]
 
 
 def test_a_grant_is_applied_only_where_it_was_made() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -28,7 +30,7 @@ def run(log: Log, floors: Floors, cuts: list[int], clock: Clock = NEVER, before:
     out: list[int] = []
     offsets, timestamps = np.array(log, np.int64).reshape(-1, 2).T
     places = sorted({0, len(log), *(cut % (len(log) + 1) for cut in cuts)})
-    for start, stop in zip(places, places[1:], strict=False):
+    for start, stop in pairwise(places):
         part = slice(start, stop)
         ticks, caps = label(0, offsets[part], timestamps[part], before=before, floors=floors, clock=clock)
         floors.merge(caps)
