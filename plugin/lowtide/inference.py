@@ -53,7 +53,8 @@ class Inference:
         self.gives: list[Any] = []
         self.steps: list[Step] = [call.step for call in flow.calls]
         self.findings: list[Finding] = []
-        self._sites: dict[str, Site] = {DEAD_LETTERS: flow.site}
+        self._steps: dict[str, Site] = {}
+        self._sinks: dict[str, Site] = {DEAD_LETTERS: flow.site}
         self._loops = Loops(flow)
         self._check_flow()
         for index, call in enumerate(flow.calls):
@@ -87,9 +88,13 @@ class Inference:
         self.names.append(name or word)
         if name is None:
             return
-        if name in self._sites:
-            self._fault(call, f"this name is taken at {self._sites[name]}; give one of the two another: name=")
-        self._sites.setdefault(name, call.site)
+        # What is delivered goes by the sink's name, state and traces by the step's: those two may be the same.
+        is_sink = isinstance(call.step, Write)
+        for names in [self._steps] * (not is_sink) + [self._sinks] * (is_sink or isinstance(call.step, Read)):
+            if name in names:
+                self._fault(call, f"this name is taken at {names[name]}; give one of the two another: name=")
+                return
+            names[name] = call.site
 
     def _made_name(self, index: int, call: Call) -> str | None:
         if isinstance(call.step, KeyBy):

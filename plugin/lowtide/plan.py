@@ -25,7 +25,8 @@ class Vertex:
 
     Attributes:
         id: Its number in the plan, counted in topological order; the same in every life of an unchanged flow only.
-        name: Its name, unique in the flow, the same as long as the user leaves it.
+        name: Its name, the same as long as the user leaves it; unique in the flow, but a sink's may be that of a step
+            that is no source.
         level: Where it runs; of an exchange, the level that receives.
         parents: Ids of the vertices whose records it takes, by port; none for a source. All of its own level, of an
             exchange of the level before. A scan with a broadcast takes it at port 1.

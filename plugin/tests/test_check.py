@@ -128,7 +128,7 @@ from lowtide.bytes_column import BytesColumn
 import numpy as np
 plan = load_plan(open(sys.argv[1], "rb").read())
 values = BytesColumn.from_list([b'{"name": "a", "text": "To be!"}'])
-rows = SourceRows(0, np.arange(1), np.arange(1), BytesColumn.from_list([None]), values)
+rows = SourceRows(0, np.arange(1), np.arange(1), BytesColumn.from_list([None]), values, ticks=np.arange(1))
 exchange = Program(plan, 0).feed_source(0, rows)[0]
 sys.stdout.write(repr(exchange.batch.rows()))
 """
