@@ -142,7 +142,7 @@ def two_sources(flow: Flow) -> None:
 
 def three_levels(flow: Flow) -> None:
     counted = source(flow).flat_map(words).key_by("key").scan("total", total, 0)
-    lettered = counted.flat_map(letters).key_by("key").scan("letters", total, 0)
+    lettered = counted.flat_map(letters).key_by("key").scan("by-letter", total, 0)
     lettered.key_by("count").last(3, name="same", partial=False).map(first).write("out", kafka("out", json(Count)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,13 +35,11 @@ class MapBatchesOperator(Operator):
         if len(batch) == 1:
             return Stepped(batch.take(np.arange(0)), [failure])
         alone = [self._call(batch.take(np.array([index])), index) for index in range(len(batch))]
-        failures = [failure for _, failure in alone if failure is not None]
-        if not failures:
-            # Only together they fail: the function looks at neighbours. The first record stands for all.
-            return Stepped(batch.take(np.arange(0)), [failure])
-        kept = [index for index, (_, failure) in enumerate(alone) if failure is None]
-        if not kept:
-            return Stepped(batch.take(np.arange(0)), failures)
+        failures = [failed for _, failed in alone if failed is not None]
+        if not failures or len(failures) == len(batch):
+            # It fails with any of them, or only with all together since it looks at neighbours: all are to blame.
+            return Stepped(batch.take(np.arange(0)), [replace(failure, index=index) for index in range(len(batch))])
+        kept = [index for index, (_, failed) in enumerate(alone) if failed is None]
         columns = [pa.concat_arrays(parts) for parts in zip(*(alone[index][0].columns for index in kept), strict=True)]
         return Stepped(Batch(self._schema, batch.meta.take(np.array(kept)), columns=columns), failures)
 

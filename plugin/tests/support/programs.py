@@ -137,7 +137,7 @@ class Programs:
         messages = operator.encode(batch)
         columns = (messages.keys, messages.values, messages.timestamps.tolist())
         for lane, *sent in zip(operator.lanes(batch).tolist(), *columns, strict=True):
-            self.delivered[vertex.name].setdefault(lane, []).append(tuple(sent))  # type: ignore[arg-type]
+            self.delivered[vertex.name].setdefault(lane, []).append(tuple(sent))
             self.owners.setdefault((vertex.name, lane), set()).add(place)
 
 
