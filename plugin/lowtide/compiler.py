@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, get_args
 
 from lowtide.calls import Call
+from lowtide.conf import Conf
 from lowtide.errors import FlowError
 from lowtide.findings import FlowRefused
 from lowtide.flow import Flow
@@ -65,6 +66,19 @@ def compile_flow(
     vertices = _Layout(flow, inference).vertices()
     levels = 1 + max(vertex.level for vertex in vertices)
     return Plan(flow.name, vertices, levels, units, lanes, parallelism, flow.dead_letters, slack_ms, grouping)
+
+
+def compile_job(flow: Flow, conf: Conf) -> Plan:
+    """Lay a flow out as a configuration says; see `compile_flow`."""
+    job = conf.job
+    return compile_flow(
+        flow,
+        units=conf.exchange.units,
+        parallelism=job.parallelism,
+        lanes=job.lanes,
+        slack_ms=job.slack_ms,
+        grouping=job.grouping,
+    )
 
 
 class _Layout:

@@ -8,7 +8,7 @@ import click
 
 from lowtide.check import check_flow, load_flow, render
 from lowtide.cli.options import as_json, with_conf
-from lowtide.compiler import compile_flow
+from lowtide.compiler import compile_job
 from lowtide.conf import Conf
 from lowtide.errors import FlowError
 from lowtide.explain import explain as explain_plan
@@ -25,8 +25,7 @@ def check(conf: Conf, flow: str, explain: bool, as_json: bool) -> int:
     findings = check_flow(loaded)
     plan = None
     if explain and not findings:
-        job = conf.job
-        plan = compile_flow(loaded, units=conf.exchange.units, parallelism=job.parallelism, lanes=job.lanes)
+        plan = compile_job(loaded, conf)
     if as_json:
         listed = [
             {"site": str(finding.site) if finding.site else None, "step": finding.step, "message": finding.message}

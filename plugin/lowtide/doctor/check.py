@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from lowtide.compiler import compile_flow
+from lowtide.compiler import compile_job
 from lowtide.conf import Conf
 from lowtide.embedded import ServiceStatus, service_status
 from lowtide.errors import LowtideError
@@ -58,8 +58,7 @@ class Surroundings:
         """The flow's plan; None without a flow (errors: FlowError, if it cannot run as it is written)."""
         if self.flow is None:
             return None
-        job = self.conf.job
-        return compile_flow(self.flow, units=self.conf.exchange.units, parallelism=job.parallelism, lanes=job.lanes)
+        return compile_job(self.flow, self.conf)
 
     @cached_property
     def topics(self) -> Topics:
