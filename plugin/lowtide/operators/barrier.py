@@ -51,7 +51,7 @@ class _Lane:
 class Barrier:
     """The barrier of one sink at one worker.
 
-    Costs per record, all in numpy and pyarrow: a place in `Pending`, one sort by order key, one by lane.
+    Costs per record, all in numpy and pyarrow: one sort by order key, one by lane, one copy.
 
     Args:
         name: The sink's name, for errors.
@@ -119,11 +119,9 @@ class Barrier:
             UnmatchedTombstone: a tombstone came without its item, or a second item with the same order key.
         """
         self._floors.merge(floors)
-        batch = self._pending.release(min_time)
-        if batch is not None:
-            for lane, part in batch.split(self._lane_of_unit):
-                assert lane in self._lanes, f'lane {lane} of "{self._name}" has another owner'
-                self._lanes[lane].released.extend(self._undelivered(lane, part))
+        for lane, part in self._pending.release_parts(min_time, self._lane_of_unit):
+            assert lane in self._lanes, f'lane {lane} of "{self._name}" has another owner'
+            self._lanes[lane].released.extend(self._undelivered(lane, part))
         if self._found and self._pending.released > self._found_tick:
             self._found.clear()
         return [bundle for lane in self._lanes if (bundle := self._next(lane)) is not None]

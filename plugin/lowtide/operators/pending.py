@@ -12,7 +12,7 @@ import numpy.typing as npt
 from lowtide.errors import LifeEnded, TimeWentBack
 from lowtide.operators.batch import Batch
 from lowtide.operators.meta import Indices
-from lowtide.operators.order import OrderKey, Packed, in_order, pack
+from lowtide.operators.order import OrderKey, in_order, pack
 
 _FIRST_TICK = -(1 << 63)
 
@@ -103,6 +103,38 @@ class Pending:
         Raises:
             UnmatchedTombstone: see the class.
         """
+        batch = self._below(tick)
+        if batch is None:
+            return None
+        chosen = self._valid(batch)
+        if chosen is None:
+            return batch
+        return batch.take(chosen) if len(chosen) else None
+
+    def release_parts(self, tick: int, target_of_unit: npt.NDArray[np.int32]) -> list[tuple[int, Batch]]:
+        """The same, parted by `target_of_unit[unit]`, each part in order; targets ascend; each record is copied once.
+
+        Raises:
+            UnmatchedTombstone: see the class.
+        """
+        batch = self._below(tick)
+        if batch is None:
+            return []
+        assert batch.meta.unit is not None, "only keyed records have targets"
+        chosen = self._valid(batch)
+        targets = target_of_unit[batch.meta.unit if chosen is None else batch.meta.unit[chosen]]
+        if len(targets) == 0:
+            return []
+        if bool((targets == targets[0]).all()):
+            return [(int(targets[0]), batch if chosen is None else batch.take(chosen))]
+        by_target = np.argsort(targets, kind="stable")
+        targets, chosen = targets[by_target], by_target if chosen is None else chosen[by_target]
+        ends = [*(np.flatnonzero(targets[1:] != targets[:-1]) + 1).tolist(), len(targets)]
+        starts = [0, *ends[:-1]]
+        return [(int(targets[start]), batch.take(chosen[start:end])) for start, end in zip(starts, ends, strict=True)]
+
+    def _below(self, tick: int) -> Batch | None:
+        """Let go of everything below `tick`, each key's records in the order they came."""
         self.released = max(self.released, tick)
         below: list[tuple[int, Batch]] = []
         left: list[tuple[int, int, _Held]] = []
@@ -119,27 +151,20 @@ class Pending:
         below.sort(key=_arrival)
         batch = Batch.concat([part for _, part in below])
         self._size -= len(batch)
-        return self._settle(batch)
+        return batch
 
-    def _settle(self, batch: Batch) -> Batch | None:
-        packed = pack(batch.meta, self._depth)
+    def _valid(self, batch: Batch) -> Indices | None:
+        """The valid records of a batch in order; None if they are all of it, as they stand."""
+        packed, tombstone = pack(batch.meta, self._depth), batch.meta.tombstone
         order = in_order(packed)
         if order is not None:
-            batch, packed = batch.take(order), packed[order]
-        kept = self._survivors(batch, packed)
-        if kept is not None:
-            batch = batch.take(np.flatnonzero(kept))
-        return batch if len(batch) else None
-
-    def _survivors(self, batch: Batch, packed: Packed) -> npt.NDArray[np.bool_] | None:
-        """Which records of a sorted batch are valid; None for all. Equal keys stand in the order they came."""
+            packed, tombstone = packed[order], tombstone[order]
         n = len(packed)
         again = np.empty(n, np.bool_)
         again[0] = False
         np.equal(packed[1:], packed[:-1], out=again[1:])
-        tombstone = batch.meta.tombstone
         if not again.any() and not tombstone.any():
-            return None
+            return order
         # Within a run of equal keys items and tombstones take turns, an item first: item i of the run is a tombstone
         # if i is odd. A run of odd length leaves its last item.
         places = np.arange(n)
@@ -147,11 +172,11 @@ class Pending:
         odd = ((places - starts) & 1).astype(np.bool_)
         wrong = np.flatnonzero(odd != tombstone)
         if len(wrong):
-            index = int(wrong[0])
-            raise unmatched(self._place, OrderKey.at(batch.meta, index), bool(tombstone[index]))
-        last = np.append(~again[1:], True)
-        survivors: npt.NDArray[np.bool_] = last & ~tombstone
-        return survivors
+            place = int(wrong[0])
+            index = place if order is None else int(order[place])
+            raise unmatched(self._place, OrderKey.at(batch.meta, index), bool(tombstone[place]))
+        kept = np.flatnonzero(np.append(~again[1:], True) & ~tombstone)
+        return kept if order is None else order[kept]
 
 
 _arrival: Callable[[tuple[int, Batch]], int] = itemgetter(0)
