@@ -130,27 +130,35 @@ class Inference:
         step = call.step
         if isinstance(step, Map | FlatMap):
             return self._infer_function(call, step, takes)
-        if isinstance(step, Filter | Again):
-            self._check_predicate(call, step, takes)
-            return takes if isinstance(step, Filter) else self._infer_loop(call, takes)
         if isinstance(step, MapBatches):
             signature_of(step.function, "batch")
             return schema_of(step.returns).record
-        if isinstance(step, Last):
-            return None if takes is None else tuple[takes, ...]
-        if isinstance(step, Scan):
-            scan = self.steps[index] = typed_scan(step, takes, self._beside(call))
-            return scan.returns
+        if isinstance(step, Last | Scan):
+            return self._infer_state(index, call, step, takes)
+        if isinstance(step, Again):
+            return self._infer_loop(call, step, takes)
         if isinstance(step, Broadcast):
             self.steps[index] = typed_broadcast(step, takes)
+        elif isinstance(step, Filter):
+            self._check_predicate(call, step, takes)
         elif isinstance(step, Merge):
             self._check_merge(call)
-        elif isinstance(step, KeyBy):
+        else:
+            self._check_ends_of_level(call, step, takes)
+        return takes
+
+    def _infer_state(self, index: int, call: Call, step: Last | Scan, takes: Any) -> Any:
+        if isinstance(step, Last):
+            return None if takes is None else tuple[takes, ...]
+        scan = self.steps[index] = typed_scan(step, takes, self._beside(call))
+        return scan.returns
+
+    def _check_ends_of_level(self, call: Call, step: Step, takes: Any) -> None:
+        if isinstance(step, KeyBy):
             self._check_columns(call, step.columns, takes)
             self._check_keys(call, step.columns, takes)
         elif isinstance(step, Write):
             self._check_sink(call, step.sink, takes)
-        return takes
 
     def _infer_function(self, call: Call, step: Map | FlatMap, takes: Any) -> Any:
         returns = self._returns(call, step, takes)
@@ -175,10 +183,11 @@ class Inference:
             self._fault(call, f"{_called(call)} takes {said(signature.takes[0])}, but {said(takes)} arrives")
         return signature.returns
 
-    def _infer_loop(self, call: Call, takes: Any) -> Any:
+    def _infer_loop(self, call: Call, step: Again, takes: Any) -> Any:
         """What goes round a loop, and comes out of it, is what goes in."""
         assert call.back is not None, "a loop's tail knows its head"
         enters = self.gives[call.back]
+        self._check_predicate(call, step, enters)
         if None not in (enters, takes) and enters is not takes:
             self._fault(call, f"{said(enters)} goes into the loop, but {said(takes)} comes out of its body")
         return enters

@@ -87,8 +87,8 @@ class Stream(Generic[T]):
             function: Takes the state and a record, returns the new state; see `KeyedStream.scan`.
             initial: The state before the first record.
         """
-        step = steps.Broadcast(function_of(function), initial)
-        return Broadcast(self._flow, self._write_down(step, text_of("broadcast", name)))
+        text_of("broadcast", name)
+        return Broadcast(self._flow, self._write_down(steps.Broadcast(function_of(function), initial), name))
 
     def write(self, name: str, sink: Kafka[T]) -> None:
         """Write the records to a sink, e.g. `kafka("totals", json(Total), key="user")`."""
@@ -192,6 +192,7 @@ class KeyedStream(Stream[T]):
                 argument.
             returns: The type of the outputs if the function's annotations do not say it.
         """
+        text_of("scan", name)
         also: list[int] = []
         if beside is not None:
             if not isinstance(beside, Broadcast) or beside._flow is not self._flow:
@@ -199,7 +200,7 @@ class KeyedStream(Stream[T]):
                 raise FlowError(what, where=str(user_site()), way_out="make one: stream.broadcast(name, function, ...)")
             also = [beside._call]
         step = steps.Scan(function_of(function), initial, returns=returns)
-        return Stream(self._flow, self._write_down(step, text_of("scan", name), also=also))
+        return Stream(self._flow, self._write_down(step, name, also=also))
 
     def loop(
         self,
@@ -218,8 +219,9 @@ class KeyedStream(Stream[T]):
             again: Takes a record that came out of the body; True sends it through once more, others leave the loop.
             limit_turns: How often a record, or what it becomes, may pass through; one that had to go again fails.
         """
-        site, limit = user_site(), count_of("loop", "limit_turns", limit_turns)
+        site = user_site()
         text_of("loop", name)
+        limit = count_of("loop", "limit_turns", limit_turns)
         head: KeyedStream[T] = KeyedStream(self._flow, self._write_down(steps.Loop(), None, site=site))
         tail = function_of(body)(head)
         if not isinstance(tail, Stream) or tail._flow is not self._flow:
