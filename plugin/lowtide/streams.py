@@ -156,7 +156,13 @@ class KeyedStream(Stream[T]):
 
     @overload
     def scan(
-        self, name: str, function: Callable[[S, T], tuple[S, U]], initial: S, *, returns: type[U] | None = None
+        self,
+        name: str,
+        function: Callable[[S, T], tuple[S, U]],
+        initial: S,
+        *,
+        beside: None = None,
+        returns: type[U] | None = None,
     ) -> Stream[U]: ...
 
     @overload

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,8 +16,9 @@ from lowtide.compiler import compile_flow
 from lowtide.errors import FlowError
 from lowtide.explain import explain
 from lowtide.operators.exchange import front_units
+from lowtide.pickling import dump_plan, load_plan
 from lowtide.plan import Plan
-from lowtide.steps import KeyBy
+from lowtide.steps import Broadcast, KeyBy, Relay
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,198 @@ def test_neighbouring_fronts_are_spread_evenly(count: int) -> None:
     assert ((units >= 0) & (units < 128)).all()
     lanes = np.bincount(units * 2 // 128, minlength=2)
     assert abs(int(lanes[0]) - int(lanes[1])) <= 2
+
+
+@dataclass(frozen=True)
+class Seen:
+    users: dict[str, int]
+
+
+def twice(order: Order) -> Iterator[Order]:
+    yield from (order, order)
+
+
+def count(state: int, order: Order) -> tuple[int, Order]:
+    return state + 1, order
+
+
+def see(state: Seen, order: Order) -> Seen:
+    return Seen({**state.users, order.user: 1})
+
+
+def beside(state: int, order: Order, seen: Seen) -> tuple[int, Order]:
+    return state + len(seen.users), order
+
+
+def once(order: Order) -> bool:
+    return False
+
+
+def depths(plan: Plan) -> dict[str, int]:
+    return {vertex.name: vertex.depth for vertex in plan.vertices}
+
+
+def everything() -> Flow:
+    """A flow of every step with state, on three levels."""
+    flow = Flow("everything")
+    orders = flow.read("orders", ORDERS)
+    seen = orders.broadcast("seen", see, Seen({}))
+    keyed = orders.flat_map(twice).key_by("user")
+    looped = keyed.loop("loop", lambda body: body.flat_map(twice, name="more"), once, limit_turns=3)
+    shops = looped.key_by("shop")
+    counted = shops.scan("count", count, 0)
+    shops.scan("beside", beside, 0, beside=seen).merge(orders, counted, name="all").write("out", ORDERS)
+    return flow
+
+
+def test_relays_bring_streams_to_one_level() -> None:
+    plan = compile_flow(everything(), parallelism=1)
+    assert laid_out(plan)[7:] == [
+        (7, "loop/by-shop", 2, (6,)),
+        (8, "count", 2, (7,)),
+        (9, "beside/relay-2-1", 2, (1,)),
+        (10, "beside", 2, (7, 9)),
+        (11, "all/relay-1-1", 1, (0,)),
+        (12, "all/relay-2-1", 2, (11,)),
+        (13, "all", 2, (10, 12, 8)),
+        (14, "out", 2, (13,)),
+    ]
+    assert [plan.vertices[vertex].step for vertex in (9, 11, 12)] == [Relay()] * 3
+    assert {plan.vertices[vertex].gives for vertex in (9, 11, 12)} == {Order}
+    assert plan.broadcast_of(plan.vertices[10]) == plan.vertices[1]
+    assert plan.broadcast_of(plan.vertices[8]) is None
+
+
+def test_all_senders_of_an_exchange_are_of_one_level() -> None:
+    plan = compile_flow(everything(), parallelism=1)
+    for vertex in plan.vertices:
+        levels = {plan.vertices[parent].level for parent in vertex.parents}
+        assert levels <= {vertex.level - vertex.is_exchange}, vertex.name
+    assert plan.vertices[1].is_exchange
+    assert isinstance(plan.vertices[1].step, Broadcast)
+
+
+def test_a_loops_tail_knows_its_head_and_comes_behind_its_body() -> None:
+    plan = compile_flow(everything(), parallelism=1)
+    head, body, tail = plan.vertices[4:7]
+    assert [(vertex.name, vertex.level, vertex.back) for vertex in (head, body, tail)] == [
+        ("loop/head", 1, None),
+        ("more", 1, None),
+        ("loop", 1, 4),
+    ]
+    assert head.parents == (3,)
+    assert head.loop_mark == 0x80000004
+    assert plan.children(tail.id) == (plan.vertices[7],)
+    assert plan.key_of(head) == plan.key_of(tail) == ("user",)
+
+
+def test_the_depth_is_the_longest_child_path() -> None:
+    assert depths(compile_flow(everything(), parallelism=1)) == {
+        "orders": 0,
+        "seen": 2,  # a branch, a copy
+        "twice": 2,  # a branch, a flat_map
+        "twice/by-user": 2,
+        "loop/head": 7,  # two turns of mark and flat_map, and a mark
+        "more": 8,
+        "loop": 8,
+        "loop/by-shop": 8,
+        "count": 9,  # a branch
+        "beside/relay-2-1": 2,
+        "beside": 9,
+        "all/relay-1-1": 1,
+        "all/relay-2-1": 1,
+        "all": 9,
+        "out": 9,
+    }
+
+
+def test_paths_have_a_limit() -> None:
+    flow = Flow("test")
+    keyed = flow.read("orders", ORDERS).key_by("user")
+    keyed.loop("loop", lambda body: body.flat_map(twice), once, limit_turns=129).write("out", ORDERS)
+    with pytest.raises(FlowError, match='"loop": a record\'s child path can get 258 elements long, the limit is 256'):
+        compile_flow(flow, parallelism=1)
+
+
+def test_streams_of_one_level_need_no_relay() -> None:
+    flow = Flow("test")
+    orders = flow.read("orders", ORDERS)
+    orders.merge(flow.read("more", ORDERS), name="both").write("out", ORDERS)
+    assert laid_out(compile_flow(flow, parallelism=1)) == [
+        (0, "orders", 0, ()),
+        (1, "more", 0, ()),
+        (2, "both", 0, (0, 1)),
+        (3, "out/exchange", 1, (2,)),
+        (4, "out", 1, (3,)),
+    ]
+
+
+def test_windows_and_states_have_their_types_in_the_plan() -> None:
+    flow = Flow("test")
+    keyed = flow.read("orders", ORDERS).key_by("user")
+    keyed.last(2).map(lambda orders: orders[-1], name="newest", returns=Order).write("out", ORDERS)
+    plan = compile_flow(flow, parallelism=1)
+    last, newest = plan.vertices[2:4]
+    assert (last.name, last.takes, last.gives) == ("orders/by-user/last", Order, tuple[Order, ...])
+    assert newest.takes == tuple[Order, ...]
+
+
+def test_which_vertices_need_min_time() -> None:
+    plan = compile_flow(everything(), parallelism=1)
+    assert [vertex.name for vertex in plan.needs_tracking()] == [
+        "seen",
+        "loop/head",
+        "count",
+        "beside/relay-2-1",
+        "beside",
+        "all/relay-1-1",
+        "all/relay-2-1",
+    ]
+    flow = Flow("test")
+    orders = flow.read("orders", ORDERS).map(same)
+    orders.merge(flow.read("more", ORDERS), name="both").write("out", ORDERS)
+    assert compile_flow(flow, parallelism=1).needs_tracking() == ()
+
+
+def test_slack_and_grouping_stand_in_the_plan() -> None:
+    flow = Flow("test")
+    flow.read("orders", ORDERS).write("out", ORDERS)
+    plan = compile_flow(flow, parallelism=1)
+    assert (plan.slack_ms, plan.grouping) == (2, "optimistic")
+    plan = compile_flow(flow, parallelism=1, slack_ms=7, grouping="ordered")
+    assert (plan.slack_ms, plan.grouping) == (7, "ordered")
+    with pytest.raises(FlowError, match="a slack of 0 ms is too short"):
+        compile_flow(flow, parallelism=1, slack_ms=0)
+    with pytest.raises(FlowError, match="there is no grouping 'eager'"):
+        compile_flow(flow, parallelism=1, grouping="eager")  # type: ignore[arg-type]
+
+
+def test_a_pickled_plan_with_state_is_the_same_plan() -> None:
+    plan = compile_flow(everything(), parallelism=2)
+    loaded = load_plan(dump_plan(plan))
+    assert explain(loaded) == explain(plan)
+    steps: list[Any] = [loaded.vertices[vertex].step for vertex in (1, 8, 10)]
+    assert [step.initial for step in steps] == [Seen({}), 0, 0]
+    assert steps[2].function(1, Order("a", "b"), Seen({"a": 1})) == (2, Order("a", "b"))
+
+
+def test_the_explanation_of_steps_with_state() -> None:
+    flow = everything()
+    keyed = flow.read("others", ORDERS).key_by("user")
+    keyed.last(2).map(lambda orders: orders[-1], name="newest", returns=Order).write("newest", ORDERS)
+    lines = explain(compile_flow(flow, parallelism=1)).splitlines()
+    assert lines[0].endswith("1 lane per sink, ticks of 2 ms, optimistic grouping")
+    told = {line.split()[0]: " ".join(line.split()[1:]) for line in lines if line.startswith("  ")}
+    assert told == told | {
+        "seen": "exchange to all hash units: Order of orders into the state Seen",
+        "loop/head": "loop: Order of twice/by-user",
+        "loop": "loop: Order of more, back to loop/head for at most 3 turns",
+        "count": "scan: Order of loop/by-shop -> Order, with the state int",
+        "beside/relay-2-1": "exchange to the next level: Order of seen",
+        "beside": "scan: Order of loop/by-shop beside beside/relay-2-1 -> Order, with the state int",
+        "all": "merge: Order of beside, all/relay-2-1, count",
+        "others/by-user/last": "last 2: Order of others/by-user -> tuple[Order, ...]",
+    }
 
 
 def test_the_explanation_of_a_plan() -> None:
