@@ -89,7 +89,7 @@ def expected(flow: Flow, kafka_: Kafka, topics: Iterable[str], sink: str) -> dic
     assert not dead
     lanes: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
     for message in delivered[sink]:
-        lanes[message.lane].append((message.position.front, message.key, message.value))
+        lanes[message.lane].append((message.order.front, message.key, message.value))
     return lanes
 
 
