@@ -1,36 +1,43 @@
 """Lowtide's tracking protocol: what of a stream has been processed, for good.
 
 The core (`Tracker`, `LocalTracker` and the values between them) does no I/O. `README.md` of this distribution is the
-protocol's normative description.
+protocol's normative description. Names are loaded on use: the handshake alone needs no numpy.
 """
 
-from lowtide_tracker.ack_values import AckValues
-from lowtide_tracker.errors import (
-    ConnectionLost,
-    FlushGap,
-    FrontIsClosed,
-    GraphError,
-    HeartbeatWentBack,
-    LifeEnded,
-    NoticeGap,
-    ProtocolError,
-    Refused,
-    StillRebuilding,
-    TableFull,
-    TimeWentBack,
-    TrackerError,
-    UnknownFront,
-    UnknownSegment,
-    UnknownWorker,
-)
-from lowtide_tracker.floors import Floor, Floors
-from lowtide_tracker.graph import Graph
-from lowtide_tracker.handshake import ClientHandshake, HandshakeError, ServerHandshake
-from lowtide_tracker.holder import Holder
-from lowtide_tracker.local_tracker import LocalTracker
-from lowtide_tracker.messages import Absolute, Flush, Notice
-from lowtide_tracker.table import Table
-from lowtide_tracker.tracker import Tracker
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lowtide_tracker.ack_values import AckValues
+    from lowtide_tracker.client import TrackerClient
+    from lowtide_tracker.errors import (
+        ConnectionLost,
+        FlushGap,
+        FrontIsClosed,
+        GraphError,
+        HeartbeatWentBack,
+        LifeEnded,
+        NoticeGap,
+        ProtocolError,
+        Refused,
+        StillRebuilding,
+        TableFull,
+        TimeWentBack,
+        TrackerError,
+        UnknownFront,
+        UnknownSegment,
+        UnknownWorker,
+    )
+    from lowtide_tracker.floors import Floor, Floors
+    from lowtide_tracker.graph import Graph
+    from lowtide_tracker.handshake import ClientHandshake, HandshakeError, ServerHandshake
+    from lowtide_tracker.holder import Holder
+    from lowtide_tracker.local_tracker import LocalTracker
+    from lowtide_tracker.messages import Absolute, Flush, Notice
+    from lowtide_tracker.min_times import MinTimes
+    from lowtide_tracker.server import TrackerServer
+    from lowtide_tracker.table import Table
+    from lowtide_tracker.tracker import Tracker
 
 __all__ = [
     "Absolute",
@@ -49,6 +56,7 @@ __all__ = [
     "Holder",
     "LifeEnded",
     "LocalTracker",
+    "MinTimes",
     "Notice",
     "NoticeGap",
     "ProtocolError",
@@ -59,8 +67,54 @@ __all__ = [
     "TableFull",
     "TimeWentBack",
     "Tracker",
+    "TrackerClient",
     "TrackerError",
+    "TrackerServer",
     "UnknownFront",
     "UnknownSegment",
     "UnknownWorker",
 ]
+
+_HOME = {
+    "AckValues": "ack_values",
+    "TrackerClient": "client",
+    "ConnectionLost": "errors",
+    "FlushGap": "errors",
+    "FrontIsClosed": "errors",
+    "GraphError": "errors",
+    "HeartbeatWentBack": "errors",
+    "LifeEnded": "errors",
+    "NoticeGap": "errors",
+    "ProtocolError": "errors",
+    "Refused": "errors",
+    "StillRebuilding": "errors",
+    "TableFull": "errors",
+    "TimeWentBack": "errors",
+    "TrackerError": "errors",
+    "UnknownFront": "errors",
+    "UnknownSegment": "errors",
+    "UnknownWorker": "errors",
+    "Floor": "floors",
+    "Floors": "floors",
+    "Graph": "graph",
+    "ClientHandshake": "handshake",
+    "HandshakeError": "handshake",
+    "ServerHandshake": "handshake",
+    "Holder": "holder",
+    "LocalTracker": "local_tracker",
+    "Absolute": "messages",
+    "Flush": "messages",
+    "Notice": "messages",
+    "MinTimes": "min_times",
+    "TrackerServer": "server",
+    "Table": "table",
+    "Tracker": "tracker",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f"{__name__}.{home}"), name)
+    return value

@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from operator import itemgetter
 
 from lowtide_tracker.ack_values import AckValues
-from lowtide_tracker.errors import HeartbeatWentBack, NoticeGap, ProtocolError
+from lowtide_tracker.errors import HeartbeatWentBack, ProtocolError
 from lowtide_tracker.floors import Floor, Floors
 from lowtide_tracker.messages import Absolute, Flush, Notice, columns
+from lowtide_tracker.min_times import MinTimes
 from lowtide_tracker.table import INT64_MIN
 
 MAX_UNACKNOWLEDGED = 10_000
@@ -41,7 +42,6 @@ class LocalTracker:
     ) -> None:
         self.worker = worker
         self._values = AckValues(worker, incarnation)
-        self._start = start
         self._max_unacknowledged = max_unacknowledged
         self._sums: dict[int, dict[int, int]] = {}
         """Per segment: tick -> XOR of what was folded since the last flush."""
@@ -55,10 +55,8 @@ class LocalTracker:
         self._floors = Floors()
         self._number = 0
         self._unacknowledged: deque[Flush] = deque()
-        self._era = 0
-        self._notice = 0
-        self._min_times: dict[int, int] = {}
-        self._global_min = start
+        self.min_times = MinTimes(start)
+        """What was heard of the tracker."""
 
     # -- what the worker does --------------------------------------------------------------------------------------
 
@@ -150,39 +148,29 @@ class LocalTracker:
             if tick >= self.min_time(segment)
         ]
         entries.sort(key=_TICK, reverse=True)
-        heard = tuple(self._min_times.items())
         beats = tuple(self._flushed_heartbeats.items())
         # Floors that wait for the next flush may go as well: one more than min time rests on is a floor all the same.
-        return Absolute(self.worker, self._number, *columns(entries), beats, self._floors.all(), heard)
+        return Absolute(self.worker, self._number, *columns(entries), beats, self._floors.all(), self.min_times.items())
 
     # -- what comes from the tracker -------------------------------------------------------------------------------
 
     def hear(self, notice: Notice) -> bool:
-        """Takes a notice, in order and once; False if it says nothing new.
-
-        Raises:
-            NoticeGap: one before it is missing; subscribe again.
-        """
-        if notice.era < self._era or (notice.era == self._era and notice.number <= self._notice):
+        """Takes a notice, in order and once; False if it says nothing new, ``NoticeGap`` if one is missing."""
+        if not self.min_times.hear(notice):
             return False
-        if notice.after > (self._notice if notice.era == self._era else 0):
-            raise NoticeGap(notice.era, notice.number, notice.after, self._notice)
-        self._era, self._notice = notice.era, notice.number
-        self._global_min = max(self._global_min, notice.global_min)
-        for segment, tick in notice.min_times.items():
-            self._min_times[segment] = max(tick, self._min_times.get(segment, tick))
+        for segment in notice.min_times:
             if len(self._kept.get(segment, ())) > self._compact_at.get(segment, COMPACT_ABOVE):
                 self._compact(segment)
         return True
 
     def min_time(self, segment: int) -> int:
         """The min time of a segment as heard; ``start`` before that."""
-        return self._min_times.get(segment, self._start)
+        return self.min_times[segment]
 
     @property
     def global_min(self) -> int:
         """The smallest min time of all segments as heard; ``start`` before that."""
-        return self._global_min
+        return self.min_times.global_min
 
     # -- parts -----------------------------------------------------------------------------------------------------
 

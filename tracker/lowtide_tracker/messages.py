@@ -115,20 +115,6 @@ class Notice:
     floors: tuple[Floor, ...] = ()
     """Those that are new since notice ``after``."""
 
-    def then(self, later: "Notice") -> "Notice":
-        """This notice and the one after it, merged: newest min times, all floors."""
-        assert later.after == self.number, f"notice {later.number} does not continue notice {self.number}"
-        assert later.era == self.era, "notices of two eras cannot be merged"
-        newest = {(floor.front, floor.offset, floor.cap): floor for floor in self.floors + later.floors}
-        return Notice(
-            self.era,
-            later.number,
-            self.after,
-            {**self.min_times, **later.min_times},
-            later.global_min,
-            tuple(newest.values()),
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Hello:

@@ -11,6 +11,7 @@ from lowtide_tracker import (
     ProtocolError,
     Tracker,
 )
+from lowtide_tracker.backlog import Backlog
 
 
 def flushed(local: LocalTracker) -> Flush:
@@ -167,9 +168,16 @@ def test_merged_notices_are_heard_as_one() -> None:
         Notice(1, 2, 1, {1: 4, 2: 3}, 3, (Floor(0, 1, 4), Floor(1, 1, 1))),
         Notice(1, 3, 2, {2: 4}, 4),
     )
-    merged = second.then(third)
+    backlog = Backlog()
+    assert backlog.take() is None
+    backlog.add(second)
+    backlog.add(third)
+    merged = backlog.take()
     assert merged == Notice(1, 3, 1, {1: 4, 2: 4}, 4, second.floors)
-    assert first.then(merged) == Notice(1, 3, 0, {1: 4, 2: 4}, 4, second.floors)
+    assert backlog.take() is None
+    backlog.add(first)
+    backlog.add(merged)
+    assert backlog.take() == Notice(1, 3, 0, {1: 4, 2: 4}, 4, second.floors)
     local = LocalTracker(1, 1)
     assert local.hear(first)
     assert local.hear(merged)

@@ -1,0 +1,265 @@
+"""A worker's, or a subscriber's, connection to the tracker: a blocking client that a selector's loop can drive."""
+
+import os
+import select
+import socket
+import time
+from collections.abc import Iterable
+from typing import TypeVar
+
+from lowtide_tracker.errors import ConnectionLost, LifeEnded, ProtocolError, Refused
+from lowtide_tracker.handshake import HELLO_BYTES, NONCE_BYTES, PROOF_BYTES, ClientHandshake
+from lowtide_tracker.local_tracker import LocalTracker
+from lowtide_tracker.message_reader import MessageReader
+from lowtide_tracker.messages import (
+    Applied,
+    CloseFront,
+    Fault,
+    FrontClosed,
+    FrontOpened,
+    Hello,
+    Message,
+    Notice,
+    OpenFront,
+    Subscribe,
+    Unsubscribe,
+    Welcome,
+)
+from lowtide_tracker.min_times import MinTimes
+from lowtide_tracker.tcp import tune
+from lowtide_tracker.wire import decode, encode
+
+ANSWER_TIMEOUT_S = 10.0
+"""How long the tracker may take to take a connection, some bytes, or to answer a question."""
+RECEIVE_BYTES = 1 << 16
+
+Answer = TypeVar("Answer")
+
+
+class TrackerClient:
+    """One process's line to the tracker.
+
+    Nothing reconnects behind the caller's back: a method that finds the line broken raises `ConnectionLost`, and
+    nothing is lost. The caller takes the old `fileno` out of its selector, calls `connect` (to the new address, if the
+    tracker was started anew) and puts in the new one; `connect` sends again what was not applied, or reports to a
+    tracker that is being rebuilt. `Refused` and `LifeEnded` are final.
+
+    Args:
+        address: ``host:port``.
+        secret: the job's.
+        incarnation: the life that this process belongs to.
+        local: the worker's local tracker; None for a subscriber that is no worker.
+        name: for people.
+        subscribe: whether to hear notices.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        secret: bytes,
+        incarnation: int,
+        local: LocalTracker | None = None,
+        name: str = "",
+        subscribe: bool = True,
+        timeout_s: float = ANSWER_TIMEOUT_S,
+    ) -> None:
+        self.address = address
+        self.min_times = MinTimes() if local is None else local.min_times
+        """What was heard."""
+        self._secret = secret
+        self._hello = Hello(incarnation, None if local is None else local.worker, name)
+        self._local = local
+        self._subscribe = subscribe
+        self._timeout_s = timeout_s
+        self._socket: socket.socket | None = None
+        self._reader = MessageReader()
+        self._heard: list[Notice] = []
+        self._answers: list[Message] = []
+
+    def connect(self, address: str | None = None) -> None:
+        """Connects (again), and brings the tracker up to date with what this worker has flushed.
+
+        Raises:
+            ConnectionLost: nobody listens, or the connection ended before `Welcome`; try again later.
+            HandshakeError: it speaks another version, or does not know the secret.
+            Refused, LifeEnded: this process has no place there (any more).
+        """
+        self.close()
+        self.address = address or self.address
+        self._reader, self._answers = MessageReader(), []
+        host, _, port = self.address.rpartition(":")
+        try:
+            self._socket = socket.create_connection((host, int(port)), self._timeout_s)
+            tune(self._socket)
+            self._shake(self._socket)
+        except OSError as error:
+            raise self._lost(f"the tracker at {self.address} cannot be reached: {error}") from error
+        except BaseException:
+            self.close()
+            raise
+        self._socket.setblocking(False)
+        self._send(encode(self._hello))
+        welcome = self._await(Welcome)
+        if self._local is not None:
+            self._catch_up(self._local, welcome)
+        if self._subscribe:
+            self._send(encode(Subscribe()))
+
+    def fileno(self) -> int:
+        """The socket's, for a selector; another one after each `connect`."""
+        return self._connected().fileno()
+
+    def flush(self) -> bool:
+        """Sends what the local tracker has summed up, if anything; False if there was nothing. A worker's only.
+
+        The flush is kept until it was applied, so it may well have been made when this raises `ConnectionLost`.
+        """
+        assert self._local is not None, "a subscriber has nothing to flush"
+        self._connected()
+        flush = self._local.flush()
+        if flush is None:
+            return False
+        self._send(encode(flush))
+        return True
+
+    def receive(self, wait_s: float = 0.0) -> list[Notice]:
+        """Takes in what has come, waiting at most so long for something, and returns the notices that are new."""
+        if not self._heard:
+            self._take_in(wait_s)
+        heard, self._heard = self._heard, []
+        return heard
+
+    def open_front(self, front: int, floor: int, feeds: Iterable[int] | None = None) -> int:
+        """Opens a front that is registered and returns the tick below which it must label nothing."""
+        self._send(encode(OpenFront(front, floor, None if feeds is None else tuple(feeds))))
+        answer = self._await(FrontOpened)
+        if answer.front != front:
+            raise ProtocolError(f"asked to open front {front}, the tracker opened front {answer.front}")
+        return answer.tick
+
+    def close_front(self, front: int) -> None:
+        """Closes a front for good, once every flush that speaks of it was sent on this connection, or applied."""
+        self._send(encode(CloseFront(front)))
+        self._await(FrontClosed)
+
+    def subscribe(self) -> None:
+        """Asks for notices from now on; the first one says everything."""
+        self._subscribe = True
+        self._send(encode(Subscribe()))
+
+    def unsubscribe(self) -> None:
+        """Asks for no more notices; some may still be on their way."""
+        self._subscribe = False
+        self._send(encode(Unsubscribe()))
+
+    def close(self) -> None:
+        """Closes the connection; what was not applied is kept."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _shake(self, connection: socket.socket) -> None:
+        shake = ClientHandshake(self._secret, os.urandom(NONCE_BYTES))
+        hello = _exactly(connection, HELLO_BYTES)
+        connection.sendall(shake.reply(hello))
+        shake.check(hello, _exactly(connection, PROOF_BYTES))
+
+    def _catch_up(self, local: LocalTracker, welcome: Welcome) -> None:
+        if welcome.report:
+            self._send(encode(local.absolute()))
+            return
+        local.applied(welcome.applied)
+        for flush in local.unacknowledged():
+            self._send(encode(flush))
+
+    def _connected(self) -> socket.socket:
+        if self._socket is None:
+            raise ConnectionLost(f"there is no connection to the tracker at {self.address}: connect")
+        return self._socket
+
+    def _lost(self, reason: str) -> ConnectionLost:
+        self.close()
+        return ConnectionLost(f"{reason}; connect again, what was not applied is kept")
+
+    def _send(self, data: bytes) -> None:
+        """Everything, waiting where the kernel's buffer is full: the tracker reads always."""
+        connection, rest = self._connected(), memoryview(data)
+        while rest:
+            try:
+                rest = rest[connection.send(rest) :]
+            except BlockingIOError:
+                if not _ready(connection, select.POLLOUT, self._timeout_s):
+                    raise self._lost(f"the tracker at {self.address} reads nothing for {self._timeout_s} s") from None
+            except OSError as error:
+                # It may have said why before it closed the connection.
+                self._take_in(0.0)
+                raise self._lost(f"the connection to the tracker at {self.address} broke: {error}") from error
+
+    def _take_in(self, wait_s: float) -> None:
+        """Reads what is there and deals with it; waits for the first byte at most so long."""
+        connection = self._connected()
+        while _ready(connection, select.POLLIN, wait_s):
+            wait_s = 0.0
+            try:
+                data = connection.recv(RECEIVE_BYTES)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                raise self._lost(f"the connection to the tracker at {self.address} broke: {error}") from error
+            if not data:
+                raise self._lost(f"the tracker at {self.address} closed the connection")
+            for kind, payload in self._reader.feed(data):
+                self._take(decode(kind, payload))
+
+    def _take(self, message: Message) -> None:
+        match message:
+            case Notice():
+                if (self._local or self.min_times).hear(message):
+                    self._heard.append(message)
+            case Applied(_, number):
+                if self._local is not None:
+                    self._local.applied(number)
+            case Fault(code, text):
+                self.close()
+                raise {Fault.REFUSED: Refused, Fault.LIFE_ENDED: LifeEnded}.get(code, ProtocolError)(text)
+            case Welcome() | FrontOpened() | FrontClosed():
+                self._answers.append(message)
+            case _:
+                self.close()
+                raise ProtocolError(f"{type(message).__name__} is no message for a client")
+
+    def _await(self, kind: type[Answer]) -> Answer:
+        """The tracker's answer of a kind; notices that come before it are kept for `receive`."""
+        until = time.monotonic() + self._timeout_s
+        while not self._answers:
+            left = until - time.monotonic()
+            if left <= 0:
+                raise self._lost(f"the tracker at {self.address} has not answered for {self._timeout_s} s")
+            self._take_in(left)
+        answer = self._answers.pop(0)
+        if not isinstance(answer, kind):
+            self.close()
+            raise ProtocolError(f"the tracker answered {type(answer).__name__} where {kind.__name__} was asked for")
+        return answer
+
+
+def _ready(connection: socket.socket, event: int, wait_s: float) -> bool:
+    poll = select.poll()
+    poll.register(connection, event)
+    return bool(poll.poll(wait_s * 1000))
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = connection.recv(size - len(data))
+        if not more:
+            raise ConnectionResetError(
+                "it closed the connection before it said who it is: either it ends, or this process does not know "
+                "the job's secret"
+            )
+        data += more
+    return data

@@ -1,0 +1,50 @@
+"""What a subscriber has heard."""
+
+from lowtide_tracker.errors import NoticeGap
+from lowtide_tracker.messages import Notice
+from lowtide_tracker.table import INT64_MIN
+
+
+class MinTimes:
+    """The min times of all segments as heard, notice after notice; none ever goes back.
+
+    Args:
+        start: the min time of segments that nothing has been heard of.
+    """
+
+    def __init__(self, start: int = INT64_MIN) -> None:
+        self.era = 0
+        self.number = 0
+        """The last notice of the era that was heard."""
+        self._start = start
+        self._heard: dict[int, int] = {}
+        self._global_min = start
+
+    def hear(self, notice: Notice) -> bool:
+        """Takes a notice, in order and once; False if it says nothing new.
+
+        Raises:
+            NoticeGap: one before it is missing; subscribe again.
+        """
+        same_era = notice.era == self.era
+        if notice.era < self.era or (same_era and notice.number <= self.number):
+            return False
+        if notice.after > (self.number if same_era else 0):
+            raise NoticeGap(notice.era, notice.number, notice.after, self.number)
+        self.era, self.number = notice.era, notice.number
+        self._global_min = max(self._global_min, notice.global_min)
+        for segment, tick in notice.min_times.items():
+            self._heard[segment] = max(tick, self._heard.get(segment, tick))
+        return True
+
+    def __getitem__(self, segment: int) -> int:
+        return self._heard.get(segment, self._start)
+
+    def items(self) -> tuple[tuple[int, int], ...]:
+        """(segment, min time) of the segments that something was heard of."""
+        return tuple(self._heard.items())
+
+    @property
+    def global_min(self) -> int:
+        """The smallest min time of all segments."""
+        return self._global_min

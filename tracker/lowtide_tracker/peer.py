@@ -1,0 +1,206 @@
+"""One connection of the tracker's server: handshake, `Hello`, then messages."""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol, cast
+
+from lowtide_tracker.backlog import Backlog
+from lowtide_tracker.errors import LifeEnded, ProtocolError, Refused, TrackerError
+from lowtide_tracker.handshake import NONCE_BYTES, REPLY_BYTES, HandshakeError, ServerHandshake
+from lowtide_tracker.message_reader import MAX_HELLO_BYTES, MAX_MESSAGE_BYTES, MessageReader
+from lowtide_tracker.messages import Absolute, Applied, Fault, Flush, Hello, Message, Notice, Welcome
+from lowtide_tracker.tcp import tune
+from lowtide_tracker.wire import decode, encode
+
+LOG = logging.getLogger(__name__)
+HELLO_TIMEOUT_S = 10.0
+"""How long a connection may take from its beginning to its `Hello`."""
+SLOW_BYTES = 1 << 16
+"""What may wait to be sent to one peer; beyond it, notices for it are merged until it has caught up."""
+KERNEL_BYTES = 1 << 17
+"""What the kernel may keep for one peer, where nothing can be merged any more."""
+LAST_WORD_S = 2.0
+"""How long a peer has to read why its connection is closed."""
+
+
+class Life(Protocol):
+    """What a connection asks of the server."""
+
+    def joined(self, peer: "Peer") -> None:
+        """A connection has begun."""
+
+    def left(self, peer: "Peer") -> None:
+        """It has ended."""
+
+    def welcome(self, peer: "Peer", hello: Hello) -> Welcome:
+        """Lets a process in; raises `Refused` or `LifeEnded`."""
+
+    def receive(self, peer: "Peer", message: Message) -> None:
+        """Deals with a message that follows `Hello`."""
+
+    def applied(self, worker: int) -> int:
+        """The last flush of a worker that was applied."""
+
+    def end(self, error: TrackerError) -> None:
+        """Ends the life."""
+
+
+class Peer(asyncio.Protocol):
+    """One connection: handshake, `Hello`, then messages."""
+
+    def __init__(self, server: Life, secret: bytes) -> None:
+        self.hello: Hello | None = None
+        self._server = server
+        self._shake = ServerHandshake(secret, os.urandom(NONCE_BYTES))
+        self._greeting = bytearray()
+        """What came of the client's half of the handshake."""
+        self._proven = False
+        self._reader = MessageReader(MAX_HELLO_BYTES)
+        self._subscribed = False
+        self._slow = False
+        self._missed = Backlog()
+        """Notices that were not sent because the peer is slow."""
+        self._over = False
+
+    # -- asyncio's events ------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Greets; the clock runs until `Hello`."""
+        self._transport = cast(asyncio.Transport, transport)
+        connection = cast(socket.socket, transport.get_extra_info("socket"))
+        tune(connection)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, KERNEL_BYTES)
+        self._transport.set_write_buffer_limits(high=SLOW_BYTES)
+        self._timer = asyncio.get_running_loop().call_later(HELLO_TIMEOUT_S, self.abort)
+        self._server.joined(self)
+        self._transport.write(self._shake.hello())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Whoever it was is gone, for now."""
+        self._over = True
+        self._timer.cancel()
+        self._server.left(self)
+
+    def pause_writing(self) -> None:
+        """The peer does not keep up: notices for it are merged."""
+        self._slow = True
+
+    def resume_writing(self) -> None:
+        """The peer has caught up."""
+        self._slow = False
+        missed = self._missed.take()
+        if missed is not None:
+            self.send(missed)
+
+    def data_received(self, data: bytes) -> None:
+        """Deals with every message that is complete now."""
+        with self._faults():
+            if not self._proven:
+                data = self._prove(data)
+            flushes = False
+            for kind, payload in self._reader.feed(data) if data and not self._over else ():
+                message = decode(kind, payload)
+                self._receive(message)
+                flushes |= isinstance(message, Flush | Absolute)
+                if self._over:
+                    return
+            if flushes:
+                self._acknowledge()
+
+    # -- what the server calls -------------------------------------------------------------------------------------
+
+    def send(self, message: Message) -> None:
+        """Sends a message at once; what the kernel does not take waits in memory."""
+        if not self._over:
+            self._transport.write(encode(message))
+
+    def subscribe(self, whole: Notice) -> None:
+        """Begins with a notice that says everything."""
+        self._subscribed = True
+        self._missed.clear()
+        self.send(whole)
+
+    def unsubscribe(self) -> None:
+        """Ends with the last notice sent."""
+        self._subscribed = False
+        self._missed.clear()
+
+    def notify(self, notice: Notice, data: bytes) -> None:
+        """Sends a notice to a subscriber, or keeps it for one that is slow."""
+        if not self._subscribed or self._over:
+            return
+        if self._slow:
+            self._missed.add(notice)
+        else:
+            self._transport.write(data)
+
+    def deal_with(self, message: Message) -> None:
+        """Deals with a message that had to wait."""
+        with self._faults():
+            self._server.receive(self, message)
+
+    def end(self, fault: Fault) -> None:
+        """Says why, and closes the connection once the peer has, or has had the time to read it.
+
+        Closing it at once would throw away what was said, where something from the peer is still unread.
+        """
+        if not self._over:
+            self.send(fault)
+            self._over = True
+            self._transport.write_eof()
+            self._timer.cancel()
+            self._timer = asyncio.get_running_loop().call_later(LAST_WORD_S, self._transport.abort)
+
+    def abort(self) -> None:
+        """Closes the connection without a word."""
+        self._over = True
+        self._transport.abort()
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _prove(self, data: bytes) -> bytes:
+        """Takes the client's half of the handshake; returns what follows it."""
+        self._greeting += data
+        if len(self._greeting) < REPLY_BYTES:
+            return b""
+        self._transport.write(self._shake.answer(bytes(self._greeting[:REPLY_BYTES])))
+        self._proven = True
+        return bytes(self._greeting[REPLY_BYTES:])
+
+    def _receive(self, message: Message) -> None:
+        if self.hello is not None:
+            self._server.receive(self, message)
+            return
+        if not isinstance(message, Hello):
+            raise ProtocolError(f"a connection begins with Hello, not with {type(message).__name__}")
+        self.send(self._server.welcome(self, message))
+        self.hello = message
+        self._reader.limit_bytes = MAX_MESSAGE_BYTES
+        self._timer.cancel()
+
+    @contextmanager
+    def _faults(self) -> Iterator[None]:
+        """What an error means: a worker's ends the life, another peer's its own connection."""
+        try:
+            yield
+        except HandshakeError as error:
+            LOG.warning("a connection was refused: %s", error)
+            self.abort()
+        except Refused as error:
+            LOG.warning("a process was refused: %s", error)
+            self.end(Fault(Fault.REFUSED, str(error)))
+        except LifeEnded as error:
+            self.end(Fault(Fault.LIFE_ENDED, str(error)))
+        except TrackerError as error:
+            if self.hello is not None and self.hello.worker is not None:
+                self._server.end(error)
+            LOG.warning("a connection is closed: %s", error)
+            self.end(Fault(Fault.PROTOCOL, str(error)))
+
+    def _acknowledge(self) -> None:
+        if self.hello is not None and self.hello.worker is not None:
+            self.send(Applied(self.hello.worker, self._server.applied(self.hello.worker)))

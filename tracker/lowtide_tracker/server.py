@@ -1,0 +1,181 @@
+"""The tracker's sockets: one asyncio server around a `Tracker`. Workers and subscribers speak `wire` with it."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from lowtide_tracker.backlog import Backlog
+from lowtide_tracker.errors import LifeEnded, ProtocolError, Refused, StillRebuilding, TrackerError
+from lowtide_tracker.messages import (
+    Absolute,
+    CloseFront,
+    Fault,
+    Flush,
+    FrontClosed,
+    FrontOpened,
+    Hello,
+    Message,
+    Notice,
+    OpenFront,
+    Subscribe,
+    Unsubscribe,
+    Welcome,
+)
+from lowtide_tracker.peer import Peer
+from lowtide_tracker.tracker import Tracker
+from lowtide_tracker.wire import encode
+
+LOG = logging.getLogger(__name__)
+
+
+class TrackerServer:
+    """Serves one tracker for one life, in one event loop.
+
+    Every error that a worker's message raises ends the life: ``on_fault`` is called once with it, every peer is told
+    and its connection closed, and nobody is let in any more.
+
+    Args:
+        tracker: it belongs to the server from now on; others in its loop may ask it and call `announce`.
+        secret: the job's, of at least 16 bytes.
+        incarnation: of the life; processes of another one are refused.
+        on_fault: called with the error that ended the life, after the peers were told.
+        on_notice: called with every notice, as subscribers in other processes get it.
+    """
+
+    def __init__(
+        self,
+        tracker: Tracker,
+        *,
+        secret: bytes,
+        incarnation: int,
+        on_fault: Callable[[TrackerError], None],
+        on_notice: Callable[[Notice], None] | None = None,
+    ) -> None:
+        self.tracker = tracker
+        self._secret = secret
+        self.incarnation = incarnation
+        self.error: TrackerError | None = None
+        """What ended the life."""
+        self._on_fault = on_fault
+        self._on_notice = on_notice
+        self._server: asyncio.Server | None = None
+        self._peers: set[Peer] = set()
+        self._workers: dict[int, Peer] = {}
+        self._announced = Backlog()
+        """What was announced in this turn of the loop."""
+        self._due = False
+        """Whether it will be sent at the turn's end."""
+        self._waiting: list[tuple[Peer, Message]] = []
+        """What cannot be answered before the tracker is rebuilt."""
+
+    async def start(self, host: str = "127.0.0.1", port: int = 0) -> str:
+        """Listens, and returns the address, ``host:port``."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: Peer(self, self._secret), host, port)
+        return f"{host}:{self._server.sockets[0].getsockname()[1]}"
+
+    async def close(self) -> None:
+        """Stops listening and closes every connection."""
+        if self._server is not None:
+            self._server.close()
+        for peer in list(self._peers):
+            peer.abort()
+        if self._server is not None:
+            await self._server.wait_closed()
+
+    def announce(self, notices: list[Notice]) -> None:
+        """Sends notices to the subscribers, at the end of this turn of the loop: those of one turn go as one."""
+        for notice in notices:
+            self._announced.add(notice)
+            if not self._due:
+                self._due = True
+                asyncio.get_running_loop().call_soon(self._send_notice)
+
+    def end(self, error: TrackerError) -> None:
+        """Ends the life: tells every peer, then ``on_fault``; a second call does nothing."""
+        if self.error is not None:
+            return
+        self.error = error
+        LOG.error("the life ends: %s", error)
+        for peer in list(self._peers):
+            peer.end(Fault(Fault.LIFE_ENDED, str(error)))
+        self._on_fault(error)
+
+    # -- what peers call -------------------------------------------------------------------------------------------
+
+    def joined(self, peer: Peer) -> None:
+        """A connection has begun."""
+        self._peers.add(peer)
+
+    def left(self, peer: Peer) -> None:
+        """A connection has ended. A worker may come back: what it says is numbered."""
+        self._peers.discard(peer)
+        self._waiting = [entry for entry in self._waiting if entry[0] is not peer]
+        if peer.hello is not None and peer.hello.worker is not None and self._workers.get(peer.hello.worker) is peer:
+            del self._workers[peer.hello.worker]
+
+    def welcome(self, peer: Peer, hello: Hello) -> Welcome:
+        """Lets a process into the life, or raises `Refused`. A worker's earlier connection is closed."""
+        if self.error is not None:
+            raise LifeEnded(str(self.error))
+        if hello.incarnation != self.incarnation:
+            fate = "older, and over" if hello.incarnation < self.incarnation else "newer, and has a tracker of its own"
+            raise Refused(
+                f"{hello.name or 'a client'} is of incarnation {hello.incarnation}, this tracker serves "
+                f"{self.incarnation}: that life is {fate}; end the process"
+            )
+        if hello.worker is None:
+            return Welcome(self.tracker.era, 0, report=False)
+        before = self._workers.get(hello.worker)
+        if before is not None:
+            before.abort()
+        self._workers[hello.worker] = peer
+        report = hello.worker in self.tracker.missing
+        return Welcome(self.tracker.era, self.tracker.applied(hello.worker), report)
+
+    def receive(self, peer: Peer, message: Message) -> None:
+        """Deals with a message that follows `Hello`; what must wait until the tracker is rebuilt comes back later."""
+        try:
+            match message:
+                case Flush() | Absolute():
+                    self._receive_from_worker(peer, message)
+                case Subscribe():
+                    peer.subscribe(self.tracker.whole_notice())
+                case Unsubscribe():
+                    peer.unsubscribe()
+                case OpenFront(front, floor, feeds):
+                    peer.send(FrontOpened(front, self.tracker.open_front(front, floor, feeds)))
+                case CloseFront(front):
+                    self.announce(self.tracker.close_front(front))
+                    peer.send(FrontClosed(front))
+                case _:
+                    raise ProtocolError(f"{type(message).__name__} is no message for a tracker, or comes too late")
+        except StillRebuilding:
+            self._waiting.append((peer, message))
+
+    def applied(self, worker: int) -> int:
+        """The last flush of a worker that was applied."""
+        return self.tracker.applied(worker)
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _receive_from_worker(self, peer: Peer, message: Flush | Absolute) -> None:
+        worker = peer.hello.worker if peer.hello is not None else None
+        if message.worker != worker:
+            raise ProtocolError(f"worker {worker} sent what belongs to worker {message.worker}")
+        was_rebuilding = bool(self.tracker.missing)
+        self.announce(self.tracker.receive(message))
+        if was_rebuilding and not self.tracker.missing:
+            waiting, self._waiting = self._waiting, []
+            for waiter, asked in waiting:
+                waiter.deal_with(asked)
+
+    def _send_notice(self) -> None:
+        notice, self._due = self._announced.take(), False
+        if notice is None or self.error is not None:
+            return
+        data = encode(notice)
+        for peer in self._peers:
+            peer.notify(notice, data)
+        if self._on_notice is not None:
+            self._on_notice(notice)
