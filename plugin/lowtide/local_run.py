@@ -88,6 +88,7 @@ class Run:
         vertex, item = way.vertex, way.item
         newest = self._newest.get(vertex.id)
         assert newest is None or newest < item.order, f"{vertex.name} sees {item.order} after {newest}"
+        assert len(item.order.child) <= vertex.depth, f"{vertex.name} sees {item.order}, deeper than {vertex.depth}"
         self._newest[vertex.id] = item.order
         try:
             if isinstance(vertex.step, Again):
