@@ -59,12 +59,11 @@ def count_of(step: str, what: str, count: int) -> int:
     return count
 
 
-def text_of(step: str, name: str) -> str:
-    """The name that a step has to be given, refused if it is none."""
+def check_text(step: str, name: object) -> None:
+    """Refuse what is no text where a step has to be given a name."""
     if not isinstance(name, str):
         way_out = "state is found again by it after the flow was edited"
         raise FlowError(f"{step} takes a name first, found {name!r}", where=str(user_site()), way_out=way_out)
-    return name
 
 
 def name_of(function: Function, name: str | None) -> str | None:

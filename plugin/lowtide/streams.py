@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from lowtide import steps
-from lowtide.calls import count_of, function_of, name_of, sink_of, text_of, user_site
+from lowtide.calls import check_text, count_of, function_of, name_of, sink_of, user_site
 from lowtide.connectors.spec import Kafka
 from lowtide.errors import FlowError
 from lowtide.steps import Site, Step
@@ -87,7 +87,7 @@ class Stream(Generic[T]):
             function: Takes the state and a record, returns the new state; see `KeyedStream.scan`.
             initial: The state before the first record.
         """
-        text_of("broadcast", name)
+        check_text("broadcast", name)
         return Broadcast(self._flow, self._write_down(steps.Broadcast(function_of(function), initial), name))
 
     def write(self, name: str, sink: Kafka[T]) -> None:
@@ -198,7 +198,7 @@ class KeyedStream(Stream[T]):
                 argument.
             returns: The type of the outputs if the function's annotations do not say it.
         """
-        text_of("scan", name)
+        check_text("scan", name)
         also: list[int] = []
         if beside is not None:
             if not isinstance(beside, Broadcast) or beside._flow is not self._flow:
@@ -226,7 +226,7 @@ class KeyedStream(Stream[T]):
             limit_turns: How often a record, or what it becomes, may pass through; one that had to go again fails.
         """
         site = user_site()
-        text_of("loop", name)
+        check_text("loop", name)
         limit = count_of("loop", "limit_turns", limit_turns)
         head: KeyedStream[T] = KeyedStream(self._flow, self._write_down(steps.Loop(), None, site=site))
         tail = function_of(body)(head)
