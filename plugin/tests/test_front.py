@@ -206,6 +206,16 @@ def test_a_front_that_was_idle_is_restored_with_its_floor_even_if_floors_below_a
     again = make(offset=9, before=1000)
     again.take(rows([(9, 200)]), 0)
     assert labels(again.admitted(FAR)) == [1000]
+    assert again.start_at(1000) == (9, 1000), "the message is remembered though its label is the one before it"
+
+
+def test_a_tick_is_remembered_once_however_many_messages_have_it() -> None:
+    front = make()
+    for offset in range(100):
+        front.take(rows([(offset, 55)]), 100)
+    assert len(front._history) == 1
+    assert front.start_at(5) == (0, 0)
+    assert front.start_at(6) == (100, 5)
 
 
 def test_nothing_is_remembered_below_the_prune_time() -> None:

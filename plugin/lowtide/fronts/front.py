@@ -119,8 +119,6 @@ class Front:
         self._reported = self._floors.version
         self._history = History(before)
         self._parked: deque[_Parked] = deque()
-        # The last message handed out: its label, and the bytes of all up to it.
-        self._handed_out = before
         self._handed_out_bytes = 0
         self._min_time: int | None = None
         self._heartbeat = self._settled()
@@ -190,7 +188,6 @@ class Front:
             if stop > parked.start:
                 rows = parked.rows.slice(parked.start, stop)
                 out.append(replace(rows, ticks=parked.ticks[parked.start : stop]))
-                self._handed_out = int(parked.ticks[stop - 1])
                 self._handed_out_bytes += int(parked.ends[stop - 1]) - _end_before(parked)
                 parked.start = stop
             if stop < len(parked.ticks):
@@ -245,7 +242,7 @@ class Front:
         assert all(len(part) for part in ticks), "nothing empty is parked"
         waiting = np.concatenate(ticks) if ticks else np.zeros(0, np.int64)
         assert bool((waiting[1:] >= waiting[:-1]).all()), "labels never fall"
-        assert not len(waiting) or int(waiting[0]) >= self._heartbeat >= self._handed_out, "R5"
+        assert not len(waiting) or int(waiting[0]) >= self._heartbeat, "R5"
         self._floors.check()
 
     def _settled(self) -> int:
@@ -253,7 +250,7 @@ class Front:
         if self._parked:
             parked = self._parked[0]
             return int(parked.ticks[parked.start])
-        return max(self._handed_out, self._floors.tick_at(self.number, self.next_offset))
+        return max(self._history.label, self._floors.tick_at(self.number, self.next_offset))
 
     def _room(self, min_time: int) -> int:
         """How many more bytes may be handed out; not positive when the window is full."""
