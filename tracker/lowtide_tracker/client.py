@@ -131,7 +131,7 @@ class TrackerClient:
         return heard
 
     def open_front(self, front: int, floor: int, feeds: Iterable[int] | None = None) -> int:
-        """Opens a front that is registered and returns the tick below which it must label nothing."""
+        """Opens a front and returns the tick below which it must label nothing: its opening floor, to be registered."""
         self._send(encode(OpenFront(front, floor, None if feeds is None else tuple(feeds))))
         answer = self._await(FrontOpened)
         if answer.front != front:

@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,11 +32,12 @@ class Cursor:
 
     def rows(self, layout: struct.Struct, count: int) -> Iterable[tuple[int, ...]]:
         """Several rows, read when they are iterated over."""
+        if not count:
+            return ()
         return layout.iter_unpack(memoryview(self._payload)[self._skip(layout.size * count) : self._at])
 
-    def array(self, kind: str, count: int) -> NDArray[np.generic]:
+    def array(self, layout: np.dtype[Any], count: int) -> NDArray[Any]:
         """A column as a read-only view of the payload: no copy."""
-        layout = np.dtype(kind)
         return np.frombuffer(self._payload, layout, count, self._skip(layout.itemsize * count))
 
     def text(self) -> str:

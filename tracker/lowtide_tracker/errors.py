@@ -99,14 +99,17 @@ class UnknownSegment(TrackerError):
 
 
 class UnknownFront(TrackerError):
-    """A message names a front that was not opened: register and open a front before its first label."""
+    """A message names a front that was not opened: open and register a front before its first label."""
 
     def __init__(self, front: int) -> None:
         super().__init__(front)
         self.front = front
 
     def __str__(self) -> str:
-        return f"front {self.front} is not open: register it, then open it, then label its first record"
+        return (
+            f"front {self.front} is not open: open it, register the tick that is answered as its floor, "
+            "then label its first record"
+        )
 
 
 class FrontIsClosed(TrackerError):

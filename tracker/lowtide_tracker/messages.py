@@ -158,11 +158,14 @@ class Unsubscribe:
 
 @dataclass(frozen=True, slots=True)
 class OpenFront:
-    """Opens a front that is registered; the answer is `FrontOpened`. Asking twice does no harm."""
+    """Opens a front; the answer is `FrontOpened`, whose tick the register must have before the front's first label.
+
+    Asking twice does no harm.
+    """
 
     front: int
     floor: int
-    """Its opening floor in the register, a tick."""
+    """The tick below which it labels nothing anyway: above any `last`, and its floor if it is registered already."""
     feeds: tuple[int, ...] | None = None
     """The segments that its records go to; None for `Graph.sources`."""
 

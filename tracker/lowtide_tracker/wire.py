@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from lowtide_tracker.cursor import Cursor, text_bytes
@@ -65,6 +66,7 @@ _FRONT_TICK = struct.Struct("<iq")
 _SEGMENT_TICK = struct.Struct("<Hq")
 _FLOOR = struct.Struct("<iqqB")
 _CODE = struct.Struct("<B")
+_I64, _U64, _U16 = np.dtype("<i8"), np.dtype("<u8"), np.dtype("<u2")
 
 
 def encode(message: Message) -> bytes:
@@ -98,13 +100,13 @@ def decode(kind: int, payload: bytes) -> Message:
 
 
 def _write_acks(message: Flush | Absolute) -> bytes:
-    columns = ((message.ticks, "<i8"), (message.values, "<u8"), (message.segments, "<u2"))
+    columns = ((message.ticks, _I64), (message.values, _U64), (message.segments, _U16))
     return b"".join(column.astype(kind, copy=False).tobytes() for column, kind in columns)
 
 
 def _read_acks(cursor: Cursor, count: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    ticks, values = cursor.array("<i8", count), cursor.array("<u8", count)
-    return cursor.array("<u2", count), ticks, values
+    ticks, values = cursor.array(_I64, count), cursor.array(_U64, count)
+    return cursor.array(_U16, count), ticks, values
 
 
 def _write_rows(layout: struct.Struct, rows: Iterable[tuple[int, ...]]) -> bytes:
@@ -216,7 +218,7 @@ def _read_open_front(cursor: Cursor) -> OpenFront:
     front, floor, count = cursor.take(_OPEN_FRONT)
     if count < DEFAULT_FEEDS:
         raise ProtocolError(f"a front feeds {count} segments")
-    feeds = None if count == DEFAULT_FEEDS else tuple(cursor.array("<u2", count).tolist())
+    feeds = None if count == DEFAULT_FEEDS else tuple(cursor.array(_U16, count).tolist())
     return OpenFront(_front(front), floor, feeds)
 
 

@@ -1,6 +1,8 @@
 """Server and client, over real sockets on loopback."""
 
 import asyncio
+import os
+import random
 import socket
 import threading
 import time
@@ -271,6 +273,40 @@ def test_a_flush_whose_answer_was_lost_is_not_applied_twice(serve: Serve, join: 
     worker.flush()
     hear(worker, lambda at: at[1] == 4)
     assert running.server.tracker.min_times() == {1: 4, 2: 4}
+    assert running.faults == []
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_connections_cut_at_random_lose_and_double_nothing(serve: Serve, join: Join, seed: int) -> None:
+    running, rng = serve(), random.Random(seed)
+    locals_ = [LocalTracker(worker, 3) for worker in range(3)]
+    clients = [join(running, local) for local in locals_]
+    in_flight: list[tuple[int, int]] = []
+    for tick in range(1, 300):
+        value = locals_[0].new_value()
+        locals_[0].fold(1, [tick], value)
+        locals_[0].heartbeat(0, tick)
+        in_flight.append((tick, value))
+        if rng.random() < 0.9:
+            done, value = in_flight.pop(rng.randrange(len(in_flight)))
+            locals_[rng.choice([1, 2])].fold(1, [done], value)
+        worker = rng.randrange(3)
+        if rng.random() < 0.2:
+            flush = locals_[worker].flush()
+            data = b"" if flush is None else encode(flush)
+            os.write(clients[worker].fileno(), data[: rng.randrange(len(data) + 1)])
+            clients[worker].connect()
+        else:
+            clients[worker].flush()
+            clients[worker].receive()
+        assert all(running.server.tracker.min_time(1) <= tick for tick, _ in in_flight)
+    for client in clients:
+        client.flush()
+    hear(clients[1], lambda at: at[1] == min([299, *(tick for tick, _ in in_flight)]))
+    for tick, value in in_flight:
+        locals_[2].fold(1, [tick], value)
+    clients[2].flush()
+    hear(clients[0], lambda at: at.global_min == 299)
     assert running.faults == []
 
 
