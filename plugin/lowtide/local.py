@@ -9,10 +9,10 @@ from lowtide.compiler import compile_flow
 from lowtide.errors import FlowError
 from lowtide.flow import DEAD_LETTERS, Flow
 from lowtide.inference import key_column
-from lowtide.local_calls import plain
 from lowtide.local_items import Item, Message, Order
 from lowtide.local_run import Run
 from lowtide.operators.dead_letter import Dead, as_json
+from lowtide.operators.keys import plain
 from lowtide.operators.meta import Position
 from lowtide.plan import Plan, Vertex
 from lowtide.steps import Write

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -64,13 +62,3 @@ def _map_batch(vertex: Vertex, step: MapBatches, item: Item) -> Item:
     for failure in stepped.failures:
         raise UserError(vertex, item.message.position, failure)
     return replace(item, record=stepped.batch.rows()[0])
-
-
-def key_of(columns: Sequence[str], record: Any) -> tuple[Any, ...]:
-    """The values a record is keyed by, as they are hashed."""
-    return tuple(plain(getattr(record, column)) for column in columns)
-
-
-def plain(value: Any) -> Any:
-    """A key's value as it is stored."""
-    return value.value if isinstance(value, Enum) else value

@@ -13,14 +13,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lowtide.bytes_column import BytesColumn
-from lowtide.local_calls import Failed, call, called, key_of
+from lowtide.local_calls import Failed, call, called
 from lowtide.local_items import Item, Message, Order
 from lowtide.local_state import Scanned, Windows
 from lowtide.operators.dead_letter import Dead, as_json
 from lowtide.operators.exchange import front_units
 from lowtide.operators.failure import Failure, MessageRefused, UserError, unreadable
 from lowtide.operators.filtering import FilterOperator
-from lowtide.operators.looping import too_many_turns
+from lowtide.operators.keys import key_of
+from lowtide.operators.looping import key_changed, too_many_turns
 from lowtide.plan import Plan, Vertex
 from lowtide.schema import schema_of
 from lowtide.steps import Again, Broadcast, KeyBy, Last, Loop, MapBatches, Merge, Read, Scan, Write
@@ -158,8 +159,3 @@ class Run:
             raise (MessageRefused if isinstance(vertex.step, Read) else UserError)(vertex, message.position, failure)
         original = (message.key, message.value) if vertex.level == 0 else (None, as_json(failure.record))
         self.dead.append(Dead(vertex.name, message.position, timestamp, failure.error, *original))
-
-
-def key_changed(columns: Sequence[str]) -> str:
-    """What is wrong with a record that would leave its hash unit."""
-    return f"goes round the loop again with another {', '.join(columns)}; a record keeps its key in a loop"

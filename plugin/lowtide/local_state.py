@@ -11,9 +11,10 @@ from typing import Any
 
 from lowtide.errors import UserCodeFailed
 from lowtide.kinds import Mismatch, encode_strictly
-from lowtide.local_calls import Failed, called, key_of
+from lowtide.local_calls import Failed, called
 from lowtide.local_items import Item
 from lowtide.operators.failure import shortened
+from lowtide.operators.keys import key_of
 from lowtide.operators.per_record import said_type
 from lowtide.operators.scanning import Scanner, classes_of
 from lowtide.plan import Plan, Vertex

@@ -252,6 +252,25 @@ def test_floors_of_a_quiet_sink_can_be_kept_by_a_bundle_of_their_own() -> None:
     assert [*to_keep, barrier.floors_to_keep] == [True, False]
 
 
+def test_delivered_time_waits_for_the_floors_that_min_time_rests_on() -> None:
+    """R18: what was announced must not be undone by a later life that labels without them."""
+    barrier = make(floors=[Floor(0, 1, 1)])
+    barrier.advance(20)
+    assert barrier.delivered_time == 20, "what was found at recovery is durable"
+    barrier.advance(100, [Floor(0, 5, 100)])
+    assert barrier.delivered_time == 20
+    assert barrier.keep_floors() is not None
+    barrier.advance(150)
+    barrier.advance(200, [Floor(0, 5, 200)])
+    assert barrier.delivered_time == 20
+    barrier.durable(0)
+    assert barrier.delivered_time == 150
+    barrier.add(items([210]))
+    barrier.advance(220)
+    barrier.durable(0)
+    assert barrier.delivered_time == 220
+
+
 def test_forgotten_floors_are_not_carried_any_more() -> None:
     barrier = make(floors=[Floor(0, 1, 1), Floor(0, 5, 10), Floor(1, 3, 7)])
     barrier.forget(0, 6)

@@ -80,12 +80,16 @@ class Barrier:
         self._depth = depth
         self._pending = Pending(f'the barrier before "{name}"', depth)
         self._floors = Floors(floors)
+        self._found_version = self._floors.version
         self._max_bundle_records = max_bundle_records
         found = dict(last or {})
         self._lanes = {lane: _Lane(found.get(lane, FIRST_KEY)) for lane in sorted(lanes)}
         assert self._lanes, "a barrier owns one lane at least"
         # Only where a lane has a last record, and only until min time has passed it, is there anything to drop.
         self._found = {lane: key for lane, key in found.items() if lane in self._lanes}
+        # (version of the floors, min time released with them), until some lane has made that version durable.
+        self._resting: deque[tuple[int, int]] = deque()
+        self._kept_time = NO_TICK
         self._found_tick = max((key.tick for key in self._found.values()), default=NO_TICK)
 
     def __len__(self) -> int:
@@ -124,6 +128,10 @@ class Barrier:
             self._lanes[lane].released.extend(self._undelivered(lane, part))
         if self._found and self._pending.released > self._found_tick:
             self._found.clear()
+        if self._resting and self._resting[-1][0] == self._floors.version:
+            self._resting.pop()
+        self._resting.append((self._floors.version, self.released))
+        self._keep()
         return [bundle for lane in self._lanes if (bundle := self._next(lane)) is not None]
 
     def durable(self, lane: int) -> Bundle | None:
@@ -132,26 +140,28 @@ class Barrier:
         assert state.in_flight is not None, f'lane {lane} of "{self._name}" has nothing in flight'
         state.in_flight = None
         state.kept = state.given
+        self._keep()
         return self._next(lane)
 
     @property
     def delivered_time(self) -> int:
         """The tick below which everything is durable in the sink, of all lanes here (R18); O(lanes).
 
-        A lane with nothing to deliver moves with min time. That min time may rest on floors that no bundle has carried
-        yet (`floors_to_keep`): what is announced outside the job has to wait for them too.
+        A lane with nothing to deliver moves with min time, as far as the floors that min time rests on are durable in
+        some lane: else a later life could label what comes below it (`keep_floors` sees to them where nothing is
+        delivered for long).
         """
         ticks = [tick for state in self._lanes.values() if (tick := state.first_tick()) is not None]
-        return min([self.released, *ticks])
+        return min([self._kept_time, *ticks])
 
     @property
     def floors_to_keep(self) -> bool:
         """Whether there are floors that are durable in no lane."""
-        return bool(self._floors.since(max(state.kept for state in self._lanes.values())))
+        return bool(self._floors.since(self._kept_version()))
 
     def keep_floors(self) -> Bundle | None:
         """A bundle of floors alone, if there are any to keep that no bundle in flight carries, and a lane is free."""
-        given = max(state.given for state in self._lanes.values())
+        given = max(self._found_version, *(state.given for state in self._lanes.values()))
         if not self._floors.since(given):
             return None
         free = next((lane for lane, state in self._lanes.items() if state.in_flight is None), None)
@@ -172,6 +182,16 @@ class Barrier:
                     assert key.tick < self.released, f"lane {lane}: R12, strict"
                     previous = key
             assert state.in_flight is not None or not state.released, "the next bundle goes out at once"
+
+    def _keep(self) -> None:
+        """Note how far min time rests on durable floors alone."""
+        kept = self._kept_version()
+        while self._resting and self._resting[0][0] <= kept:
+            self._kept_time = self._resting.popleft()[1]
+
+    def _kept_version(self) -> int:
+        """The version of the floors that is durable, in a lane here or since before this life."""
+        return max(self._found_version, *(state.kept for state in self._lanes.values()))
 
     def _undelivered(self, lane: int, batch: Batch) -> list[Batch]:
         """What an earlier life has not delivered, in pieces that fit into a bundle."""

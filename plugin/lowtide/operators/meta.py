@@ -124,7 +124,11 @@ def padded(child: Child, width: int) -> Child:
     """Child paths in `width` columns; copies unless they have them already."""
     missing = width - child.shape[1]
     assert missing >= 0, f"a child path of {child.shape[1]} elements does not fit into {width}"
-    return child if missing == 0 else np.pad(child, ((0, 0), (0, missing)))
+    if missing == 0:
+        return child
+    result = np.zeros((len(child), width), np.uint32)
+    result[:, : child.shape[1]] = child
+    return result
 
 
 def _appended(child: Child, element: npt.NDArray[np.uint32] | int) -> Child:

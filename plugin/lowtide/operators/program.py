@@ -85,8 +85,9 @@ class Program:
 
     def _install_grouping(self, vertex: Vertex) -> None:
         columns = self.plan.key_of(vertex)
-        if isinstance(vertex.step, Scan) and len(vertex.parents) > 1:
-            self._ordered[vertex.id] = BesideScan(vertex, self.plan.vertices[vertex.parents[1]], columns)
+        beside = self.plan.broadcast_of(vertex) if isinstance(vertex.step, Scan) else None
+        if beside is not None:
+            self._ordered[vertex.id] = BesideScan(vertex, beside, columns)
             return
         grouping = (ScanGrouping if isinstance(vertex.step, Scan) else LastGrouping)(vertex, columns)
         self._groupings[vertex.id] = grouping

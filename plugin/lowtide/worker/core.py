@@ -99,6 +99,7 @@ class WorkerCore:
         tracker: Its own local tracker.
         front: At level 0 its front.
         last: What the sinks have told (R13); records up to it are not delivered again.
+        floors: All that were durable when the life began.
         max_bundle_records: Limit of one bundle.
         grouping: "optimistic" or "ordered" if not as the plan says.
     """
@@ -112,6 +113,7 @@ class WorkerCore:
         tracker: LocalTracker,
         front: Front | None = None,
         last: Last | None = None,
+        floors: Iterable[Floor] = (),
         max_bundle_records: int = 10_000,
         grouping: str | None = None,
     ) -> None:
@@ -130,6 +132,7 @@ class WorkerCore:
         depth = max(vertex.depth for vertex in plan.vertices)
         self._faults = Pending(f"the dead letters of level {level}", depth)
         lanes = np.unique(plan.lane_of_unit()[self._workers == place]).tolist()
+        known = tuple(floors)
         self.barriers = {
             vertex.id: Barrier(
                 vertex.name,
@@ -137,6 +140,7 @@ class WorkerCore:
                 lane_of_unit=plan.lane_of_unit(),
                 depth=vertex.depth,
                 last={lane: key for (sink, lane), key in (last or {}).items() if sink == vertex.id},
+                floors=known,
                 max_bundle_records=max_bundle_records,
             )
             for vertex in plan.sinks()
@@ -231,6 +235,15 @@ class WorkerCore:
             effects.bundles.append((sink, bundle))
         return effects
 
+    def keep_floors(self) -> Effects:
+        """Make floors durable that no bundle has carried; to be called now and then, for sinks that are idle (R18)."""
+        effects = Effects()
+        for vertex, barrier in self.barriers.items():
+            bundle = barrier.keep_floors()
+            if bundle is not None:
+                effects.bundles.append((vertex, bundle))
+        return effects
+
     @property
     def delivered_time(self) -> int | None:
         """The tick below which all of its lanes are durable (R18); None where it has no lanes."""
@@ -262,6 +275,14 @@ class WorkerCore:
         snapshot = Snapshot(tick, self.program.capture(tick), start)
         self.program.prune(self._prune_time())
         return snapshot
+
+    def forget_floors(self, front: int, offset: int) -> None:
+        """Drop floors that a committed manifest has made superfluous: those below where a front is read again."""
+        self.tracker.forget_floors(front, offset)
+        for barrier in self.barriers.values():
+            barrier.forget(front, offset)
+        if self.front is not None and self.front.number == front:
+            self.front.forget(offset)
 
     def restore(self, state: Captured, tick: int) -> None:
         """Take over state from snapshots at one T; hash units of other workers are left out by the caller."""

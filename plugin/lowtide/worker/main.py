@@ -14,6 +14,7 @@ from lowtide.wire import Kind, connect, receive, send
 from lowtide.worker.attachment import Attachment
 from lowtide.worker.birth import Birth
 from lowtide.worker.deployment import Deployment
+from lowtide.worker.garbage import set_up_collector
 from lowtide.worker.link import Link
 from lowtide.worker.loop import Loop
 
@@ -38,6 +39,7 @@ def work(birth: Birth) -> int:
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's modules raise when they are imported
         send(control, Kind.ASK, {"failed": _why_not_loaded(birth.name, error)})
         return 1
+    set_up_collector()
     loop = Loop(
         stage,
         Attachment(birth.incarnation, every_epoch=birth.level > 0),
