@@ -1,5 +1,7 @@
 import hashlib
 import hmac
+import subprocess
+import sys
 
 import pytest
 
@@ -68,3 +70,9 @@ def test_another_protocol_or_version_is_named(greeting: bytes) -> None:
 def test_a_short_secret_is_our_mistake() -> None:
     with pytest.raises(ValueError, match="at least 16 bytes"):
         ClientHandshake(b"short", b"c" * 32).reply(both()[0].hello())
+
+
+def test_the_handshake_alone_needs_no_numpy() -> None:
+    """Processes that only open a connection, as the command line does, start without it."""
+    code = "import sys, lowtide_tracker.handshake; assert 'numpy' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
