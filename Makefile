@@ -62,7 +62,7 @@ demo: env jars jar  ## run examples/payments.py on a Kafka of its own, and take 
 	@$(RUN) examples/demo.py
 
 .PHONY: bench
-bench: env jars jar  ## measure beside a bare loop (ARGS='latency --flow passthrough --rate 1000')
+bench: env $(if $(filter core,$(firstword $(ARGS))),,jars jar)  ## measure (ARGS='latency --flow passthrough --rate 1000', ARGS='core')
 	@$(ENV)/bin/lowtide bench $(if $(filter-out -%,$(firstword $(ARGS))),,latency) $(ARGS)
 
 .PHONY: wheel

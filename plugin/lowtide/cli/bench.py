@@ -1,4 +1,4 @@
-"""`lowtide bench latency`: how long records take through a flow, beside a bare loop in the same run."""
+"""`lowtide bench`: how long records take through a flow, and what the parts of the core do in a second."""
 
 from __future__ import annotations
 
@@ -78,6 +78,32 @@ def latency(
     with _ended_by_sigterm(), _progress() as say:
         result = run(flow, Load(rates[0], seconds, warmup), conf, say)
     _show(result, as_json)
+    return 0
+
+
+@bench.command()
+@click.option("--trials", type=click.IntRange(min=1), default=5, show_default=True, help="Of each part, at most.")
+@click.option("--limit", type=click.FloatRange(min=0), default=2.0, show_default=True, help="Seconds for these.")
+@click.option("--markdown", is_flag=True, help="Print the tables as markdown.")
+@as_json
+def core(*, trials: int, limit: float, markdown: bool, as_json: bool) -> int:
+    """Measure the core part by part on one thread: tracker, labels, scan, last(2), barrier. It needs no service.
+
+    Each figure is the median of several trials. With --json the last line is one object, with all variants and the
+    least and the most of each figure.
+    """
+    from lowtide.bench import core_report
+    from lowtide.bench.core import run
+    from lowtide.bench.core_timing import Extent
+
+    with _ended_by_sigterm(), _progress() as say:
+        result = run(Extent(trials=trials, limit_s=limit), say)
+    if markdown:
+        click.echo(core_report.markdown(result))
+    if as_json:
+        click.echo(json.dumps(result))
+    elif not markdown:
+        Console().print(core_report.report(result))
     return 0
 
 

@@ -1,0 +1,145 @@
+"""The core's figures for people: as tables, and as markdown for `docs/benchmarks/core.md`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table as RichTable
+from rich.text import Text
+
+GOALS = {
+    "acks_per_s": 500_000,
+    "label_per_s": 3_000_000,
+    "scan_per_s": 300_000,
+    "scan_ordered_per_s": 300_000,
+    "group_per_s": 200_000,
+    "group_ordered_per_s": 200_000,
+    "barrier_per_s": 1_000_000,
+}
+"""What each figure should be at least."""
+_MEANS = {
+    "acks_per_s": "entries/s from bytes, flushes of 20",
+    "acks_in_process_per_s": "the same as values",
+    "local_fold_per_s": "folds/s of workers, flushes included",
+    "notify_p50_ms": "flush sent to notice heard, at 10,000 entries/s",
+    "notify_p99_ms": "the same",
+    "label_per_s": "records/s, batches of 10,000",
+    "scan_per_s": "records/s, optimistic, batches of 1,000",
+    "scan_ordered_per_s": "records/s, ordered, batches of 1,000",
+    "group_per_s": "last(2), records/s, optimistic, batches of 1,000",
+    "group_ordered_per_s": "last(2), records/s, ordered, batches of 1,000",
+    "barrier_per_s": "records/s, columns, batches of 10,000",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Text in columns: the first to the left, the others, numbers, to the right."""
+
+    title: str
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def report(result: Mapping[str, Any]) -> Group:
+    """Return the figures as tables and a line about the machine."""
+    shown = []
+    for table in tables(result):
+        rich = RichTable(title=table.title, title_justify="left")
+        for index, heading in enumerate(table.headings):
+            rich.add_column(heading, justify="right" if index else "left")
+        for row in table.rows:
+            rich.add_row(*row)
+        shown.append(rich)
+    return Group(*shown, Text(_where(result), style="dim"))
+
+
+def markdown(result: Mapping[str, Any]) -> str:
+    """Return the same as markdown."""
+    parts = [f"On {_where(result)}:"]
+    for table in tables(result):
+        lines = [f"**{table.title}**", "", _line(table.headings), _line(["---", *["---:"] * (len(table.headings) - 1)])]
+        parts.append("\n".join([*lines, *map(_line, table.rows)]))
+    return "\n\n".join(parts)
+
+
+def tables(result: Mapping[str, Any]) -> Iterator[Table]:
+    """Give all tables, the figures with goals first."""
+    variants = result["variants"]
+    yield Table("Figures", ("figure", "measured", "goal", "means"), [_figure(name, result) for name in _MEANS])
+    sizes = list(variants["label"])
+    for step, name in (("scan", "scan"), ("last", "last(2)")):
+        yield Table(
+            f"{name}, records/s, by records in a batch",
+            ("", *map(_size, sizes)),
+            list(_grouping(variants[step], sizes)),
+        )
+    rows = [_row("label", [variants["label"][size]["label_per_s"] for size in sizes])]
+    rows += [_row("front: label, hand out, report", [variants["label"][size]["front_per_s"] for size in sizes])]
+    rows += [
+        _row(f"barrier, {what}", [each[size]["per_s"] for size in sizes]) for what, each in variants["barrier"].items()
+    ]
+    parts = next(iter(variants["exchange"].values()))
+    rows += [
+        _row(part.removesuffix("_per_s").replace("_", " "), [variants["exchange"][size][part] for size in sizes])
+        for part in parts
+    ]
+    yield Table("Other parts, records/s, by records in a batch", ("", *map(_size, sizes)), rows)
+    yield Table(
+        "Garbage collector, batches of 1,000",
+        ("", "defaults, records/s", "as in a worker", "longest pause, ms", "as in a worker"),
+        [
+            (
+                name,
+                *(_number(each[setting]["per_s"]["median"]) for setting in ("defaults", "worker")),
+                *(f"{each[setting]['longest_pause_ms']:.1f}" for setting in ("defaults", "worker")),
+            )
+            for name, each in variants["collector"].items()
+        ],
+    )
+
+
+def _figure(name: str, result: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    value = result[name]
+    said = f"{value:.2f}" if name.endswith("_ms") else _number(value)
+    return name, said, _number(GOALS[name]) if name in GOALS else "", _MEANS[name]
+
+
+def _grouping(by_mode: Mapping[str, Any], sizes: Sequence[str]) -> Iterator[Sequence[str]]:
+    for mode, by_order in by_mode.items():
+        for order, by_size in by_order.items():
+            said = f"{mode}, {order.replace('_', ' ')}"
+            yield _row(said, [by_size[size]["per_s"] for size in sizes])
+            yield _row(f"{said}, objects given", [by_size[size]["without_decode_per_s"] for size in sizes])
+    late = by_mode["optimistic"]["two_fronts"]
+    yield ("late, two fronts", *(f"{late[size]['late_share']:.1%}" for size in sizes))
+    yield ("repairs, two fronts, optimistic", *(f"{late[size]['repairs_share']:.1%}" for size in sizes))
+
+
+def _row(name: str, figures: Sequence[Mapping[str, float]]) -> tuple[str, ...]:
+    return (name, *(_number(figure["median"]) for figure in figures))
+
+
+def _size(size: str) -> str:
+    return f"{int(size):,}"
+
+
+def _number(value: float) -> str:
+    """Three digits say all there is to say."""
+    whole = round(value)
+    return f"{round(whole, 3 - len(str(abs(whole)))):,}"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _where(result: Mapping[str, Any]) -> str:
+    where, found = result["machine"], result["versions"]
+    return (
+        f"{where['cores']} cores ({where['model']}), one of them used, load {where['load']} before and "
+        f"{where['load_after']} after, Python {found['python']}, numpy {found['numpy']}, pyarrow {found['pyarrow']}"
+    )
