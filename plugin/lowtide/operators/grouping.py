@@ -84,13 +84,13 @@ class Appended:
 
     Attributes:
         touched: The groups.
-        kept: The indices of the records that gave something.
-        outs: What they gave.
+        left: The indices of the records that gave nothing, or nothing yet; ascending, mostly none.
+        outs: What the others gave.
         changes: By key, what has to be mended; from the start there for keys of which something is taken back.
     """
 
     touched: list[Group]
-    kept: list[int]
+    left: list[int]
     outs: list[Any]
     changes: dict[Key, list[Change]]
 
@@ -150,14 +150,14 @@ class Grouping(ABC):
             TimeWentBack: a record is below the prune time.
             UnmatchedTombstone: a tombstone without its item, or a second item with the same order key.
         """
-        first = int(batch.meta.tick.min())
-        if first < self._pruned:
-            raise TimeWentBack(self._place, first, self._pruned)
         packed = pack(batch.meta, self._depth)
         order = in_order(packed)
         if order is not None:
             batch, packed = batch.take(order), packed[order]
         meta, rows, ats = batch.meta, batch.rows(), packed.tolist()
+        first, last = int(meta.tick[0]), int(meta.tick[-1])
+        if first < self._pruned:
+            raise TimeWentBack(self._place, first, self._pruned)
         assert meta.unit is not None, "a grouping stands behind an exchange"
         keys = list(map(self._key, rows))
         changes: dict[Key, list[Change]] = {}
@@ -166,7 +166,7 @@ class Grouping(ABC):
         arrivals = Arrivals(keys, ats, rows, meta.unit.tolist(), meta.tombstone)
         appended = Appended([], [], [], changes)
         self._append(arrivals, appended)
-        self._recent.append((int(meta.tick.max()), appended.touched))
+        self._recent.append((last, appended.touched))
         mended = Result()
         for key, listed in changes.items():
             self._mend(self._groups[key], listed, mended)
@@ -193,7 +193,7 @@ class Grouping(ABC):
         """The inverse of `_state`."""
 
     def prune(self, tick: int) -> None:
-        """Forget what only records below `tick` could need; O(groups touched since), each visited once per batch.
+        """Forget what only records below `tick` could need; O(groups touched since), each visited once per record.
 
         Args:
             tick: The global min time, or the T of a snapshot while it is being written (R14).
@@ -230,7 +230,6 @@ class Grouping(ABC):
                 self._groups[key] = self._restored(unit, state)
 
     def _collect(self, meta: Meta, appended: Appended, mended: Result) -> list[Batch]:
-        kept = appended.kept
         metas, rows = [], []
         if mended.outs:
             flags = np.array(mended.tombstones, np.bool_)
@@ -240,8 +239,9 @@ class Grouping(ABC):
             metas.append(found.with_unit(units).with_tombstone(flags[order]))
             rows.append([mended.outs[index] for index in order.tolist()])
             self.repairs += int(flags.sum())
-        if kept:
-            metas.append(meta if len(kept) == len(meta) else meta.take(np.array(kept, np.int64)))
+        if appended.outs:
+            kept = np.delete(np.arange(len(meta)), appended.left) if appended.left else None
+            metas.append(meta if kept is None else meta.take(kept))
             rows.append(appended.outs)
         if not metas:
             return []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -75,10 +76,16 @@ def order_width(depth: int) -> int:
     return _FIXED_BYTES + 4 * depth
 
 
+@cache
 def _layout(depth: int) -> np.dtype[np.void]:
     return np.dtype(
         [("tick", ">u8"), ("front", ">u4"), ("sequence", ">u8"), ("child", ">u4", (depth,)), ("trace", ">u8")]
     )
+
+
+@cache
+def _strings(depth: int) -> np.dtype[np.bytes_]:
+    return np.dtype(f"S{order_width(depth)}")
 
 
 def pack(meta: Meta, depth: int) -> Packed:
@@ -101,7 +108,7 @@ def pack(meta: Meta, depth: int) -> Packed:
     if depth:
         packed["child"] = padded(meta.child, depth) if meta.child.shape[1] < depth else meta.child[:, :depth]
     packed["trace"] = meta.trace
-    return packed.view(f"S{order_width(depth)}")
+    return packed.view(_strings(depth))
 
 
 def unpack(keys: Sequence[bytes], depth: int) -> Meta:

@@ -34,24 +34,21 @@ class ScanGrouping(Grouping):
     def _append(self, arrivals: Arrivals, appended: Appended) -> None:
         groups, initial, scan = self._groups, self._initial, self._scan
         function, states, gives = scan.function, scan.states, scan.gives
-        touched, kept, outs, changes = appended.touched, appended.kept, appended.outs, appended.changes
+        touched, left, outs, changes = appended.touched, appended.left, appended.outs, appended.changes
         # This loop is what a scan costs, so it says everything once and calls nothing but the user's function.
         for index, (key, at, row) in enumerate(zip(arrivals.keys, arrivals.ats, arrivals.rows, strict=True)):
             group = groups.get(key)
             if group is None:
                 group = groups[key] = Group(arrivals.units[index], initial)
-            elements = group.elements
             touched.append(group)
+            elements = group.elements
             if elements:
-                newest = elements[-1]
-                if at <= newest[0]:
-                    changes.setdefault(key, []).append(Change(at, row, bool(arrivals.tombstones[index])))
-                    continue
-                state = newest[2]
+                newest, _, state, _ = elements[-1]
             else:
-                state = group.base
-            if changes and key in changes:
-                changes[key].append(Change(at, row, bool(arrivals.tombstones[index])))
+                newest, state = b"", group.base
+            if at <= newest or (changes and key in changes):
+                left.append(index)
+                changes.setdefault(key, []).append(Change(at, row, bool(arrivals.tombstones[index])))
                 continue
             try:
                 after, out = function(state, row)
@@ -61,7 +58,6 @@ class ScanGrouping(Grouping):
                 if type(after) not in states or type(out) is not gives:
                     after, out = state, scan.misfit(row, after, out)
             elements.append((at, row, after, out))
-            kept.append(index)
             outs.append(out)
 
     def _mend(self, group: Group, changes: list[Change], result: Result) -> None:

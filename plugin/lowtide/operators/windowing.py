@@ -25,20 +25,22 @@ class LastGrouping(Grouping):
 
     def _append(self, arrivals: Arrivals, appended: Appended) -> None:
         groups, size, least = self._groups, self._size, self._least
-        touched, kept, outs, changes = appended.touched, appended.kept, appended.outs, appended.changes
+        touched, left, outs, changes = appended.touched, appended.left, appended.outs, appended.changes
         for index, (key, at, row) in enumerate(zip(arrivals.keys, arrivals.ats, arrivals.rows, strict=True)):
             group = groups.get(key)
             if group is None:
                 group = groups[key] = Group(arrivals.units[index], None)
-            elements = group.elements
             touched.append(group)
+            elements = group.elements
             if (elements and at <= elements[-1][0]) or (changes and key in changes):
+                left.append(index)
                 changes.setdefault(key, []).append(Change(at, row, bool(arrivals.tombstones[index])))
                 continue
             elements.append((at, row))
             if len(elements) >= least:
-                kept.append(index)
                 outs.append(tuple([element[1] for element in elements[-size:]]))
+            else:
+                left.append(index)
 
     def _mend(self, group: Group, changes: list[Change], result: Result) -> None:
         elements, size = group.elements, self._size
