@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -12,195 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import Programs, by_lane
+from state_flows import FLOWS, Document, changed_keys, loop
 
-from lowtide import Flow, json, kafka, raw
+from lowtide import Flow, kafka, raw
 from lowtide.compiler import compile_flow
 from lowtide.local import Message, run_log
 from lowtide.operators.meta import Position
-
-
-@dataclass(frozen=True)
-class Document:
-    name: str
-    text: str
-
-
-@dataclass(frozen=True)
-class Change:
-    word: str
-    document: str
-    added: int
-    removed: int
-
-
-@dataclass(frozen=True)
-class Index:
-    documents: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Count:
-    key: str
-    count: int
-
-
-def changes(versions: tuple[Document, ...]) -> Iterator[Change]:
-    before, now = (Counter(version.text.split()) for version in (versions[0], versions[-1]))
-    before = before if len(versions) == 2 else Counter()
-    for word in sorted(before | now):
-        if before[word] != now[word]:
-            yield Change(word, versions[-1].name, now[word], before[word])
-
-
-def update(index: Index, change: Change) -> tuple[Index, Change]:
-    documents = {name: count for name, count in index.documents.items() if name != change.document}
-    if change.added:
-        documents[change.document] = change.added
-    return Index(documents), Change(change.word, ",".join(documents), change.added, len(documents))
-
-
-def words(document: Document) -> Iterator[Count]:
-    for word in document.text.split():
-        yield Count(word, 1)
-
-
-def letters(count: Count) -> Iterator[Count]:
-    for letter in count.key:
-        yield Count(letter, count.count)
-
-
-def total(state: int, count: Count) -> tuple[int, Count]:
-    return state + count.count, Count(count.key, state + count.count)
-
-
-def louder(count: Count) -> Count:
-    return Count(count.key.upper(), count.count)
-
-
-def quiet(count: Count) -> bool:
-    return count.key.islower()
-
-
-def consecutive(state: int, count: Count) -> tuple[int, Count]:
-    if count.count < state:
-        raise ValueError(f"{count.count} after {state}")
-    return count.count, count
-
-
-def size(document: Document) -> Count:
-    return Count(document.name, len(document.text))
-
-
-def longest(state: int, document: Document) -> int:
-    return max(state, len(document.text))
-
-
-def with_longest(state: int, document: Document, most: int) -> tuple[int, Count]:
-    return state + 1, Count(document.name, (state + 1) * 1000 + most)
-
-
-def halve(state: int, count: Count) -> tuple[int, Count]:
-    return state + 1, Count(count.key, count.count // 2)
-
-
-def above_one(count: Count) -> bool:
-    return count.count > 1
-
-
-def source(flow: Flow, name: str = "documents") -> Any:
-    return flow.read(name, kafka(name, json(Document)))
-
-
-def index(flow: Flow) -> None:
-    latest = source(flow).key_by("name").last(2, name="versions").flat_map(changes)
-    latest.key_by("word").scan("index", update, Index()).write("out", kafka("out", json(Change), key="word"))
-
-
-def diamond(flow: Flow) -> None:
-    counted = source(flow).flat_map(words)
-    loud = counted.filter(quiet, name="quiet").map(louder)
-    loud.merge(counted, name="both").key_by("key").scan("total", total, 0).write("out", kafka("out", json(Count)))
-
-
-def keyed_diamond(flow: Flow) -> None:
-    keyed = source(flow).flat_map(words).key_by("key").scan("total", total, 0)
-    keyed.map(louder).merge(keyed, name="both").write("out", kafka("out", json(Count)))
-
-
-def across_levels(flow: Flow) -> None:
-    counted = source(flow).flat_map(words)
-    totals = counted.key_by("key").scan("total", total, 0).map(louder)
-    totals.merge(counted, name="both").key_by("key").scan("again", total, 0).write("out", kafka("out", json(Count)))
-
-
-def two_sources(flow: Flow) -> None:
-    both = source(flow).merge(source(flow, "more"), name="both")
-    both.flat_map(words).flat_map(letters).key_by("key").scan("total", total, 0).write(
-        "out", kafka("out", json(Count), key="key")
-    )
-
-
-def three_levels(flow: Flow) -> None:
-    counted = source(flow).flat_map(words).key_by("key").scan("total", total, 0)
-    lettered = counted.flat_map(letters).key_by("key").scan("by-letter", total, 0)
-    lettered.key_by("count").last(3, name="same", partial=False).map(first).write("out", kafka("out", json(Count)))
-
-
-def first(window: tuple[Count, ...]) -> Count:
-    return Count("".join(count.key for count in window), window[0].count)
-
-
-def failing(flow: Flow) -> None:
-    sized = source(flow).map(size)
-    sized.key_by("key").scan("order", consecutive, 0).write("out", kafka("out", json(Count)))
-
-
-def beside(flow: Flow) -> None:
-    most = source(flow, "more").broadcast("longest", longest, 0)
-    source(flow).key_by("name").scan("seen", with_longest, 0, beside=most).write("out", kafka("out", json(Count)))
-
-
-def loop(flow: Flow) -> None:
-    keyed = source(flow).map(size).key_by("key")
-    keyed.loop("halving", lambda s: s.scan("halve", halve, 0), again=above_one, limit_turns=4).write(
-        "out", kafka("out", json(Count))
-    )
-
-
-def wander(state: int, count: Count) -> tuple[int, Count]:
-    return state + 1, Count(count.key + "a", count.count // 2)
-
-
-def changed_keys(flow: Flow) -> None:
-    keyed = source(flow).map(size).key_by("key")
-    keyed.loop("halving", lambda s: s.scan("halve", wander, 0), again=above_one, limit_turns=4).write(
-        "out", kafka("out", json(Count))
-    )
-
-
-def with_most(state: int, count: Count, most: int) -> tuple[int, Count]:
-    return state + 1, Count(count.key, (state + 1) * 1000 + most)
-
-
-def beside_behind_a_level(flow: Flow) -> None:
-    most = source(flow, "more").broadcast("longest", longest, 0)
-    totals = source(flow).flat_map(words).key_by("key").scan("total", total, 0)
-    totals.key_by("count").scan("seen", with_most, 0, beside=most).write("out", kafka("out", json(Count)))
-
-
-FLOWS: list[Callable[[Flow], None]] = [
-    index,
-    diamond,
-    keyed_diamond,
-    across_levels,
-    two_sources,
-    three_levels,
-    failing,
-    beside,
-    beside_behind_a_level,
-    loop,
-    changed_keys,
-]
 
 texts = st.lists(st.sampled_from(["to", "be", "or", "not"]), max_size=4).map(" ".join)
 documents = st.builds(Document, st.sampled_from(["a", "b", "c"]), texts)
