@@ -69,7 +69,9 @@ def markdown(result: Mapping[str, Any]) -> str:
 def tables(result: Mapping[str, Any]) -> Iterator[Table]:
     """Give all tables, the figures with goals first."""
     variants = result["variants"]
-    yield Table("Figures", ("figure", "measured", "goal", "means"), [_figure(name, result) for name in _MEANS])
+    yield Table(
+        "Figures", ("figure", "median", "best trial", "goal", "means"), [_figure(name, result) for name in _MEANS]
+    )
     sizes = list(variants["label"])
     for step, name in (("scan", "scan"), ("last", "last(2)")):
         yield Table(
@@ -102,10 +104,10 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
     )
 
 
-def _figure(name: str, result: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    value = result[name]
-    said = f"{value:.2f}" if name.endswith("_ms") else _number(value)
-    return name, said, _number(GOALS[name]) if name in GOALS else "", _MEANS[name]
+def _figure(name: str, result: Mapping[str, Any]) -> tuple[str, ...]:
+    best, goal = result["best"].get(name), GOALS.get(name)
+    said = f"{result[name]:.2f}" if name.endswith("_ms") else _number(result[name])
+    return name, said, "" if best is None else _number(best), "" if goal is None else _number(goal), _MEANS[name]
 
 
 def _grouping(by_mode: Mapping[str, Any], sizes: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -139,7 +141,8 @@ def _line(cells: Sequence[str]) -> str:
 
 def _where(result: Mapping[str, Any]) -> str:
     where, found = result["machine"], result["versions"]
+    packages = ", ".join(f"{name} {found[name]}" for name in ("python", "numpy", "pyarrow"))
     return (
-        f"{where['cores']} cores ({where['model']}), one of them used, load {where['load']} before and "
-        f"{where['load_after']} after, Python {found['python']}, numpy {found['numpy']}, pyarrow {found['pyarrow']}"
+        f"{where['cores']} cores ({where['model']}), one thread; other programs used {where['others_cores']} cores "
+        f"meanwhile; {packages}"
     )
