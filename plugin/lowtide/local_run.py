@@ -21,10 +21,11 @@ from lowtide.operators.exchange import front_units
 from lowtide.operators.failure import Failure, MessageRefused, UserError, unreadable
 from lowtide.operators.filtering import FilterOperator
 from lowtide.operators.keys import key_of
-from lowtide.operators.looping import key_changed, too_many_turns
+from lowtide.operators.looping import key_changed, key_refused, too_many_turns
 from lowtide.plan import Plan, Vertex
 from lowtide.schema import schema_of
 from lowtide.steps import Again, Broadcast, KeyBy, Last, Loop, MapBatches, Merge, Read, Scan, Write
+from lowtide_snapshots.errors import KeyRefused
 from lowtide_snapshots.hashing import hash_unit
 
 
@@ -140,11 +141,19 @@ class Run:
         columns = self._plan.key_of(head)
         if fault is None and item.order.child.count(head.loop_mark) >= step.limit_turns:
             fault = too_many_turns(step.limit_turns)
-        elif fault is None and hash_unit(key_of(columns, item.record), self._plan.units) != item.unit:
-            fault = key_changed(columns)
+        elif fault is None:
+            fault = self._leaves_unit(columns, item)
         if fault is not None:
             raise Failed(item.record, fault)
         return _Way(head, 0, item)
+
+    def _leaves_unit(self, columns: Sequence[str], item: Item) -> str | None:
+        """What is wrong with a record's key on its way back to a loop's head."""
+        try:
+            unit = hash_unit(key_of(columns, item.record), self._plan.units)
+        except KeyRefused as refused:
+            return key_refused(refused)
+        return None if unit == item.unit else key_changed(columns)
 
     def _is_sound(self, vertex: Vertex, item: Item) -> bool:
         fault = schema_of(vertex.gives).fault(item.record)

@@ -329,3 +329,23 @@ def test_the_ordered_mode_gives_the_same_and_has_nothing_to_mend(
     expected = [each for part in parts(data, arrivals) for each in optimistic.insert(batch(part))]
     assert grouping.repairs == 0
     assert settled(given) == settled(expected)
+
+
+# -- a state that is None ----------------------------------------------------------------------------------------------
+
+
+def forgetful(state: int | None, event: Event) -> tuple[int | None, Seen]:
+    return (None if event.number % 2 else event.number), Seen((-1 if state is None else state,))
+
+
+def test_a_state_that_is_none_is_saved_like_any_other() -> None:
+    initial: int | None = 0
+    flow = Flow("test")
+    keyed = flow.read("events", kafka("events", json(Event))).key_by("key")
+    keyed.scan("seen", forgetful, initial).write("out", kafka("out", json(Seen)))
+    vertex = next(v for v in compile_flow(flow, parallelism=1).vertices if isinstance(v.step, Scan))
+    grouping, restored = ScanGrouping(vertex, ["key"]), ScanGrouping(vertex, ["key"])
+    grouping.insert(batch([(1, "a"), (2, "b")]))
+    restored.restore(grouping.capture(3), 3)  # type: ignore[arg-type]
+    expected, found = grouping.insert(batch([(3, "a"), (4, "b")])), restored.insert(batch([(3, "a"), (4, "b")]))
+    assert expected[0].rows() == found[0].rows() == [Seen((-1,)), Seen((2,))]

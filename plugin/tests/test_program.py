@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -278,6 +278,72 @@ def test_a_batch_function_that_fails_stops_the_job_even_with_dead_letters(functi
         run(flow, [order("u", 1), order("u", 2)])
     assert what in caught.value.what
     assert "the first of a batch of 2" in caught.value.where
+
+
+@pytest.mark.parametrize("user", [1.5, ["a"], "\ud800", None])
+def test_what_is_no_key_fails_where_a_loop_would_take_it_round_again(user: Any) -> None:
+    def again(item: Item) -> bool:
+        return item.number > 0
+
+    def onward(item: Item) -> Item:
+        return Item(user, item.number - 1)
+
+    flow = Flow("test", dead_letters=kafka("dead", raw()))
+    keyed = flow.read("items", kafka("items", json(Item))).key_by("user")
+    keyed.loop("round", lambda body: body.map(onward), again, limit_turns=3).write("out", kafka("out", json(Item)))
+    plan = compile_flow(flow, parallelism=1)
+    log = messages([b'{"user":"a","number":3}'])
+    _, dead = run_log(plan, {"items": log})
+    programs = Programs(plan)
+    programs.feed("items", log)
+    programs.finish()
+    assert [letter.vertex for letter in dead] == ["round"]
+    assert "goes round the loop again with " in dead[0].error
+    assert programs.dead == dead
+
+
+def test_an_int_for_a_float_is_written_as_it_is_whatever_it_is_released_with() -> None:
+    def whole(order: Order) -> Order:
+        return replace(order, user=order.user.upper(), amount=int(order.amount))
+
+    flow = Flow("test")
+    keyed = flow.read("orders", kafka("orders", json(Order))).key_by("at")
+    keyed.map(whole).merge(keyed, name="both").write("out", kafka("out", json(Order)))
+    plan = compile_flow(flow, parallelism=1, slack_ms=1)
+    log = messages([b'{"user":"a","at":1,"amount":2.0}', b'{"user":"b","at":1,"amount":3.0}'])
+    expected = by_lane(run_log(plan, {"orders": log})[0])
+    assert [value for _, value, _ in next(iter(expected["out"].values()))][:2] == [
+        b'{"user":"A","at":1,"amount":2}',
+        b'{"user":"a","at":1,"amount":2.0}',
+    ]
+    assert run(flow, [message.value for message in log]).delivered == expected
+
+
+@dataclass(frozen=True)
+class Rate:
+    name: str
+    rate: float = field(compare=False)
+
+
+def test_records_of_a_broadcast_that_compare_equal_each_count() -> None:
+    def fold(state: float, rate: Rate) -> float:
+        return state + rate.rate if rate.rate else state
+
+    def look(state: int, item: Item, rate: float) -> tuple[int, Rate]:
+        return state, Rate(item.user, rate)
+
+    flow = Flow("test")
+    rates = flow.read("rates", kafka("rates", json(Rate))).broadcast("rate", fold, 0.0)
+    keyed = flow.read("items", kafka("items", json(Item))).key_by("user")
+    keyed.scan("look", look, 0, beside=rates).write("out", kafka("out", json(Rate)))
+    plan = compile_flow(flow, parallelism=2, units=4, lanes=2)
+    rated = messages([b'{"name":"a","rate":0.0}', b'{"name":"a","rate":2.0}', b'{"name":"a","rate":3.0}'])
+    listed = messages([b'{"user":"a","number":1}', b'{"user":"b","number":1}', b'{"user":"c","number":1}'] * 2, front=1)
+    programs = Programs(plan)
+    programs.feed("rates", rated)
+    programs.feed("items", listed)
+    programs.finish()
+    assert programs.delivered == by_lane(run_log(plan, {"rates": rated, "items": listed})[0])
 
 
 def test_a_key_column_becomes_the_message_key() -> None:

@@ -77,7 +77,11 @@ class Batch:
 
     @classmethod
     def concat(cls, batches: Sequence[Batch]) -> Batch:
-        """Batches of one schema, one after the other; as rows if one of them has rows only, else as columns."""
+        """Batches of one schema, one after the other; as rows if one of them has rows, as columns if all have columns.
+
+        Rows are never dropped for columns: a sink would write 1.0 where a function gave 1, if it happened to come
+        together with records that had been columns.
+        """
         if len(batches) == 1:
             return batches[0]
         meta = Meta.concat([batch.meta for batch in batches])
@@ -85,7 +89,7 @@ class Batch:
         rows = columns = None
         if all(batch._columns is not None for batch in batches):
             columns = [pa.concat_arrays(parts) for parts in zip(*(batch.columns() for batch in batches), strict=True)]
-        if columns is None or all(batch._rows is not None for batch in batches):
+        if columns is None or any(batch._rows is not None for batch in batches):
             rows = list(chain.from_iterable(batch.rows() for batch in batches))
         return cls(schema, meta, rows=rows, columns=columns)
 

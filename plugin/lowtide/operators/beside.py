@@ -7,6 +7,7 @@ in order: it holds what comes in at either port until nothing before it can come
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Any
@@ -56,6 +57,9 @@ class BesideScan:
         self._pending = (Pending(place, self._depth), Pending(f'{place}, broadcast "{beside.name}"', self._depth))
         self._groups: dict[Key, Group] = {}
         self._units: dict[int, Group] = {}
+        # (last tick, groups with a new element) of each release; ticks ascend.
+        self._recent: deque[tuple[int, list[Group]]] = deque()
+        self._touched: list[Group] = []
         self._pruned = FIRST_TICK
 
     def insert(self, batch: Batch, port: int) -> list[int]:
@@ -86,6 +90,8 @@ class BesideScan:
                 bad[port].append((index, out))
             elif port == KEYED:
                 good.append((index, out))
+        self._recent.append((max(int(batch.meta.tick[-1]) for _, batch in batches), self._touched))
+        self._touched = []
         outputs = []
         if good:
             keyed = released[KEYED]
@@ -98,14 +104,15 @@ class BesideScan:
         return outputs
 
     def prune(self, tick: int) -> None:
-        """Forget the states behind records below `tick` but the last one; O(keys)."""
+        """Forget the states behind records below `tick` but the last one; O(elements released since)."""
         self._pruned = max(self._pruned, tick)
         end = tick_bytes(tick)
-        for group in (*self._groups.values(), *self._units.values()):
-            count = bisect_left(group.elements, (end,))
-            if count:
-                group.base = group.elements[count - 1][1]
-                del group.elements[:count]
+        while self._recent and self._recent[0][0] < tick:
+            for group in self._recent.popleft()[1]:
+                count = bisect_left(group.elements, (end,))
+                if count:
+                    group.base = group.elements[count - 1][1]
+                    del group.elements[:count]
 
     def capture(self, tick: int) -> dict[int, list[tuple[Key, Any]]]:
         """The state below a tick, by hash unit: (True, key) with a key's state, (False, None) with the broadcast's."""
@@ -133,20 +140,26 @@ class BesideScan:
         beside = _newest(self._units[unit]) if unit in self._units else self._unit_initial
         state, out = self._scan(_newest(group), row, beside)
         group.elements.append((at, state))
+        self._touched.append(group)
         return out
 
     def _broadcast(self, unit: int, at: bytes, row: Any) -> Any:
         group = self._units.setdefault(unit, Group(unit, self._unit_initial))
-        state = self._fold(_newest(group), row)
+        state = self._fold(unit, _newest(group), row)
         if type(state) is Fault:
             # The copies of a record fail alike; the first unit's stands for all.
             return state if unit == 0 else None
         group.elements.append((at, state))
+        self._touched.append(group)
         return None
 
 
 class _Fold:
-    """A broadcast's function. The copies of one record stand next to each other: they share one call and its result."""
+    """A broadcast's function. The copies of one record stand next to each other: they share one call and its result.
+
+    Hash units ascend among the copies of one record, and each unit has one; so one that does not ascend is of the next
+    record. Comparing the records would not do: equal ones need not be the same.
+    """
 
     def __init__(self, vertex: Vertex) -> None:
         assert isinstance(vertex.step, Broadcast)
@@ -154,12 +167,13 @@ class _Fold:
         self._function = vertex.step.function
         self._states = classes_of(vertex.step.state)
         self._before: Any = self  # Never a state.
-        self._row: Any = None
+        self._unit = -1
         self._after: Any = None
 
-    def __call__(self, state: Any, row: Any) -> Any:
-        if state is not self._before or row != self._row:
-            self._before, self._row, self._after = state, row, self._call(state, row)
+    def __call__(self, unit: int, state: Any, row: Any) -> Any:
+        if unit <= self._unit or state is not self._before:
+            self._before, self._after = state, self._call(state, row)
+        self._unit = unit
         return self._after
 
     def _call(self, state: Any, row: Any) -> Any:

@@ -29,6 +29,9 @@ from lowtide.schema import Schema
 
 FIRST_TICK = -(1 << 63)
 
+NOTHING = object()
+"""Of a key that has nothing to be saved: no value, as None may be a state."""
+
 Key = Any
 """A key's value: the column's, or a tuple of several columns'."""
 
@@ -186,7 +189,7 @@ class Grouping(ABC):
 
     @abstractmethod
     def _state(self, group: Group, count: int) -> Any:
-        """What has to be saved of the first `count` elements and those forgotten; None if there is nothing."""
+        """What has to be saved of the first `count` elements and those forgotten; `NOTHING` if there is nothing."""
 
     @abstractmethod
     def _restored(self, unit: int, state: Any) -> Group:
@@ -218,7 +221,7 @@ class Grouping(ABC):
         parts: dict[int, list[tuple[Key, Any]]] = {}
         for key, group in self._groups.items():
             state = self._state(group, bisect_left(group.elements, (end,)))
-            if state is not None:
+            if state is not NOTHING:
                 parts.setdefault(group.unit, []).append((key, state))
         return parts
 

@@ -16,6 +16,7 @@ from lowtide.operators.keys import key_of
 from lowtide.operators.per_record import call_each
 from lowtide.plan import Plan, Vertex
 from lowtide.steps import Again
+from lowtide_snapshots.errors import KeyRefused
 from lowtide_snapshots.hashing import hash_unit
 
 
@@ -76,11 +77,11 @@ class Turns:
         if turns >= self._limit:
             return too_many_turns(self._limit)
         assert units is not None, "a loop stands behind an exchange"
-        return (
-            None
-            if hash_unit(key_of(self._columns, row), self._units) == int(units[index])
-            else key_changed(self._columns)
-        )
+        try:
+            unit = hash_unit(key_of(self._columns, row), self._units)
+        except KeyRefused as refused:
+            return key_refused(refused)
+        return None if unit == int(units[index]) else key_changed(self._columns)
 
 
 def too_many_turns(limit: int) -> str:
@@ -91,3 +92,8 @@ def too_many_turns(limit: int) -> str:
 def key_changed(columns: Sequence[str]) -> str:
     """What is wrong with a record that would leave its hash unit."""
     return f"goes round the loop again with another {', '.join(columns)}; a record keeps its key in a loop"
+
+
+def key_refused(refused: KeyRefused) -> str:
+    """What is wrong with a record that has something for its key that is none."""
+    return f"goes round the loop again with something for its key that is none: {refused}"

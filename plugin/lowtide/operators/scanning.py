@@ -9,7 +9,16 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from lowtide.operators.failure import Failure, raised
 from lowtide.operators.fault import Fault
-from lowtide.operators.grouping import Appended, Arrivals, Change, Group, Grouping, Result, apply_changes
+from lowtide.operators.grouping import (
+    NOTHING,
+    Appended,
+    Arrivals,
+    Change,
+    Group,
+    Grouping,
+    Result,
+    apply_changes,
+)
 from lowtide.operators.per_record import said_type
 from lowtide.plan import Vertex
 from lowtide.schema import schema_of
@@ -81,7 +90,7 @@ class ScanGrouping(Grouping):
 
     def _state(self, group: Group, count: int) -> Any:
         state = group.elements[count - 1][2] if count else group.base
-        return None if state is self._initial else state
+        return NOTHING if state is self._initial else state
 
     def _restored(self, unit: int, state: Any) -> Group:
         return Group(unit, state)

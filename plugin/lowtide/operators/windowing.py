@@ -6,7 +6,16 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
 
-from lowtide.operators.grouping import Appended, Arrivals, Change, Group, Grouping, Result, apply_changes
+from lowtide.operators.grouping import (
+    NOTHING,
+    Appended,
+    Arrivals,
+    Change,
+    Group,
+    Grouping,
+    Result,
+    apply_changes,
+)
 from lowtide.plan import Vertex
 from lowtide.steps import Last
 
@@ -72,7 +81,7 @@ class LastGrouping(Grouping):
             del group.elements[: count - self._size + 1]
 
     def _state(self, group: Group, count: int) -> Any:
-        return group.elements[max(0, count - self._size + 1) : count] or None
+        return group.elements[max(0, count - self._size + 1) : count] or NOTHING
 
     def _restored(self, unit: int, state: Any) -> Group:
         group = Group(unit, None)
