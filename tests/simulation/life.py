@@ -1,0 +1,293 @@
+"""One life of a simulated job: its workers, the frames between them, and what its snapshots have captured."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from random import Random
+
+from programs import source_rows
+
+from lowtide.fronts.floors import NO_TICK, Floors
+from lowtide.fronts.front import Front, Window
+from lowtide.local import Message
+from lowtide.operators.beside import BesideScan
+from lowtide.operators.bundle import Bundle
+from lowtide.operators.ordering import Ordered
+from lowtide.operators.program import Captured
+from lowtide.plan import Plan
+from lowtide.worker.core import Effects, Frame, Snapshot, WorkerCore
+from lowtide_tracker import Floor, LocalTracker, Notice
+from simulation.logs import FAR_MS, Labels, Log
+from simulation.model import Model
+from simulation.sinks import Sinks
+from simulation.tracking import Line, Tracking
+from simulation.verdict import Violation
+
+CAPACITY_TICKS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What recovery starts from.
+
+    Attributes:
+        tick: T.
+        state: Of all workers, by vertex and hash unit.
+        starts: By front: the offset to read from and the label before it.
+        floors: Those that T rests on.
+    """
+
+    tick: int
+    state: Captured
+    starts: Mapping[int, tuple[int, int]]
+    floors: tuple[Floor, ...]
+
+
+@dataclass(slots=True)
+class Taking:
+    """A snapshot under way: what has been captured so far, by worker."""
+
+    tick: int
+    floors: tuple[Floor, ...]
+    pinned: set[int] = field(default_factory=set)
+    captured: dict[int, Snapshot] = field(default_factory=dict)
+
+
+class Life:
+    """Everything that dies together.
+
+    Args:
+        rng: Chance.
+        number: The incarnation.
+        plan: The plan, whose parallelism may differ from life to life.
+        logs: The source partitions that are registered.
+        sinks: What outlives it.
+        commit: Where it begins; None for the logs' beginning.
+    """
+
+    def __init__(
+        self, rng: Random, number: int, plan: Plan, logs: Mapping[int, Log], sinks: Sinks, commit: Commit | None
+    ) -> None:
+        self.rng = rng
+        self.plan = plan
+        self.logs = dict(logs)
+        self.sinks = sinks
+        self.window = Window(rng.choice([1, 3, 20, CAPACITY_TICKS]), rng.choice([200, 1 << 20]))
+        self.start = commit.tick if commit else 0
+        self.last = sinks.last()
+        self.durable = Floors(commit.floors if commit else ())
+        for floors in sinks.floors():
+            self.durable.merge(floors)
+        self.relied_on = max([self.start, *(key.tick + 1 for key in self.last.values())], default=NO_TICK)
+        self.bundle_records = rng.choice([1, 3, 1000])
+        inbound: dict[int, list[int]] = {level: [level - 1] if level > 1 else [] for level in range(1, plan.levels)}
+        self.model = Model(inbound)
+        register = {front: max(self.start, log.opening or 0) for front, log in self.logs.items()}
+        self.tracking = Tracking(rng, inbound, register, start=self.start, capacity=CAPACITY_TICKS)
+        self.cores: list[WorkerCore] = []
+        self.number = number
+        self.at: dict[tuple[int, int], int] = {}
+        self.of_front: dict[int, int] = {}
+        self.labels: dict[int, Labels] = {}
+        self.waiting: dict[int, deque[Message]] = {}
+        self.read: dict[int, int] = {}
+        self.caps = Floors(self.durable)
+        self.channels: dict[tuple[int, int], deque[Frame]] = {}
+        self.bundles: list[tuple[int, int, Bundle]] = []
+        self.letters: list[object] = []
+        self.taking: Taking | None = None
+        self.grants: list[Floor] = []
+        self.lost = False
+        for log in self.logs.values():
+            self.add_front(log, register[log.front], commit.starts.get(log.front) if commit else None)
+        for level in range(1, plan.levels):
+            for place in range(plan.parallelism):
+                self.at[level, place] = len(self.cores)
+                core = self._core(level, place, None)
+                if commit:
+                    core.restore(_share(commit.state, plan, place), commit.tick)
+
+    def add_front(self, log: Log, opening: int, start: tuple[int, int] | None) -> None:
+        """Start the worker of a front."""
+        offset, before = start or (0, NO_TICK)
+        front = Front(
+            log.front,
+            slack_ms=self.plan.slack_ms,
+            opening=opening,
+            window=self.window,
+            max_future_ms=FAR_MS,
+            floors=self.durable,
+            relied_on=self.relied_on,
+            offset=offset,
+            before=before,
+        )
+        self.logs[log.front] = log
+        self.of_front[log.front] = len(self.cores)
+        floors = Floors(self.durable)
+        floors.add(Floor(log.front, offset, opening))
+        self.labels[log.front] = Labels(log, self.plan.slack_ms, floors, before)
+        self.waiting[log.front] = deque()
+        self.read[log.front] = sum(message.position.sequence < offset for message in log.messages)
+        core = self._core(0, 0, front)
+        core.read_by([vertex.id for vertex in self.plan.sources() if vertex.name == log.source])
+        self.promise(log.front)
+
+    def _core(self, level: int, place: int, front: Front | None) -> WorkerCore:
+        worker = len(self.cores)
+        core = WorkerCore(
+            self.plan,
+            level,
+            place,
+            tracker=LocalTracker(worker, self.number, start=self.start),
+            front=front,
+            last=self.last,
+            floors=self.durable,
+            max_bundle_records=self.bundle_records,
+        )
+        self.cores.append(core)
+        self.tracking.lines.append(Line(core.tracker, core.flush, lambda notice, t: self.hear(worker, notice, t)))
+        return core
+
+    # -- what happens ----------------------------------------------------------------------------------------------
+
+    def pull(self, front: int, count: int, now_ms: int) -> None:
+        """A front reads messages."""
+        log, worker = self.logs[front], self.of_front[front]
+        messages = log.messages[self.read[front] : self.read[front] + count]
+        self.read[front] += count
+        self.waiting[front].extend(messages)
+        core = self.cores[worker]
+        self.spread(worker, core.rows(source_rows(messages), now_ms))
+
+    def grant(self, floor: Floor) -> bool:
+        """A front is granted a floor."""
+        taken = self.cores[self.of_front[floor.front]].grant(floor)
+        if taken:
+            self.labels[floor.front].grant(floor)
+            self.promise(floor.front)
+        return taken
+
+    def deliver(self, channel: tuple[int, int]) -> None:
+        """The next frame of a channel arrives."""
+        frame, core = self.channels[channel].popleft(), self.cores[channel[1]]
+        effects = core.frame(frame)
+        self.spread(channel[1], effects)
+        self.model.remove(core.level, frame.ticks)
+
+    def hear(self, worker: int, notice: Notice, request: int | None) -> None:
+        """A worker hears a notice, and perhaps that a snapshot is wanted."""
+        taking = self.taking
+        core = self.cores[worker]
+        if request is not None and taking is not None and taking.tick == request and worker not in taking.pinned:
+            taking.pinned.add(worker)
+            core.pin(request)
+        self.spread(worker, core.notice(notice))
+
+    def ask(self, notice: Notice) -> int | None:
+        """Ask for a snapshot with this notice, now and then."""
+        if self.taking is not None or self.rng.random() > 0.2 or notice.global_min <= self.start:
+            return None
+        self.taking = Taking(notice.global_min, tuple(self.tracking.floors.values()))
+        return notice.global_min
+
+    def capture(self) -> bool:
+        """One worker captures the state that it has pinned."""
+        taking = self.taking
+        left = sorted(taking.pinned - taking.captured.keys()) if taking else []
+        if taking is None or not left:
+            return False
+        worker = self.rng.choice(left)
+        taking.captured[worker] = self.cores[worker].capture()
+        return True
+
+    def seal(self) -> Commit | None:
+        """The commit that the snapshot under way makes, once all have captured and all below T is durable (R15)."""
+        taking = self.taking
+        if taking is None or len(taking.captured) < len(self.cores) or self.delivered_time() < taking.tick:
+            return None
+        self.taking = None
+        state: Captured = {}
+        for snapshot in taking.captured.values():
+            for vertex, units in snapshot.state.items():
+                state.setdefault(vertex, {}).update(units)
+        starts = {
+            front: start
+            for front, worker in self.of_front.items()
+            if (start := taking.captured[worker].start) is not None
+        }
+        return Commit(taking.tick, state, starts, taking.floors)
+
+    def store(self, place: int) -> None:
+        """A sink takes a bundle, and says so."""
+        worker, sink, bundle = self.bundles.pop(place)
+        self.sinks.store(sink, bundle)
+        self.spread(worker, self.cores[worker].durable(sink, bundle.lane))
+
+    def delivered_time(self) -> int:
+        """The smallest delivered time of all workers that have lanes."""
+        return min(time for core in self.cores if (time := core.delivered_time) is not None)
+
+    # -- the account of it -----------------------------------------------------------------------------------------
+
+    def spread(self, worker: int, effects: Effects) -> None:
+        """Put what a worker sends on its way."""
+        core = self.cores[worker]
+        if core.front is not None:
+            self._check_labels(core.front, effects)
+        for frame in effects.frames:
+            target = self.at[core.level + 1, frame.target]
+            self.channels.setdefault((worker, target), deque()).append(frame)
+            self.model.add(core.level + 1, frame.ticks)
+        self.bundles += [(worker, sink, bundle) for sink, bundle in effects.bundles]
+        self.letters += effects.letters
+        if core.level:
+            self._note_held(worker, core)
+
+    def _check_labels(self, front: Front, effects: Effects) -> None:
+        """R1: what has been handed out has the labels that the log and the floors give it."""
+        waiting, labels = self.waiting[front.number], self.labels[front.number]
+        handed_out = len(waiting) - front.parked
+        self.caps.merge(front_caps(front))
+        ticks = [labels.take(waiting.popleft(), self.caps) for _ in range(handed_out)]
+        for frame in effects.frames:
+            wrong = set(frame.ticks) - set(ticks)
+            if wrong:
+                raise Violation("output", f"front {front.number} labelled {sorted(wrong)} where R1 says {ticks}")
+        self.promise(front.number)
+
+    def promise(self, front: int) -> None:
+        """What the front may label next, for the model."""
+        labels, waiting = self.labels[front], self.waiting[front]
+        core = self.cores[self.of_front[front]]
+        assert core.front is not None
+        least = labels.peek(waiting[0], self.caps) if waiting else labels.least(core.front.next_offset)
+        self.model.label(front, least, self.tracking.graph.sources)
+
+    def _note_held(self, worker: int, core: WorkerCore) -> None:
+        """R6: what an ordered grouping holds counts as being in the segment that it will emit into."""
+        program = core.program
+        ticks = []
+        for vertex, ordered in program._ordered.items():
+            if vertex in program._outward:
+                pendings = ordered._pending if isinstance(ordered, BesideScan) else (ordered._pending,)
+                assert isinstance(ordered, BesideScan | Ordered)
+                ticks += [pending._held[0][0] for pending in pendings if pending._held]
+        if program._ordered and core.level + 1 in self.model.labels:
+            held = self.model.labels[core.level + 1]
+            if ticks:
+                held[~worker] = min(ticks)
+            else:
+                held.pop(~worker, None)
+
+
+def front_caps(front: Front) -> list[Floor]:
+    """The caps that a front has made or been given."""
+    return [floor for floor in front._floors.of_front(front.number) if floor.cap]
+
+
+def _share(state: Captured, plan: Plan, place: int) -> Captured:
+    """The state of the hash units of one worker."""
+    workers = plan.worker_of_unit().tolist()
+    return {v: {u: keys for u, keys in units.items() if workers[u] == place} for v, units in state.items()}

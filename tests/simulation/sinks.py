@@ -1,0 +1,56 @@
+"""Simulated sinks: each lane takes a bundle, its `last` and its floors in one atomic step, and tells them on request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from lowtide.fronts.floors import Floors
+from lowtide.operators.bundle import Bundle
+from lowtide.operators.order import OrderKey
+from lowtide.operators.sink import SinkOperator
+from lowtide.plan import Plan
+from lowtide.steps import Write
+
+Sent = tuple[bytes | None, bytes | None, int]
+"""Key, value, timestamp."""
+
+
+@dataclass(slots=True)
+class Lane:
+    """What one lane holds, durable."""
+
+    messages: list[Sent] = field(default_factory=list)
+    ticks: list[int] = field(default_factory=list)
+    last: OrderKey | None = None
+    floors: Floors = field(default_factory=Floors)
+
+
+class Sinks:
+    """All sinks of a job, over all its lives.
+
+    Attributes:
+        lanes: By sink (its vertex) and lane.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.lanes: dict[tuple[int, int], Lane] = {}
+        self._operators = {v.id: SinkOperator(v.step.sink, plan) for v in plan.sinks() if isinstance(v.step, Write)}
+
+    def store(self, sink: int, bundle: Bundle) -> None:
+        """Take a bundle whole."""
+        lane = self.lanes.setdefault((sink, bundle.lane), Lane())
+        if len(bundle):
+            messages = self._operators[sink].encode(bundle.batch)
+            lane.messages += zip(messages.keys, messages.values, messages.timestamps.tolist(), strict=True)
+            lane.ticks += bundle.batch.meta.tick.tolist()
+        lane.last = bundle.last
+        lane.floors.merge(bundle.floors)
+
+    def last(self) -> dict[tuple[int, int], OrderKey]:
+        """What recovery asks for: per sink and lane."""
+        return {key: lane.last for key, lane in self.lanes.items() if lane.last is not None and lane.messages}
+
+    def floors(self) -> Iterator[Floors]:
+        """What recovery asks for besides."""
+        return (lane.floors for lane in self.lanes.values())
