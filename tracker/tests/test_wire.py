@@ -135,6 +135,39 @@ def test_garbage_is_a_protocol_error_and_nothing_else(kind: int, payload: bytes)
     assert (data[4], data[5:]) == (kind, payload)  # One message has one form.
 
 
+@pytest.mark.parametrize(
+    ("kind", "payload", "says"),
+    [
+        (Kind.FLUSH, "0700 0100 00000000 0100000000000000 00000000 00000000", "reserved field"),
+        (Kind.ABSOLUTE, "0700 0100 00000000 0100000000000000 00000000 00000000 00000000 00000000", "reserved field"),
+        (Kind.ABSOLUTE, "0700 0000 00000000 0100000000000000 00000000 00000000 00000000 01000000", "reserved field"),
+        (Kind.FLUSH, "0700 0000 00000000 0000000000000000 00000000 00000000", "numbered from 1"),
+        (Kind.WELCOME, "00000000 0000000000000000 00", "numbered from 1"),
+        (Kind.WELCOME, "01000000 0000000000000000 02", "a flag is 0 or 1, not 2"),
+        (Kind.NOTICE, "01000000 0100000000000000 0200000000000000 0000000000000000 00000000 00000000", "continues"),
+        (
+            Kind.NOTICE,
+            (
+                "01000000 0100000000000000 0000000000000000 0000000000000000 02000000 00000000"
+                "0100 0500000000000000 0100 0600000000000000"
+            ),
+            "one segment twice",
+        ),
+        (Kind.HELLO, "0300000000000000 feffffff 0000", "no number of a worker"),
+        (Kind.HELLO, "0300000000000000 00000100 0000", "no number of a worker"),
+        (Kind.HELLO, "0300000000000000 ffffffff 0108" + "61" * 2049, "at most 2048"),
+        (Kind.HELLO, "0300000000000000 ffffffff 0100 ff", "not UTF-8"),
+        (Kind.OPEN_FRONT, "ffffffff 0900000000000000 ffffffff", "no number of a front"),
+        (Kind.OPEN_FRONT, "04000000 0900000000000000 feffffff", "feeds -2 segments"),
+        (Kind.CLOSE_FRONT, "ffffffff", "no number of a front"),
+        (Kind.FAULT, "04 0000", "no fault of code 4"),
+    ],
+)
+def test_what_the_tables_do_not_allow_is_refused(kind: Kind, payload: str, says: str) -> None:
+    with pytest.raises(ProtocolError, match=says):
+        decode(kind, bytes.fromhex(payload))
+
+
 @given(st.sampled_from(LITERAL), st.data())
 def test_a_changed_byte_is_another_message_or_a_protocol_error(pair: tuple[Message, str], data: st.DataObject) -> None:
     whole = bytearray.fromhex(pair[1])
