@@ -72,6 +72,8 @@ class TrackerClient:
         self._local = local
         self._subscribe = subscribe
         self._timeout_s = timeout_s
+        self._era = 0
+        """The latest tracker process of the life that has let this one in."""
         self._socket: socket.socket | None = None
         self._reader = MessageReader()
         self._heard: list[Notice] = []
@@ -88,23 +90,13 @@ class TrackerClient:
         self.close()
         self.address = address or self.address
         self._reader, self._answers = MessageReader(), []
-        host, _, port = self.address.rpartition(":")
         try:
-            self._socket = socket.create_connection((host, int(port)), self._timeout_s)
-            tune(self._socket)
-            self._shake(self._socket)
+            self._open()
         except OSError as error:
             raise self._lost(f"the tracker at {self.address} cannot be reached: {error}") from error
         except BaseException:
             self.close()
             raise
-        self._socket.setblocking(False)
-        self._send(encode(self._hello))
-        welcome = self._await(Welcome)
-        if self._local is not None:
-            self._catch_up(self._local, welcome)
-        if self._subscribe:
-            self._send(encode(Subscribe()))
 
     def fileno(self) -> int:
         """The socket's, for a selector; another one after each `connect`."""
@@ -139,7 +131,12 @@ class TrackerClient:
         return answer.tick
 
     def close_front(self, front: int) -> None:
-        """Closes a front for good, once every flush that speaks of it was sent on this connection, or applied."""
+        """Closes a front for good. Its owner's acks go first; anybody else asks once the owner's were applied.
+
+        The register has to know that it is closed before (R3): see `README.md`.
+        """
+        if self._local is not None:
+            self._flush_all(self._local)
         self._send(encode(CloseFront(front)))
         self._await(FrontClosed)
 
@@ -161,6 +158,25 @@ class TrackerClient:
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
+    def _open(self) -> None:
+        host, _, port = self.address.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), self._timeout_s)
+        tune(self._socket)
+        self._shake(self._socket)
+        self._socket.setblocking(False)
+        self._send(encode(self._hello))
+        welcome = self._await(Welcome)
+        if welcome.era < self._era:
+            raise self._lost(
+                f"the tracker at {self.address} is the one of era {welcome.era}, and that of era {self._era} has taken "
+                "its place: ask the driver for the address"
+            )
+        self._era = welcome.era
+        if self._local is not None:
+            self._catch_up(self._local, welcome)
+        if self._subscribe:
+            self._send(encode(Subscribe()))
+
     def _shake(self, connection: socket.socket) -> None:
         shake = ClientHandshake(self._secret, os.urandom(NONCE_BYTES))
         hello = _exactly(connection, HELLO_BYTES)
@@ -174,6 +190,16 @@ class TrackerClient:
         local.applied(welcome.applied)
         for flush in local.unacknowledged():
             self._send(encode(flush))
+
+    def _flush_all(self, local: LocalTracker) -> None:
+        """Flushes until nothing is left, though it may have to wait until some flush was applied."""
+        until = time.monotonic() + self._timeout_s
+        while local.unflushed:
+            if not self.flush():
+                left = until - time.monotonic()
+                if left <= 0:
+                    raise self._lost(f"the tracker at {self.address} has applied nothing for {self._timeout_s} s")
+                self._take_in(left)
 
     def _connected(self) -> socket.socket:
         if self._socket is None:

@@ -40,6 +40,11 @@ class Floors:
             if known is None or known.tick < floor.tick:
                 self._kept[key] = self._new[key] = floor
 
+    @property
+    def has_new(self) -> bool:
+        """Whether `take_new` would return some."""
+        return bool(self._new)
+
     def take_new(self) -> tuple[Floor, ...]:
         """The floors that came, or rose, since this was asked before."""
         if not self._new:

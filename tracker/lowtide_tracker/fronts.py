@@ -42,7 +42,8 @@ class Fronts:
         """Per group, in `Graph.groups`' order; None where no front bounds it."""
         for front, floor in opening.items():
             self.open(front, max(start, floor), None if feeds is None else feeds.get(front))
-        for front in closed:
+        # A register does not say which was closed last: the one that got furthest leaves its ceiling, as in `restore`.
+        for front in sorted(closed, key=self.heartbeat):
             self.close(front)
 
     def __contains__(self, front: int) -> bool:

@@ -103,6 +103,12 @@ class LocalTracker:
 
     # -- what goes to the tracker ----------------------------------------------------------------------------------
 
+    @property
+    def unflushed(self) -> bool:
+        """Whether there is something that no flush has, be it that too many wait to be applied. O(ticks)."""
+        sums = any(value for sums in self._sums.values() for value in sums.values())
+        return sums or self._floors.has_new or self._heartbeats != self._flushed_heartbeats
+
     def flush(self) -> Flush | None:
         """Everything since the flush before as one whole, or None: there is nothing, or too much waits to be applied.
 
@@ -134,7 +140,8 @@ class LocalTracker:
         """The tracker has applied the flushes up to this number."""
         if number > self._number:
             raise ProtocolError(
-                f"the tracker applied flush {number} of worker {self.worker}, which made {self._number}"
+                f"the tracker applied flush {number} of worker {self.worker}, which made {self._number}: "
+                "another process was this worker before, and what it knew is lost: recover from the last commit"
             )
         while self._unacknowledged and self._unacknowledged[0].number <= number:
             self._unacknowledged.popleft()

@@ -109,7 +109,7 @@ class Notice:
     number: int
     after: int
     min_times: Mapping[int, int]
-    """Of the segments whose min time moved, in topological order."""
+    """Of the segments whose min time moved: in topological order, if nothing was merged."""
     global_min: int
     """The smallest min time of all segments, whether it moved or not."""
     floors: tuple[Floor, ...] = ()

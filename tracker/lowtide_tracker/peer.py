@@ -75,7 +75,7 @@ class Peer(asyncio.Protocol):
         tune(connection)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, KERNEL_BYTES)
         self._transport.set_write_buffer_limits(high=SLOW_BYTES)
-        self._timer = asyncio.get_running_loop().call_later(HELLO_TIMEOUT_S, self.abort)
+        self._timer = asyncio.get_running_loop().call_later(HELLO_TIMEOUT_S, self._late)
         self._server.joined(self)
         self._transport.write(self._shake.hello())
 
@@ -99,7 +99,7 @@ class Peer(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Deals with every message that is complete now."""
         with self._faults():
-            if not self._proven:
+            if not self._proven and not self._over:
                 data = self._prove(data)
             flushes = False
             for kind, payload in self._reader.feed(data) if data and not self._over else ():
@@ -148,7 +148,9 @@ class Peer(asyncio.Protocol):
 
         Closing it at once would throw away what was said, where something from the peer is still unread.
         """
-        if not self._over:
+        if not self._proven:
+            self.abort()  # A stranger is told nothing, and one who is none asks again.
+        elif not self._over:
             self.send(fault)
             self._over = True
             self._transport.write_eof()
@@ -161,6 +163,18 @@ class Peer(asyncio.Protocol):
         self._transport.abort()
 
     # -- parts -----------------------------------------------------------------------------------------------------
+
+    def __str__(self) -> str:
+        """For the log."""
+        host, port = (self._transport.get_extra_info("peername") or ("nowhere", 0))[:2]
+        if self.hello is None:
+            return f"a process at {host}:{port}"
+        who = "a subscriber" if self.hello.worker is None else f"worker {self.hello.worker}"
+        return f"{who} ({self.hello.name or 'without a name'}) at {host}:{port}"
+
+    def _late(self) -> None:
+        LOG.warning("%s has not said who it is for %s s: its connection is closed", self, HELLO_TIMEOUT_S)
+        self.abort()
 
     def _prove(self, data: bytes) -> bytes:
         """Takes the client's half of the handshake; returns what follows it."""
@@ -188,18 +202,20 @@ class Peer(asyncio.Protocol):
         try:
             yield
         except HandshakeError as error:
-            LOG.warning("a connection was refused: %s", error)
+            LOG.warning("the connection of %s was refused: %s", self, error)
             self.abort()
         except Refused as error:
-            LOG.warning("a process was refused: %s", error)
+            LOG.warning("%s was refused: %s", self, error)
             self.end(Fault(Fault.REFUSED, str(error)))
         except LifeEnded as error:
             self.end(Fault(Fault.LIFE_ENDED, str(error)))
         except TrackerError as error:
             if self.hello is not None and self.hello.worker is not None:
+                LOG.error("%s sent what ends the life", self)
                 self._server.end(error)
-            LOG.warning("a connection is closed: %s", error)
-            self.end(Fault(Fault.PROTOCOL, str(error)))
+            else:
+                LOG.warning("the connection of %s is closed: %s", self, error)
+                self.end(Fault(Fault.PROTOCOL, str(error)))
 
     def _acknowledge(self) -> None:
         if self.hello is not None and self.hello.worker is not None:

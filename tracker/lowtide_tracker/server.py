@@ -142,6 +142,7 @@ class TrackerServer:
                 case Subscribe():
                     peer.subscribe(self.tracker.whole_notice())
                 case Unsubscribe():
+                    self._waiting = [entry for entry in self._waiting if entry != (peer, Subscribe())]
                     peer.unsubscribe()
                 case OpenFront(front, floor, feeds):
                     peer.send(FrontOpened(front, self.tracker.open_front(front, floor, feeds)))

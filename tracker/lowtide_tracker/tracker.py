@@ -188,7 +188,8 @@ class Tracker:
         return Notice(self.era, self._notice, 0, self.min_times(), self.global_min, self._floors.all())
 
     def holder(self, segment: int | None = None) -> Holder:
-        """Who holds a segment's min time, or the global one: the root cause, found through the inbound groups."""
+        """Who holds a segment's min time, or the global one: the root cause; ``StillRebuilding`` names workers."""
+        self._refuse_while_rebuilding()
         group = min(range(len(self._min)), key=self._min.__getitem__)
         if segment is not None:
             group = self.graph.group_of(segment)

@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import pytest
 
 from lowtide_tracker import (
@@ -91,6 +93,37 @@ def test_while_too_many_flushes_wait_acks_go_on_being_summed_up() -> None:
     assert local.flush() is None
     local.applied(1)
     assert flushed(local) == Flush.of(1, 3, [(1, 3, 5)], [(0, 9)])
+
+
+def test_what_no_flush_has_is_known() -> None:
+    local = LocalTracker(1, 1, max_unacknowledged=1)
+    assert not local.unflushed
+    tells: list[Callable[[], None]] = [
+        lambda: local.fold(1, [3], 5),
+        lambda: local.heartbeat(0, 3),
+        lambda: local.floor(Floor(0, 7, 3)),
+    ]
+    for number, tell in enumerate(tells, 1):
+        tell()
+        before = local.unflushed
+        assert (flushed(local).number, before, local.unflushed) == (number, True, False)
+        local.applied(number)
+
+
+def test_what_waits_behind_too_many_flushes_is_unflushed() -> None:
+    local = LocalTracker(1, 1, max_unacknowledged=1)
+    local.fold(1, [3], 6)
+    flushed(local)
+    local.fold(1, [3], 7)
+    assert local.flush() is None
+    assert local.unflushed
+
+
+def test_a_sum_of_zero_is_nothing_to_flush() -> None:
+    local = LocalTracker(1, 1)
+    local.fold(1, [3], 7)
+    local.fold(1, [3], 7)
+    assert not local.unflushed
 
 
 # -- R6: holds ---------------------------------------------------------------------------------------------------------

@@ -1,4 +1,9 @@
-"""The tracker's laws: R5 (flushes), R7 (segments and fronts), notices, and who holds min time."""
+"""The tracker's laws: R5 (flushes), R7 (segments), notices, and who holds min time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -6,7 +11,6 @@ from lowtide_tracker import (
     Floor,
     Flush,
     FlushGap,
-    FrontIsClosed,
     Graph,
     HeartbeatWentBack,
     Notice,
@@ -19,23 +23,12 @@ from lowtide_tracker import (
 )
 from lowtide_tracker.messages import Absolute, columns
 
+if TYPE_CHECKING:
+    from tests.conftest import Scribe
+
+    ScribeOf = Callable[..., Scribe]
+
 CHAIN = Graph({1: [], 2: [1]})
-
-
-class Scribe:
-    """Numbers the flushes of one worker."""
-
-    def __init__(self, tracker: Tracker, worker: int = 1) -> None:
-        self.tracker, self.worker, self.number = tracker, worker, 0
-
-    def acks(self, *acks: tuple[int, int, int], beats: dict[int, int] | None = None) -> list[Notice]:
-        return self.send(Flush.of(self.worker, self.number + 1, acks, (beats or {}).items()))
-
-    def send(self, flush: Flush) -> list[Notice]:
-        notices = self.tracker.receive(flush)
-        self.number = flush.number
-        self.tracker.check()
-        return notices
 
 
 def tracker(graph: Graph = CHAIN, fronts: dict[int, int] | None = None, capacity_ticks: int = 16) -> Tracker:
@@ -93,14 +86,14 @@ def test_a_flush_is_applied_whole_or_not_at_all(bad: Flush, error: type[Exceptio
     assert it.receive(Flush.of(1, 1, heartbeats=[(0, 9)])) == [Notice(1, 1, 0, {1: 9, 2: 9}, 9)]
 
 
-def test_a_heartbeat_comes_after_the_acks_of_its_flush() -> None:
-    assert Scribe(tracker()).acks((1, 4, 77), beats={0: 9})[0].min_times == {1: 4, 2: 4}
+def test_a_heartbeat_comes_after_the_acks_of_its_flush(scribe_of: ScribeOf) -> None:
+    assert scribe_of(tracker()).acks((1, 4, 77), beats={0: 9})[0].min_times == {1: 4, 2: 4}
 
 
-def test_a_forced_false_zero_is_found_out_and_not_announced_again() -> None:
+def test_a_forced_false_zero_is_found_out_and_not_announced_again(scribe_of: ScribeOf) -> None:
     """Two acks that cancel while their frame is in flight: min time passes it, and its next ack names the fault."""
     it = tracker()
-    scribe = Scribe(it)
+    scribe = scribe_of(it)
     scribe.acks((1, 4, 77), (1, 4, 77), beats={0: 9})
     assert it.min_time(1) == 9
     with pytest.raises(TimeWentBack, match="segment 1: an ack at tick 4 is below min time 9"):
@@ -108,13 +101,13 @@ def test_a_forced_false_zero_is_found_out_and_not_announced_again() -> None:
     assert it.min_time(1) == 9
 
 
-def test_a_burst_beyond_the_table_is_an_error_and_not_a_dead_tracker() -> None:
+def test_a_burst_beyond_the_table_is_an_error_and_not_a_dead_tracker(scribe_of: ScribeOf) -> None:
     """The papers' own system died silently of a burst, and the job hung."""
     it = tracker(capacity_ticks=4)
     with pytest.raises(TableFull, match="raise table_capacity_ticks"):
-        Scribe(it).acks(*((1, tick, 1) for tick in range(5)))
-    assert Scribe(it).acks(*((1, tick, 1) for tick in range(4)), beats={0: 3}) == []
-    assert Scribe(it, worker=2).acks(*((1, tick, 1) for tick in range(4)))[0].min_times == {1: 3, 2: 3}
+        scribe_of(it).acks(*((1, tick, 1) for tick in range(5)))
+    assert scribe_of(it).acks(*((1, tick, 1) for tick in range(4)), beats={0: 3}) == []
+    assert scribe_of(it, worker=2).acks(*((1, tick, 1) for tick in range(4)))[0].min_times == {1: 3, 2: 3}
 
 
 def test_a_report_is_taken_only_when_asked_for() -> None:
@@ -125,19 +118,19 @@ def test_a_report_is_taken_only_when_asked_for() -> None:
 # -- R7: segments ------------------------------------------------------------------------------------------------------
 
 
-def test_a_segment_never_passes_one_that_feeds_it() -> None:
+def test_a_segment_never_passes_one_that_feeds_it(scribe_of: ScribeOf) -> None:
     it = tracker(Graph({1: [], 2: [1], 3: [], 4: [2, 3]}))
-    scribe = Scribe(it)
+    scribe = scribe_of(it)
     scribe.acks((1, 3, 1), (3, 2, 1), beats={0: 9})
     assert it.min_times() == {1: 3, 2: 3, 3: 2, 4: 2}
     scribe.acks((3, 2, 1))
     assert it.min_times() == {1: 3, 2: 3, 3: 9, 4: 3}
 
 
-def test_levels_on_a_cycle_are_tracked_to_their_end() -> None:
+def test_levels_on_a_cycle_are_tracked_to_their_end(scribe_of: ScribeOf) -> None:
     """H3, T6: with a min time for each, both would wait for the other for ever."""
     it = tracker(Graph({1: [], 2: [1, 3], 3: [2], 4: [3]}))
-    scribe = Scribe(it)
+    scribe = scribe_of(it)
     scribe.acks((2, 5, 1), beats={0: 9})
     assert it.min_times() == {1: 9, 2: 5, 3: 5, 4: 5}
     for turn in range(3):
@@ -149,118 +142,17 @@ def test_levels_on_a_cycle_are_tracked_to_their_end() -> None:
     assert list(notice.min_times.items()) == [(2, 9), (3, 9), (4, 9)]
 
 
-def test_the_smallest_open_tick_of_a_cycle_counts_for_all_of_it() -> None:
+def test_the_smallest_open_tick_of_a_cycle_counts_for_all_of_it(scribe_of: ScribeOf) -> None:
     it = tracker(Graph({1: [2], 2: [1]}))
-    Scribe(it).acks((1, 6, 1), (2, 4, 1), beats={0: 9})
+    scribe_of(it).acks((1, 6, 1), (2, 4, 1), beats={0: 9})
     assert it.min_times() == {1: 4, 2: 4}
-
-
-# -- R7: fronts --------------------------------------------------------------------------------------------------------
-
-
-def test_min_time_runs_over_the_register_connected_or_not() -> None:
-    """W4c: the first front that connects does not carry min time past the ones that have not."""
-    it = tracker(fronts={0: 0, 1: 0})
-    assert Scribe(it).acks(beats={0: 1000}) == []
-    assert it.global_min == 0
-
-
-def test_registered_fronts_start_at_their_floor_or_the_start() -> None:
-    it = Tracker(CHAIN, {0: 50, 1: 10}, start=20, capacity_ticks=16)
-    assert it.global_min == 20
-    assert Scribe(it).acks(beats={1: 60})[0].min_times == {1: 50, 2: 50}
-
-
-def test_an_idle_late_front_does_not_let_min_time_pass() -> None:
-    it = tracker()
-    scribe = Scribe(it)
-    scribe.acks(beats={0: 40})
-    assert it.open_front(1, floor=0) == 40
-    assert scribe.acks(beats={0: 1000}) == []
-    assert it.global_min == 40
-    assert scribe.acks(beats={1: 70})[0].min_times == {1: 70, 2: 70}
-
-
-def test_a_late_front_opens_at_no_less_than_any_announced_min_time() -> None:
-    it = tracker()
-    Scribe(it).acks((2, 5, 1), beats={0: 40})
-    assert it.min_times() == {1: 40, 2: 5}
-    assert it.open_front(1, floor=7) == 40
-    assert it.open_front(2, floor=45) == 45
-
-
-def test_opening_a_front_twice_is_once() -> None:
-    it = tracker()
-    it.open_front(1, floor=7)
-    Scribe(it).acks(beats={0: 40, 1: 30})
-    assert it.open_front(1, floor=7) == 30
-    assert it.global_min == 30
-
-
-def test_a_closed_front_no_longer_holds_min_time() -> None:
-    it = tracker(fronts={0: 0, 1: 0})
-    Scribe(it).acks(beats={0: 40})
-    assert it.close_front(1) == [Notice(1, 1, 0, {1: 40, 2: 40}, 40)]
-    assert it.close_front(1) == []
-
-
-def test_closing_the_last_front_freezes_the_ceiling_at_its_last_heartbeat() -> None:
-    it = tracker(fronts={0: 0, 1: 0})
-    scribe = Scribe(it)
-    scribe.acks((1, 12, 1), beats={0: 40, 1: 30})
-    it.close_front(1)
-    assert it.close_front(0) == []
-    scribe.acks((1, 12, 1))
-    assert it.global_min == 40
-    assert str(it.holder()) == "no front that feeds segment 1 is open; it stays at tick 40"
-
-
-def test_a_front_that_was_closed_stays_closed() -> None:
-    it = tracker(fronts={0: 0, 1: 3})
-    it.close_front(1)
-    with pytest.raises(FrontIsClosed, match="front 1 was closed for good at heartbeat 3"):
-        it.open_front(1, 0)
-    with pytest.raises(FrontIsClosed):
-        Scribe(it).acks(beats={1: 10})
-    with pytest.raises(UnknownFront, match="front 8 is not open"):
-        it.close_front(8)
-
-
-def test_without_fronts_min_time_stays_at_the_start() -> None:
-    it = tracker(fronts={})
-    assert Scribe(it).acks((1, 3, 1), (1, 3, 1)) == []
-    assert it.global_min == 0
-    assert it.open_front(0, floor=5) == 5
-    assert Scribe(it, worker=2).acks((1, 8, 1))[0].min_times == {1: 5, 2: 5}
-
-
-def test_a_front_may_feed_a_later_segment() -> None:
-    it = Tracker(CHAIN, {0: 0, 1: 0}, start=0, capacity_ticks=16, feeds={1: [2]})
-    Scribe(it).acks(beats={0: 40, 1: 30})
-    assert it.min_times() == {1: 40, 2: 30}
-    it.close_front(1)
-    assert it.min_times() == {1: 40, 2: 40}
-
-
-def test_a_feedback_front_feeds_no_segment_and_counts_in_no_minimum() -> None:
-    """W16: its records keep their ticks, and what is in flight in its segment holds min time."""
-    it = Tracker(CHAIN, {0: 0, 1: 0}, start=0, capacity_ticks=16, feeds={1: []})
-    assert Scribe(it).acks(beats={0: 40})[0].min_times == {1: 40, 2: 40}
-
-
-def test_a_heartbeat_may_be_repeated_but_not_taken_back() -> None:
-    scribe = Scribe(tracker())
-    scribe.acks(beats={0: 40})
-    assert scribe.acks(beats={0: 40}) == []
-    with pytest.raises(HeartbeatWentBack, match="heartbeat 39 after 40"):
-        scribe.acks(beats={0: 39})
 
 
 # -- notices -----------------------------------------------------------------------------------------------------------
 
 
-def test_notices_come_in_order_once_and_only_for_a_change() -> None:
-    scribe = Scribe(tracker())
+def test_notices_come_in_order_once_and_only_for_a_change(scribe_of: ScribeOf) -> None:
+    scribe = scribe_of(tracker())
     seen = [
         *scribe.acks((1, 3, 7), beats={0: 9}),
         *scribe.acks((2, 3, 8)),
@@ -274,8 +166,8 @@ def test_notices_come_in_order_once_and_only_for_a_change() -> None:
     ]
 
 
-def test_a_jump_of_millions_of_ticks_is_one_notice() -> None:
-    assert Scribe(tracker()).acks(beats={0: 5_000_000_000}) == [
+def test_a_jump_of_millions_of_ticks_is_one_notice(scribe_of: ScribeOf) -> None:
+    assert scribe_of(tracker()).acks(beats={0: 5_000_000_000}) == [
         Notice(1, 1, 0, {1: 5_000_000_000, 2: 5_000_000_000}, 5_000_000_000)
     ]
 
@@ -301,9 +193,9 @@ def test_the_whole_notice_says_everything() -> None:
 # -- who holds min time ------------------------------------------------------------------------------------------------
 
 
-def test_the_holder_is_the_root_cause() -> None:
+def test_the_holder_is_the_root_cause(scribe_of: ScribeOf) -> None:
     it = tracker(Graph({1: [], 2: [1], 3: [2]}), fronts={4: 0, 5: 0})
-    scribe = Scribe(it)
+    scribe = scribe_of(it)
     scribe.acks((1, 3, 7), beats={4: 9, 5: 8})
     assert str(it.holder(3)) == str(it.holder()) == "segment 1 has an open ack at tick 3"
     scribe.acks((1, 3, 7), (2, 5, 7))
