@@ -168,6 +168,12 @@ class FlowWorld(World):
         if not channels:
             return False
         channel = self.rng.choice(channels)
+        if channel in life.gaps:
+            if self.trace:
+                self.say(f"worker {channel[1]}", f"misses a frame of worker {channel[0]}: the life ends")
+            self.clean = False
+            self.begin()
+            return True
         frame = life.channels[channel][0]
         if self.trace:
             records = list(zip(frame.batch.meta.tick.tolist(), frame.batch.meta.tombstone.tolist(), strict=True))
@@ -260,13 +266,14 @@ class FlowWorld(World):
         """The tracker's process dies; a frame is lost; the life is killed."""
         rng, life = self.rng, self.life
         if rng.random() < self.faults * 25:
-            channels = [frames for frames in life.channels.values() if frames]
+            channels = [channel for channel, frames in life.channels.items() if frames]
             if channels and rng.random() < 0.2:
-                # Numbering or the watchdog notices: until then min time has to stand below it.
-                rng.choice(channels).popleft()
-                life.lost = True
+                # The next one's number gives it away, or the watchdog: until then min time has to stand below it.
+                channel = rng.choice(channels)
+                life.channels[channel].popleft()
+                life.gaps.add(channel)
                 if self.trace:
-                    self.say("network", "loses a frame")
+                    self.say("network", f"loses a frame of worker {channel[0]} to worker {channel[1]}")
                 return True
             self.clean = False
             self.begin()
@@ -293,7 +300,7 @@ class FlowWorld(World):
 
     def drain(self) -> None:
         """Nothing fails any more, all messages are there, all fronts go far ahead: everything has to be delivered."""
-        if self.life.lost:
+        if self.life.gaps:
             self.begin()
             self.clean = False
         life = self.life
@@ -339,7 +346,7 @@ class FlowWorld(World):
         return moved
 
     def check_output(self) -> None:
-        """What the sinks hold is what the oracle delivers, with the floors that are durable or that the life rests on."""
+        """What the sinks hold is what the oracle delivers, with the floors that are durable or in force."""
         life = self.life
         floors = Floors(floor for log in self.logs.values() for floor in [Floor(log.front, 0, log.opening or 0)])
         for durable in self.sinks.floors():

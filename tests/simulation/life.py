@@ -99,7 +99,7 @@ class Life:
         self.letters: list[object] = []
         self.taking: Taking | None = None
         self.grants: list[Floor] = []
-        self.lost = False
+        self.gaps: set[tuple[int, int]] = set()
         for log in self.logs.values():
             self.add_front(log, register[log.front], commit.starts.get(log.front) if commit else None)
         for level in range(1, plan.levels):

@@ -1,4 +1,4 @@
-"""Simulated sinks: each lane takes a bundle, its `last` and its floors in one atomic step, and tells them on request."""
+"""Simulated sinks: a lane takes a bundle, its `last` and its floors in one atomic step, and tells them on request."""
 
 from __future__ import annotations
 

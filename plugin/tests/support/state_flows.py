@@ -107,6 +107,17 @@ def index(flow: Flow) -> None:
     latest.key_by("word").scan("index", update, Index()).write("out", kafka("out", json(Change), key="word"))
 
 
+def note(state: int, change: Change) -> tuple[int, Change]:
+    return state + 1, Change(change.word, change.document, state + 1, change.removed)
+
+
+def index_by_document(flow: Flow) -> None:
+    latest = source(flow).key_by("name").last(2, name="versions").flat_map(changes)
+    # A version that is replaced had other words, so its parts come back together from other workers.
+    noted = latest.key_by("word").scan("index", note, 0)
+    noted.key_by("document").scan("notes", note, 0).write("out", kafka("out", json(Change)))
+
+
 def diamond(flow: Flow) -> None:
     counted = source(flow).flat_map(words)
     loud = counted.filter(quiet, name="quiet").map(louder)
@@ -181,6 +192,7 @@ def beside_behind_a_level(flow: Flow) -> None:
 
 FLOWS: list[Callable[[Flow], None]] = [
     index,
+    index_by_document,
     diamond,
     keyed_diamond,
     across_levels,

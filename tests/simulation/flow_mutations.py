@@ -1,0 +1,296 @@
+"""Rules of labels, order keys, holds, windows, barriers and pruning broken on purpose: R1 to R4, R6, R8, R12 to R15."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from lowtide_tracker import Floor
+
+from lowtide.fronts import front as front_module
+from lowtide.fronts.floors import NO_TICK
+from lowtide.fronts.front import Front, Report
+from lowtide.operators import exchange as exchange_module
+from lowtide.operators import pending as pending_module
+from lowtide.operators.barrier import Barrier
+from lowtide.operators.batch import Batch
+from lowtide.operators.fault import act
+from lowtide.operators.meta import Meta
+from lowtide.operators.order import OrderKey
+from lowtide.operators.output import Faults, Hold
+from lowtide.plan import LOOP_MARK
+from lowtide.worker.core import Effects, Frame, WorkerCore
+from simulation.mutation import Mutation, Patch
+
+Indices = np.ndarray[Any, np.dtype[np.int64]]
+
+
+def label_forgets() -> list[Patch]:
+    real = front_module.label
+
+    def label(*args: Any, before: int, **rest: Any) -> Any:
+        return real(*args, before=NO_TICK, **rest)
+
+    return [(front_module, "label", label)]
+
+
+def label_of_the_frame() -> list[Patch]:
+    real = front_module.label
+
+    def label(*args: Any, **rest: Any) -> Any:
+        ticks, caps = real(*args, **rest)
+        return np.full(len(ticks), ticks[-1]), caps
+
+    return [(front_module, "label", label)]
+
+
+def caps_forgotten() -> list[Patch]:
+    real = Front.report
+
+    def report(self: Front) -> Report:
+        told = real(self)
+        return Report(told.heartbeat, tuple(floor for floor in told.floors if not floor.cap))
+
+    return [(Front, "report", report)]
+
+
+def floors_not_stored() -> list[Patch]:
+    real = Barrier.advance
+
+    def advance(self: Barrier, min_time: int, floors: Iterable[Floor] = ()) -> Any:
+        return real(self, min_time, ())
+
+    return [(Barrier, "advance", advance)]
+
+
+def grant_in_any_case() -> list[Patch]:
+    def grant(self: Front, floor: Floor) -> bool:
+        if self._parked or floor.tick <= self._heartbeat:
+            return False
+        self._floors.add(floor)
+        self._heartbeat = floor.tick
+        return True
+
+    return [(Front, "grant", grant)]
+
+
+def heartbeat_past_the_label() -> list[Patch]:
+    real = Front._settled
+
+    def settled(self: Front) -> int:
+        return real(self) + 1
+
+    return [(Front, "_settled", settled)]
+
+
+def no_child(broken: Any) -> list[Patch]:
+    """Some elements are not appended to child paths."""
+    real = Meta.with_child
+
+    def with_child(self: Meta, element: Any) -> Meta:
+        return self if broken(element) else real(self, element)
+
+    return [(Meta, "with_child", with_child)]
+
+
+def is_branch(element: Any) -> bool:
+    return isinstance(element, int) and element < LOOP_MARK
+
+
+def is_mark(element: Any) -> bool:
+    return isinstance(element, int) and element >= LOOP_MARK
+
+
+def is_ordinal(element: Any) -> bool:
+    return not isinstance(element, int)
+
+
+def no_unit_in_the_trace() -> list[Patch]:
+    def ids(job: str, name: str, units: int) -> Any:
+        return np.zeros(units, np.uint64)
+
+    return [(exchange_module, "_ids", ids)]
+
+
+def no_hold() -> list[Patch]:
+    def hold(self: WorkerCore, ticks: list[int]) -> None:
+        """Nothing is folded for what is held."""
+
+    return [(WorkerCore, "_hold", hold)]
+
+
+def ack_after_release() -> list[Patch]:
+    """A frame is acked only when what an ordered grouping holds of it is out: it waits for itself."""
+    real, real_feed = WorkerCore.frame, WorkerCore._route
+
+    def route(self: WorkerCore, outputs: Any, effects: Effects) -> None:
+        vars_of(self)["held"] = any(isinstance(output, Hold) for output in outputs)
+        real_feed(self, outputs, effects)
+
+    def frame(self: WorkerCore, frame: Frame) -> Effects:
+        effects = real(self, frame)
+        if vars_of(self).pop("held", False):
+            self.tracker.fold(self.level, frame.ticks, frame.value)  # Taken back: the ack has not been sent.
+        return effects
+
+    return [(WorkerCore, "_route", route), (WorkerCore, "frame", frame)]
+
+
+_NOTES: dict[int, dict[str, Any]] = {}
+
+
+def vars_of(owner: object) -> dict[str, Any]:
+    """Room for a mutation's notes about an object."""
+    return _NOTES.setdefault(id(owner), {})
+
+
+def holder_stopped() -> list[Patch]:
+    """The window also stops the front that holds min time back."""
+
+    def stop(self: Front, parked: Any, min_time: int) -> int:
+        ticks = parked.ticks
+        end = min_time + self._window.lead_ticks
+        lead = int(np.searchsorted(ticks, end))
+        room = self._room(min_time)
+        before = int(parked.ends[parked.start - 1]) if parked.start else 0
+        return max(parked.start, min(lead, int(np.searchsorted(parked.ends, before + room, side="right"))))
+
+    return [(Front, "_stop", stop)]
+
+
+def no_window() -> list[Patch]:
+    def stop(self: Front, parked: Any, min_time: int) -> int:
+        return len(parked.ticks)
+
+    return [(Front, "_stop", stop)]
+
+
+def released_at_min_time() -> list[Patch]:
+    real = Barrier.advance
+
+    def advance(self: Barrier, min_time: int, floors: Iterable[Floor] = ()) -> Any:
+        return real(self, min_time + 1, floors)
+
+    return [(Barrier, "advance", advance)]
+
+
+def released_unsorted() -> list[Patch]:
+    def in_order(packed: Any) -> Indices | None:
+        return None
+
+    return [(pending_module, "in_order", in_order)]
+
+
+def tombstones_lost() -> list[Patch]:
+    real = Barrier.add
+
+    def add(self: Barrier, batch: Batch) -> None:
+        kept = np.flatnonzero(~batch.meta.tombstone)
+        if len(kept):
+            real(self, batch.take(kept))
+
+    return [(Barrier, "add", add)]
+
+
+def last_forgotten() -> list[Patch]:
+    real = Barrier.__init__
+
+    def init(self: Barrier, name: str, *, last: Mapping[int, OrderKey] | None = None, **rest: Any) -> None:
+        real(self, name, last={}, **rest)
+
+    return [(Barrier, "__init__", init)]
+
+
+def last_by_tick() -> list[Patch]:
+    """What shares its tick with the last record counts as delivered."""
+    real = Barrier._undelivered
+
+    def undelivered(self: Barrier, lane: int, batch: Batch) -> list[Batch]:
+        found = self._found.get(lane)
+        if found is not None:
+            batch = batch.take(np.flatnonzero(batch.meta.tick > found.tick))
+            if not len(batch):
+                return []
+        return real(self, lane, batch)
+
+    return [(Barrier, "_undelivered", undelivered)]
+
+
+def prune_at(time: Any) -> list[Patch]:
+    return [(WorkerCore, "_prune_time", time)]
+
+
+def own_min_time(self: WorkerCore) -> int:
+    return self.min_time if self._pinned is None else min(self.min_time, self._pinned)
+
+
+def not_pinned(self: WorkerCore) -> int:
+    return self.tracker.global_min
+
+
+def start_too_late() -> list[Patch]:
+    real = Front.start_at
+
+    def start_at(self: Front, tick: int) -> tuple[int, int]:
+        return real(self, tick + 1)
+
+    return [(Front, "start_at", start_at)]
+
+
+def durable_when_released() -> list[Patch]:
+    return [(Barrier, "delivered_time", property(lambda self: self.released))]
+
+
+def faults_at_once() -> list[Patch]:
+    real = WorkerCore._route
+
+    def route(self: WorkerCore, outputs: Any, effects: Effects) -> None:
+        for output in outputs:
+            if isinstance(output, Faults):
+                effects.letters += act(self.plan, output.batch)
+        real(self, [output for output in outputs if not isinstance(output, Faults)], effects)
+
+    return [(WorkerCore, "_route", route)]
+
+
+def flow(name: str, rule: str, what: str, patches: Any, **options: Any) -> Mutation:
+    return Mutation(name, rule, what, "flow", patches, options)
+
+
+OFTEN = 0.02
+"""Lives are short: for rules that show only after a recovery."""
+
+FLOW = [
+    flow("label-forgets", "R1", "a label does not look at the one before", label_forgets),
+    flow("label-of-frame", "R1, W3", "all records of a frame get the last one's label", label_of_the_frame),
+    flow("caps-forgotten", "R1, H6", "a cap is not told on", caps_forgotten, faults=OFTEN),
+    flow("floors-not-stored", "R2, W2", "floors are not stored with last", floors_not_stored, faults=OFTEN),
+    flow("grant-in-any-case", "R2, H4", "a grant counts though the front has read on", grant_in_any_case),
+    flow("heartbeat-past-label", "R5", "a heartbeat passes the label of what may come", heartbeat_past_the_label),
+    flow("no-branch", "R4, W11", "branches append nothing", lambda: no_child(is_branch), flow="diamond"),
+    flow("no-mark", "R4", "a pass through a loop appends nothing", lambda: no_child(is_mark), flow="loop"),
+    flow("no-ordinal", "R4", "children are not numbered", lambda: no_child(is_ordinal), flow="two_sources"),
+    flow("no-unit-in-trace", "R4", "the trace does not tell hash units apart", no_unit_in_the_trace,
+         flow="index_by_document", grouping="optimistic"),
+    flow("no-hold-in-order", "R6, W5", "ordered groupings hold without folding", no_hold,
+         flow="three_levels", grouping="ordered"),
+    flow("ack-after-release", "R6, W5", "a frame is acked only when what it holds is out", ack_after_release,
+         flow="three_levels", grouping="ordered"),
+    flow("holder-stopped", "R8, H1", "the window stops the front that holds min time", holder_stopped),
+    flow("no-window", "R8", "fronts run ahead of min time as they like", no_window),
+    flow("released-at-min-time", "R12", "a barrier releases min time itself", released_at_min_time),
+    flow("released-unsorted", "R12", "a barrier releases in the order of arrival", released_unsorted),
+    flow("tombstones-lost", "R12, F3", "a barrier does not look at tombstones", tombstones_lost,
+         flow="index", grouping="optimistic"),
+    flow("last-forgotten", "R13", "a lane's last record is not looked at", last_forgotten, faults=OFTEN),
+    flow("last-by-tick", "R12, W11", "last is compared by tick", last_by_tick, faults=OFTEN),
+    flow("prune-own", "R14, W1", "groupings prune at their own segment's min time", lambda: prune_at(own_min_time),
+         flow="three_levels", faults=OFTEN),
+    flow("prune-while-taking", "R14, W1", "pruning goes on while a snapshot is being taken",
+         lambda: prune_at(not_pinned), faults=OFTEN),
+    flow("start-too-late", "R14", "a snapshot at T starts behind the records of T", start_too_late, faults=OFTEN),
+    flow("durable-when-released", "R15, R18", "what was released counts as durable", durable_when_released),
+    flow("faults-at-once", "W12", "an exception acts before min time has passed it", faults_at_once,
+         flow="failing", grouping="optimistic", faults=0.0),
+]  # fmt: skip
