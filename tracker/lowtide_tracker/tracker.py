@@ -100,9 +100,8 @@ class Tracker:
         notice is number 1 of this era and says everything.
         """
         tracker = cls(graph, fronts, start=start, capacity_ticks=capacity_ticks, feeds=feeds, closed=closed, era=era)
-        tracker._rebuild = Rebuild(workers)
-        if not tracker._rebuild.missing:
-            tracker._rebuild = None
+        rebuild = Rebuild(workers)
+        tracker._rebuild = rebuild if rebuild.missing else None
         return tracker
 
     # -- messages --------------------------------------------------------------------------------------------------
@@ -241,10 +240,15 @@ class Tracker:
                     limit = self._min[source]
             if limit is None or limit <= self._min[group]:
                 continue
-            tick = min(self._table.first_open(segment, limit) for segment in self.graph.groups[group])
+            members, tick = self.graph.groups[group], limit
+            # Of a cycle that one segment holds, the others are not searched again and again.
+            if len(members) > 1 and any(self._table.is_open(segment, self._min[group]) for segment in members):
+                continue
+            for segment in members:
+                tick = self._table.first_open(segment, tick)
             if tick > self._min[group]:
                 self._set_min(group, tick)
-                moved.update(dict.fromkeys(self.graph.groups[group], tick))
+                moved.update(dict.fromkeys(members, tick))
         return moved
 
     def _advance(self) -> list[Notice]:
@@ -286,12 +290,9 @@ class Tracker:
 
     def _take_over(self, report: Absolute) -> None:
         """Adds a worker's sums; those below min time are zero over all workers, and left out."""
-        keep = [tick >= self.min_time(segment) for segment, tick in _pairs(report)]
+        acks = zip(report.segments.tolist(), report.ticks.tolist(), strict=True)
+        keep = [tick >= self.min_time(segment) for segment, tick in acks]
         self._table.xor(report.segments[keep], report.ticks[keep], report.values[keep])
         self._fronts.restore(report.heartbeats)
         self._floors.add(report.floors)
         self._applied[report.worker] = report.number
-
-
-def _pairs(report: Absolute) -> Iterable[tuple[int, int]]:
-    return zip(report.segments.tolist(), report.ticks.tolist(), strict=True)

@@ -132,9 +132,10 @@ def test_a_lost_connection_is_said_and_nothing_is_lost(serve: Serve, join: Join)
 
 def test_a_worker_that_comes_back_replaces_its_old_connection(serve: Serve, join: Join) -> None:
     running, local = serve(), LocalTracker(1, 3)
-    with running.raw(Hello(3, 1, "worker 1")) as old:
-        worker = join(running, local)
+    with running.raw(Hello(3, 1, "worker 1")) as old, running.raw(Hello(3, 1, "worker 1")) as middle:
         assert old.messages(1) == []
+        worker = join(running, local)
+        assert middle.messages(1) == []
     local.heartbeat(0, 9)
     worker.flush()
     worker.hear(lambda at: at.global_min == 9)

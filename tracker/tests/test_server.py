@@ -156,6 +156,18 @@ def test_a_stranger_is_not_told_why_the_life_ended(serve: Serve, join: Join) -> 
         join(running)
 
 
+def test_nothing_is_announced_when_the_life_has_ended(serve: Serve) -> None:
+    running = serve()
+
+    def move_and_end() -> None:
+        running.server.announce(running.server.tracker.receive(Flush.of(1, 1, heartbeats=[(0, 9)])))
+        running.server.end(FlushGap(2, 2, 1))
+
+    running.do(move_and_end)
+    running.do(lambda: None)
+    assert running.notices == []
+
+
 def test_why_the_life_ended_is_heard_by_one_who_only_sends(
     serve: Serve, join: Join, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from lowtide_tracker import (
     HeartbeatWentBack,
     Notice,
     ProtocolError,
+    Table,
     TableFull,
     TimeWentBack,
     Tracker,
@@ -140,6 +141,23 @@ def test_levels_on_a_cycle_are_tracked_to_their_end(scribe_of: ScribeOf) -> None
     assert it.min_time(4) == 5
     [notice] = scribe.acks((2, 5, 3))
     assert list(notice.min_times.items()) == [(2, 9), (3, 9), (4, 9)]
+
+
+def test_a_cycle_that_is_held_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an hour of replay in one segment, and another that holds it, each flush would search the hour."""
+    it, searched = tracker(Graph({1: [2], 2: [1]}), capacity_ticks=1000), list[int]()
+    search = Table.first_open
+
+    def first_open(table: Table, segment: int, limit: int) -> int:
+        searched.append(segment)
+        return search(table, segment, limit)
+
+    monkeypatch.setattr(Table, "first_open", first_open)
+    it.receive(Flush.of(1, 1, [(2, 0, 5), (1, 900, 7)], [(0, 900)]))
+    it.receive(Flush.of(1, 2, [(1, 900, 7)]))
+    assert searched == []
+    assert it.receive(Flush.of(1, 3, [(2, 0, 5)]))[0].min_times == {1: 900, 2: 900}
+    assert sorted(searched) == [1, 2]
 
 
 def test_the_smallest_open_tick_of_a_cycle_counts_for_all_of_it(scribe_of: ScribeOf) -> None:
