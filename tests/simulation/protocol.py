@@ -1,0 +1,388 @@
+"""The tracker alone: fronts and workers on a random graph pass frames on that carry nothing but ticks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from lowtide_tracker import Floor, Flush, FlushGap, LocalTracker, Notice
+from simulation.model import Model
+from simulation.tracking import Line, Tracking
+from simulation.verdict import Violation
+from simulation.world import Step, Trace, World
+
+MAX_DRAIN_ROUNDS = 60
+LAST_TICK = 1_000_000
+
+
+@dataclass(slots=True)
+class Frame:
+    """Ticks on their way to a worker of a segment; what they may cause has one `life` less."""
+
+    segment: int
+    worker: int
+    ticks: tuple[int, ...]
+    value: int
+    life: int
+
+
+@dataclass(slots=True)
+class Front:
+    """A front: labels nothing below `label` any more."""
+
+    number: int
+    line: Line
+    feeds: tuple[int, ...]
+    label: int
+    floors: int = 0
+
+
+@dataclass(slots=True)
+class Fleet:
+    """What one life of the protocol world has."""
+
+    frames: list[Frame] = field(default_factory=list)
+    held: list[tuple[Line, int, int, int]] = field(default_factory=list)
+    fronts: list[Front] = field(default_factory=list)
+    closed: dict[frozenset[int], list[int]] = field(default_factory=dict)
+    """By all that can reach a segment: the last labels of the fronts that fed it and were closed, in that order."""
+    lost: set[int] = field(default_factory=set)
+
+
+class ProtocolWorld(World):
+    """Random segments, chains, diamonds and cycles among them, with 1 to 3 receivers each, and 1 to 3 fronts."""
+
+    name: ClassVar[str] = "protocol"
+
+    def __init__(self, seed: int, trace: Trace | None = None, *, loss: bool | None = None) -> None:
+        super().__init__(seed, trace)
+        rng = self.rng
+        segments = list(range(1, rng.randint(1, 5) + 1))
+        self.inbound = {s: self._sources(s, segments) for s in segments}
+        self.down = {s: [u for u in segments if s in self.inbound[u]] for s in segments}
+        self.capacity = rng.choice([3, 8, 64, 300])
+        self.lives = 0
+        drawn = rng.random() < 0.15
+        self.loss = drawn if loss is None else loss
+        self.begin()
+
+    def _sources(self, segment: int, segments: list[int]) -> list[int]:
+        rng = self.rng
+        earlier = [s for s in segments if s < segment]
+        pool = segments if rng.random() < 0.25 else earlier
+        return sorted(rng.sample(pool, min(len(pool), rng.choice([0, 1, 1, 1, 2]))))
+
+    def begin(self) -> None:
+        """A life begins; nothing is left of the one before."""
+        rng = self.rng
+        self.lives += 1
+        self.fleet = fleet = Fleet()
+        self.model = Model(self.inbound)
+        start = rng.choice([0, 0, 5, 1_000])
+        register = {front: start + rng.choice([-5, 0, 0, 3]) for front in range(rng.randint(1, 3))}
+        self.tracking = Tracking(rng, self.inbound, register, start=start, capacity=self.capacity)
+        self.at: dict[int, list[Line]] = {s: [] for s in self.inbound}
+        for worker in range(rng.randint(1, 4)):
+            line = self._line(worker, start)
+            for segment in self.inbound:
+                if rng.random() < 0.5 or (worker == 0):
+                    self.at[segment].append(line)
+        for front, floor in register.items():
+            line = self._line(len(self.tracking.lines), start) if rng.random() < 0.7 else self.tracking.lines[0]
+            self._front(Front(front, line, self.tracking.graph.sources, max(start, floor)))
+        # One that does not count in any minimum, as that of a feedback topic: it never moves.
+        self.tracking.open(90, start, ())
+        assert fleet.fronts
+
+    def _line(self, worker: int, start: int) -> Line:
+        local = LocalTracker(worker, incarnation=self.lives, start=start)
+        line = Line(local, local.flush, lambda notice, _: self.heard(local, notice))
+        self.tracking.lines.append(line)
+        return line
+
+    def _front(self, front: Front) -> None:
+        self.fleet.fronts.append(front)
+        self.model.label(front.number, front.label, front.feeds)
+
+    def heard(self, local: LocalTracker, notice: Notice) -> None:
+        """A worker hears a notice, perhaps one it has heard before."""
+        local.hear(notice)
+        for segment, tick in notice.min_times.items():
+            if local.min_time(segment) < tick:
+                raise Violation("error", f"worker {local.worker} forgot that segment {segment} is at {tick}")
+
+    # -- steps -----------------------------------------------------------------------------------------------------
+
+    def chances(self) -> list[tuple[int, str, Step]]:
+        """The steps there are."""
+        return [
+            (40, "label", self.label),
+            (5, "idle", self.idle),
+            (50, "receive", self.receive),
+            (12, "release", self.release),
+            (50, "flush", self.flush),
+            (50, "arrive", self.arrive),
+            (40, "hear", self.hear),
+            (3, "double", self.double),
+            (12, "connect", self.connect),
+            (1, "open", self.open),
+            (1, "rare", self.rare),
+        ]
+
+    def label(self) -> bool:
+        """A front labels records of some ticks, within its window, and sends them."""
+        rng = self.rng
+        front = rng.choice(self.fleet.fronts)
+        limit = front.line.local.global_min + self.capacity
+        ticks = []
+        tick = front.label + rng.choice([0, 0, 1, 2, 7])
+        for _ in range(rng.choice([1, 1, 2, 3])):
+            if tick >= limit:
+                break
+            ticks.append(tick)
+            tick += rng.choice([0, 1, 1, 3])
+        if not ticks:
+            return False
+        for segment in front.feeds:
+            self._send(front.line, segment, ticks, rng.choice([1, 1, 2]), life=4)
+        self._promise(front, ticks[-1] + rng.choice([0, 0, 1]))
+        if self.trace:
+            self.say(f"front {front.number}", f"labels {ticks}, then nothing below {front.label}")
+        return True
+
+    def idle(self) -> bool:
+        """A front that reads nothing takes a floor; it may lie far ahead."""
+        front = self.rng.choice(self.fleet.fronts)
+        if front.label >= front.line.local.global_min + self.capacity and self.rng.random() < 0.9:
+            return False
+        tick = front.label + self.rng.choice([1, 5, 2 * self.capacity])
+        front.floors += self.rng.choice([0, 1])
+        front.line.local.floor(Floor(front.number, front.floors, tick))
+        self._promise(front, tick)
+        if self.trace:
+            self.say(f"front {front.number}", f"takes a floor: nothing below {tick}")
+        return True
+
+    def _promise(self, front: Front, tick: int) -> None:
+        front.label = max(front.label, tick)
+        front.line.local.heartbeat(front.number, front.label)
+        self.model.label(front.number, front.label, front.feeds)
+
+    def _send(self, line: Line, segment: int, ticks: list[int], copies: int, life: int) -> None:
+        """Frames of these ticks, or some of them, to receivers of a segment."""
+        rng = self.rng
+        for _ in range(copies):
+            part = tuple(sorted({*rng.sample(ticks, rng.randint(1, len(ticks)))})) if len(ticks) > 1 else tuple(ticks)
+            value = line.local.new_value()
+            line.local.fold(segment, part, value)
+            target = rng.choice(self.at[segment])
+            self.fleet.frames.append(Frame(segment, target.local.worker, part, value, life))
+            self.model.add(segment, part)
+
+    def receive(self) -> bool:
+        """A worker takes a frame, sends on what it causes, or holds it, and acks it."""
+        frames, rng = self.fleet.frames, self.rng
+        if not frames:
+            return False
+        place = rng.randrange(len(frames))
+        frames[place], frames[-1] = frames[-1], frames[place]
+        frame = frames.pop()
+        line = self.tracking.lines[frame.worker]
+        if self.trace:
+            self.say(f"worker {frame.worker}", f"takes a frame of segment {frame.segment}, ticks {list(frame.ticks)}")
+        if frame.life:
+            for segment in self.down[frame.segment]:
+                what = rng.random()
+                if what < 0.6:
+                    self._send(line, segment, list(frame.ticks), rng.choice([1, 1, 2]), frame.life - 1)
+                elif what < 0.8:
+                    self._hold(line, segment, rng.choice(frame.ticks), frame.life - 1)
+        line.local.fold(frame.segment, frame.ticks, frame.value)
+        self.model.remove(frame.segment, frame.ticks)
+        return True
+
+    def _hold(self, line: Line, segment: int, tick: int, life: int) -> None:
+        if any(held[:3] == (line, segment, tick) for held in self.fleet.held):
+            return
+        line.local.hold(segment, tick)
+        self.fleet.held.append((line, segment, tick, life))
+        self.model.add(segment, (tick,))
+        if self.trace:
+            self.say(f"worker {line.local.worker}", f"holds tick {tick} in segment {segment}")
+
+    def release(self) -> bool:
+        """A worker emits what it was holding, and lets go."""
+        held = self.fleet.held
+        if not held:
+            return False
+        line, segment, tick, life = held.pop(self.rng.randrange(len(held)))
+        self._send(line, segment, [tick], self.rng.choice([0, 1, 2]), life)
+        line.local.release(segment, tick)
+        self.model.remove(segment, (tick,))
+        if self.trace:
+            self.say(f"worker {line.local.worker}", f"lets go of tick {tick} in segment {segment}")
+        return True
+
+    def flush(self) -> bool:
+        """A worker flushes."""
+        line = self.rng.choice(self.tracking.lines)
+        done = self.tracking.send(line)
+        if done and self.trace:
+            self.say(f"worker {line.local.worker}", "flushes")
+        return done
+
+    def arrive(self) -> bool:
+        """A flush arrives; a gap ends the life."""
+        lines = [line for line in self.tracking.lines if line.up]
+        if not lines:
+            return False
+        line = self.rng.choice(lines)
+        worker = line.local.worker
+        try:
+            message = self.tracking.arrive(line)
+        except FlushGap:
+            if worker not in self.fleet.lost:
+                raise
+            self.begin()
+            return True
+        if self.trace:
+            acks = list(zip(message.segments.tolist(), message.ticks.tolist(), strict=True))
+            self.say("tracker", f"takes flush {message.number} of worker {worker}: {acks} {message.heartbeats}")
+        if worker in self.fleet.lost:
+            raise Violation("error", f"the tracker took flush {message.number} of worker {worker}, and one is missing")
+        return True
+
+    def hear(self) -> bool:
+        """A worker hears one notice, or several merged."""
+        lines = [line for line in self.tracking.lines if line.down]
+        if not lines:
+            return False
+        line = self.rng.choice(lines)
+        word = self.tracking.tell(line, self.rng.choice([1, 1, 2, 9]))
+        if self.trace:
+            self.say(f"worker {line.local.worker}", f"hears {dict(word.notice.min_times)}")
+        return True
+
+    def double(self) -> bool:
+        """A flush goes out twice, or, in some worlds, is lost without anybody's knowing."""
+        lines = [line for line in self.tracking.lines if line.up and isinstance(line.up[0], Flush)]
+        if not lines:
+            return False
+        line = self.rng.choice(lines)
+        worker, numbers = line.local.worker, [message.number for message in line.up]
+        once = numbers.count(numbers[0]) == 1 and numbers[0] > self.tracking.tracker.applied(worker)
+        if self.loss and once and not self.tracking.tracker.missing and not self.fleet.lost:
+            line.up.popleft()
+            self.fleet.lost.add(worker)
+        else:
+            self.tracking.double(line)
+        if self.trace:
+            self.say("network", f"{'loses' if self.fleet.lost else 'doubles'} a flush of worker {line.local.worker}")
+        return True
+
+    def connect(self) -> bool:
+        """A worker's connection is lost and made anew; one that lost a flush has no way back."""
+        lines = [line for line in self.tracking.lines if line.local.worker not in self.fleet.lost]
+        lost = [line for line in lines if not line.connected]
+        if not lines or not (lost or self.rng.random() < 0.1):
+            return False
+        line = self.rng.choice(lost or lines)
+        self.tracking.connect(line)
+        if self.trace:
+            self.say(f"worker {line.local.worker}", "connects again")
+        return True
+
+    def open(self) -> bool:
+        """A front opens late."""
+        rng, tracking = self.rng, self.tracking
+        if len(self.fleet.fronts) > 4 or tracking.tracker.missing:
+            return False
+        number, line = len(tracking.register), rng.choice(tracking.lines)
+        feeds = tuple(rng.sample(sorted(self.inbound), 1)) if rng.random() < 0.3 else None
+        tick = tracking.open(number, rng.choice([0, self.fleet.fronts[0].label]), feeds)
+        self._front(Front(number, line, tracking.graph.sources if feeds is None else feeds, tick))
+        if self.trace:
+            self.say(f"front {number}", f"opens at tick {tick}")
+        return True
+
+    def rare(self) -> bool:
+        """The tracker's process dies, or a front is closed."""
+        rng, tracking = self.rng, self.tracking
+        if rng.random() < 0.5 and not self.fleet.lost:
+            tracking.crash()
+            if self.trace:
+                self.say("tracker", "died; another one waits for all workers")
+            return True
+        return len(self.fleet.fronts) > 1 and self.close(rng.choice(self.fleet.fronts))
+
+    def close(self, front: Front) -> bool:
+        """A front closes for good, once its owner's last flush was applied."""
+        tracking, line = self.tracking, front.line
+        if tracking.tracker.missing or not line.connected or line.local.worker in self.fleet.lost:
+            return False
+        tracking.send(line)
+        while line.up:
+            tracking.arrive(line)
+        self.fleet.fronts.remove(front)
+        self.model.close(front.number)
+        for cycle in {frozenset(self.model.above[segment]) for segment in front.feeds}:
+            self.fleet.closed.setdefault(cycle, []).append(front.label)
+        tracking.close(front.number)
+        if self.trace:
+            self.say(f"front {front.number}", "closes for good")
+        return True
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """All fronts go far ahead, all frames and holds come to their end: min time has to follow."""
+        fleet, tracking = self.fleet, self.tracking
+        if fleet.lost:
+            return  # Min time stands; what watches it ends the life.
+        for line in tracking.lines:
+            if not line.connected:
+                tracking.connect(line)
+        for front in fleet.fronts:
+            self._promise(front, LAST_TICK + front.number)
+        expected: dict[int, int] = {}
+        for _ in range(MAX_DRAIN_ROUNDS):
+            self._round()
+            expected = self._expected()
+            heard = [{s: line.local.min_time(s) for s in expected} for line in tracking.lines]
+            if tracking.tracker.min_times() == expected and all(each == expected for each in heard):
+                return
+        holder = tracking.tracker.holder()
+        raise Violation("liveness", f"min times are {tracking.tracker.min_times()}, not {expected}: {holder}")
+
+    def _round(self) -> None:
+        """All that can happen happens."""
+        while self.fleet.frames or self.fleet.held:
+            self.receive()
+            self.release()
+        for line in self.tracking.lines:
+            self.tracking.send(line)
+            while line.up:
+                self.tracking.arrive(line)
+        for line in self.tracking.lines:
+            while line.down:
+                self.tracking.tell(line, 1)
+        self.check()
+
+    def _expected(self) -> dict[int, int]:
+        """What min times have to be once nothing is in flight: the least label of the fronts that can reach a segment.
+
+        Where no front is open that feeds a source, it stays at its last front's label, or, as a register does not know
+        which one was closed last, at that of another one if the tracker was rebuilt.
+        """
+        above, tracker = self.model.above, self.tracking.tracker
+        least = {s: [f.label for f in self.fleet.fronts if above[s].intersection(f.feeds)] for s in above}
+        for segment in above:
+            is_source = all(above[u] == above[segment] for u in above[segment])
+            fed = any(above[u] == above[segment] for f in self.fleet.fronts for u in f.feeds)
+            if is_source and not fed:
+                closed = self.fleet.closed.get(frozenset(above[segment]), [self.tracking.start])
+                tick = tracker.min_time(segment)
+                stays = tick if tracker.era > 1 and closed[-1] <= tick <= max(closed) else closed[-1]
+                for reached in (s for s in above if segment in above[s]):
+                    least[reached].append(stays)
+        return {segment: min(labels) for segment, labels in least.items()}

@@ -1,0 +1,55 @@
+"""Seeds run one after the other, and what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from simulation.mutation import Mutation
+from simulation.protocol import ProtocolWorld
+from simulation.verdict import Outcome, Violation
+from simulation.world import Trace, World
+
+WORLDS: dict[str, Callable[..., World]] = {"protocol": ProtocolWorld}
+MAX_SEEDS = 60
+"""A mutation that has not been caught after so many has survived."""
+
+
+def world_of(seed: int, only: str | None = None) -> str:
+    """Which world a seed makes: they take turns."""
+    return only or list(WORLDS)[seed % len(WORLDS)]
+
+
+def run_seed(
+    seed: int, steps: int, world: str, trace: Trace | None = None, options: Mapping[str, Any] | None = None
+) -> Outcome:
+    """Run one seed to its end, or to what goes wrong."""
+    made: World | None = None
+    try:
+        made = WORLDS[world](seed, trace, **(options or {}))
+        made.run(steps)
+    except Violation as violation:
+        kind, text = violation.kind, str(violation)
+    except Exception as error:
+        kind, text = "error", f"{type(error).__name__}: {error}"
+        if trace is not None:
+            raise
+    else:
+        return Outcome(seed, world, made.steps, None, "", dict(made.counts))
+    return Outcome(seed, world, made.steps if made else 0, kind, text, dict(made.counts) if made else {})
+
+
+def run_seeds(seeds: Iterable[int], steps: int, only: str | None = None) -> Iterator[Outcome]:
+    """Run many seeds, each in its world."""
+    for seed in seeds:
+        yield run_seed(seed, steps, world_of(seed, only))
+
+
+def catch(mutation: Mutation, steps: int, seeds: int = MAX_SEEDS) -> tuple[int, Outcome | None]:
+    """Run seeds with a rule broken until that is caught; the number of seeds, and how it was."""
+    with mutation.applied():
+        for seed in range(seeds):
+            outcome = run_seed(seed, steps, mutation.world, options=mutation.options)
+            if outcome.kind is not None:
+                return seed + 1, outcome
+    return seeds, None

@@ -1,0 +1,204 @@
+"""The tracker's process and its connections: messages in order per connection, delayed, doubled, lost with it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from random import Random
+
+from lowtide_tracker import Absolute, Floor, Flush, Graph, LocalTracker, Notice, Tracker
+from lowtide_tracker.backlog import Backlog
+from simulation.verdict import Violation
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A notice on its way to a worker, with the T of the snapshot that is requested with it."""
+
+    notice: Notice
+    request: int | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Line:
+    """A worker's connection with the tracker: one stream up, one down."""
+
+    local: LocalTracker
+    flush: Callable[[], Flush | None]
+    """Makes the worker's next flush."""
+    hear: Callable[[Notice, int | None], None]
+    """Lets the worker hear a notice, and the T of a snapshot with it."""
+    connected: bool = True
+    up: deque[Flush | Absolute] = field(default_factory=deque)
+    down: deque[Word] = field(default_factory=deque)
+
+
+class Tracking:
+    """One life's tracker, in as many processes, one after the other, as it takes.
+
+    Args:
+        rng: Says what is merged, lost and so on.
+        inbound: The graph.
+        register: Fronts and their opening floors; those opened later are put there.
+        start: The life's first min time.
+        capacity: Of the ack table, in ticks.
+        feeds: As of `Tracker`.
+    """
+
+    def __init__(
+        self,
+        rng: Random,
+        inbound: Mapping[int, Iterable[int]],
+        register: dict[int, int],
+        *,
+        start: int,
+        capacity: int,
+        feeds: Mapping[int, Iterable[int]] | None = None,
+    ) -> None:
+        self.rng = rng
+        self.graph = Graph(inbound)
+        self.register = register
+        self.closed: set[int] = set()
+        self.feeds = dict(feeds or {})
+        self.start, self.capacity = start, capacity
+        self.tracker = Tracker(self.graph, register, start=start, capacity_ticks=capacity, feeds=self.feeds or None)
+        self.lines: list[Line] = []
+        self.number = 0
+        """Of the last notice."""
+        self.announced = dict.fromkeys(self.graph.segments, start)
+        """The largest min times that somebody can have heard."""
+        self.floors: dict[tuple[int, int, bool], Floor] = {}
+        """What a subscriber to all notices has been told: the floors that min time rests on."""
+        self.applied_floors: list[Floor] = []
+        """Those of flushes that have been applied since the last notice."""
+        self.touched = True
+        """Whether the tracker has been asked to do anything since this was set to False."""
+        self.request: Callable[[Notice], int | None] = lambda _: None
+        """Asks for a snapshot with a notice, or not."""
+
+    # -- steps -----------------------------------------------------------------------------------------------------
+
+    def send(self, line: Line) -> bool:
+        """A worker flushes."""
+        flush = line.flush()
+        if flush is None:
+            return False
+        if line.connected:
+            line.up.append(flush)
+        return True
+
+    def arrive(self, line: Line) -> Flush | Absolute:
+        """What a worker has sent first arrives at the tracker; it hears so, sooner or later."""
+        message = line.up.popleft()
+        self.touched = True
+        missing = bool(self.tracker.missing)
+        notices = self.tracker.receive(message)
+        self.applied_floors += message.floors
+        self.announce(notices, whole=missing)
+        if self.rng.random() < 0.7:
+            line.local.applied(self.tracker.applied(message.worker))
+        return message
+
+    def double(self, line: Line) -> None:
+        """A worker sends its first flush that is under way twice."""
+        line.up.appendleft(line.up[0])
+
+    def tell(self, line: Line, count: int) -> Word:
+        """A worker hears the next `count` notices, merged."""
+        merged, request = Backlog(), None
+        for _ in range(min(count, len(line.down))):
+            word = line.down.popleft()
+            merged.add(word.notice)
+            request = word.request or request
+        notice = merged.take()
+        assert notice is not None, "somebody asked for a notice that was not there"
+        line.hear(notice, request)
+        return Word(notice, request)
+
+    def connect(self, line: Line) -> None:
+        """A worker's connection was lost, and all that was under way with it; now there is a new one."""
+        worker = line.local.worker
+        pending = next((word.request for word in reversed(line.down) if word.request is not None), None)
+        line.up.clear()
+        line.down.clear()
+        line.connected = True
+        if worker in self.tracker.missing:
+            line.up.append(line.local.absolute())
+            return
+        line.local.applied(self.tracker.applied(worker))
+        line.up.extend(line.local.unacknowledged())
+        if not self.tracker.missing:
+            line.down.append(Word(self.tracker.whole_notice(), pending))
+
+    def crash(self) -> None:
+        """The tracker's process dies, another one takes its place and waits for all workers."""
+        era = self.tracker.era + 1
+        workers = [line.local.worker for line in self.lines]
+        self.tracker = Tracker.rebuilding(
+            self.graph,
+            self.register,
+            workers=workers,
+            start=self.start,
+            capacity_ticks=self.capacity,
+            feeds=self.feeds or None,
+            closed=self.closed,
+            era=era,
+        )
+        self.number = 0
+        self.applied_floors.clear()
+        self.announced = {
+            segment: max([self.start, *(line.local.min_time(segment) for line in self.lines)])
+            for segment in self.graph.segments
+        }
+        for line in self.lines:
+            line.connected = False
+            line.up.clear()
+            line.down.clear()
+        self.touched = True
+
+    def open(self, front: int, floor: int, feeds: tuple[int, ...] | None) -> int:
+        """A front is opened, then registered; returns the tick below which it labels nothing."""
+        self.touched = True
+        tick = self.tracker.open_front(front, floor, feeds)
+        self.register[front] = tick
+        if feeds is not None:
+            self.feeds[front] = feeds
+        return tick
+
+    def close(self, front: int) -> None:
+        """A front is closed for good."""
+        self.touched = True
+        self.closed.add(front)
+        self.announce(self.tracker.close_front(front), whole=False)
+
+    # -- laws ------------------------------------------------------------------------------------------------------
+
+    def announce(self, notices: list[Notice], *, whole: bool) -> None:
+        """Notices go to all: in order, each once, never back, with all the floors they rest on."""
+        for notice in notices:
+            after = 0 if whole else self.number
+            if (notice.number, notice.after, notice.era) != (self.number + 1, after, self.tracker.era):
+                raise Violation("error", f"{notice} follows notice {self.number} of era {self.tracker.era}")
+            self.number = notice.number
+            for segment, tick in notice.min_times.items():
+                before = self.announced[segment]
+                if tick < before or (tick == before and not whole):
+                    raise Violation("safety", f"segment {segment} goes from min time {before} to {tick}")
+                self.announced[segment] = tick
+            self._hear_floors(notice)
+            request = self.request(notice)
+            for line in self.lines:
+                if line.connected:
+                    line.down.append(Word(notice, request))
+
+    def _hear_floors(self, notice: Notice) -> None:
+        for floor in notice.floors:
+            key = (floor.front, floor.offset, floor.cap)
+            if key not in self.floors or self.floors[key].tick < floor.tick:
+                self.floors[key] = floor
+        for floor in self.applied_floors:
+            told = self.floors.get((floor.front, floor.offset, floor.cap))
+            if told is None or told.tick < floor.tick:
+                raise Violation("safety", f"notice {notice.number} rests on {floor}, which was never told")
+        self.applied_floors.clear()

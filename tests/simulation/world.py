@@ -1,0 +1,88 @@
+"""What all worlds share: steps drawn by seed, a trace, and the model's word after each of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+from typing import ClassVar
+
+from simulation.model import Model
+from simulation.tracking import Tracking
+
+Trace = Callable[[str], None]
+Step = Callable[[], bool]
+
+MAX_TRIES = 20
+
+
+class World(ABC):
+    """A world that is made from a seed and goes on step by step; equal seeds make equal worlds.
+
+    Attributes:
+        rng: All that happens by chance.
+        model: What is really in flight.
+        tracking: The tracker and its connections.
+        counts: How often which step was taken.
+    """
+
+    name: ClassVar[str]
+    model: Model
+    tracking: Tracking
+
+    def __init__(self, seed: int, trace: Trace | None = None) -> None:
+        self.seed = seed
+        self.rng = Random(f"{self.name}/{seed}")
+        self.trace = trace
+        self.counts: Counter[str] = Counter()
+        self.steps = 0
+        self._chances: list[tuple[str, Step]] = []
+
+    def run(self, steps: int) -> None:
+        """Take so many steps, then let faults stop and everything end.
+
+        Raises:
+            Violation: the core did wrong.
+        """
+        pick, chances = self.rng.choice, self.weighted()
+        for self.steps in range(1, steps + 1):
+            for _ in range(MAX_TRIES):
+                name, step = pick(chances)
+                if step():
+                    self.counts[name] += 1
+                    break
+            self.check()
+        self.drain()
+
+    def weighted(self) -> list[tuple[str, Step]]:
+        """The steps there are, each as often as it is likely."""
+        if not self._chances:
+            self._chances = [(name, step) for weight, name, step in self.chances() for _ in range(weight)]
+        return self._chances
+
+    @abstractmethod
+    def chances(self) -> list[tuple[int, str, Step]]:
+        """The steps there are: how likely each is, its name, and what does it; it says whether there was anything."""
+
+    @abstractmethod
+    def drain(self) -> None:
+        """Nothing fails any more: everything comes to its end, within a limit, and is compared."""
+
+    def check(self) -> None:
+        """Safety, and the tracker's own invariants where it has been asked to do something."""
+        tracking = self.tracking
+        self.model.check(tracking.tracker.min_times())
+        if tracking.touched:
+            tracking.touched = False
+            tracking.tracker.check()
+
+    def say(self, who: str, what: object) -> None:
+        """One line of the trace; ask `self.trace` before, so that nothing is formatted for nobody."""
+        if self.trace is not None:
+            least = self.model.least()
+            told = ", ".join(
+                f"{segment}: {tick} <= {'-' if (may := least[segment]) is None else may}"
+                for segment, tick in self.tracking.tracker.min_times().items()
+            )
+            self.trace(f"{self.steps:4}  {who:<12} {what}  [min time {told}]")
