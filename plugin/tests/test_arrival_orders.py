@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import Programs, by_lane
-from state_flows import FLOWS, Document, changed_keys, loop
+from state_flows import FLOWS, Count, Document, above_one, changed_keys, halve, loop, size, source
 
-from lowtide import Flow, kafka, raw
+from lowtide import Flow, json, kafka, raw
 from lowtide.compiler import compile_flow
 from lowtide.local import Message, run_log
 from lowtide.operators.meta import Position
@@ -30,8 +30,31 @@ def messages(front: int, events: list[tuple[int, Document]]) -> list[Message]:
     ]
 
 
+def least(window: tuple[Count, ...]) -> Count:
+    return min(window, key=lambda count: count.count)
+
+
+def is_odd(count: Count) -> bool:
+    return count.count % 2 == 1
+
+
+def branching_loop(flow: Flow) -> None:
+    """Two steps with state in one loop, whose branches come together before its tail."""
+
+    def body(counts: Any) -> Any:
+        halved = counts.scan("halve", halve, 0)
+        return halved.filter(is_odd).merge(halved, counts.last(2).map(least).map(lessened), name="both")
+
+    keyed = source(flow).map(size).key_by("key")
+    keyed.loop("halving", body, again=above_one, limit_turns=3).write("out", kafka("out", json(Count)))
+
+
+def lessened(count: Count) -> Count:
+    return Count(count.key, count.count - 3)
+
+
 @pytest.mark.parametrize("grouping", ["optimistic", "ordered"])
-@pytest.mark.parametrize("build", FLOWS, ids=lambda build: build.__name__)
+@pytest.mark.parametrize("build", [*FLOWS, branching_loop], ids=lambda build: build.__name__)
 @settings(deadline=None, max_examples=30)
 @given(st.lists(fronts, min_size=1, max_size=3), st.sampled_from([1, 2, 4]), st.data())
 def test_every_lane_is_given_what_the_interpreter_gives(
@@ -62,5 +85,5 @@ def test_every_lane_is_given_what_the_interpreter_gives(
     assert programs.delivered == by_lane(expected)
     assert Counter(programs.dead) == Counter(dead)
     assert all(len(workers) == 1 for workers in programs.owners.values())
-    if grouping == "ordered" and build not in (loop, changed_keys):
+    if grouping == "ordered" and build not in (loop, changed_keys, branching_loop):
         assert programs.repairs == 0

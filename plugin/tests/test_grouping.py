@@ -124,6 +124,36 @@ def test_a_scan_replays_from_the_state_before_a_late_record() -> None:
     assert steps == [["+1"], ["+1,3"], ["-1,3", "+1,2", "+1,2,3"]]
 
 
+def test_a_scan_replays_from_what_was_forgotten() -> None:
+    grouping = scan_grouping()
+    for tick in (1, 5):
+        grouping.insert(batch([(tick, "a")]))
+    grouping.prune(3)
+    assert len(grouping._groups["a"].elements) == 1
+    assert said(grouping.insert(batch([(4, "a")]))) == ["-1,5", "+1,4", "+1,4,5"]
+
+
+def test_pruning_leaves_the_tick_itself() -> None:
+    """R14."""
+    for make in (scan_grouping, lambda: last_grouping(1), lambda: last_grouping(2)):
+        grouping, whole = make(), make()
+        for tick in (1, 2, 5):
+            grouping.insert(batch([(tick, "a")]))
+            whole.insert(batch([(tick, "a")]))
+        grouping.prune(5)
+        assert len(grouping._groups["a"].elements) < 3
+        assert grouping.capture(5) == whole.capture(5)
+        assert said(grouping.insert(batch([(5, "a", True)]))) == said(whole.insert(batch([(5, "a", True)])))
+
+
+def test_tombstones_of_all_keys_stand_before_items() -> None:
+    """None may overtake the item that it takes back, which may be another key's by now."""
+    grouping = last_grouping(1)
+    grouping.insert(batch([(1, "b"), (2, "a")]))
+    changed: list[Any] = [(1, "b", True), (2, "a", True), (2, "b")]
+    assert said(grouping.insert(batch(changed))) == ["-1", "-2", "+2"]
+
+
 def test_a_tombstone_removes_its_item_and_mends_what_came_behind() -> None:
     grouping = last_grouping(2)
     grouping.insert(batch([(1, "a"), (2, "a"), (3, "a")]))
@@ -211,7 +241,8 @@ def test_states_and_outputs_of_a_wrong_type_fail() -> None:
 
     keyed.scan("count", step, 0).write("out", kafka("out", json(Event)))
     plan = compile_flow(flow, parallelism=1)
-    grouping = ScanGrouping(next(v for v in plan.vertices if isinstance(v.step, Scan)), ["key"])
+    vertex = next(v for v in plan.vertices if isinstance(v.step, Scan))
+    grouping, late = ScanGrouping(vertex, ["key"]), ScanGrouping(vertex, ["key"])
     good, bad = grouping.insert(batch([(tick, "a") for tick in (1, 2, 3, 4, 5)]))
     assert good.meta.tick.tolist() == [1, 5]
     assert [fault.failure.error for fault in bad.rows()] == [
@@ -219,7 +250,11 @@ def test_states_and_outputs_of_a_wrong_type_fail() -> None:
         "returned the output int, expected Event",
         "raised TypeError: cannot unpack non-iterable NoneType object",
     ]
-    assert grouping.capture(9) == {ord("a"): [("a", 2)]}
+    late.insert(batch([(tick, "a") for tick in (2, 3, 4, 5)]))
+    late.insert(batch([(1, "a")]))
+    for each in (grouping, late):
+        states = [each.capture(tick)[ord("a")][0][1] for tick in (2, 3, 4, 5, 6)]
+        assert states == [1, 1, 1, 1, 2], "a record that fails leaves the state as it was"
 
 
 def test_classes_of_a_hint() -> None:

@@ -55,9 +55,9 @@ class LastGrouping(Grouping):
         elements, size = group.elements, self._size
         start = bisect_left(elements, (changes[0].at,))
         behind = bisect_left(elements, (changes[-1].at,)) + size  # No window from here on holds a changed element.
-        context, old, rest = elements[max(0, start - size + 1) : start], elements[start:behind], elements[behind:]
+        context, old = elements[max(0, start - size + 1) : start], elements[start:behind]
         new = apply_changes(self._place, self._depth, ((at, row) for at, row in old), changes)
-        group.elements = [*elements[:start], *new, *rest]
+        elements[start:behind] = new
         before, after = dict(self._windows(context, old)), dict(self._windows(context, new))
         for at, window in before.items():
             if not _same(window, after.get(at)):

@@ -263,8 +263,9 @@ class WorkerCore:
     # -- snapshots -------------------------------------------------------------------------------------------------
 
     def pin(self, tick: int) -> None:
-        """Keep the prune time at the T of a snapshot until `capture` (R14)."""
+        """Keep the prune time at the T of a snapshot until `capture`, from before or with T's own notice on (R14)."""
         assert self._pinned is None, "one snapshot at a time"
+        assert tick >= self.tracker.global_min, "R14: what only records below the prune time need is gone"
         self._pinned = tick
 
     def capture(self) -> Snapshot:

@@ -1,0 +1,116 @@
+"""A scan beside a broadcast: its order, and what pruning and snapshots keep of both sides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lowtide import Flow, json, kafka
+from lowtide.compiler import compile_flow
+from lowtide.operators.batch import Batch
+from lowtide.operators.beside import BESIDE, KEYED, BesideScan
+from lowtide.operators.meta import Meta
+from lowtide.schema import schema_of
+from lowtide.steps import Broadcast, Scan
+
+UNITS = (0, 5)
+
+
+@dataclass(frozen=True)
+class Event:
+    key: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Seen:
+    own: tuple[int, ...]
+    beside: tuple[int, ...]
+
+
+def look(state: Seen, event: Event, beside: tuple[int, ...]) -> tuple[Seen, Seen]:
+    state = Seen((*state.own, event.number), beside)
+    return state, state
+
+
+def fold(state: tuple[int, ...], event: Event) -> tuple[int, ...]:
+    if event.number == 31:
+        raise ValueError("thirty-one")
+    return (*state, event.number) if event.number % 3 else state
+
+
+def scan() -> BesideScan:
+    initial: tuple[int, ...] = ()
+    flow = Flow("test")
+    broadcast = flow.read("more", kafka("more", json(Event))).broadcast("fold", fold, initial)
+    keyed = flow.read("events", kafka("events", json(Event))).key_by("key")
+    keyed.scan("look", look, Seen((), ()), beside=broadcast).write("out", kafka("out", json(Seen)))
+    vertices = compile_flow(flow, parallelism=1).vertices
+    (vertex,) = (v for v in vertices if isinstance(v.step, Scan))
+    (beside,) = (v for v in vertices if isinstance(v.step, Broadcast))
+    return BesideScan(vertex, beside, ["key"])
+
+
+def give(to: BesideScan, events: list[tuple[int, int, str]]) -> None:
+    """Events by (tick, port, key); a record's number is its tick; a broadcast's comes once for each unit."""
+    for tick, port, key in events:
+        units = UNITS if port == BESIDE else (UNITS[key == "b"],)
+        one = np.array([tick] * len(units), np.int64)
+        meta = Meta.of_source(port, 0, one, one).with_unit(np.array(units, np.int32))
+        if port == BESIDE:
+            meta = meta.with_child((np.array(units) + 1).astype(np.uint32))
+        rows: list[Any] = [Event(key, tick) for _ in units]
+        to.insert(Batch(schema_of(Event), meta, rows=rows), port)
+
+
+def said(batches: list[Batch]) -> list[Any]:
+    return [(tick, row) for each in batches for tick, row in zip(each.meta.tick.tolist(), each.rows(), strict=True)]
+
+
+logs = st.lists(
+    st.tuples(st.integers(0, 30), st.sampled_from([KEYED, BESIDE]), st.sampled_from(["a", "b"])),
+    max_size=16,
+    unique_by=lambda event: event[0],
+)
+
+
+@settings(deadline=None)
+@given(logs, st.lists(st.integers(0, 31), min_size=3, max_size=3).map(sorted), st.data())
+def test_pruning_and_a_snapshot_change_nothing_above_their_tick(
+    events: list[tuple[int, int, str]], times: list[int], data: st.DataObject
+) -> None:
+    """R14: pruned at one tick, captured at a later one, released up to one later still."""
+    pruned_at, captured_at, released = times
+    whole, pruned, restored = scan(), scan(), scan()
+    arrivals = data.draw(st.permutations(events))
+    for each in (whole, pruned):
+        give(each, arrivals)
+    expected = said(whole.advance(32))
+    found = [each for tick in (pruned_at, captured_at, released) for each in said(pruned.advance(tick))]
+    pruned.prune(pruned_at)
+    captured = pruned.capture(captured_at)
+    assert found + said(pruned.advance(32)) == expected
+    restored.restore(captured, captured_at)  # type: ignore[arg-type]
+    give(restored, [event for event in arrivals if event[0] >= captured_at])
+    assert said(restored.advance(32)) == [each for each in expected if each[0] >= captured_at]
+
+
+def test_each_record_sees_the_broadcast_as_of_its_place() -> None:
+    beside = scan()
+    give(beside, [(4, KEYED, "a"), (2, KEYED, "b"), (1, BESIDE, "x"), (5, BESIDE, "x"), (7, KEYED, "a")])
+    found = [(tick, seen.beside) for tick, seen in said(beside.advance(8))]
+    assert found == [(2, (1,)), (4, (1,)), (7, (1, 5))]
+
+
+def test_a_record_that_a_broadcast_fails_with_is_one_fault_for_all_units() -> None:
+    beside = scan()
+    give(beside, [(30, KEYED, "a"), (31, BESIDE, "x"), (32, KEYED, "b")])
+    outputs, faults = beside.advance(33)
+    assert [(tick, seen.beside) for tick, seen in said([outputs])] == [(30, ()), (32, ())]
+    assert [fault.failure.error for fault in faults.rows()] == ["raised ValueError: thirty-one"]
+    assert faults.meta.unit is not None
+    assert faults.meta.unit.tolist() == [0]

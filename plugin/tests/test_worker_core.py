@@ -1,0 +1,153 @@
+"""One worker without I/O: what it folds into its tracker, and what it does at a notice (R5, R6, R14, R18)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+import pytest
+from programs import source_rows
+
+from lowtide import Flow, json, kafka, raw
+from lowtide.compiler import compile_flow
+from lowtide.errors import TimeWentBack
+from lowtide.fronts.front import Front, Window
+from lowtide.local import Message
+from lowtide.operators.meta import Position
+from lowtide.plan import Plan
+from lowtide.worker.core import Effects, WorkerCore
+from lowtide_tracker import Floor, Flush, LocalTracker, Notice
+
+
+@dataclass(frozen=True)
+class Event:
+    key: str
+    number: int
+
+
+def total(state: int, event: Event) -> tuple[int, Event]:
+    if event.number < 0:
+        raise ValueError("negative")
+    return state + event.number, Event(event.key, state + event.number)
+
+
+def plan() -> Plan:
+    """Two levels of groupings, one worker each."""
+    flow = Flow("test", dead_letters=kafka("dead", raw()))
+    events = flow.read("events", kafka("events", json(Event)))
+    first = events.key_by("key", name="first").scan("one", total, 0)
+    first.key_by("number").scan("two", total, 0).write("out", kafka("out", json(Event)))
+    return compile_flow(flow, parallelism=1, units=8, lanes=1, slack_ms=1)
+
+
+def reader(max_lead: int = 1000) -> WorkerCore:
+    front = Front(0, slack_ms=1, opening=0, window=Window(max_lead, 10**6), max_future_ms=10**6)
+    return WorkerCore(plan(), 0, 0, tracker=LocalTracker(0, 1, start=0), front=front)
+
+
+def worker(level: int, grouping: str = "ordered") -> WorkerCore:
+    return WorkerCore(plan(), level, 0, tracker=LocalTracker(level, 1, start=0), grouping=grouping)
+
+
+def read(core: WorkerCore, events: Sequence[tuple[int, int]], offset: int = 0) -> Effects:
+    """Messages by (tick, number), all of one key."""
+    messages = [
+        Message(Position(0, offset + place), tick, None, msgspec.json.encode(Event("a", number)))
+        for place, (tick, number) in enumerate(events)
+    ]
+    return core.rows(source_rows(messages), 0)
+
+
+def notice(number: int, *min_times: int, floors: tuple[Floor, ...] = ()) -> Notice:
+    """The min times of segments 1 and 2."""
+    return Notice(1, number, number - 1, dict(enumerate(min_times, 1)), min(min_times), floors)
+
+
+def acks(flush: Flush | None) -> dict[tuple[int, int], int]:
+    assert flush is not None
+    rows = zip(flush.segments.tolist(), flush.ticks.tolist(), flush.values.tolist(), strict=True)
+    return {(segment, tick): value for segment, tick, value in rows}
+
+
+def test_a_frame_is_folded_at_each_of_its_ticks_by_sender_and_receiver_alike() -> None:
+    level_0, level_1 = reader(), worker(1, "optimistic")
+    (frame,) = read(level_0, [(5, 1), (7, 2)]).frames
+    sent = acks(level_0.flush())
+    level_1.frame(frame)
+    taken = acks(level_1.flush())
+    assert sent == {(1, 5): frame.value, (1, 7): frame.value}
+    assert {key: value for key, value in taken.items() if key[0] == 1} == sent
+    assert sorted(key for key in taken if key[0] == 2) == [(2, 5), (2, 7)], "what it caused is in the same flush (R5)"
+
+
+def test_what_is_held_keeps_the_next_segment_open_until_it_is_out() -> None:
+    """R6: the hold goes with the ack, and goes away with what is emitted."""
+    level_0, level_1 = reader(), worker(1)
+    (frame,) = read(level_0, [(5, 1), (7, 2)]).frames
+    assert level_1.frame(frame).frames == []
+    held = acks(level_1.flush())
+    assert sorted(held) == [(1, 5), (1, 7), (2, 5), (2, 7)]
+    (out,) = level_1.notice(notice(1, 6, 5)).frames
+    assert out.ticks == [5]
+    assert acks(level_1.flush()) == {(2, 5): held[2, 5] ^ out.value}, "one flush ends the hold and has the frame"
+
+
+def test_a_frame_below_min_time_is_an_error() -> None:
+    level_0, level_1 = reader(), worker(1, "optimistic")
+    (frame,) = read(level_0, [(5, 1)]).frames
+    level_1.notice(notice(1, 6, 6))
+    with pytest.raises(TimeWentBack, match="worker 1/0"):
+        level_1.frame(frame)
+
+
+def test_state_below_a_pinned_tick_stays_until_it_is_captured() -> None:
+    """R14: of the worker's own grouping and of its front."""
+    level_0, level_1 = reader(), worker(1, "optimistic")
+    for frame in read(level_0, [(5, 1), (7, 2), (9, 4)]).frames:
+        level_1.frame(frame)
+    for core in (level_0, level_1):
+        core.pin(7)
+        core.notice(notice(1, 10, 10))
+    (parts,) = level_1.capture().state["one"].values()
+    assert parts == [("a", 1)]
+    assert level_0.capture().start == (1, 5)
+    with pytest.raises(AssertionError, match="the state below a pruned tick is gone"):
+        level_1.program.capture(9)  # Pruning has gone on.
+    with pytest.raises(AssertionError, match="R14"):
+        level_0.pin(9)
+
+
+def test_floors_go_with_the_heartbeat_and_with_the_bundle() -> None:
+    level_0, level_1, level_2 = reader(), worker(1, "optimistic"), worker(2, "optimistic")
+    (frame,) = read(level_0, [(5, 1)]).frames
+    level_0.flush()
+    floor = Floor(0, 1, 20)
+    assert level_0.grant(floor)
+    flush = level_0.flush()
+    assert flush is not None
+    assert (flush.heartbeats, flush.floors) == (((0, 20),), (floor,))
+    for sent in level_1.frame(frame).frames:
+        level_2.frame(sent)
+    ((sink, bundle),) = level_2.notice(notice(1, 20, 20, floors=(floor,))).bundles
+    assert bundle.floors == (floor,)
+    assert level_2.delivered_time is not None
+    assert level_2.delivered_time < 5
+    assert level_2.durable(sink, bundle.lane).bundles == []
+    assert level_2.delivered_time == 20, "R18"
+
+
+def test_a_failure_acts_when_min_time_has_passed_it() -> None:
+    level_0, level_1 = reader(), worker(1)
+    (frame,) = read(level_0, [(5, -1)]).frames
+    level_1.frame(frame)
+    assert level_1.notice(notice(1, 5, 5)).letters == []
+    (letter,) = level_1.notice(notice(2, 6, 6)).letters
+    assert (letter.vertex, letter.timestamp) == ("one", 5)
+
+
+def test_a_stopped_front_goes_on_when_min_time_does() -> None:
+    """R8."""
+    level_0 = reader(max_lead=3)
+    assert [frame.ticks for frame in read(level_0, [(1, 1), (2, 1), (4, 1)]).frames] == [[1, 2]]
+    assert [frame.ticks for frame in level_0.notice(notice(1, 2, 2)).frames] == [[4]]
