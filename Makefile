@@ -57,6 +57,10 @@ test: env jars jar  ## run all tests (ARGS='-k name')
 test-unit: env  ## run the tests that need no service and finish in seconds (ARGS='-k name')
 	$(RUN) -m pytest -m "$(UNIT)" $(ARGS)
 
+.PHONY: sim
+sim: env  ## simulate the core over many seeds, and break every rule on purpose (ARGS='--seed 17', '--help')
+	@PYTHONHASHSEED=0 PYTHONPATH=tests:plugin/tests/support $(RUN) -m simulation $(ARGS)
+
 .PHONY: demo
 demo: env jars jar  ## run examples/payments.py on a Kafka of its own, and take everything down again
 	@$(RUN) examples/demo.py

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from lowtide_tracker import Floor
 
 from lowtide.fronts import front as front_module
 from lowtide.fronts.floors import NO_TICK
@@ -21,13 +20,15 @@ from lowtide.operators.order import OrderKey
 from lowtide.operators.output import Faults, Hold
 from lowtide.plan import LOOP_MARK
 from lowtide.worker.core import Effects, Frame, WorkerCore
-from simulation.mutation import Mutation, Patch
+from lowtide_tracker import Floor
+
+from .mutation import Mutation, Patch
 
 Indices = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def label_forgets() -> list[Patch]:
-    real = front_module.label
+    real = vars(front_module)["label"]
 
     def label(*args: Any, before: int, **rest: Any) -> Any:
         return real(*args, before=NO_TICK, **rest)
@@ -36,7 +37,7 @@ def label_forgets() -> list[Patch]:
 
 
 def label_of_the_frame() -> list[Patch]:
-    real = front_module.label
+    real = vars(front_module)["label"]
 
     def label(*args: Any, **rest: Any) -> Any:
         ticks, caps = real(*args, **rest)
@@ -154,7 +155,8 @@ def holder_stopped() -> list[Patch]:
         lead = int(np.searchsorted(ticks, end))
         room = self._room(min_time)
         before = int(parked.ends[parked.start - 1]) if parked.start else 0
-        return max(parked.start, min(lead, int(np.searchsorted(parked.ends, before + room, side="right"))))
+        stop = min(lead, int(np.searchsorted(parked.ends, before + room, side="right")))
+        return max(int(parked.start), stop)
 
     return [(Front, "_stop", stop)]
 

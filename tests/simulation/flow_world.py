@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 from typing import ClassVar, Literal
 
@@ -15,11 +16,12 @@ from lowtide.fronts.floors import Floors
 from lowtide.local import run_log
 from lowtide.plan import Plan
 from lowtide_tracker import Floor, Flush, FlushGap
-from simulation.life import Commit, Life
-from simulation.logs import FIRST_MS, draw_log
-from simulation.sinks import Sinks
-from simulation.verdict import Violation
-from simulation.world import Step, Trace, World
+
+from .life import Commit, Life
+from .logs import FIRST_MS, draw_log
+from .sinks import Sinks
+from .verdict import Violation
+from .world import Step, Trace, World
 
 MAX_DRAIN_ROUNDS = 200
 QUIET_ROUNDS = 12
@@ -370,7 +372,7 @@ class FlowWorld(World):
             raise Violation("output", f"dead letters {life.letters} instead of {dead}")
 
 
-def _compare(lane: str, given: list[object], wanted: list[object]) -> None:
+def _compare(lane: str, given: Sequence[object], wanted: Sequence[object]) -> None:
     """Sequences, not sets."""
     if given == wanted:
         return

@@ -19,11 +19,12 @@ from lowtide.operators.program import Captured
 from lowtide.plan import Plan
 from lowtide.worker.core import Effects, Frame, Snapshot, WorkerCore
 from lowtide_tracker import Floor, LocalTracker, Notice
-from simulation.logs import FAR_MS, Labels, Log
-from simulation.model import Model
-from simulation.sinks import Sinks
-from simulation.tracking import Line, Tracking
-from simulation.verdict import Violation
+
+from .logs import FAR_MS, Labels, Log
+from .model import Model
+from .sinks import Sinks
+from .tracking import Line, Tracking
+from .verdict import Violation
 
 CAPACITY_TICKS = 64
 

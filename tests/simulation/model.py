@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from simulation.verdict import Violation
+from .verdict import Violation
 
 
 class Model:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from simulation.mutation import Mutation
-from simulation.tracking_mutations import TRACKING
+from .flow_mutations import FLOW
+from .mutation import Mutation
+from .tracking_mutations import TRACKING
 
-MUTATIONS: list[Mutation] = [*TRACKING]
+MUTATIONS: list[Mutation] = [*TRACKING, *FLOW]

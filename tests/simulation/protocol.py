@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from lowtide_tracker import Floor, Flush, FlushGap, LocalTracker, Notice
-from simulation.model import Model
-from simulation.tracking import Line, Tracking
-from simulation.verdict import Violation
-from simulation.world import Step, Trace, World
+
+from .model import Model
+from .tracking import Line, Tracking
+from .verdict import Violation
+from .world import Step, Trace, World
 
 MAX_DRAIN_ROUNDS = 60
 LAST_TICK = 1_000_000

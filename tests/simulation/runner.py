@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from simulation.mutation import Mutation
-from simulation.protocol import ProtocolWorld
-from simulation.verdict import Outcome, Violation
-from simulation.world import Trace, World
+from .flow_world import FlowWorld
+from .mutation import Mutation
+from .protocol import ProtocolWorld
+from .verdict import Outcome, Violation
+from .world import Trace, World
 
-WORLDS: dict[str, Callable[..., World]] = {"protocol": ProtocolWorld}
+WORLDS: dict[str, Callable[..., World]] = {"protocol": ProtocolWorld, "flow": FlowWorld}
 MAX_SEEDS = 60
 """A mutation that has not been caught after so many has survived."""
 
@@ -30,10 +32,10 @@ def run_seed(
         made.run(steps)
     except Violation as violation:
         kind, text = violation.kind, str(violation)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever the core raises where nothing is wrong
         kind, text = "error", f"{type(error).__name__}: {error}"
         if trace is not None:
-            raise
+            trace("".join(traceback.format_exception(error)))
     else:
         return Outcome(seed, world, made.steps, None, "", dict(made.counts))
     return Outcome(seed, world, made.steps if made else 0, kind, text, dict(made.counts) if made else {})

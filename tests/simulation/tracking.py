@@ -9,7 +9,8 @@ from random import Random
 
 from lowtide_tracker import Absolute, Floor, Flush, Graph, LocalTracker, Notice, Tracker
 from lowtide_tracker.backlog import Backlog
-from simulation.verdict import Violation
+
+from .verdict import Violation
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from lowtide_tracker import graph as graph_module
 from lowtide_tracker.ack_values import AckValues
 from lowtide_tracker.fronts import Fronts
 from lowtide_tracker.rebuild import Rebuild
-from simulation.mutation import Mutation, Patch
+
+from .mutation import Mutation, Patch
 
 
 def equal_values() -> list[Patch]:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from random import Random
 from typing import ClassVar
 
-from simulation.model import Model
-from simulation.tracking import Tracking
+from .model import Model
+from .tracking import Tracking
 
 Trace = Callable[[str], None]
 Step = Callable[[], bool]

@@ -1,0 +1,74 @@
+"""The simulation in short: a few dozen seeds of each world, every broken rule caught, replays that are replays."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+from tests.simulation.__main__ import main
+from tests.simulation.mutation import Mutation
+from tests.simulation.mutations import MUTATIONS
+from tests.simulation.runner import catch, run_seed
+
+STEPS = 500
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("world", ["protocol", "flow"])
+def test_a_world_keeps_its_model_and_equals_the_oracle(world: str, seed: int) -> None:
+    outcome = run_seed(seed, STEPS, world)
+    assert (outcome.kind, outcome.text) == (None, "")
+    assert outcome.steps == STEPS
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+def test_a_broken_rule_is_caught(mutation: Mutation) -> None:
+    seeds, outcome = catch(mutation, STEPS)
+    assert outcome is not None, f"{mutation.what}: survived {seeds} seeds"
+
+
+def test_broken_rules_are_mended_again() -> None:
+    for mutation in MUTATIONS:
+        before = [vars(owner)[name] for owner, name, _ in mutation.patches()]
+        with mutation.applied():
+            pass
+        assert [vars(owner)[name] for owner, name, _ in mutation.patches()] == before
+
+
+def test_every_rule_has_a_mutation() -> None:
+    rules = {rule for mutation in MUTATIONS for rule in mutation.rule.split(", ")}
+    assert {"R1", "R2", "R3", "R4", "R5", "R6", "R7", "R8", "R12", "R13", "R14", "R15", "R18"} <= rules
+
+
+@pytest.mark.parametrize("world", ["protocol", "flow"])
+def test_a_replay_is_the_same_again(world: str) -> None:
+    traces: list[list[str]] = [[], []]
+    for trace in traces:
+        run_seed(7, STEPS, world, trace.append)
+    assert traces[0] == traces[1]
+    assert len(traces[0]) > 100
+
+
+def test_looking_changes_nothing() -> None:
+    seen = run_seed(5, STEPS, "flow", lambda _: None)
+    assert seen.counts == run_seed(5, STEPS, "flow").counts
+
+
+def test_the_last_line_is_json() -> None:
+    result = CliRunner().invoke(main, ["--seeds", "4", "--no-mutations"])
+    assert result.exit_code == 0
+    assert json.loads(result.output.splitlines()[-1]) == {
+        "seeds": 4,
+        "steps": 4 * STEPS,
+        "failures": 0,
+        "mutations": 0,
+        "mutations_survived": 0,
+    }
+
+
+def test_a_broken_rule_is_replayed_with_every_step_and_the_models_word() -> None:
+    result = CliRunner().invoke(main, ["--seed", "0", "--mutation", "one-too-far"])
+    assert result.exit_code == 1
+    *steps, verdict, figures = result.output.splitlines()
+    assert "safety: segment" in verdict
+    assert "min time" in steps[-1]
+    assert json.loads(figures)["failures"] == 1
