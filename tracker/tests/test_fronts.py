@@ -38,6 +38,7 @@ def test_min_time_runs_over_the_register_connected_or_not(scribe_of: ScribeOf) -
 def test_registered_fronts_start_at_their_floor_or_the_start(scribe_of: ScribeOf) -> None:
     it = Tracker(CHAIN, {0: 50, 1: 10}, start=20, capacity_ticks=16)
     assert it.global_min == 20
+    assert (it.open_front(0, 0), it.open_front(1, 0)) == (50, 20)
     assert scribe_of(it).acks(beats={1: 60})[0].min_times == {1: 50, 2: 50}
 
 
