@@ -153,11 +153,13 @@ class Grouping(ABC):
             TimeWentBack: a record is below the prune time.
             UnmatchedTombstone: a tombstone without its item, or a second item with the same order key.
         """
-        packed = pack(batch.meta, self._depth)
+        meta, rows = batch.meta, batch.rows()
+        packed = pack(meta, self._depth)
         order = in_order(packed)
         if order is not None:
-            batch, packed = batch.take(order), packed[order]
-        meta, rows, ats = batch.meta, batch.rows(), packed.tolist()
+            # Not `batch.take`: that would put the columns in order too, which nobody looks at from here on.
+            meta, packed, rows = meta.take(order), packed[order], [rows[index] for index in order.tolist()]
+        ats = packed.tolist()
         first, last = int(meta.tick[0]), int(meta.tick[-1])
         if first < self._pruned:
             raise TimeWentBack(self._place, first, self._pruned)
