@@ -46,7 +46,7 @@ def branching_loop(flow: Flow) -> None:
         return halved.filter(is_odd).merge(halved, counts.last(2).map(least).map(lessened), name="both")
 
     keyed = source(flow).map(size).key_by("key")
-    keyed.loop("halving", body, again=above_one, limit_turns=3).write("out", kafka("out", json(Count)))
+    keyed.loop("halving", body, again=above_one, limit_turns=2).write("out", kafka("out", json(Count)))
 
 
 def lessened(count: Count) -> Count:

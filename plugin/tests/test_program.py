@@ -280,6 +280,40 @@ def test_a_batch_function_that_fails_stops_the_job_even_with_dead_letters(functi
     assert "the first of a batch of 2" in caught.value.where
 
 
+@dataclass(frozen=True)
+class Stock:
+    left: int
+
+    def __post_init__(self) -> None:
+        if self.left < 0:
+            raise ValueError(f"{self.left} left")
+
+
+@dataclass(frozen=True)
+class Shelf:
+    stocks: list[Stock | None]
+
+
+@pytest.mark.parametrize("gives", [Stock, Shelf])
+def test_a_record_that_refuses_what_a_batch_function_gives_stops_the_job(gives: type) -> None:
+    def sold(batch: pa.RecordBatch) -> pa.RecordBatch:
+        left = pc.subtract(batch.column("at"), 2)
+        if gives is Stock:
+            return pa.RecordBatch.from_arrays([left], names=["left"])
+        stocks = pa.StructArray.from_arrays([left], fields=[pa.field("left", pa.int64())])
+        offsets = pa.array(range(len(batch) + 1), pa.int32())
+        kind = schema_of(Shelf).kinds["stocks"].arrow
+        return pa.RecordBatch.from_arrays([pa.ListArray.from_arrays(offsets, stocks, type=kind)], names=["stocks"])
+
+    flow = Flow("test", dead_letters=kafka("dead", raw()))
+    flow.read("orders", kafka("orders", json(Order))).map_batches(sold, gives).write("out", kafka("out", json(gives)))
+    assert not run(flow, [b'{"user":"a","at":2}']).dead
+    with pytest.raises(UserError, match='"sold": raised ValueError: -1 left'):
+        run(flow, [b'{"user":"a","at":2}', b'{"user":"a","at":1}'])
+    with pytest.raises(UserError, match='"sold": raised ValueError: -1 left'):
+        flow.run_locally(orders=[Order("a", 1)])
+
+
 @pytest.mark.parametrize("user", [1.5, ["a"], "\ud800", None])
 def test_what_is_no_key_fails_where_a_loop_would_take_it_round_again(user: Any) -> None:
     def again(item: Item) -> bool:

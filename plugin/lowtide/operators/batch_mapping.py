@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from lowtide.kinds import Kind
+from lowtide.nested_kinds import Struct
 from lowtide.operators.batch import Batch
 from lowtide.operators.failure import Failure, raised
 from lowtide.operators.per_record import Operator, Stepped, said_type
@@ -26,6 +29,7 @@ class MapBatchesOperator(Operator):
     def __init__(self, function: Function, gives: type) -> None:
         self._function = function
         self._schema = schema_of(gives)
+        self._checks = _checks(gives, self._schema.kinds.values())
 
     def apply(self, batch: Batch) -> Stepped:
         """Call the function with the batch; if that fails, with every record alone."""
@@ -51,7 +55,14 @@ class MapBatchesOperator(Operator):
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's function raises
             return None, raised(index, _Rows(len(batch)), error)
         fault = _fault(result, self._schema, len(batch))
-        return result, None if fault is None else Failure(index, _Rows(len(batch)), fault)
+        if fault is not None:
+            return result, Failure(index, _Rows(len(batch)), fault)
+        if self._checks:
+            try:
+                self._schema.rows(result.columns)
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's __post_init__ raises
+                return None, raised(index, _Rows(len(batch)), error)
+        return result, None
 
 
 class _Rows:
@@ -62,6 +73,18 @@ class _Rows:
 
     def __repr__(self) -> str:
         return "a batch of one" if self._count == 1 else f"the first of a batch of {self._count}"
+
+
+def _checks(record: object, kinds: Iterable[Kind]) -> bool:
+    """Whether a dataclass, or one inside of it, may refuse values: only then are records made just to see that."""
+    return hasattr(record, "__post_init__") or any(map(_kind_checks, kinds))
+
+
+def _kind_checks(kind: Kind) -> bool:
+    if isinstance(kind, Struct):
+        return _checks(kind.record, (part for _, part in kind.fields))
+    inner = getattr(kind, "inner", None) or getattr(kind, "item", None) or getattr(kind, "value", None)
+    return isinstance(inner, Kind) and _kind_checks(inner)
 
 
 def _fault(result: Any, schema: Schema, count: int) -> str | None:
