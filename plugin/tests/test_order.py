@@ -172,3 +172,11 @@ def test_a_merge_folds_in_the_port_and_the_place(units: list[int] | None) -> Non
     traces = [(merge.take(batch, port).meta.trace ^ batch.meta.trace).tolist() for port in (0, 1)]
     places = [6, 6, 6] if units is None else units
     assert traces == [[int(step_id("job", "both", port, place)) for place in places] for port in (0, 1)]
+
+
+def test_a_path_that_is_longer_than_can_be_is_never_cut() -> None:
+    one = np.zeros(1, np.int64)
+    meta = Meta.of_source(0, 0, one, one).with_child(1)
+    pack(meta, 1)
+    with pytest.raises(AssertionError, match="a child path is longer than 0"):
+        pack(meta, 0)

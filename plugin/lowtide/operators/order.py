@@ -101,6 +101,7 @@ def pack(meta: Meta, depth: int) -> Packed:
     Returns:
         bytes[n].
     """
+    assert meta.child.shape[1] <= depth or not meta.child[:, depth:].any(), f"a child path is longer than {depth}"
     packed = np.empty(len(meta), _layout(depth))
     packed["tick"] = meta.tick.view(np.uint64) ^ _SIGN_64
     packed["front"] = meta.front.view(np.uint32) ^ _SIGN_32
