@@ -14,9 +14,11 @@ from lowtide.compiler import compile_flow
 from lowtide.errors import TimeWentBack
 from lowtide.fronts.front import Front, Window
 from lowtide.local import Message
+from lowtide.operators.bundle import Bundle
 from lowtide.operators.meta import Position
+from lowtide.operators.order import OrderKey
 from lowtide.plan import Plan
-from lowtide.worker.core import Effects, WorkerCore
+from lowtide.worker.core import Effects, Last, WorkerCore, letters_of
 from lowtide_tracker import Floor, Flush, LocalTracker, Notice
 
 
@@ -41,13 +43,13 @@ def plan() -> Plan:
     return compile_flow(flow, parallelism=1, units=8, lanes=1, slack_ms=1)
 
 
-def reader(max_lead: int = 1000) -> WorkerCore:
+def reader(max_lead: int = 1000, last: Last | None = None) -> WorkerCore:
     front = Front(0, slack_ms=1, opening=0, window=Window(max_lead, 10**6), max_future_ms=10**6)
-    return WorkerCore(plan(), 0, 0, tracker=LocalTracker(0, 1, start=0), front=front)
+    return WorkerCore(plan(), 0, 0, tracker=LocalTracker(0, 1, start=0), front=front, last=last)
 
 
-def worker(level: int, grouping: str = "ordered") -> WorkerCore:
-    return WorkerCore(plan(), level, 0, tracker=LocalTracker(level, 1, start=0), grouping=grouping)
+def worker(level: int, grouping: str = "ordered", last: Last | None = None) -> WorkerCore:
+    return WorkerCore(plan(), level, 0, tracker=LocalTracker(level, 1, start=0), grouping=grouping, last=last)
 
 
 def read(core: WorkerCore, events: Sequence[tuple[int, int]], offset: int = 0) -> Effects:
@@ -131,7 +133,6 @@ def test_floors_go_with_the_heartbeat_and_with_the_bundle() -> None:
         level_2.frame(sent)
     ((sink, bundle),) = level_2.notice(notice(1, 20, 20, floors=(floor,))).bundles
     assert bundle.floors == (floor,)
-    assert level_2.delivered_time is not None
     assert level_2.delivered_time < 5
     assert level_2.durable(sink, bundle.lane).bundles == []
     assert level_2.delivered_time == 20, "R18"
@@ -141,9 +142,30 @@ def test_a_failure_acts_when_min_time_has_passed_it() -> None:
     level_0, level_1 = reader(), worker(1)
     (frame,) = read(level_0, [(5, -1)]).frames
     level_1.frame(frame)
-    assert level_1.notice(notice(1, 5, 5)).letters == []
-    (letter,) = level_1.notice(notice(2, 6, 6)).letters
-    assert (letter.vertex, letter.timestamp) == ("one", 5)
+    assert level_1.notice(notice(1, 5, 5)).bundles == []
+    ((sink, bundle),) = level_1.notice(notice(2, 6, 6)).bundles
+    (letter,) = bundle.batch.rows()
+    assert (sink, letter.vertex, letter.timestamp) == (letters_of(1), "one", 5)
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_dead_letters_pass_a_barrier_like_any_output(level: int) -> None:
+    """R13, R18: one bundle in flight, delivered time waits for it, and what was delivered is not delivered again."""
+
+    def life(last: dict[tuple[int, int], OrderKey]) -> tuple[WorkerCore, list[tuple[int, Bundle]]]:
+        level_0, level_1 = reader(last=last), worker(1, last=last)
+        messages = [Message(Position(0, 0), 5, None, b"{}" if level == 0 else b'{"key":"a","number":-1}')]
+        for frame in level_0.rows(source_rows(messages), 0).frames:
+            level_1.frame(frame)
+        core = (level_0, level_1)[level]
+        return core, core.notice(notice(1, 6, 6)).bundles
+
+    core, ((sink, bundle),) = life({})
+    assert (sink, len(bundle), core.delivered_time) == (letters_of(level), 1, 5)
+    assert core.durable(sink, bundle.lane).bundles == []
+    assert core.delivered_time == 6
+    core, bundles = life({(sink, bundle.lane): bundle.last})
+    assert (bundles, core.delivered_time) == ([], 6)
 
 
 def test_a_stopped_front_goes_on_when_min_time_does() -> None:

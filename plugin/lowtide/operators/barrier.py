@@ -151,8 +151,13 @@ class Barrier:
         some lane: else a later life could label what comes below it (`keep_floors` sees to them where nothing is
         delivered for long).
         """
+        return min(self._kept_time, self.durable_time)
+
+    @property
+    def durable_time(self) -> int:
+        """The tick below which every record is durable in the sink, of all lanes here; O(lanes)."""
         ticks = [tick for state in self._lanes.values() if (tick := state.first_tick()) is not None]
-        return min([self._kept_time, *ticks])
+        return min([self.released, *ticks])
 
     @property
     def floors_to_keep(self) -> bool:

@@ -12,7 +12,7 @@ segment's min time, groupings prune at the global one (R14).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -21,23 +21,29 @@ from lowtide.fronts.front import Front
 from lowtide.operators.barrier import Barrier
 from lowtide.operators.batch import Batch
 from lowtide.operators.bundle import Bundle
-from lowtide.operators.dead_letter import Dead
 from lowtide.operators.fault import act
 from lowtide.operators.order import OrderKey
 from lowtide.operators.output import Deliver, Exchange, Faults, Output
-from lowtide.operators.pending import Pending
 from lowtide.operators.program import Captured, Program
 from lowtide.operators.source import SourceRows
 from lowtide.plan import Plan
 from lowtide_tracker import Floor, Flush, LocalTracker, Notice
 
-__all__ = ["Effects", "Frame", "Snapshot", "WorkerCore"]
+__all__ = ["Effects", "Frame", "Last", "Snapshot", "WorkerCore", "letters_of"]
 
 FIRST_SEGMENT = 1
 """The segment that fronts feed: frames of level 1."""
 
 Last = Mapping[tuple[int, int], OrderKey]
 """By sink (its vertex) and lane: the order key up to which records are durable."""
+
+
+def letters_of(level: int) -> int:
+    """What stands for a level's dead letters where a sink's vertex is asked for; their lanes are those of the level.
+
+    At level 0 each front is a lane of its own.
+    """
+    return ~level
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,13 +71,11 @@ class Effects:
 
     Attributes:
         frames: For the next level, in order.
-        bundles: For the sinks, by vertex.
-        letters: Dead letters, in order.
+        bundles: For the sinks, by vertex; by `letters_of(level)` those of dead letters, whose rows are `Dead`.
     """
 
     frames: list[Frame] = field(default_factory=list)
     bundles: list[tuple[int, Bundle]] = field(default_factory=list)
-    letters: list[Dead] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,23 +133,32 @@ class WorkerCore:
         self._segment = max(level, FIRST_SEGMENT)
         self._held: set[int] = set()
         self._pinned: int | None = None
+        self._letters = letters_of(level)
+        self._last = dict(last or {})
+        self._floors = tuple(floors)
+        self._max_bundle_records = max_bundle_records
+        sinks = {vertex.id: vertex for vertex in plan.sinks() if vertex.level == level}
+        self.barriers = {sink: self._barrier(sink, vertex.name, vertex.depth) for sink, vertex in sinks.items()}
         depth = max(vertex.depth for vertex in plan.vertices)
-        self._faults = Pending(f"the dead letters of level {level}", depth)
-        lanes = np.unique(plan.lane_of_unit()[self._workers == place]).tolist()
-        known = tuple(floors)
-        self.barriers = {
-            vertex.id: Barrier(
-                vertex.name,
-                lanes=lanes,
-                lane_of_unit=plan.lane_of_unit(),
-                depth=vertex.depth,
-                last={lane: key for (sink, lane), key in (last or {}).items() if sink == vertex.id},
-                floors=known,
-                max_bundle_records=max_bundle_records,
-            )
-            for vertex in plan.sinks()
-            if vertex.level == level
-        }
+        self.barriers[self._letters] = self._barrier(self._letters, f"dead letters of level {level}", depth)
+
+    def _barrier(self, sink: int, name: str, depth: int) -> Barrier:
+        """A barrier over the worker's lanes; a front's only lane has its number."""
+        if self.front is None:
+            lane_of_unit = self.plan.lane_of_unit()
+            lanes = np.unique(lane_of_unit[self._workers == self.place]).tolist()
+        else:
+            lanes = [self.front.number]
+            lane_of_unit = np.array(lanes, np.int32)
+        return Barrier(
+            name,
+            lanes=lanes,
+            lane_of_unit=lane_of_unit,
+            depth=depth,
+            last={lane: key for (other, lane), key in self._last.items() if other == sink},
+            floors=self._floors,
+            max_bundle_records=self._max_bundle_records,
+        )
 
     @property
     def min_time(self) -> int:
@@ -218,12 +231,20 @@ class WorkerCore:
             self.tracker.release(self.level + 1, tick)
 
     def _release(self, floors: tuple[Floor, ...], effects: Effects) -> None:
-        min_time = self.min_time
-        for vertex, barrier in self.barriers.items():
-            effects.bundles += [(vertex, bundle) for bundle in barrier.advance(min_time, floors)]
-        found = self._faults.release(min_time)
-        if found is not None:
-            effects.letters += act(self.plan, found)
+        for sink, barrier in self.barriers.items():
+            for bundle in barrier.advance(self.min_time, floors):
+                self._give(sink, bundle, effects)
+
+    def _give(self, sink: int, bundle: Bundle, effects: Effects) -> None:
+        """Give a bundle to its sink; faults act now, as nothing can take them back any more.
+
+        Raises:
+            MessageRefused, UserError: see `act`.
+        """
+        if sink == self._letters and len(bundle):
+            letters = Batch(None, bundle.batch.meta, rows=act(self.plan, bundle.batch))
+            bundle = replace(bundle, batch=letters)
+        effects.bundles.append((sink, bundle))
 
     # -- from the sinks --------------------------------------------------------------------------------------------
 
@@ -232,22 +253,24 @@ class WorkerCore:
         effects = Effects()
         bundle = self.barriers[sink].durable(lane)
         if bundle is not None:
-            effects.bundles.append((sink, bundle))
+            self._give(sink, bundle, effects)
         return effects
 
     def keep_floors(self) -> Effects:
         """Make floors durable that no bundle has carried; to be called now and then, for sinks that are idle (R18)."""
         effects = Effects()
-        for vertex, barrier in self.barriers.items():
-            bundle = barrier.keep_floors()
+        for sink, barrier in self.barriers.items():
+            bundle = None if sink == self._letters else barrier.keep_floors()
             if bundle is not None:
-                effects.bundles.append((vertex, bundle))
+                effects.bundles.append((sink, bundle))
         return effects
 
     @property
-    def delivered_time(self) -> int | None:
-        """The tick below which all of its lanes are durable (R18); None where it has no lanes."""
-        return min((barrier.delivered_time for barrier in self.barriers.values()), default=None)
+    def delivered_time(self) -> int:
+        """The tick below which all of its lanes are durable, dead letters included (R18)."""
+        # Floors are kept by the sinks: dead letters that never come must not hold delivered time back.
+        times = [barrier.delivered_time for sink, barrier in self.barriers.items() if sink != self._letters]
+        return min([self.barriers[self._letters].durable_time, *times])
 
     # -- to the tracker --------------------------------------------------------------------------------------------
 
@@ -303,9 +326,14 @@ class WorkerCore:
             elif isinstance(output, Deliver):
                 self.barriers[output.vertex].add(output.batch)
             elif isinstance(output, Faults):
-                self._faults.add(output.batch)
+                self._bury(output.batch)
             else:
                 self._hold(output.ticks)
+
+    def _bury(self, batch: Batch) -> None:
+        if self.front is not None:
+            batch = batch.with_meta(batch.meta.with_unit(np.zeros(len(batch), np.int32)))
+        self.barriers[self._letters].add(batch)
 
     def _send(self, output: Exchange, effects: Effects) -> None:
         for target, part in output.batch.split(self._workers):
