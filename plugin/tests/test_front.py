@@ -209,6 +209,13 @@ def test_a_front_that_was_idle_is_restored_with_its_floor_even_if_floors_below_a
     assert again.start_at(1000) == (9, 1000), "the message is remembered though its label is the one before it"
 
 
+def test_what_a_snapshot_says_of_labels_is_told_as_a_floor() -> None:
+    """It may be a floor that was granted after T was told: no lane has it, and an older commit does not know it."""
+    assert make(offset=9, before=1000).report().floors == (Floor(0, 9, 1000),)
+    assert make(offset=9, before=1000, floors=[Floor(0, 7, 1000)]).report().floors == ()
+    assert make(offset=9, before=1000, opening=1000).report().floors == ()
+
+
 def test_a_tick_is_remembered_once_however_many_messages_have_it() -> None:
     front = make()
     for offset in range(100):

@@ -117,6 +117,9 @@ class Front:
         self._floors = Floors(known.of_front(number))
         self._floors.add(Floor(number, offset, opening))
         self._reported = self._floors.version
+        if before > opening:
+            # It may rest on a floor granted after T was told, which no lane has yet: tell it from now on.
+            self._floors.add(Floor(number, offset, before))
         self._history = History(before)
         self._parked: deque[_Parked] = deque()
         self._handed_out_bytes = 0
