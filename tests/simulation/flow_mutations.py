@@ -14,7 +14,6 @@ from lowtide.operators import exchange as exchange_module
 from lowtide.operators import pending as pending_module
 from lowtide.operators.barrier import Barrier
 from lowtide.operators.batch import Batch
-from lowtide.operators.fault import act
 from lowtide.operators.meta import Meta
 from lowtide.operators.order import OrderKey
 from lowtide.operators.output import Faults, Hold
@@ -244,14 +243,18 @@ def durable_when_released() -> list[Patch]:
     return [(Barrier, "delivered_time", property(lambda self: self.released))]
 
 
-def faults_at_once() -> list[Patch]:
+def faults_for_good() -> list[Patch]:
     real = WorkerCore._route
 
     def route(self: WorkerCore, outputs: Any, effects: Effects) -> None:
+        kept = []
         for output in outputs:
-            if isinstance(output, Faults):
-                effects.letters += act(self.plan, output.batch)
-        real(self, [output for output in outputs if not isinstance(output, Faults)], effects)
+            items = np.flatnonzero(~output.batch.meta.tombstone) if isinstance(output, Faults) else None
+            if items is None:
+                kept.append(output)
+            elif len(items):
+                kept.append(Faults(output.batch.take(items)))
+        real(self, kept, effects)
 
     return [(WorkerCore, "_route", route)]
 
@@ -293,6 +296,6 @@ FLOW = [
          lambda: prune_at(not_pinned), faults=OFTEN),
     flow("start-too-late", "R14", "a snapshot at T starts behind the records of T", start_too_late, faults=OFTEN),
     flow("durable-when-released", "R15, R18", "what was released counts as durable", durable_when_released),
-    flow("faults-at-once", "W12", "an exception acts before min time has passed it", faults_at_once,
+    flow("faults-for-good", "W12", "an exception is never taken back", faults_for_good,
          flow="failing", grouping="optimistic", faults=0.0),
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
@@ -12,13 +13,13 @@ from state_flows import FLOWS
 
 from lowtide import Flow, kafka, raw
 from lowtide.compiler import compile_flow
-from lowtide.fronts.floors import Floors
+from lowtide.fronts.floors import NO_TICK, Floors
 from lowtide.local import run_log
 from lowtide.plan import Plan
 from lowtide_tracker import Floor, Flush, FlushGap
 
 from .life import Commit, Life
-from .logs import FIRST_MS, draw_log
+from .logs import FIRST_MS, NEVER_MS, Log, draw_log
 from .sinks import Sinks
 from .verdict import Violation
 from .world import Step, Trace, World
@@ -27,6 +28,8 @@ MAX_DRAIN_ROUNDS = 200
 QUIET_ROUNDS = 12
 LAST_TICK = 10**6
 UNITS, LANES, SLACK_MS = 8, 4, 2
+KEPT = 2
+"""Commits."""
 
 Grouping = Literal["optimistic", "ordered"]
 BUILD = {build.__name__: build for build in FLOWS}
@@ -71,15 +74,25 @@ class FlowWorld(World):
         self.faults, self.grants = faults, grants
         plan = plan_of(self.flow, 1, "optimistic")
         names = [vertex.name for vertex in plan.sources()]
-        self.logs = {
-            front: draw_log(rng, front, names[front % len(names)]) for front in range(rng.randint(len(names), 3))
-        }
+        longest = rng.choice([3, 12, 12, 40])
+        drawn = [draw_log(rng, n, names[n % len(names)], longest) for n in range(rng.randint(len(names), 4))]
+        at_once = rng.randint(len(names), len(drawn))
+        self.logs = {log.front: log for log in drawn[:at_once]}
+        """The partitions in the register."""
+        self.later = drawn[at_once:]
         for log in self.logs.values():
             log.opening = 0
         self.sinks = Sinks(plan)
-        self.commit: Commit | None = None
+        self.commits: list[Commit] = []
+        """Those that are kept, the newest last."""
+        self.manifests = Floors()
+        """Those of all commits' manifests, which can be read though a part is damaged."""
+        self.history = Floors()
+        """Those that were durable, and were forgotten."""
+        self.forgets = rng.random() < 0.5
+        self.told: list[tuple[int, dict[tuple[int, int], int]]] = []
+        """Delivered times that the outside was told, with how many messages every lane held then."""
         self.lives = 0
-        self.clean = True
         self.now_ms = FIRST_MS
         self.begin()
 
@@ -89,7 +102,9 @@ class FlowWorld(World):
         self.lives += 1
         grouping: Grouping = self.grouping or rng.choice(["optimistic", "ordered"])  # type: ignore[assignment]
         plan = plan_of(self.flow, rng.choice([1, 2, 4]), grouping)
-        self.life = Life(rng, self.lives, plan, self.logs, self.sinks, self.commit)
+        commit, told = self._recovered(), self.told[-1][0] if self.told else NO_TICK
+        self.now_ms -= rng.choice([0, 0, 40])  # Another broker leads, and its clock is behind.
+        self.life = Life(rng, self.lives, plan, self.logs, self.sinks, commit, self.manifests, told)
         self.model, self.tracking = self.life.model, self.life.tracking
         self.tracking.request = self.life.ask
         self._chances = []
@@ -98,6 +113,20 @@ class FlowWorld(World):
                 "job",
                 f"life {self.lives} of {self.flow}, {grouping}, parallelism {plan.parallelism}, from {self.life.start}",
             )
+
+    def _recovered(self) -> Commit | None:
+        """The commit to start from: the newest; or it is damaged, and the one before; or, unless floors from there on
+        have been forgotten, none."""
+        while self.commits and self.rng.random() < 0.15:
+            if len(self.commits) == 1 and self.forgets:
+                break
+            self.commits.pop()
+        return self.commits[-1] if self.commits else None
+
+    def kill(self) -> None:
+        """The life ends, and the next one begins."""
+        self.life.end()
+        self.begin()
 
     # -- steps -----------------------------------------------------------------------------------------------------
 
@@ -112,6 +141,9 @@ class FlowWorld(World):
             (24, "arrive", self.arrive),
             (18, "hear", self.hear),
             (10, "store", self.store),
+            (10, "answer", self.answer),
+            (2, "keep", self.keep),
+            (1, "discover", self.discover),
             (2, "double", self.double),
             (2, "connect", self.connect),
             (3, "capture", self.capture),
@@ -126,7 +158,8 @@ class FlowWorld(World):
             return False
         stamp = log.messages[log.visible].timestamp
         log.visible += 1
-        self.now_ms = max(self.now_ms, stamp if stamp < 10**6 else 0)
+        if stamp < NEVER_MS:  # Producers' clocks may be ahead of the broker's.
+            self.now_ms = max(self.now_ms, stamp - self.rng.choice([0, 0, 20, 50]))
         if self.trace:
             self.say(
                 f"front {log.front}", f"has message {log.messages[log.visible - 1].position.sequence} at {stamp} ms"
@@ -166,22 +199,19 @@ class FlowWorld(World):
     def deliver(self) -> bool:
         """A frame arrives."""
         life = self.life
-        channels = [channel for channel, frames in life.channels.items() if frames]
+        channels = [channel for channel, frames in life.channels.items() if frames.queue]
         if not channels:
             return False
         channel = self.rng.choice(channels)
-        if channel in life.gaps:
-            if self.trace:
-                self.say(f"worker {channel[1]}", f"misses a frame of worker {channel[0]}: the life ends")
-            self.clean = False
-            self.begin()
-            return True
-        frame = life.channels[channel][0]
+        _, frame = life.channels[channel].queue[0]
         if self.trace:
             records = list(zip(frame.batch.meta.tick.tolist(), frame.batch.meta.tombstone.tolist(), strict=True))
             said = " ".join(f"{'-' if tombstone else '+'}{tick}" for tick, tombstone in records)
             self.say(f"worker {channel[1]}", f"takes a frame of worker {channel[0]}: {said}")
-        life.deliver(channel)
+        if not life.deliver(channel):
+            if self.trace:
+                self.say(f"worker {channel[1]}", f"misses a frame of worker {channel[0]}: the life ends")
+            self.kill()
         return True
 
     def flush(self) -> bool:
@@ -230,7 +260,39 @@ class FlowWorld(World):
             name = life.plan.vertices[sink].name
             self.say("sink", f"{name}/{bundle.lane} takes {len(bundle)} of worker {worker}, last {bundle.last.tick}")
         life.store(place)
+        return True
+
+    def answer(self) -> bool:
+        """A worker hears that its bundle is durable."""
+        life = self.life
+        if not life.answers:
+            return False
+        place = self.rng.randrange(len(life.answers))
+        if self.trace:
+            worker, sink, lane = life.answers[place]
+            self.say(f"worker {worker}", f"hears that {life.plan.vertices[sink].name}/{lane} has its bundle")
+        life.answer(place)
         self.check_delivered()
+        return True
+
+    def keep(self) -> bool:
+        """A worker sees to floors that no bundle has carried."""
+        worker = self.rng.randrange(len(self.life.cores))
+        kept = self.life.keep_floors(worker)
+        if kept and self.trace:
+            self.say(f"worker {worker}", "hands on floors that no bundle has carried")
+        self.check_delivered()
+        return kept
+
+    def discover(self) -> bool:
+        """A source gets one more partition."""
+        if not self.later or self.tracking.tracker.missing:
+            return False
+        log = self.later.pop(0)
+        self.logs[log.front] = log
+        self.life.discover(log)
+        if self.trace:
+            self.say(f"front {log.front}", f"is a new partition of {log.source}, from tick {log.opening} on")
         return True
 
     def double(self) -> bool:
@@ -259,26 +321,31 @@ class FlowWorld(World):
         commit = self.life.seal()
         if commit is None:
             return False
-        self.commit = commit
+        self.commits = [*self.commits, commit][-KEPT:]
+        self.manifests.merge(commit.floors)
+        if self.forgets:
+            self._forget(self.commits[0])
         if self.trace:
             self.say("job", f"has committed the snapshot at {commit.tick}, from {dict(commit.starts)}")
         return True
+
+    def _forget(self, oldest: Commit) -> None:
+        """The floors below where the oldest commit that is kept starts are superfluous everywhere (R17)."""
+        for floors in (self.manifests, *self.sinks.floors()):
+            self.history.merge(floors)
+            for front, (offset, _) in oldest.starts.items():
+                floors.cut(front, offset)
+        self.life.forget(oldest.starts)
 
     def rare(self) -> bool:
         """The tracker's process dies; a frame is lost; the life is killed."""
         rng, life = self.rng, self.life
         if rng.random() < self.faults * 25:
-            channels = [channel for channel, frames in life.channels.items() if frames]
-            if channels and rng.random() < 0.2:
-                # The next one's number gives it away, or the watchdog: until then min time has to stand below it.
-                channel = rng.choice(channels)
-                life.channels[channel].popleft()
-                life.gaps.add(channel)
-                if self.trace:
-                    self.say("network", f"loses a frame of worker {channel[0]} to worker {channel[1]}")
-                return True
-            self.clean = False
-            self.begin()
+            channels = [channel for channel, frames in life.channels.items() if frames.queue]
+            if channels and rng.random() < 0.3:
+                self._disturb(rng.choice(channels))
+            else:
+                self.kill()
             return True
         if rng.random() < 0.1:
             self.tracking.crash()
@@ -287,24 +354,33 @@ class FlowWorld(World):
             return True
         return False
 
+    def _disturb(self, channel: tuple[int, int]) -> None:
+        """A frame is lost, or overtaken: the next one's number gives it away, or the watchdog does."""
+        queue = self.life.channels[channel].queue
+        if len(queue) > 1 and self.rng.random() < 0.5:
+            queue[0], queue[1] = queue[1], queue[0]
+        else:
+            queue.popleft()
+        if self.trace:
+            self.say("network", f"loses or swaps frames of worker {channel[0]} to worker {channel[1]}")
+
     # -- laws ------------------------------------------------------------------------------------------------------
 
     def check_delivered(self) -> None:
-        """R18: what delivered time promises is in the sinks."""
+        """R18: what delivered time promises is in the sinks; what it promised is looked at again at the end."""
         time = self.life.delivered_time()
-        waiting = [bundle for _, _, bundle in self.life.bundles if len(bundle)]
-        for bundle in waiting:
-            tick = int(bundle.batch.meta.tick[0])
-            if tick < time:
-                raise Violation("safety", f"delivered time is {time}, a record of tick {tick} is not durable")
+        for _, _, bundle in self.life.bundles:
+            if len(bundle) and int(bundle.batch.meta.tick[0]) < time:
+                raise Violation("safety", f"delivered time is {time}, tick {bundle.batch.meta.tick[0]} is not durable")
+        if not self.told or time > self.told[-1][0]:
+            self.told.append((time, {key: len(lane.ticks) for key, lane in self.sinks.lanes.items()}))
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def drain(self) -> None:
         """Nothing fails any more, all messages are there, all fronts go far ahead: everything has to be delivered."""
-        if self.life.gaps:
-            self.begin()
-            self.clean = False
+        if any(channel.broken for channel in self.life.channels.values()):
+            self.kill()
         life = self.life
         for log in self.logs.values():
             log.visible = len(log.messages)
@@ -322,54 +398,66 @@ class FlowWorld(World):
     def _round(self, tick: int) -> bool:
         """Everything that can happen happens once; whether records moved."""
         life = self.life
-        moved = False
-        for log in self.logs.values():
-            core = life.cores[life.of_front[log.front]]
-            assert core.front is not None
-            left = log.visible - life.read[log.front]
-            if left and core.front.pulling:
-                life.pull(log.front, left, self.now_ms)
-                moved = True
-            elif not left and not core.front.parked and core.tracker.global_min >= core.front.heartbeat - 1:
-                life.grant(Floor(log.front, core.front.next_offset, tick))
+        moved = [self._read(log, tick) for log in self.logs.values()]
         for channel in list(life.channels):
-            while life.channels[channel]:
-                life.deliver(channel)
-                moved = True
+            while life.channels[channel].queue:
+                if not life.deliver(channel):
+                    raise Violation("error", f"frames of worker {channel[0]} to worker {channel[1]} are out of order")
+                moved.append(True)
         for line in life.tracking.lines:
             life.tracking.send(line)
             while line.up:
                 life.tracking.arrive(line)
             while line.down:
                 life.tracking.tell(line, 1)
-        while life.bundles:
-            life.store(0)
-            moved = True
-        return moved
+        while life.bundles or life.answers:
+            if life.bundles:
+                life.store(0)
+            life.answer(0)
+            moved.append(True)
+        return any(moved)
+
+    def _read(self, log: Log, tick: int) -> bool:
+        """A front reads what is left, or goes on to a tick; whether it read."""
+        life = self.life
+        core = life.cores[life.of_front[log.front]]
+        assert core.front is not None
+        left = log.visible - life.read[log.front]
+        if left and core.front.pulling:
+            life.pull(log.front, left, self.now_ms)
+            return True
+        if not left and not core.front.parked and core.tracker.global_min >= core.front.heartbeat - 1:
+            life.grant(Floor(log.front, core.front.next_offset, tick))
+        return False
 
     def check_output(self) -> None:
         """What the sinks hold is what the oracle delivers, with the floors that are durable or in force."""
         life = self.life
-        floors = Floors(floor for log in self.logs.values() for floor in [Floor(log.front, 0, log.opening or 0)])
-        for durable in self.sinks.floors():
-            floors.merge(durable)
-        for front in (core.front for core in life.cores):
-            if front is not None:
-                floors.merge(front._floors.of_front(front.number))
+        floors = Floors([Floor(log.front, 0, log.opening or 0) for log in self.logs.values()])
+        live = [core.front._floors for core in life.cores if core.front is not None]
+        for some in (self.history, self.manifests, *self.sinks.floors(), *live):
+            floors.merge(some)
         log = {name: [] for name in {each.source for each in self.logs.values()}}  # type: ignore[var-annotated]
         for each in self.logs.values():
             log[each.source] += each.messages
         expected, dead = run_log(life.plan, log, list(floors))
-        given = {vertex.name: {} for vertex in life.plan.sinks()}  # type: ignore[var-annotated]
-        for (sink, lane), stored in self.sinks.lanes.items():
-            if stored.messages:
-                given[life.plan.vertices[sink].name][lane] = stored.messages
-        wanted = by_lane(expected)
-        for name, lanes in wanted.items():
-            for lane in sorted({*lanes, *given[name]}):
-                _compare(f"{name}/{lane}", given[name].get(lane, []), lanes.get(lane, []))
-        if self.clean and Counter(map(repr, life.letters)) != Counter(map(repr, dead)):
-            raise Violation("output", f"dead letters {life.letters} instead of {dead}")
+        for vertex in life.plan.sinks():
+            lanes = by_lane(expected)[vertex.name]
+            for lane in range(life.plan.lanes):
+                stored = self.sinks.lanes.get((vertex.id, lane))
+                _compare(f"{vertex.name}/{lane}", stored.messages if stored else [], lanes.get(lane, []))
+                self._check_told(vertex.id, lane, [stamp // SLACK_MS for _, _, stamp in lanes.get(lane, [])])
+        letters, buried = Counter(map(repr, self.sinks.letters())), Counter(map(repr, dead))
+        if letters != buried:
+            raise Violation("output", f"dead letters {sorted(letters)} instead of {sorted(buried)}")
+
+    def _check_told(self, sink: int, lane: int, ticks: list[int]) -> None:
+        """R18, in hindsight: of a lane's ticks all below a delivered time were there when it was told."""
+        for time, held in self.told:
+            there, promised = held.get((sink, lane), 0), bisect_left(ticks, time)
+            if there < promised:
+                what = f"lane {lane} had {there} of {promised} messages below {time}"
+                raise Violation("safety", f"delivered time {time} was told when {what}")
 
 
 def _compare(lane: str, given: Sequence[object], wanted: Sequence[object]) -> None:

@@ -52,8 +52,30 @@ class Taking:
 
     tick: int
     floors: tuple[Floor, ...]
+    workers: int
+    """How many there were: a front that opens later is read from its opening on."""
     pinned: set[int] = field(default_factory=set)
     captured: dict[int, Snapshot] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Channel:
+    """Frames of one sender to one target, numbered (R10)."""
+
+    queue: deque[tuple[int, Frame]] = field(default_factory=deque)
+    sent: int = 0
+    expected: int = 0
+
+    def send(self, frame: Frame) -> None:
+        """One more is on its way."""
+        self.queue.append((self.sent, frame))
+        self.sent += 1
+
+    @property
+    def broken(self) -> bool:
+        """Whether one is missing, or not where it belongs; the receiver learns of it with the next frame, if any."""
+        numbers = [number for number, _ in self.queue]
+        return numbers != list(range(self.expected, self.sent))
 
 
 class Life:
@@ -66,10 +88,20 @@ class Life:
         logs: The source partitions that are registered.
         sinks: What outlives it.
         commit: Where it begins; None for the logs' beginning.
+        manifests: The floors of all manifests.
+        told: The largest delivered time that the outside has heard.
     """
 
     def __init__(
-        self, rng: Random, number: int, plan: Plan, logs: Mapping[int, Log], sinks: Sinks, commit: Commit | None
+        self,
+        rng: Random,
+        number: int,
+        plan: Plan,
+        logs: Mapping[int, Log],
+        sinks: Sinks,
+        commit: Commit | None,
+        manifests: Floors,
+        told: int,
     ) -> None:
         self.rng = rng
         self.plan = plan
@@ -78,10 +110,10 @@ class Life:
         self.window = Window(rng.choice([1, 3, 20, CAPACITY_TICKS]), rng.choice([200, 1 << 20]))
         self.start = commit.tick if commit else 0
         self.last = sinks.last()
-        self.durable = Floors(commit.floors if commit else ())
+        self.durable = Floors(manifests)
         for floors in sinks.floors():
             self.durable.merge(floors)
-        self.relied_on = max([self.start, *(key.tick + 1 for key in self.last.values())], default=NO_TICK)
+        self.relied_on = max([self.start, told, *(key.tick + 1 for key in self.last.values())])
         self.bundle_records = rng.choice([1, 3, 1000])
         inbound: dict[int, list[int]] = {level: [level - 1] if level > 1 else [] for level in range(1, plan.levels)}
         self.model = Model(inbound)
@@ -95,12 +127,12 @@ class Life:
         self.waiting: dict[int, deque[Message]] = {}
         self.read: dict[int, int] = {}
         self.caps = Floors(self.durable)
-        self.channels: dict[tuple[int, int], deque[Frame]] = {}
+        self.channels: dict[tuple[int, int], Channel] = {}
         self.bundles: list[tuple[int, int, Bundle]] = []
-        self.letters: list[object] = []
+        self.answers: list[tuple[int, int, int]] = []
+        """(worker, sink, lane): what is durable, and its worker does not know yet."""
         self.taking: Taking | None = None
         self.grants: list[Floor] = []
-        self.gaps: set[tuple[int, int]] = set()
         for log in self.logs.values():
             self.add_front(log, register[log.front], commit.starts.get(log.front) if commit else None)
         for level in range(1, plan.levels):
@@ -109,6 +141,12 @@ class Life:
                 core = self._core(level, place, None)
                 if commit:
                     core.restore(_share(commit.state, plan, place), commit.tick)
+
+    def discover(self, log: Log) -> None:
+        """A partition appears: it is registered, at no tick that anybody was told is over, and gets its worker (R3)."""
+        log.opening = self.tracking.open(log.front, self.relied_on, None)
+        self.add_front(log, log.opening, None)
+        self.tracking.connect(self.tracking.lines[-1])
 
     def add_front(self, log: Log, opening: int, start: tuple[int, int] | None) -> None:
         """Start the worker of a front."""
@@ -170,27 +208,33 @@ class Life:
             self.promise(floor.front)
         return taken
 
-    def deliver(self, channel: tuple[int, int]) -> None:
-        """The next frame of a channel arrives."""
-        frame, core = self.channels[channel].popleft(), self.cores[channel[1]]
-        effects = core.frame(frame)
-        self.spread(channel[1], effects)
+    def deliver(self, channel: tuple[int, int]) -> bool:
+        """The next frame of a channel arrives; whether it was the one whose turn it is (R10)."""
+        frames, core = self.channels[channel], self.cores[channel[1]]
+        number, frame = frames.queue.popleft()
+        if number != frames.expected:
+            return False
+        frames.expected += 1
+        self.spread(channel[1], core.frame(frame))
         self.model.remove(core.level, frame.ticks)
+        return True
 
     def hear(self, worker: int, notice: Notice, request: int | None) -> None:
         """A worker hears a notice, and perhaps that a snapshot is wanted."""
         taking = self.taking
         core = self.cores[worker]
-        if request is not None and taking is not None and taking.tick == request and worker not in taking.pinned:
+        if taking is not None and taking.tick == request and worker < taking.workers and worker not in taking.pinned:
             taking.pinned.add(worker)
             core.pin(request)
         self.spread(worker, core.notice(notice))
 
     def ask(self, notice: Notice) -> int | None:
-        """Ask for a snapshot with this notice, now and then."""
+        """Ask for a snapshot with this notice, now and then; again if a tracker that was rebuilt says all there is."""
+        if self.taking is not None and notice.after == 0:
+            return self.taking.tick
         if self.taking is not None or self.rng.random() > 0.2 or notice.global_min <= self.start:
             return None
-        self.taking = Taking(notice.global_min, tuple(self.tracking.floors.values()))
+        self.taking = Taking(notice.global_min, (*self.durable, *self.tracking.floors.values()), len(self.cores))
         return notice.global_min
 
     def capture(self) -> bool:
@@ -206,7 +250,7 @@ class Life:
     def seal(self) -> Commit | None:
         """The commit that the snapshot under way makes, once all have captured and all below T is durable (R15)."""
         taking = self.taking
-        if taking is None or len(taking.captured) < len(self.cores) or self.delivered_time() < taking.tick:
+        if taking is None or len(taking.captured) < taking.workers or self.delivered_time() < taking.tick:
             return None
         self.taking = None
         state: Captured = {}
@@ -216,15 +260,40 @@ class Life:
         starts = {
             front: start
             for front, worker in self.of_front.items()
-            if (start := taking.captured[worker].start) is not None
+            if worker in taking.captured and (start := taking.captured[worker].start) is not None
         }
         return Commit(taking.tick, state, starts, taking.floors)
 
     def store(self, place: int) -> None:
-        """A sink takes a bundle, and says so."""
+        """A sink makes a bundle durable."""
         worker, sink, bundle = self.bundles.pop(place)
         self.sinks.store(sink, bundle)
-        self.spread(worker, self.cores[worker].durable(sink, bundle.lane))
+        self.answers.append((worker, sink, bundle.lane))
+
+    def answer(self, place: int) -> None:
+        """A worker hears that a bundle is durable."""
+        worker, sink, lane = self.answers.pop(place)
+        self.spread(worker, self.cores[worker].durable(sink, lane))
+
+    def keep_floors(self, worker: int) -> bool:
+        """A worker hands on floors that no bundle has carried."""
+        effects = self.cores[worker].keep_floors()
+        self.spread(worker, effects)
+        return bool(effects.bundles)
+
+    def forget(self, starts: Mapping[int, tuple[int, int]]) -> None:
+        """Floors below these offsets are superfluous, for all workers and the tracker."""
+        for front, (offset, _) in starts.items():
+            for core in self.cores:
+                core.forget_floors(front, offset)
+            self.tracking.forget(front, offset)
+
+    def end(self) -> None:
+        """The life is over; what sinks were just being given may still become durable, before they are claimed."""
+        while self.bundles:
+            _, sink, bundle = self.bundles.pop()
+            if self.rng.random() < 0.3:
+                self.sinks.store(sink, bundle)
 
     def delivered_time(self) -> int:
         """The smallest delivered time of all workers that have lanes."""
@@ -239,10 +308,13 @@ class Life:
             self._check_labels(core.front, effects)
         for frame in effects.frames:
             target = self.at[core.level + 1, frame.target]
-            self.channels.setdefault((worker, target), deque()).append(frame)
+            self.channels.setdefault((worker, target), Channel()).send(frame)
             self.model.add(core.level + 1, frame.ticks)
-        self.bundles += [(worker, sink, bundle) for sink, bundle in effects.bundles]
-        self.letters += effects.letters
+        for sink, bundle in effects.bundles:
+            busy = [(sink, bundle.lane) for _, sink, bundle in self.bundles] + [each[1:] for each in self.answers]
+            if (sink, bundle.lane) in busy:
+                raise Violation("output", f"lane {bundle.lane} has two bundles in flight")
+            self.bundles.append((worker, sink, bundle))
         if core.level:
             self._note_held(worker, core)
 

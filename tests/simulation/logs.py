@@ -14,8 +14,10 @@ from lowtide.operators.meta import Position
 from lowtide_tracker import Floor
 
 FIRST_MS = 1_000
-FAR_MS = 60_000
+FAR_MS = 30
 """How far a timestamp may lie ahead of the broker's clock."""
+NEVER_MS = 10**9
+"""What no clock comes near."""
 WORDS = ("to", "be", "or")
 
 
@@ -50,7 +52,7 @@ def draw_log(rng: Random, front: int, source: str, longest: int = 12) -> Log:
     for _ in range(rng.randint(0, longest)):
         at += rng.choice([0, 0, 1, 2, 3, 20, -5])
         offset += rng.choice([1, 1, 1, 2, 4])
-        stamp = at + (10**9 if rng.random() < 0.03 else 0)  # Now and then one that nobody believes.
+        stamp = at + (NEVER_MS if rng.random() < 0.03 else 0)  # Now and then one that nobody believes.
         text = " ".join(rng.choice(WORDS) for _ in range(rng.randint(0, 3)))
         document = Document(rng.choice("abc"), text)
         messages.append(Message(Position(front, offset), stamp, None, msgspec.json.encode(document)))

@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 
 from lowtide.fronts.floors import Floors
 from lowtide.operators.bundle import Bundle
+from lowtide.operators.dead_letter import Dead
 from lowtide.operators.order import OrderKey
 from lowtide.operators.sink import SinkOperator
 from lowtide.plan import Plan
 from lowtide.steps import Write
+
+from .verdict import Violation
 
 Sent = tuple[bytes | None, bytes | None, int]
 """Key, value, timestamp."""
@@ -21,6 +24,7 @@ class Lane:
     """What one lane holds, durable."""
 
     messages: list[Sent] = field(default_factory=list)
+    letters: list[Dead] = field(default_factory=list)
     ticks: list[int] = field(default_factory=list)
     last: OrderKey | None = None
     floors: Floors = field(default_factory=Floors)
@@ -40,7 +44,12 @@ class Sinks:
     def store(self, sink: int, bundle: Bundle) -> None:
         """Take a bundle whole."""
         lane = self.lanes.setdefault((sink, bundle.lane), Lane())
-        if len(bundle):
+        if lane.last is not None and not (lane.last < bundle.last or (len(bundle) == 0 and lane.last == bundle.last)):
+            raise Violation("output", f"lane {bundle.lane} is given {bundle.last} behind {lane.last}")
+        if sink < 0:
+            lane.letters += bundle.batch.rows()
+            lane.ticks += bundle.batch.meta.tick.tolist()
+        elif len(bundle):
             messages = self._operators[sink].encode(bundle.batch)
             lane.messages += zip(messages.keys, messages.values, messages.timestamps.tolist(), strict=True)
             lane.ticks += bundle.batch.meta.tick.tolist()
@@ -49,7 +58,11 @@ class Sinks:
 
     def last(self) -> dict[tuple[int, int], OrderKey]:
         """What recovery asks for: per sink and lane."""
-        return {key: lane.last for key, lane in self.lanes.items() if lane.last is not None and lane.messages}
+        return {key: lane.last for key, lane in self.lanes.items() if lane.last is not None and lane.ticks}
+
+    def letters(self) -> list[Dead]:
+        """All dead letters."""
+        return [letter for lane in self.lanes.values() for letter in lane.letters]
 
     def floors(self) -> Iterator[Floors]:
         """What recovery asks for besides."""

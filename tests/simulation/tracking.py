@@ -167,6 +167,13 @@ class Tracking:
             self.feeds[front] = feeds
         return tick
 
+    def forget(self, front: int, offset: int) -> None:
+        """A commit has made a front's floors below an offset superfluous."""
+        self.tracker.forget_floors(front, offset)
+        for key in [key for key in self.floors if key[0] == front and key[1] < offset]:
+            del self.floors[key]
+        self.applied_floors = [each for each in self.applied_floors if each.front != front or each.offset >= offset]
+
     def close(self, front: int) -> None:
         """A front is closed for good."""
         self.touched = True
