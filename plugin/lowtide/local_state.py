@@ -22,6 +22,7 @@ from lowtide.schema import kind_of
 from lowtide.steps import Broadcast, Last, Scan
 
 _MAKE_ANEW = "make a new state: dataclasses.replace(state, ...), {**state, key: value}, [*state, item]"
+_AS_SAVED = "put floats where floats are declared, not ints, and datetimes in UTC"
 _AS_DECLARED = "return a state of the types that its annotation declares"
 
 
@@ -117,10 +118,16 @@ class _States:
     def put(self, key: Hashable, state: object, item: Item) -> None:
         """Keep a state; raise UserCodeFailed if no column can hold it; O(its size)."""
         try:
-            self._kept[key] = (state, self._look(state))
+            column = encode_strictly(self._kind, [state], "")
         except Mismatch as mismatch:
             found = f"state{mismatch.path} is {mismatch.value!r}, expected {mismatch.expected}"
             raise self._error(f"returned a state that cannot be saved: {found}", item, _AS_DECLARED) from None
+        # Compared as text, since 3 == 3.0 and an hour in Berlin equals one in UTC; written out they differ.
+        (again,) = self._kind.decode(column)
+        if repr(again) != repr(state):
+            found = f"{shortened(state)} comes back from a snapshot as {shortened(again)}"
+            raise self._error(f"returned a state that cannot be saved as it is: {found}", item, _AS_SAVED)
+        self._kept[key] = (state, str(column.to_pylist()))
 
     def _look(self, state: object) -> str:
         return str(encode_strictly(self._kind, [state], "").to_pylist())

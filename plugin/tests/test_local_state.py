@@ -369,3 +369,16 @@ def test_a_deep_loop_is_no_problem() -> None:
 def test_a_flow_with_a_mistake_does_not_run() -> None:
     with pytest.raises(FlowError, match="write cannot take the windows"):
         run(lambda keyed: keyed.last(2), a(1))
+
+
+def test_a_state_that_a_snapshot_would_change_is_an_error() -> None:
+    """It would be another one after a recovery, and may be written out as other bytes."""
+
+    def scan(state: float, sale: Sale) -> tuple[float, Told]:
+        return int(state) + sale.amount, Told(sale.shop, "")
+
+    with pytest.raises(
+        UserCodeFailed, match=r"cannot be saved as it is: 3 comes back from a snapshot as 3\.0"
+    ) as caught:
+        run(lambda keyed: keyed.scan("sum", scan, 0.0), [Sale("a", 3)])
+    assert "put floats where floats are declared" in caught.value.way_out
