@@ -53,6 +53,9 @@ class FlowWorld(World):
         grouping: The mode of all lives; drawn for each if None.
         faults: How likely a life is to be killed at a step, or a frame lost.
         grants: Whether fronts are granted floors before the end.
+        damage: How likely a commit is to be damaged when it is needed.
+        swaps: How likely it is that frames are disturbed rather than the life killed.
+        longest: How many messages a partition can have; drawn if None.
     """
 
     name: ClassVar[str] = "flow"
@@ -66,15 +69,18 @@ class FlowWorld(World):
         grouping: Grouping | None = None,
         faults: float = 0.004,
         grants: bool = True,
+        damage: float = 0.15,
+        swaps: float = 0.2,
+        longest: int | None = None,
     ) -> None:
         super().__init__(seed, trace)
         rng = self.rng
         self.flow = flow or rng.choice(sorted(BUILD))
         self.grouping = grouping
-        self.faults, self.grants = faults, grants
+        self.faults, self.grants, self.damage, self.swaps = faults, grants, damage, swaps
         plan = plan_of(self.flow, 1, "optimistic")
         names = [vertex.name for vertex in plan.sources()]
-        longest = rng.choice([3, 12, 12, 40])
+        longest = longest or rng.choice([3, 12, 25, 60])
         drawn = [draw_log(rng, n, names[n % len(names)], longest) for n in range(rng.randint(len(names), 4))]
         at_once = rng.randint(len(names), len(drawn))
         self.logs = {log.front: log for log in drawn[:at_once]}
@@ -117,7 +123,7 @@ class FlowWorld(World):
     def _recovered(self) -> Commit | None:
         """The commit to start from: the newest; or it is damaged, and the one before; or, unless floors from there on
         have been forgotten, none."""
-        while self.commits and self.rng.random() < 0.15:
+        while self.commits and self.rng.random() < self.damage:
             if len(self.commits) == 1 and self.forgets:
                 break
             self.commits.pop()
@@ -133,8 +139,8 @@ class FlowWorld(World):
     def chances(self) -> list[tuple[int, str, Step]]:
         """The steps there are."""
         return [
-            (6, "appear", self.appear),
-            (10, "pull", self.pull),
+            (9, "appear", self.appear),
+            (12, "pull", self.pull),
             (4, "idle", self.idle),
             (24, "deliver", self.deliver),
             (24, "flush", self.flush),
@@ -247,6 +253,7 @@ class FlowWorld(World):
         if self.trace:
             asked = "" if word.request is None else f", asked for a snapshot at {word.request}"
             self.say(f"worker {line.local.worker}", f"hears {dict(word.notice.min_times)}{asked}")
+        self.check_delivered()
         return True
 
     def store(self) -> bool:
@@ -342,10 +349,11 @@ class FlowWorld(World):
         rng, life = self.rng, self.life
         if rng.random() < self.faults * 25:
             channels = [channel for channel, frames in life.channels.items() if frames.queue]
-            if channels and rng.random() < 0.3:
-                self._disturb(rng.choice(channels))
-            else:
+            if not channels or rng.random() >= self.swaps:
                 self.kill()
+                return True
+            longer = [channel for channel in channels if len(life.channels[channel].queue) > 1]
+            self._disturb(rng.choice(longer or channels))
             return True
         if rng.random() < 0.1:
             self.tracking.crash()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from .flow_mutations import FLOW
 from .mutation import Mutation
+from .recovery_mutations import RECOVERY
 from .tracking_mutations import TRACKING
+from .worker_mutations import WORKER
 
-MUTATIONS: list[Mutation] = [*TRACKING, *FLOW]
+MUTATIONS: list[Mutation] = [*TRACKING, *WORKER, *FLOW, *RECOVERY]

@@ -13,7 +13,7 @@ from .verdict import Outcome, Violation
 from .world import Trace, World
 
 WORLDS: dict[str, Callable[..., World]] = {"protocol": ProtocolWorld, "flow": FlowWorld}
-MAX_SEEDS = 60
+MAX_SEEDS = 150
 """A mutation that has not been caught after so many has survived."""
 
 

@@ -1,0 +1,115 @@
+"""Rules that show from one life to the next, broken on purpose: labels, floors, openings, snapshots, delivered time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lowtide.fronts.floors import NO_TICK
+from lowtide.fronts.front import Front
+from lowtide.operators.barrier import Barrier
+from lowtide.operators.grouping import Grouping
+from lowtide.worker.core import WorkerCore
+
+from .life import Channel
+from .mutation import Mutation, Patch
+from .tracking import Tracking
+
+
+def front_without(**without: Any) -> list[Patch]:
+    """A front is recovered without something that an earlier life left to it."""
+    real = Front.__init__
+
+    def init(self: Front, number: int, **given: Any) -> None:
+        real(self, number, **(given | without))
+
+    return [(Front, "__init__", init)]
+
+
+def opened_anywhere() -> list[Patch]:
+    """A new partition opens at the tracker's min time, whatever was delivered before."""
+    real = Tracking.open
+
+    def open_front(self: Tracking, front: int, floor: int, feeds: Any) -> int:
+        return real(self, front, min(floor, self.start), feeds)
+
+    return [(Tracking, "open", open_front)]
+
+
+def numbers_ignored() -> list[Patch]:
+    """Frames are taken as they come, and a missing one is not missed."""
+    real = Channel.send
+
+    class Whatever(int):
+        """A number that is always the one expected."""
+
+        def __ne__(self, other: object) -> bool:
+            return False
+
+        __hash__ = int.__hash__
+
+    def send(self: Channel, frame: Any) -> None:
+        real(self, frame)
+        number, frame = self.queue.pop()
+        self.queue.append((Whatever(number), frame))
+
+    return [(Channel, "send", send)]
+
+
+def front_pruned_at_once() -> list[Patch]:
+    real = Front.prune
+
+    def prune(self: Front, tick: int) -> None:
+        real(self, max(tick, self.heartbeat))
+
+    return [(Front, "prune", prune)]
+
+
+def pruned_in_silence() -> list[Patch]:
+    """Groupings prune at their own segment's min time, and nothing notices when state is captured."""
+    real = Grouping.capture
+
+    def capture(self: Grouping, tick: int) -> Any:
+        self._pruned = min(self._pruned, tick)
+        return real(self, tick)
+
+    def prune_time(self: WorkerCore) -> int:
+        return self.min_time
+
+    return [(Grouping, "capture", capture), (WorkerCore, "_prune_time", prune_time)]
+
+
+def floors_not_awaited() -> list[Patch]:
+    return [(Barrier, "delivered_time", property(lambda self: self.durable_time))]
+
+
+def told_when_given() -> list[Patch]:
+    """What was given to a sink counts as durable."""
+
+    def first_tick(self: Any) -> int | None:
+        return int(self.released[0].meta.tick[0]) if self.released else None
+
+    from lowtide.operators import barrier
+
+    return [(vars(barrier)["_Lane"], "first_tick", first_tick)]
+
+
+def flow(name: str, rule: str, what: str, patches: Any, **options: Any) -> Mutation:
+    return Mutation(name, rule, what, "flow", patches, options)
+
+
+OFTEN = 0.02
+
+RECOVERY = [
+    flow("clock-forgets", "R1, H6", "the clock may stand below what was relied on",
+         lambda: front_without(relied_on=NO_TICK), faults=OFTEN),
+    flow("floors-unread", "R2, W2", "a front does not look at the floors that are durable",
+         lambda: front_without(floors=()), faults=OFTEN),
+    flow("opened-anywhere", "R3, W4b", "a new partition opens below last", opened_anywhere, faults=OFTEN),
+    flow("numbers-ignored", "R10", "frames have no numbers", numbers_ignored,
+         flow="index_by_document", grouping="optimistic", swaps=1.0, faults=OFTEN),
+    flow("front-pruned", "R14", "a front forgets where ticks begin that a snapshot asks for", front_pruned_at_once),
+    flow("pruned-in-silence", "R14, W1", "state is pruned that a snapshot asks for", pruned_in_silence,
+         flow="three_levels", faults=OFTEN),
+    flow("floors-not-awaited", "R18", "delivered time does not wait for floors", floors_not_awaited, longest=3),
+    flow("told-when-given", "R18, W14", "delivered time does not wait for the sink's word", told_when_given),
+]  # fmt: skip

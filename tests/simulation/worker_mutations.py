@@ -1,0 +1,181 @@
+"""Rules that a worker's core holds, broken on purpose: what it sends, holds and listens to, and in which order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lowtide.operators.barrier import Barrier
+from lowtide.operators.batch import Batch
+from lowtide.operators.exchange import ExchangeOperator
+from lowtide.operators.output import Exchange
+from lowtide.operators.pending import Pending
+from lowtide.operators.program import Program
+from lowtide.operators.scanning import ScanGrouping
+from lowtide.worker.core import Effects, Frame, WorkerCore
+from lowtide_tracker import Notice
+
+from .mutation import Mutation, Patch
+
+
+def one_value_for_all() -> list[Patch]:
+    """A frame's value is made once, whatever number of targets it goes to."""
+
+    def send(self: WorkerCore, output: Exchange, effects: Effects) -> None:
+        value = self.tracker.new_value()
+        for target, part in output.batch.split(self._workers):
+            ticks = part.meta.ticks()
+            self.tracker.fold(self.level + 1, ticks, value)
+            effects.frames.append(Frame(output.vertex, target, value, ticks, part))
+
+    return [(WorkerCore, "_send", send)]
+
+
+def last_tick_only() -> list[Patch]:
+    """A frame is acked at its last tick; at its first one alone would be safe, as min time stays below that."""
+    real = WorkerCore._send
+
+    def send(self: WorkerCore, output: Exchange, effects: Effects) -> None:
+        fold = self.tracker.fold
+        vars(self.tracker)["fold"] = lambda segment, ticks, value: fold(segment, ticks[-1:], value)
+        try:
+            real(self, output, effects)
+        finally:
+            del vars(self.tracker)["fold"]
+
+    return [(WorkerCore, "_send", send)]
+
+
+def held_in_its_own_segment() -> list[Patch]:
+    def hold(self: WorkerCore, ticks: list[int]) -> None:
+        for tick in ticks:
+            if tick not in self._held:
+                self._held.add(tick)
+                self.tracker.hold(self.level, tick)
+
+    return [(WorkerCore, "_hold", hold)]
+
+
+def released_before_it_is_out() -> list[Patch]:
+    """Holds of a tick end with the notice before the one that lets it out."""
+    real = WorkerCore._advance
+
+    def advance(self: WorkerCore, effects: Effects) -> None:
+        real(self, effects)
+        for tick in sorted(self._held)[:1]:
+            self._held.discard(tick)
+            self.tracker.release(self.level + 1, tick)
+
+    return [(WorkerCore, "_advance", advance)]
+
+
+def barriers_first() -> list[Patch]:
+    """On a notification barriers release before ordered groupings have given what belongs to them."""
+    real_notice, real_advance = WorkerCore.notice, WorkerCore._advance
+
+    def notice(self: WorkerCore, heard: Notice) -> Effects:
+        self._told = heard  # type: ignore[attr-defined]
+        return real_notice(self, heard)
+
+    def advance(self: WorkerCore, effects: Effects) -> None:
+        self._release(self._told.floors, effects)  # type: ignore[attr-defined]
+        real_advance(self, effects)
+
+    return [(WorkerCore, "notice", notice), (WorkerCore, "_advance", advance)]
+
+
+def listens_upstream() -> list[Patch]:
+    """Barriers and ordered groupings listen to the segment that feeds theirs."""
+
+    def min_time(self: WorkerCore) -> int:
+        return self.tracker.min_time(max(1, self.level - 1))
+
+    return [(WorkerCore, "min_time", property(min_time))]
+
+
+def copies_left_out() -> list[Patch]:
+    """A broadcast does not go to every hash unit."""
+    real = ExchangeOperator._copies
+
+    def copies(self: ExchangeOperator, batch: Batch) -> Batch:
+        made = real(self, batch)
+        assert made.meta.unit is not None
+        return made.take(np.flatnonzero(made.meta.unit % 2 == 0))
+
+    return [(ExchangeOperator, "_copies", copies)]
+
+
+def repaired_without_tombstones() -> list[Patch]:
+    real = Program._emit
+
+    def emit(self: Program, vertex: Any, batches: Any, feed: Any) -> None:
+        kept = (batch.take(np.flatnonzero(~batch.meta.tombstone)) for batch in batches)
+        real(self, vertex, [batch for batch in kept if len(batch)], feed)
+
+    return [(Program, "_emit", emit)]
+
+
+def no_repair() -> list[Patch]:
+    """A record that comes late is put where it came, not where it belongs."""
+    real = ScanGrouping._append
+
+    def append(self: ScanGrouping, arrivals: Any, appended: Any) -> None:
+        for key in set(arrivals.keys):
+            group = self._groups.get(key)
+            if group is not None and not arrivals.tombstones.any():
+                group.elements = [(b"", *element[1:]) for element in group.elements]
+        real(self, arrivals, appended)
+
+    return [(ScanGrouping, "_append", append)]
+
+
+def back_in_time() -> list[Patch]:
+    """What comes below a released tick is let through."""
+    real = Pending.add
+
+    def add(self: Pending, batch: Batch) -> None:
+        released, self.released = self.released, -(1 << 63)
+        try:
+            real(self, batch)
+        finally:
+            self.released = released
+
+    def no_hold(self: WorkerCore, ticks: list[int]) -> None:
+        """Nothing is folded for what is held."""
+
+    return [(Pending, "add", add), (WorkerCore, "_hold", no_hold)]
+
+
+def two_in_flight() -> list[Patch]:
+    real = Barrier._next
+
+    def next_bundle(self: Barrier, lane: int) -> Any:
+        self._lanes[lane].in_flight = None
+        return real(self, lane)
+
+    return [(Barrier, "_next", next_bundle)]
+
+
+def flow(name: str, rule: str, what: str, patches: Any, **options: Any) -> Mutation:
+    return Mutation(name, rule, what, "flow", patches, options)
+
+
+WORKER = [
+    flow("one-value", "R5, W6", "frames to several targets share a value", one_value_for_all),
+    flow("last-tick-only", "R5", "a frame is acked at its last tick", last_tick_only),
+    flow("held-inside", "R6, W5", "what is held is folded into its own segment", held_in_its_own_segment,
+         flow="three_levels", grouping="ordered"),
+    flow("released-early", "R6", "a hold ends before what was held is out", released_before_it_is_out,
+         flow="three_levels", grouping="ordered"),
+    flow("barriers-first", "R6, R12", "barriers release before ordered groupings", barriers_first, grouping="ordered"),
+    flow("listens-upstream", "R7, W5", "a level listens to the min time of the one before", listens_upstream,
+         flow="three_levels"),
+    flow("copies-left-out", "R4, F2", "a broadcast does not reach every hash unit", copies_left_out, flow="beside"),
+    flow("no-tombstones", "F3", "a repair takes nothing back", repaired_without_tombstones,
+         flow="index", grouping="optimistic"),
+    flow("no-repair", "F3", "a late record counts as the newest", no_repair, flow="two_sources", grouping="optimistic"),
+    flow("back-in-time", "R12, W5", "what comes below a released tick is let through", back_in_time,
+         flow="three_levels", grouping="ordered"),
+    flow("two-in-flight", "R13", "a lane has two bundles in flight", two_in_flight),
+]  # fmt: skip
