@@ -110,7 +110,7 @@ def create_topics() -> None:
     there = {topic["name"] for topic in json.loads(lowtide("topic", "list", "--json", quiet=True))}
     for name in ("payments", "large-payments", "unreadable"):
         if name in there:
-            lowtide("topic", "delete", name)
+            lowtide("topic", "delete", name, "--yes")
         lowtide("topic", "create", name, "--partitions", "2")
 
 
