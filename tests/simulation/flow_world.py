@@ -2,45 +2,19 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import Counter
-from collections.abc import Sequence
-from functools import cache
-from typing import ClassVar, Literal
+from typing import ClassVar
 
-from programs import by_lane
-from state_flows import FLOWS
+from lowtide_tracker import Floor, Flush
 
-from lowtide import Flow, kafka, raw
-from lowtide.compiler import compile_flow
-from lowtide.fronts.floors import NO_TICK, Floors
-from lowtide.local import run_log
-from lowtide.plan import Plan
-from lowtide_tracker import Floor, Flush, FlushGap
-
-from .life import Commit, Life
-from .logs import FIRST_MS, NEVER_MS, Log, draw_log
-from .sinks import Sinks
+from .job import Grouping, Job
+from .life import Life
+from .logs import FIRST_MS, NEVER_MS, Log
 from .verdict import Violation
 from .world import Step, Trace, World
 
 MAX_DRAIN_ROUNDS = 200
 QUIET_ROUNDS = 12
 LAST_TICK = 10**6
-UNITS, LANES, SLACK_MS = 8, 4, 2
-KEPT = 2
-"""Commits."""
-
-Grouping = Literal["optimistic", "ordered"]
-BUILD = {build.__name__: build for build in FLOWS}
-
-
-@cache
-def plan_of(flow: str, parallelism: int, grouping: Grouping) -> Plan:
-    """The plan of one of the flows; made once."""
-    made = Flow(flow, dead_letters=kafka("dead", raw()))
-    BUILD[flow](made)
-    return compile_flow(made, units=UNITS, lanes=LANES, parallelism=parallelism, slack_ms=SLACK_MS, grouping=grouping)
 
 
 class FlowWorld(World):
@@ -52,10 +26,10 @@ class FlowWorld(World):
         flow: Which flow; drawn if None.
         grouping: The mode of all lives; drawn for each if None.
         faults: How likely a life is to be killed at a step, or a frame lost.
-        grants: Whether fronts are granted floors before the end.
         damage: How likely a commit is to be damaged when it is needed.
         swaps: How likely it is that frames are disturbed rather than the life killed.
         longest: How many messages a partition can have; drawn if None.
+        idle: How likely idle heartbeats are; drawn if None.
     """
 
     name: ClassVar[str] = "flow"
@@ -68,36 +42,16 @@ class FlowWorld(World):
         flow: str | None = None,
         grouping: Grouping | None = None,
         faults: float = 0.004,
-        grants: bool = True,
         damage: float = 0.15,
         swaps: float = 0.2,
         longest: int | None = None,
+        idle: int | None = None,
     ) -> None:
         super().__init__(seed, trace)
-        rng = self.rng
-        self.flow = flow or rng.choice(sorted(BUILD))
         self.grouping = grouping
-        self.faults, self.grants, self.damage, self.swaps = faults, grants, damage, swaps
-        plan = plan_of(self.flow, 1, "optimistic")
-        names = [vertex.name for vertex in plan.sources()]
-        longest = longest or rng.choice([3, 12, 25, 60])
-        drawn = [draw_log(rng, n, names[n % len(names)], longest) for n in range(rng.randint(len(names), 4))]
-        at_once = rng.randint(len(names), len(drawn))
-        self.logs = {log.front: log for log in drawn[:at_once]}
-        """The partitions in the register."""
-        self.later = drawn[at_once:]
-        for log in self.logs.values():
-            log.opening = 0
-        self.sinks = Sinks(plan)
-        self.commits: list[Commit] = []
-        """Those that are kept, the newest last."""
-        self.manifests = Floors()
-        """Those of all commits' manifests, which can be read though a part is damaged."""
-        self.history = Floors()
-        """Those that were durable, and were forgotten."""
-        self.forgets = rng.random() < 0.5
-        self.told: list[tuple[int, dict[tuple[int, int], int]]] = []
-        """Delivered times that the outside was told, with how many messages every lane held then."""
+        self.faults, self.damage, self.swaps = faults, damage, swaps
+        self.job = Job(self.rng, flow, longest)
+        self.idleness = idle or self.rng.choice([4, 4, 15])
         self.lives = 0
         self.now_ms = FIRST_MS
         self.begin()
@@ -107,32 +61,25 @@ class FlowWorld(World):
         rng = self.rng
         self.lives += 1
         grouping: Grouping = self.grouping or rng.choice(["optimistic", "ordered"])  # type: ignore[assignment]
-        plan = plan_of(self.flow, rng.choice([1, 2, 4]), grouping)
-        commit, told = self._recovered(), self.told[-1][0] if self.told else NO_TICK
+        job, plan = self.job, self.job.plan(rng.choice([1, 2, 4]), grouping)
         self.now_ms -= rng.choice([0, 0, 40])  # Another broker leads, and its clock is behind.
-        self.life = Life(rng, self.lives, plan, self.logs, self.sinks, commit, self.manifests, told)
+        self.life = Life(
+            rng, self.lives, plan, job.logs, job.sinks, job.recovered(self.damage), job.manifests, job.told_time
+        )
         self.model, self.tracking = self.life.model, self.life.tracking
         self.tracking.request = self.life.ask
-        self._chances = []
         if self.trace:
             self.say(
                 "job",
-                f"life {self.lives} of {self.flow}, {grouping}, parallelism {plan.parallelism}, from {self.life.start}",
+                f"life {self.lives} of {job.flow}, {grouping}, parallelism {plan.parallelism}, from {self.life.start}",
             )
 
-    def _recovered(self) -> Commit | None:
-        """The commit to start from: the newest; or it is damaged, and the one before; or, unless floors from there on
-        have been forgotten, none."""
-        while self.commits and self.rng.random() < self.damage:
-            if len(self.commits) == 1 and self.forgets:
-                break
-            self.commits.pop()
-        return self.commits[-1] if self.commits else None
-
     def kill(self) -> None:
-        """The life ends, and the next one begins."""
+        """The life ends, and the next one begins; often with a partition that nobody has seen."""
         self.life.end()
         self.begin()
+        if self.rng.random() < 0.7:
+            self.discover()
 
     # -- steps -----------------------------------------------------------------------------------------------------
 
@@ -141,7 +88,7 @@ class FlowWorld(World):
         return [
             (9, "appear", self.appear),
             (12, "pull", self.pull),
-            (4, "idle", self.idle),
+            (self.idleness, "idle", self.idle),
             (24, "deliver", self.deliver),
             (24, "flush", self.flush),
             (24, "arrive", self.arrive),
@@ -149,7 +96,7 @@ class FlowWorld(World):
             (10, "store", self.store),
             (10, "answer", self.answer),
             (2, "keep", self.keep),
-            (1, "discover", self.discover),
+            (1, "discover", lambda: self.rng.random() < 0.2 and self.discover()),
             (2, "double", self.double),
             (2, "connect", self.connect),
             (3, "capture", self.capture),
@@ -159,7 +106,7 @@ class FlowWorld(World):
 
     def appear(self) -> bool:
         """A message comes into a log; the broker's clock goes on."""
-        log = self.rng.choice(list(self.logs.values()))
+        log = self.rng.choice(list(self.job.logs.values()))
         if log.visible == len(log.messages):
             return False
         stamp = log.messages[log.visible].timestamp
@@ -175,7 +122,7 @@ class FlowWorld(World):
     def pull(self) -> bool:
         """A front reads some of what is there."""
         life, rng = self.life, self.rng
-        log = rng.choice(list(self.logs.values()))
+        log = rng.choice(list(self.job.logs.values()))
         there = log.visible - life.read[log.front]
         front = life.cores[life.of_front[log.front]].front
         if there <= 0 or front is None or not front.pulling:
@@ -189,17 +136,15 @@ class FlowWorld(World):
     def idle(self) -> bool:
         """The service looks at a partition's end, and later grants its front a floor from there on (R2)."""
         life, rng = self.life, self.rng
-        if not self.grants:
-            return False
         if life.grants and rng.random() < 0.5:
             floor = life.grants.pop(rng.randrange(len(life.grants)))
             taken = life.grant(floor)
             if taken and self.trace:
                 self.say(f"front {floor.front}", f"is granted tick {floor.tick} from offset {floor.offset}")
             return taken
-        log = rng.choice(list(self.logs.values()))
+        log = rng.choice(list(self.job.logs.values()))
         # Now and then its clock is ahead of that of the producers.
-        life.grants.append(Floor(log.front, log.end, self.now_ms // SLACK_MS + rng.choice([-3, 0, 4])))
+        life.grants.append(Floor(log.front, log.end, self.now_ms // self.job.slack_ms + rng.choice([-3, 0, 4, 15])))
         return True
 
     def deliver(self) -> bool:
@@ -234,10 +179,7 @@ class FlowWorld(World):
         if not lines:
             return False
         line = self.rng.choice(lines)
-        try:
-            message = self.tracking.arrive(line)
-        except FlushGap as gap:
-            raise Violation("error", str(gap)) from gap
+        message = self.tracking.arrive(line)
         if self.trace:
             acks = list(zip(message.segments.tolist(), message.ticks.tolist(), strict=True))
             self.say("tracker", f"takes {message.number} of worker {message.worker}: {acks} {message.heartbeats}")
@@ -293,10 +235,10 @@ class FlowWorld(World):
 
     def discover(self) -> bool:
         """A source gets one more partition."""
-        if not self.later or self.tracking.tracker.missing:
+        if not self.job.later or self.tracking.tracker.missing:
             return False
-        log = self.later.pop(0)
-        self.logs[log.front] = log
+        log = self.job.later.pop(0)
+        self.job.logs[log.front] = log
         self.life.discover(log)
         if self.trace:
             self.say(f"front {log.front}", f"is a new partition of {log.source}, from tick {log.opening} on")
@@ -328,21 +270,10 @@ class FlowWorld(World):
         commit = self.life.seal()
         if commit is None:
             return False
-        self.commits = [*self.commits, commit][-KEPT:]
-        self.manifests.merge(commit.floors)
-        if self.forgets:
-            self._forget(self.commits[0])
+        self.job.keep(commit, self.life)
         if self.trace:
             self.say("job", f"has committed the snapshot at {commit.tick}, from {dict(commit.starts)}")
         return True
-
-    def _forget(self, oldest: Commit) -> None:
-        """The floors below where the oldest commit that is kept starts are superfluous everywhere (R17)."""
-        for floors in (self.manifests, *self.sinks.floors()):
-            self.history.merge(floors)
-            for front, (offset, _) in oldest.starts.items():
-                floors.cut(front, offset)
-        self.life.forget(oldest.starts)
 
     def rare(self) -> bool:
         """The tracker's process dies; a frame is lost; the life is killed."""
@@ -380,8 +311,7 @@ class FlowWorld(World):
         for _, _, bundle in self.life.bundles:
             if len(bundle) and int(bundle.batch.meta.tick[0]) < time:
                 raise Violation("safety", f"delivered time is {time}, tick {bundle.batch.meta.tick[0]} is not durable")
-        if not self.told or time > self.told[-1][0]:
-            self.told.append((time, {key: len(lane.ticks) for key, lane in self.sinks.lanes.items()}))
+        self.job.tell(time)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
@@ -390,7 +320,7 @@ class FlowWorld(World):
         if any(channel.broken for channel in self.life.channels.values()):
             self.kill()
         life = self.life
-        for log in self.logs.values():
+        for log in self.job.logs.values():
             log.visible = len(log.messages)
         for line in life.tracking.lines:
             if not line.connected:
@@ -401,12 +331,12 @@ class FlowWorld(World):
             self.check()
             if quiet > QUIET_ROUNDS:
                 break
-        self.check_output()
+        self.job.check(life)
 
     def _round(self, tick: int) -> bool:
         """Everything that can happen happens once; whether records moved."""
         life = self.life
-        moved = [self._read(log, tick) for log in self.logs.values()]
+        moved = [self._read(log, tick) for log in self.job.logs.values()]
         for channel in list(life.channels):
             while life.channels[channel].queue:
                 if not life.deliver(channel):
@@ -437,44 +367,3 @@ class FlowWorld(World):
         if not left and not core.front.parked and core.tracker.global_min >= core.front.heartbeat - 1:
             life.grant(Floor(log.front, core.front.next_offset, tick))
         return False
-
-    def check_output(self) -> None:
-        """What the sinks hold is what the oracle delivers, with the floors that are durable or in force."""
-        life = self.life
-        floors = Floors([Floor(log.front, 0, log.opening or 0) for log in self.logs.values()])
-        live = [core.front._floors for core in life.cores if core.front is not None]
-        for some in (self.history, self.manifests, *self.sinks.floors(), *live):
-            floors.merge(some)
-        log = {name: [] for name in {each.source for each in self.logs.values()}}  # type: ignore[var-annotated]
-        for each in self.logs.values():
-            log[each.source] += each.messages
-        expected, dead = run_log(life.plan, log, list(floors))
-        for vertex in life.plan.sinks():
-            lanes = by_lane(expected)[vertex.name]
-            for lane in range(life.plan.lanes):
-                stored = self.sinks.lanes.get((vertex.id, lane))
-                _compare(f"{vertex.name}/{lane}", stored.messages if stored else [], lanes.get(lane, []))
-                self._check_told(vertex.id, lane, [stamp // SLACK_MS for _, _, stamp in lanes.get(lane, [])])
-        letters, buried = Counter(map(repr, self.sinks.letters())), Counter(map(repr, dead))
-        if letters != buried:
-            raise Violation("output", f"dead letters {sorted(letters)} instead of {sorted(buried)}")
-
-    def _check_told(self, sink: int, lane: int, ticks: list[int]) -> None:
-        """R18, in hindsight: of a lane's ticks all below a delivered time were there when it was told."""
-        for time, held in self.told:
-            there, promised = held.get((sink, lane), 0), bisect_left(ticks, time)
-            if there < promised:
-                what = f"lane {lane} had {there} of {promised} messages below {time}"
-                raise Violation("safety", f"delivered time {time} was told when {what}")
-
-
-def _compare(lane: str, given: Sequence[object], wanted: Sequence[object]) -> None:
-    """Sequences, not sets."""
-    if given == wanted:
-        return
-    place = next((i for i, (one, other) in enumerate(zip(given, wanted, strict=False)) if one != other), None)
-    if place is None and len(given) < len(wanted):
-        raise Violation("liveness", f"{lane} has {len(given)} of {len(wanted)} messages; next is {wanted[len(given)]}")
-    place = len(wanted) if place is None else place
-    other = wanted[place] if place < len(wanted) else "nothing"
-    raise Violation("output", f"{lane}: message {place} is {given[place]}, not {other}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from random import Random
 
 from programs import source_rows
@@ -15,11 +14,12 @@ from lowtide.local import Message
 from lowtide.operators.beside import BesideScan
 from lowtide.operators.bundle import Bundle
 from lowtide.operators.ordering import Ordered
-from lowtide.operators.program import Captured
 from lowtide.plan import Plan
-from lowtide.worker.core import Effects, Frame, Snapshot, WorkerCore
+from lowtide.worker.core import Effects, WorkerCore
 from lowtide_tracker import Floor, LocalTracker, Notice
 
+from .channel import Channel
+from .commits import Commit, Taking, share
 from .logs import FAR_MS, Labels, Log
 from .model import Model
 from .sinks import Sinks
@@ -27,55 +27,6 @@ from .tracking import Line, Tracking
 from .verdict import Violation
 
 CAPACITY_TICKS = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """What recovery starts from.
-
-    Attributes:
-        tick: T.
-        state: Of all workers, by vertex and hash unit.
-        starts: By front: the offset to read from and the label before it.
-        floors: Those that T rests on.
-    """
-
-    tick: int
-    state: Captured
-    starts: Mapping[int, tuple[int, int]]
-    floors: tuple[Floor, ...]
-
-
-@dataclass(slots=True)
-class Taking:
-    """A snapshot under way: what has been captured so far, by worker."""
-
-    tick: int
-    floors: tuple[Floor, ...]
-    workers: int
-    """How many there were: a front that opens later is read from its opening on."""
-    pinned: set[int] = field(default_factory=set)
-    captured: dict[int, Snapshot] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Channel:
-    """Frames of one sender to one target, numbered (R10)."""
-
-    queue: deque[tuple[int, Frame]] = field(default_factory=deque)
-    sent: int = 0
-    expected: int = 0
-
-    def send(self, frame: Frame) -> None:
-        """One more is on its way."""
-        self.queue.append((self.sent, frame))
-        self.sent += 1
-
-    @property
-    def broken(self) -> bool:
-        """Whether one is missing, or not where it belongs; the receiver learns of it with the next frame, if any."""
-        numbers = [number for number, _ in self.queue]
-        return numbers != list(range(self.expected, self.sent))
 
 
 class Life:
@@ -140,7 +91,7 @@ class Life:
                 self.at[level, place] = len(self.cores)
                 core = self._core(level, place, None)
                 if commit:
-                    core.restore(_share(commit.state, plan, place), commit.tick)
+                    core.restore(share(commit.state, plan, place), commit.tick)
 
     def discover(self, log: Log) -> None:
         """A partition appears: it is registered, at no tick that anybody was told is over, and gets its worker (R3)."""
@@ -253,16 +204,7 @@ class Life:
         if taking is None or len(taking.captured) < taking.workers or self.delivered_time() < taking.tick:
             return None
         self.taking = None
-        state: Captured = {}
-        for snapshot in taking.captured.values():
-            for vertex, units in snapshot.state.items():
-                state.setdefault(vertex, {}).update(units)
-        starts = {
-            front: start
-            for front, worker in self.of_front.items()
-            if worker in taking.captured and (start := taking.captured[worker].start) is not None
-        }
-        return Commit(taking.tick, state, starts, taking.floors)
+        return taking.commit(self.of_front)
 
     def store(self, place: int) -> None:
         """A sink makes a bundle durable."""
@@ -358,9 +300,3 @@ class Life:
 def front_caps(front: Front) -> list[Floor]:
     """The caps that a front has made or been given."""
     return [floor for floor in front._floors.of_front(front.number) if floor.cap]
-
-
-def _share(state: Captured, plan: Plan, place: int) -> Captured:
-    """The state of the hash units of one worker."""
-    workers = plan.worker_of_unit().tolist()
-    return {v: {u: keys for u, keys in units.items() if workers[u] == place} for v, units in state.items()}

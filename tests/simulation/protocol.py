@@ -96,7 +96,8 @@ class ProtocolWorld(World):
         assert fleet.fronts
 
     def _line(self, worker: int, start: int) -> Line:
-        local = LocalTracker(worker, incarnation=self.lives, start=start)
+        most = self.rng.choice([2, 10_000])
+        local = LocalTracker(worker, incarnation=self.lives, start=start, max_unacknowledged=most)
         line = Line(local, local.flush, lambda notice, _: self.heard(local, notice))
         self.tracking.lines.append(line)
         return line
@@ -321,9 +322,10 @@ class ProtocolWorld(World):
         tracking, line = self.tracking, front.line
         if tracking.tracker.missing or not line.connected or line.local.worker in self.fleet.lost:
             return False
-        tracking.send(line)
-        while line.up:
+        line.local.applied(line.answer)
+        while line.up or tracking.send(line):
             tracking.arrive(line)
+            line.local.applied(line.answer)
         self.fleet.fronts.remove(front)
         self.model.close(front.number)
         for cycle in {frozenset(self.model.above[segment]) for segment in front.feeds}:

@@ -10,7 +10,7 @@ from lowtide.operators.barrier import Barrier
 from lowtide.operators.grouping import Grouping
 from lowtide.worker.core import WorkerCore
 
-from .life import Channel
+from .channel import Channel
 from .mutation import Mutation, Patch
 from .tracking import Tracking
 
@@ -104,12 +104,12 @@ RECOVERY = [
          lambda: front_without(relied_on=NO_TICK), faults=OFTEN),
     flow("floors-unread", "R2, W2", "a front does not look at the floors that are durable",
          lambda: front_without(floors=()), faults=OFTEN),
-    flow("opened-anywhere", "R3, W4b", "a new partition opens below last", opened_anywhere, faults=OFTEN),
+    flow("opened-anywhere", "R3, W4b", "a new partition opens below last", opened_anywhere, longest=12),
     flow("numbers-ignored", "R10", "frames have no numbers", numbers_ignored,
          flow="index_by_document", grouping="optimistic", swaps=1.0, faults=OFTEN),
     flow("front-pruned", "R14", "a front forgets where ticks begin that a snapshot asks for", front_pruned_at_once),
     flow("pruned-in-silence", "R14, W1", "state is pruned that a snapshot asks for", pruned_in_silence,
          flow="three_levels", faults=OFTEN),
-    flow("floors-not-awaited", "R18", "delivered time does not wait for floors", floors_not_awaited, longest=3),
+    flow("floors-not-awaited", "R18", "delivered time does not wait for floors", floors_not_awaited, longest=3, idle=15),
     flow("told-when-given", "R18, W14", "delivered time does not wait for the sink's word", told_when_given),
 ]  # fmt: skip

@@ -33,6 +33,8 @@ class Line:
     connected: bool = True
     up: deque[Flush | Absolute] = field(default_factory=deque)
     down: deque[Word] = field(default_factory=deque)
+    answer: int = 0
+    """The last flush of which the tracker has said that it was applied; the worker hears of it later."""
 
 
 class Tracking:
@@ -81,7 +83,9 @@ class Tracking:
     # -- steps -----------------------------------------------------------------------------------------------------
 
     def send(self, line: Line) -> bool:
-        """A worker flushes."""
+        """A worker flushes, and sometimes hears before what was applied."""
+        if self.rng.random() < 0.5:
+            line.local.applied(line.answer)
         flush = line.flush()
         if flush is None:
             return False
@@ -90,15 +94,14 @@ class Tracking:
         return True
 
     def arrive(self, line: Line) -> Flush | Absolute:
-        """What a worker has sent first arrives at the tracker; it hears so, sooner or later."""
+        """What a worker has sent first arrives at the tracker, which says what has been applied."""
         message = line.up.popleft()
         self.touched = True
         missing = bool(self.tracker.missing)
         notices = self.tracker.receive(message)
         self.applied_floors += message.floors
         self.announce(notices, whole=missing)
-        if self.rng.random() < 0.7:
-            line.local.applied(self.tracker.applied(message.worker))
+        line.answer = self.tracker.applied(message.worker)
         return message
 
     def double(self, line: Line) -> None:

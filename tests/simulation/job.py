@@ -1,0 +1,168 @@
+"""What outlives the lives of a simulated job: logs, sinks, commits, and what the outside was told."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+from random import Random
+from typing import Literal
+
+from programs import by_lane
+from state_flows import FLOWS
+
+from lowtide import Flow, kafka, raw
+from lowtide.compiler import compile_flow
+from lowtide.fronts.floors import NO_TICK, Floors
+from lowtide.local import Message, run_log
+from lowtide.plan import Plan
+from lowtide_tracker import Floor
+
+from .commits import Commit
+from .life import Life
+from .logs import draw_log
+from .sinks import Sinks
+from .verdict import Violation
+
+KEPT = 2
+"""Commits."""
+LAYOUTS = ((8, 4), (4, 4), (6, 2))
+"""Hash units and lanes."""
+
+Grouping = Literal["optimistic", "ordered"]
+BUILD = {build.__name__: build for build in FLOWS}
+
+
+@cache
+def plan_of(flow: str, layout: tuple[int, int], slack_ms: int, parallelism: int, grouping: Grouping) -> Plan:
+    """The plan of one of the flows; made once."""
+    units, lanes = layout
+    made = Flow(flow, dead_letters=kafka("dead", raw()))
+    BUILD[flow](made)
+    return compile_flow(made, units=units, lanes=lanes, parallelism=parallelism, slack_ms=slack_ms, grouping=grouping)
+
+
+class Job:
+    """A job and all that is durable of it.
+
+    Args:
+        rng: Chance.
+        flow: Which flow; drawn if None.
+        longest: How many messages a partition can have; drawn if None.
+
+    Attributes:
+        logs: The partitions in the register, by front.
+        later: Those that will appear.
+        commits: Those that are kept, the newest last.
+        manifests: The floors of all manifests, which can be read though a part is damaged.
+        history: Floors that were durable, and were forgotten.
+        forgets: Whether floors are forgotten that no commit needs.
+        told: Delivered times that the outside was told, each with how many messages every lane held then.
+    """
+
+    def __init__(self, rng: Random, flow: str | None, longest: int | None) -> None:
+        self.rng = rng
+        self.flow = flow or rng.choice(sorted(BUILD))
+        self._layout, self.slack_ms = rng.choice(LAYOUTS), rng.choice([2, 2, 5])
+        plan = self.plan(1, "optimistic")
+        names = [vertex.name for vertex in plan.sources()]
+        longest = longest or rng.choice([3, 12, 25, 60])
+        drawn = [draw_log(rng, n, names[n % len(names)], longest) for n in range(rng.randint(len(names), 4))]
+        at_once = rng.randint(len(names), len(drawn))
+        self.logs = {log.front: log for log in drawn[:at_once]}
+        self.later = drawn[at_once:]
+        for log in self.logs.values():
+            log.opening = 0
+        self.sinks = Sinks(plan)
+        self.commits: list[Commit] = []
+        self.manifests, self.history = Floors(), Floors()
+        self.forgets = rng.random() < 0.5
+        self.told: list[tuple[int, dict[tuple[int, int], int]]] = []
+
+    def plan(self, parallelism: int, grouping: Grouping) -> Plan:
+        """The plan for one life; never more workers than lanes."""
+        return plan_of(self.flow, self._layout, self.slack_ms, min(parallelism, self._layout[1]), grouping)
+
+    def recovered(self, damage: float) -> Commit | None:
+        """The commit to start from: the newest; or, if a part of it is damaged, the one before; or none.
+
+        There is always one once floors have been forgotten.
+        """
+        while self.commits and self.rng.random() < damage:
+            if len(self.commits) == 1 and self.forgets:
+                break
+            self.commits.pop()
+        return self.commits[-1] if self.commits else None
+
+    def keep(self, commit: Commit, life: Life) -> None:
+        """Add a commit; the floors below where the oldest one starts that is kept are superfluous everywhere (R17)."""
+        self.commits = [*self.commits, commit][-KEPT:]
+        self.manifests.merge(commit.floors)
+        if not self.forgets:
+            return
+        starts = self.commits[0].starts
+        for floors in (self.manifests, *self.sinks.floors()):
+            self.history.merge(floors)
+            for front, (offset, _) in starts.items():
+                floors.cut(front, offset)
+        life.forget(starts)
+
+    @property
+    def told_time(self) -> int:
+        """The largest delivered time that was told."""
+        return self.told[-1][0] if self.told else NO_TICK
+
+    def tell(self, time: int) -> None:
+        """Tell the outside a delivered time, if it has grown."""
+        if time > self.told_time:
+            self.told.append((time, {key: len(lane.ticks) for key, lane in self.sinks.lanes.items()}))
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def check(self, life: Life) -> None:
+        """What the sinks hold is what the oracle delivers, with the floors that are durable or in force."""
+        expected, dead = run_log(life.plan, self._log(), list(self._floors(life)))
+        lanes_of = by_lane(expected)
+        for vertex in life.plan.sinks():
+            lanes = lanes_of[vertex.name]
+            for lane in range(life.plan.lanes):
+                stored = self.sinks.lanes.get((vertex.id, lane))
+                _compare(f"{vertex.name}/{lane}", stored.messages if stored else [], lanes.get(lane, []))
+                self._check_told(vertex.id, lane, [stamp // self.slack_ms for _, _, stamp in lanes.get(lane, [])])
+        letters, buried = Counter(map(repr, self.sinks.letters())), Counter(map(repr, dead))
+        if letters != buried:
+            raise Violation("output", f"dead letters {sorted(letters)} instead of {sorted(buried)}")
+
+    def _log(self) -> dict[str, list[Message]]:
+        log: dict[str, list[Message]] = {}
+        for each in self.logs.values():
+            log.setdefault(each.source, []).extend(each.messages)
+        return log
+
+    def _floors(self, life: Life) -> Floors:
+        floors = Floors([Floor(log.front, 0, log.opening or 0) for log in self.logs.values()])
+        live = [core.front._floors for core in life.cores if core.front is not None]
+        for some in (self.history, self.manifests, *self.sinks.floors(), *live):
+            floors.merge(some)
+        return floors
+
+    def _check_told(self, sink: int, lane: int, ticks: list[int]) -> None:
+        """R18, in hindsight: of a lane's ticks all below a delivered time were there when it was told."""
+        for time, held in self.told:
+            there, promised = held.get((sink, lane), 0), bisect_left(ticks, time)
+            if there < promised:
+                what = f"lane {lane} had {there} of {promised} messages below {time}"
+                raise Violation("safety", f"delivered time {time} was told when {what}")
+
+
+def _compare(lane: str, given: Sequence[object], wanted: Sequence[object]) -> None:
+    """Sequences, not sets."""
+    if given == wanted:
+        return
+    place = next((i for i, (one, other) in enumerate(zip(given, wanted, strict=False)) if one != other), None)
+    if place is None and len(given) < len(wanted):
+        raise Violation("liveness", f"{lane} has {len(given)} of {len(wanted)} messages; next is {wanted[len(given)]}")
+    place = len(wanted) if place is None else place
+    other = wanted[place] if place < len(wanted) else "nothing"
+    raise Violation("output", f"{lane}: message {place} is {given[place]}, not {other}")
