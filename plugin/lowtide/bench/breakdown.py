@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from lowtide.bench.arrivals import Arrivals, percentiles
+from lowtide.compiler import DEFAULT_SLACK_MS
 from lowtide.histogram import Histogram
 
 
@@ -55,8 +56,9 @@ def breakdown(arrivals: Arrivals, hops: Mapping[str, Histogram]) -> list[Part]:
         arrivals: The records that count.
         hops: What was counted meanwhile; names as `hops.of_status` gives them, others are left out.
     """
-    # Kafka's timestamps are whole milliseconds, rounded down: half of one is right on average.
-    to_source = np.asarray((arrivals.stamp_ms * 1e6 + 5e5 - arrivals.sent_ns) / 1e6, dtype=np.float64)
+    # Timestamps are whole milliseconds, those that a flow delivers whole ticks, rounded down: half is right on average.
+    width_ms = DEFAULT_SLACK_MS if hops else 1
+    to_source = np.asarray((arrivals.stamp_ms * 1e6 + width_ms * 5e5 - arrivals.sent_ns) / 1e6, dtype=np.float64)
     p50, p99 = percentiles(to_source, (50, 99))
     parts = [Part("generator", "due -> Kafka append", round(max(0.0, p50), 3), round(max(0.0, p99), 3), "measured")]
     for hop, (name, means) in _COUNTED.items():
