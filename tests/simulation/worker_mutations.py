@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heapq import heappop
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,8 @@ def released_before_it_is_out() -> list[Patch]:
 
     def advance(self: WorkerCore, effects: Effects) -> None:
         real(self, effects)
-        for tick in sorted(self._held)[:1]:
+        if self._holds:
+            tick = heappop(self._holds)
             self._held.discard(tick)
             self.tracker.release(self.level + 1, tick)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
 
 import numpy as np
 
@@ -132,6 +133,7 @@ class WorkerCore:
         self._workers = plan.worker_of_unit()
         self._segment = max(level, FIRST_SEGMENT)
         self._held: set[int] = set()
+        self._holds: list[int] = []  # The same ticks as a heap.
         self._pinned: int | None = None
         self._letters = letters_of(level)
         self._last = dict(last or {})
@@ -226,7 +228,8 @@ class WorkerCore:
         """Let ordered groupings go on; what they held is folded again only after what they emit (R6)."""
         min_time = self.min_time
         self._route(self.program.advance(min_time), effects)
-        for tick in sorted(tick for tick in self._held if tick < min_time):
+        while self._holds and self._holds[0] < min_time:
+            tick = heappop(self._holds)
             self._held.discard(tick)
             self.tracker.release(self.level + 1, tick)
 
@@ -346,4 +349,5 @@ class WorkerCore:
         for tick in ticks:
             if tick not in self._held:
                 self._held.add(tick)
+                heappush(self._holds, tick)
                 self.tracker.hold(self.level + 1, tick)
