@@ -115,6 +115,7 @@ def _replay(seed: int, steps: int, world: str | None, mutation: Mutation | None)
     """Run one seed and print every step, then the verdict."""
     only = mutation.world if mutation else world_of(seed, world)
     options = mutation.options if mutation else {}
+    click.echo("step  who          what  [min time segment: announced <= what is in flight allows]")
     with mutation.applied() if mutation else nullcontext():
         outcome = run_seed(seed, steps, only, trace=click.echo, options=options)
     verdict = "nothing is wrong" if outcome.kind is None else f"{outcome.text} (at step {outcome.steps})"

@@ -249,7 +249,10 @@ class FlowWorld(World):
         lines = [line for line in self.tracking.lines if line.up and isinstance(line.up[0], Flush)]
         if not lines:
             return False
-        self.tracking.double(self.rng.choice(lines))
+        line = self.rng.choice(lines)
+        self.tracking.double(line)
+        if self.trace:
+            self.say("network", f"doubles flush {line.up[0].number} of worker {line.local.worker}")
         return True
 
     def connect(self) -> bool:
@@ -258,12 +261,18 @@ class FlowWorld(World):
         lost = [line for line in lines if not line.connected]
         if not lost and self.rng.random() < 0.9:
             return False
-        self.tracking.connect(self.rng.choice(lost or lines))
+        line = self.rng.choice(lost or lines)
+        self.tracking.connect(line)
+        if self.trace:
+            self.say(f"worker {line.local.worker}", "connects again")
         return True
 
     def capture(self) -> bool:
         """A worker captures its share of a snapshot."""
-        return self.life.capture()
+        worker = self.life.capture()
+        if worker is not None and self.trace:
+            self.say(f"worker {worker}", "has captured its state")
+        return worker is not None
 
     def seal(self) -> bool:
         """A snapshot is committed, if all of it is there."""

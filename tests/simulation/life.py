@@ -188,15 +188,15 @@ class Life:
         self.taking = Taking(notice.global_min, (*self.durable, *self.tracking.floors.values()), len(self.cores))
         return notice.global_min
 
-    def capture(self) -> bool:
-        """One worker captures the state that it has pinned."""
+    def capture(self) -> int | None:
+        """One worker captures the state that it has pinned; which one."""
         taking = self.taking
         left = sorted(taking.pinned - taking.captured.keys()) if taking else []
         if taking is None or not left:
-            return False
+            return None
         worker = self.rng.choice(left)
         taking.captured[worker] = self.cores[worker].capture()
-        return True
+        return worker
 
     def seal(self) -> Commit | None:
         """The commit that the snapshot under way makes, once all have captured and all below T is durable (R15)."""

@@ -11,6 +11,7 @@ from lowtide.operators.grouping import Grouping
 from lowtide.worker.core import WorkerCore
 
 from .channel import Channel
+from .life import Life
 from .mutation import Mutation, Patch
 from .tracking import Tracking
 
@@ -33,6 +34,16 @@ def opened_anywhere() -> list[Patch]:
         return real(self, front, min(floor, self.start), feeds)
 
     return [(Tracking, "open", open_front)]
+
+
+def told_forgotten() -> list[Patch]:
+    """What the outside was told is not known to the next life."""
+    real: Any = Life.__init__
+
+    def init(self: Life, *given: Any) -> None:
+        real(self, *given[:-1], NO_TICK)
+
+    return [(Life, "__init__", init)]
 
 
 def numbers_ignored() -> list[Patch]:
@@ -105,11 +116,14 @@ RECOVERY = [
     flow("floors-unread", "R2, W2", "a front does not look at the floors that are durable",
          lambda: front_without(floors=()), faults=OFTEN),
     flow("opened-anywhere", "R3, W4b", "a new partition opens below last", opened_anywhere, longest=12),
+    flow("told-forgotten", "R3, R18", "a later life does not know what was told to be over", told_forgotten,
+         longest=6, idle=15),
     flow("numbers-ignored", "R10", "frames have no numbers", numbers_ignored,
          flow="index_by_document", grouping="optimistic", swaps=1.0, faults=OFTEN),
     flow("front-pruned", "R14", "a front forgets where ticks begin that a snapshot asks for", front_pruned_at_once),
     flow("pruned-in-silence", "R14, W1", "state is pruned that a snapshot asks for", pruned_in_silence,
          flow="three_levels", faults=OFTEN),
-    flow("floors-not-awaited", "R18", "delivered time does not wait for floors", floors_not_awaited, longest=3, idle=15),
+    flow("floors-not-awaited", "R18", "delivered time does not wait for floors", floors_not_awaited,
+         longest=3, idle=15),
     flow("told-when-given", "R18, W14", "delivered time does not wait for the sink's word", told_when_given),
 ]  # fmt: skip
