@@ -13,7 +13,6 @@ from typing import Any
 
 import cloudpickle
 
-from lowtide.compiler import compile_job
 from lowtide.conf import Conf
 from lowtide.errors import InterpreterMismatch, LifeEnded, LowtideError, ServiceUnavailable, TooFewSlots
 from lowtide.flow import Flow
@@ -72,8 +71,7 @@ class Job:
             LowtideError: what is wrong, where, and what to do; nothing is left running.
         """
         say("checking the flow")
-        plan = compile_job(flow, conf)
-        preflight.refuse_tracked(plan)
+        plan = preflight.plan_job(flow, conf)
         dump_plan(plan)
         say(f"asking Kafka at {conf.kafka.bootstrap}")
         fronts, sinks = preflight.look(plan, conf)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from lowtide.compiler import compile_job
 from lowtide.conf import Conf
 from lowtide.errors import FlowError
+from lowtide.flow import Flow
 from lowtide.plan import Plan
 from lowtide.spark.query import topics_of
 from lowtide.steps import WORD, Write
@@ -18,6 +20,18 @@ def sink_topics(plan: Plan) -> list[str]:
     if plan.dead_letters is not None:
         sinks.append(plan.dead_letters.topic)
     return list(dict.fromkeys(sinks))
+
+
+def plan_job(flow: Flow, conf: Conf) -> Plan:
+    """Lay out a flow for a job on Spark.
+
+    Raises:
+        FlowRefused: names everything that does not fit.
+        FlowError: names the steps that a job cannot run.
+    """
+    plan = compile_job(flow, conf)
+    refuse_tracked(plan)
+    return plan
 
 
 def refuse_tracked(plan: Plan) -> None:
