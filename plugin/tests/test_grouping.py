@@ -172,6 +172,17 @@ def test_an_item_and_its_tombstone_in_one_batch_leave_nothing() -> None:
         assert grouping.capture(9) == before
 
 
+@pytest.mark.parametrize("make", MAKE)
+def test_a_key_whose_records_were_all_taken_back_leaves_nothing(make: Callable[[], Grouping]) -> None:
+    grouping = make()
+    grouping.insert(batch([(1, "a"), (2, "a"), (3, "b")]))
+    grouping.insert(batch([(1, "a", True), (2, "a", True)]))
+    assert list(grouping._groups) == ["b"]
+    grouping.insert(batch([(4, "a")]))
+    grouping.prune(9)
+    assert set(grouping._groups) == {"a", "b"}
+
+
 def test_an_item_taken_back_may_come_again() -> None:
     grouping = last_grouping(2)
     assert said(grouping.insert(batch([(1, "a"), (1, "a", True), (1, "a")]))) == ["+1"]

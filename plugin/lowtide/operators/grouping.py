@@ -174,7 +174,10 @@ class Grouping(ABC):
         self._recent.append((last, appended.touched))
         mended = Result()
         for key, listed in changes.items():
-            self._mend(self._groups[key], listed, mended)
+            group = self._groups[key]
+            self._mend(group, listed, mended)
+            if not group.elements and self._state(group, 0) is NOTHING:
+                del self._groups[key]  # The key never was: all its records have been taken back.
         return self._collect(meta, appended, mended)
 
     @abstractmethod
