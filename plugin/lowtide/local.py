@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from lowtide.compiler import compile_flow
 from lowtide.errors import FlowError
 from lowtide.flow import DEAD_LETTERS, Flow
+from lowtide.fronts.floors import NO_TICK
 from lowtide.inference import key_column
 from lowtide.local_items import Item, Message, Order
 from lowtide.local_run import Run
@@ -19,8 +20,6 @@ from lowtide.steps import Write
 from lowtide_tracker.floors import Floor
 
 __all__ = ["Delivered", "Message", "Order", "label_log", "run_log", "run_records"]
-
-_BEFORE_ALL = -(1 << 63)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +119,9 @@ def label_log(messages: Iterable[Message], floors: Iterable[Floor], slack_ms: in
         assert position not in labels, f"two messages stand at {position}"
         while waiting and (waiting[-1].front, waiting[-1].offset) <= (position.front, position.sequence):
             floor = waiting.pop()
-            newest[floor.front] = max(newest.get(floor.front, _BEFORE_ALL), floor.tick)
+            newest[floor.front] = max(newest.get(floor.front, NO_TICK), floor.tick)
         own = caps.get(position, message.timestamp // slack_ms)
-        labels[position] = newest[position.front] = max(newest.get(position.front, _BEFORE_ALL), own)
+        labels[position] = newest[position.front] = max(newest.get(position.front, NO_TICK), own)
     return labels
 
 

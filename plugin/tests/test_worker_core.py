@@ -18,7 +18,8 @@ from lowtide.operators.bundle import Bundle
 from lowtide.operators.meta import Position
 from lowtide.operators.order import OrderKey
 from lowtide.plan import Plan
-from lowtide.worker.core import Effects, Last, WorkerCore, letters_of
+from lowtide.worker.core import WorkerCore
+from lowtide.worker.effects import Effects, LastKeys, letters_of
 from lowtide_tracker import Floor, Flush, LocalTracker, Notice
 
 
@@ -43,12 +44,12 @@ def plan() -> Plan:
     return compile_flow(flow, parallelism=1, units=8, lanes=1, slack_ms=1)
 
 
-def reader(max_lead: int = 1000, last: Last | None = None) -> WorkerCore:
+def reader(max_lead: int = 1000, last: LastKeys | None = None) -> WorkerCore:
     front = Front(0, slack_ms=1, opening=0, window=Window(max_lead, 10**6), max_future_ms=10**6)
     return WorkerCore(plan(), 0, 0, tracker=LocalTracker(0, 1, start=0), front=front, last=last)
 
 
-def worker(level: int, grouping: str = "ordered", last: Last | None = None) -> WorkerCore:
+def worker(level: int, grouping: str = "ordered", last: LastKeys | None = None) -> WorkerCore:
     return WorkerCore(plan(), level, 0, tracker=LocalTracker(level, 1, start=0), grouping=grouping, last=last)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from lowtide.operators.program import Captured
 from lowtide.plan import Plan
-from lowtide.worker.core import Snapshot
+from lowtide.worker.effects import Snapshot
 from lowtide_tracker import Floor
 
 

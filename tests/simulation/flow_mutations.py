@@ -18,7 +18,8 @@ from lowtide.operators.meta import Meta
 from lowtide.operators.order import OrderKey
 from lowtide.operators.output import Faults, Hold
 from lowtide.plan import LOOP_MARK
-from lowtide.worker.core import Effects, Frame, WorkerCore
+from lowtide.worker.core import WorkerCore
+from lowtide.worker.effects import Effects, Frame
 from lowtide_tracker import Floor
 
 from .mutation import Mutation, Patch

@@ -15,7 +15,8 @@ from lowtide.operators.beside import BesideScan
 from lowtide.operators.bundle import Bundle
 from lowtide.operators.ordering import Ordered
 from lowtide.plan import Plan
-from lowtide.worker.core import Effects, WorkerCore
+from lowtide.worker.core import WorkerCore
+from lowtide.worker.effects import Effects
 from lowtide_tracker import Floor, LocalTracker, Notice
 
 from .channel import Channel

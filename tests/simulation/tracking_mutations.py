@@ -66,8 +66,10 @@ def late_acks(is_late: Any) -> list[Patch]:
 
 
 def no_hold() -> list[Patch]:
-    def hold(self: LocalTracker, segment: int, tick: int) -> None:
+    def hold(self: LocalTracker, segment: int, tick: int) -> bool:
+        held = (segment, tick) in self._holds
         self._holds[segment, tick] = 0
+        return not held
 
     return [(LocalTracker, "hold", hold)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heapq import heappop
+from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,8 @@ from lowtide.operators.output import Exchange
 from lowtide.operators.pending import Pending
 from lowtide.operators.program import Program
 from lowtide.operators.scanning import ScanGrouping
-from lowtide.worker.core import Effects, Frame, WorkerCore
+from lowtide.worker.core import WorkerCore
+from lowtide.worker.effects import Effects, Frame
 from lowtide_tracker import Notice
 
 from .mutation import Mutation, Patch
@@ -51,9 +52,8 @@ def last_tick_only() -> list[Patch]:
 def held_in_its_own_segment() -> list[Patch]:
     def hold(self: WorkerCore, ticks: list[int]) -> None:
         for tick in ticks:
-            if tick not in self._held:
-                self._held.add(tick)
-                self.tracker.hold(self.level, tick)
+            if self.tracker.hold(self.level, tick):
+                heappush(self._holds, tick)
 
     return [(WorkerCore, "_hold", hold)]
 
@@ -66,7 +66,6 @@ def released_before_it_is_out() -> list[Patch]:
         real(self, effects)
         if self._holds:
             tick = heappop(self._holds)
-            self._held.discard(tick)
             self.tracker.release(self.level + 1, tick)
 
     return [(WorkerCore, "_advance", advance)]

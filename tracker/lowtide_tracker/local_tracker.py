@@ -76,11 +76,17 @@ class LocalTracker:
         for tick in ticks:
             sums[tick] = known(tick, 0) ^ value
 
-    def hold(self, segment: int, tick: int) -> None:
-        """Keeps a tick of a segment open because something will be emitted into it later (R6); twice is once."""
-        if (segment, tick) not in self._holds:
-            value = self._holds[segment, tick] = self.new_value()
-            self.fold(segment, (tick,), value)
+    def hold(self, segment: int, tick: int) -> bool:
+        """Keeps a tick of a segment open because something will be emitted into it later (R6); twice is once.
+
+        Returns:
+            Whether it was not held before.
+        """
+        if (segment, tick) in self._holds:
+            return False
+        value = self._holds[segment, tick] = self.new_value()
+        self.fold(segment, (tick,), value)
+        return True
 
     def release(self, segment: int, tick: int) -> None:
         """Ends a hold; ``KeyError`` if there is none. Fold what was emitted first."""

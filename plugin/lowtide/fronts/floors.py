@@ -11,10 +11,13 @@ import numpy.typing as npt
 
 from lowtide_tracker import Floor
 
-__all__ = ["NO_TICK", "Floors"]
+__all__ = ["LAST_TICK", "NO_TICK", "Floors"]
 
 NO_TICK = -(1 << 63)
 """Below every label: what stands where there is no floor, or no record before."""
+
+LAST_TICK = (1 << 63) - 1
+"""The highest tick there can be, and the last ms."""
 
 Int64s = npt.NDArray[np.int64]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from lowtide.errors import LifeEnded
-from lowtide.fronts.floors import NO_TICK, Floors, Int64s
+from lowtide.fronts.floors import LAST_TICK, NO_TICK, Floors, Int64s
 from lowtide.fronts.history import History
 from lowtide.fronts.labels import Clock, label
 from lowtide.operators.source import SourceRows
@@ -19,8 +19,6 @@ __all__ = ["ROW_BYTES", "Front", "OffsetWentBack", "Report", "Window"]
 
 ROW_BYTES = 24
 """What a message counts in a window besides its key, value and headers: offset, timestamp and label."""
-
-_INT64_MAX = (1 << 63) - 1
 
 
 class OffsetWentBack(LifeEnded):
@@ -264,7 +262,7 @@ class Front:
     def _stop(self, parked: _Parked, min_time: int) -> int:
         """Up to which message the window lets pass."""
         ticks = parked.ticks
-        end = min(min_time + self._window.lead_ticks, _INT64_MAX)
+        end = min(min_time + self._window.lead_ticks, LAST_TICK)
         stop = len(ticks) if int(ticks[-1]) < end else int(np.searchsorted(ticks, end))
         room, before = self._room(min_time), _end_before(parked)
         if int(parked.ends[-1]) - before > room:

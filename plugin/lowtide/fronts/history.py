@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from lowtide.fronts.floors import NO_TICK, Int64s
+from lowtide.fronts.floors import LAST_TICK, NO_TICK, Int64s
 
 __all__ = ["History"]
 
 _FIRST_ROWS = 256
-_INT64_MAX = (1 << 63) - 1
 
 
 class History:
@@ -82,7 +81,7 @@ class History:
             self._start = place
 
     def _place(self, tick: int) -> int:
-        if tick > _INT64_MAX:
+        if tick > LAST_TICK:
             return self._end
         return self._start + int(np.searchsorted(self._table[0, self._start : self._end], tick))
 

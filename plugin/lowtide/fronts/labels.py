@@ -15,12 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from lowtide.fronts.floors import Floors, Int64s
+from lowtide.fronts.floors import LAST_TICK, Floors, Int64s
 from lowtide_tracker import Floor
 
 __all__ = ["Clock", "label"]
-
-_INT64_MAX = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,7 @@ class Clock:
     @property
     def limit_ms(self) -> int:
         """The last timestamp that is believed."""
-        return min(self.now_ms + self.max_future_ms, _INT64_MAX)
+        return min(self.now_ms + self.max_future_ms, LAST_TICK)
 
 
 def label(

@@ -7,7 +7,6 @@ in order: it holds what comes in at either port until nothing before it can come
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Any
@@ -17,9 +16,9 @@ import numpy as np
 from lowtide.operators.batch import Batch
 from lowtide.operators.failure import Failure, raised
 from lowtide.operators.fault import Fault
-from lowtide.operators.grouping import FIRST_TICK, Group, Key
+from lowtide.operators.group import Group, Key, Recent
 from lowtide.operators.meta import Meta
-from lowtide.operators.order import pack, tick_bytes
+from lowtide.operators.order import FIRST_TICK, pack, tick_bytes
 from lowtide.operators.pending import Pending
 from lowtide.operators.per_record import said_type
 from lowtide.operators.scanning import Scanner, classes_of
@@ -57,8 +56,7 @@ class BesideScan:
         self._pending = (Pending(place, self._depth), Pending(f'{place}, broadcast "{beside.name}"', self._depth))
         self._groups: dict[Key, Group] = {}
         self._units: dict[int, Group] = {}
-        # (last tick, groups with a new element) of each release; ticks ascend.
-        self._recent: deque[tuple[int, list[Group]]] = deque()
+        self._recent = Recent()
         self._touched: list[Group] = []
         self._pruned = FIRST_TICK
 
@@ -90,7 +88,7 @@ class BesideScan:
                 bad[port].append((index, out))
             elif port == KEYED:
                 good.append((index, out))
-        self._recent.append((max(int(batch.meta.tick[-1]) for _, batch in batches), self._touched))
+        self._recent.add(max(int(batch.meta.tick[-1]) for _, batch in batches), self._touched)
         self._touched = []
         outputs = []
         if good:
@@ -106,13 +104,9 @@ class BesideScan:
     def prune(self, tick: int) -> None:
         """Forget the states behind records below `tick` but the last one; O(elements released since)."""
         self._pruned = max(self._pruned, tick)
-        end = tick_bytes(tick)
-        while self._recent and self._recent[0][0] < tick:
-            for group in self._recent.popleft()[1]:
-                count = bisect_left(group.elements, (end,))
-                if count:
-                    group.base = group.elements[count - 1][1]
-                    del group.elements[:count]
+        for group, count in self._recent.below(tick):
+            group.base = group.elements[count - 1][1]
+            del group.elements[:count]
 
     def capture(self, tick: int) -> dict[int, list[tuple[Key, Any]]]:
         """The state below a tick, by hash unit: (True, key) with a key's state, (False, None) with the broadcast's."""

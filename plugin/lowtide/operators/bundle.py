@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lowtide.operators.batch import Batch
-from lowtide.operators.order import OrderKey
+from lowtide.operators.order import FIRST_TICK, OrderKey
 from lowtide_tracker import Floor
 
 __all__ = ["FIRST_KEY", "Bundle"]
 
-FIRST_KEY = OrderKey(-(1 << 63), -(1 << 31), -(1 << 63))
+FIRST_KEY = OrderKey(FIRST_TICK, -(1 << 31), -(1 << 63))
 """Before every record's order key: the `last` of a lane that nothing was delivered to."""
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -21,36 +20,15 @@ import numpy.typing as npt
 from lowtide.errors import TimeWentBack
 from lowtide.operators.batch import Batch
 from lowtide.operators.fault import Fault
+from lowtide.operators.group import Group, Key, Recent
 from lowtide.operators.meta import Meta
-from lowtide.operators.order import OrderKey, in_order, pack, tick_bytes, unpack
+from lowtide.operators.order import FIRST_TICK, OrderKey, in_order, pack, tick_bytes, unpack
 from lowtide.operators.pending import unmatched
 from lowtide.plan import Vertex
 from lowtide.schema import Schema
 
-FIRST_TICK = -(1 << 63)
-
 NOTHING = object()
 """Of a key that has nothing to be saved: no value, as None may be a state."""
-
-Key = Any
-"""A key's value: the column's, or a tuple of several columns'."""
-
-
-class Group:
-    """What is kept of one key.
-
-    Attributes:
-        unit: The key's hash unit.
-        base: What the elements before the first one came to (of a scan: the state).
-        elements: Ascending by their first field, the packed order key; what follows is the grouping's own.
-    """
-
-    __slots__ = ("base", "elements", "unit")
-
-    def __init__(self, unit: int, base: Any) -> None:
-        self.unit = unit
-        self.base = base
-        self.elements: list[tuple[Any, ...]] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +114,7 @@ class Grouping(ABC):
         self._depth = vertex.depth
         self._schema = schema
         self._groups: dict[Key, Group] = {}
-        self._recent: deque[tuple[int, list[Group]]] = deque()
+        self._recent = Recent()
         self._pruned = FIRST_TICK
         self.repairs = 0
 
@@ -171,7 +149,7 @@ class Grouping(ABC):
         arrivals = Arrivals(keys, ats, rows, meta.unit.tolist(), meta.tombstone)
         appended = Appended([], [], [], changes)
         self._append(arrivals, appended)
-        self._recent.append((last, appended.touched))
+        self._recent.add(last, appended.touched)
         mended = Result()
         for key, listed in changes.items():
             group = self._groups[key]
@@ -207,13 +185,8 @@ class Grouping(ABC):
             tick: The global min time, or the T of a snapshot while it is being written (R14).
         """
         self._pruned = max(self._pruned, tick)
-        end = tick_bytes(tick)
-        while self._recent and self._recent[0][0] < tick:
-            for group in self._recent.popleft()[1]:
-                elements = group.elements
-                if elements and elements[0][0] < end:
-                    whole = elements[-1][0] < end
-                    self._fold(group, len(elements) if whole else bisect_left(elements, (end,)))
+        for group, count in self._recent.below(tick):
+            self._fold(group, count)
 
     def capture(self, tick: int) -> dict[int, list[tuple[Key, Any]]]:
         """The state below a tick, by hash unit: each key with what is to be saved of it; O(keys).

@@ -12,7 +12,10 @@ import xxhash
 
 from lowtide.operators.meta import Indices, Meta, padded
 
-__all__ = ["OrderKey", "in_order", "order_width", "pack", "step_id", "tick_bytes", "unpack"]
+__all__ = ["FIRST_TICK", "OrderKey", "in_order", "order_width", "pack", "step_id", "tick_bytes", "unpack"]
+
+FIRST_TICK = -(1 << 63)
+"""The lowest tick there can be."""
 
 _SIGN_64 = np.uint64(1 << 63)
 _SIGN_32 = np.uint32(1 << 31)

@@ -12,9 +12,7 @@ import numpy.typing as npt
 from lowtide.errors import LifeEnded, TimeWentBack
 from lowtide.operators.batch import Batch
 from lowtide.operators.meta import Indices
-from lowtide.operators.order import OrderKey, in_order, pack
-
-_FIRST_TICK = -(1 << 63)
+from lowtide.operators.order import FIRST_TICK, OrderKey, in_order, pack
 
 
 class UnmatchedTombstone(LifeEnded):
@@ -77,7 +75,7 @@ class Pending:
         self._held: list[tuple[int, int, _Held]] = []
         self._arrivals = 0
         self._size = 0
-        self.released = _FIRST_TICK
+        self.released = FIRST_TICK
 
     def __len__(self) -> int:
         return self._size

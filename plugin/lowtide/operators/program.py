@@ -23,7 +23,8 @@ from lowtide.operators.catalogue import operator
 from lowtide.operators.exchange import ExchangeOperator, as_columns
 from lowtide.operators.failure import Failure
 from lowtide.operators.fault import Fault, faults
-from lowtide.operators.grouping import Grouping, Key
+from lowtide.operators.group import Key
+from lowtide.operators.grouping import Grouping
 from lowtide.operators.looping import Turns
 from lowtide.operators.merging import MergeOperator
 from lowtide.operators.ordering import Ordered

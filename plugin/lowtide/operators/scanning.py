@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 from lowtide.operators.failure import Failure, raised
 from lowtide.operators.fault import Fault
+from lowtide.operators.group import Group
 from lowtide.operators.grouping import (
     NOTHING,
     Appended,
     Arrivals,
     Change,
-    Group,
     Grouping,
     Result,
     apply_changes,
@@ -22,9 +22,7 @@ from lowtide.operators.grouping import (
 from lowtide.operators.per_record import said_type
 from lowtide.plan import Vertex
 from lowtide.schema import schema_of
-from lowtide.steps import Scan
-
-Step = Callable[..., tuple[Any, Any]]
+from lowtide.steps import Function, Scan
 
 
 class ScanGrouping(Grouping):
@@ -108,7 +106,7 @@ class Scanner:
     def __init__(self, vertex: Vertex) -> None:
         assert isinstance(vertex.step, Scan)
         self._vertex = vertex
-        self.function: Step = vertex.step.function
+        self.function: Function = vertex.step.function
         self.states = classes_of(vertex.step.state)
         self.gives = vertex.gives
 

@@ -6,12 +6,12 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
 
+from lowtide.operators.group import Group
 from lowtide.operators.grouping import (
     NOTHING,
     Appended,
     Arrivals,
     Change,
-    Group,
     Grouping,
     Result,
     apply_changes,
@@ -35,6 +35,7 @@ class LastGrouping(Grouping):
     def _append(self, arrivals: Arrivals, appended: Appended) -> None:
         groups, size, least = self._groups, self._size, self._least
         touched, left, outs, changes = appended.touched, appended.left, appended.outs, appended.changes
+        # As in `ScanGrouping`: said again rather than shared, since a call per record is what both loops avoid.
         for index, (key, at, row) in enumerate(zip(arrivals.keys, arrivals.ats, arrivals.rows, strict=True)):
             group = groups.get(key)
             if group is None:

@@ -11,8 +11,8 @@ segment's min time, groupings prune at the global one (R14).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from heapq import heappop, heappush
 
 import numpy as np
@@ -23,75 +23,17 @@ from lowtide.operators.barrier import Barrier
 from lowtide.operators.batch import Batch
 from lowtide.operators.bundle import Bundle
 from lowtide.operators.fault import act
-from lowtide.operators.order import OrderKey
 from lowtide.operators.output import Deliver, Exchange, Faults, Output
 from lowtide.operators.program import Captured, Program
 from lowtide.operators.source import SourceRows
 from lowtide.plan import Plan
+from lowtide.worker.effects import Effects, Frame, LastKeys, Snapshot, letters_of
 from lowtide_tracker import Floor, Flush, LocalTracker, Notice
 
-__all__ = ["Effects", "Frame", "Last", "Snapshot", "WorkerCore", "letters_of"]
+__all__ = ["WorkerCore"]
 
 FIRST_SEGMENT = 1
 """The segment that fronts feed: frames of level 1."""
-
-Last = Mapping[tuple[int, int], OrderKey]
-"""By sink (its vertex) and lane: the order key up to which records are durable."""
-
-
-def letters_of(level: int) -> int:
-    """What stands for a level's dead letters where a sink's vertex is asked for; their lanes are those of the level.
-
-    At level 0 each front is a lane of its own.
-    """
-    return ~level
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Frame:
-    """Records on their way from one worker to another.
-
-    Attributes:
-        vertex: The exchange.
-        target: The worker's place in its level.
-        value: What is folded at each tick, by the sender and by the receiver; one per frame and target.
-        ticks: The distinct ticks, ascending.
-        batch: The records.
-    """
-
-    vertex: int
-    target: int
-    value: int
-    ticks: list[int]
-    batch: Batch
-
-
-@dataclass(slots=True)
-class Effects:
-    """What a worker has to send.
-
-    Attributes:
-        frames: For the next level, in order.
-        bundles: For the sinks, by vertex; by `letters_of(level)` those of dead letters, whose rows are `Dead`.
-    """
-
-    frames: list[Frame] = field(default_factory=list)
-    bundles: list[tuple[int, Bundle]] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """What one worker has to save at min time T.
-
-    Attributes:
-        tick: T.
-        state: Of its groupings.
-        start: At level 0 the offset from which the front has to be read again, and the label before it.
-    """
-
-    tick: int
-    state: Captured
-    start: tuple[int, int] | None
 
 
 class WorkerCore:
@@ -117,7 +59,7 @@ class WorkerCore:
         *,
         tracker: LocalTracker,
         front: Front | None = None,
-        last: Last | None = None,
+        last: LastKeys | None = None,
         floors: Iterable[Floor] = (),
         max_bundle_records: int = 10_000,
         grouping: str | None = None,
@@ -132,8 +74,7 @@ class WorkerCore:
         self._sources = [vertex.id for vertex in plan.sources()] if level == 0 else []
         self._workers = plan.worker_of_unit()
         self._segment = max(level, FIRST_SEGMENT)
-        self._held: set[int] = set()
-        self._holds: list[int] = []  # The same ticks as a heap.
+        self._holds: list[int] = []  # A heap of the ticks that the tracker holds for this worker.
         self._pinned: int | None = None
         self._letters = letters_of(level)
         self._last = dict(last or {})
@@ -230,7 +171,6 @@ class WorkerCore:
         self._route(self.program.advance(min_time), effects)
         while self._holds and self._holds[0] < min_time:
             tick = heappop(self._holds)
-            self._held.discard(tick)
             self.tracker.release(self.level + 1, tick)
 
     def _release(self, floors: tuple[Floor, ...], effects: Effects) -> None:
@@ -347,7 +287,5 @@ class WorkerCore:
     def _hold(self, ticks: list[int]) -> None:
         """Holding is sending: the outbound segment stays open at these ticks until what was held is out (R6)."""
         for tick in ticks:
-            if tick not in self._held:
-                self._held.add(tick)
+            if self.tracker.hold(self.level + 1, tick):
                 heappush(self._holds, tick)
-                self.tracker.hold(self.level + 1, tick)

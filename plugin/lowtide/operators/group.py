@@ -1,0 +1,56 @@
+"""What steps with state keep of one key, and which keys have something that may be forgotten."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+from lowtide.operators.order import tick_bytes
+
+Key = Any
+"""A key's value: the column's, or a tuple of several columns'."""
+
+
+class Group:
+    """What is kept of one key.
+
+    Attributes:
+        unit: The key's hash unit.
+        base: What the elements before the first one came to (of a scan: the state).
+        elements: Ascending by their first field, the packed order key; what follows is the step's own.
+    """
+
+    __slots__ = ("base", "elements", "unit")
+
+    def __init__(self, unit: int, base: Any) -> None:
+        self.unit = unit
+        self.base = base
+        self.elements: list[tuple[Any, ...]] = []
+
+
+class Recent:
+    """The groups with elements that have not been pruned, in the order they got them."""
+
+    __slots__ = ("_batches",)
+
+    def __init__(self) -> None:
+        self._batches: deque[tuple[int, list[Group]]] = deque()
+
+    def add(self, last: int, groups: list[Group]) -> None:
+        """Groups that got elements, none of them above tick `last`; the same group may stand there twice."""
+        self._batches.append((last, groups))
+
+    def below(self, tick: int) -> Iterator[tuple[Group, int]]:
+        """Each group that has elements below `tick`, with their number; the caller takes them out of it.
+
+        O(groups touched since), each visited once per element.
+        """
+        end = tick_bytes(tick)
+        while self._batches and self._batches[0][0] < tick:
+            for group in self._batches.popleft()[1]:
+                elements = group.elements
+                if elements and elements[0][0] < end:
+                    whole = elements[-1][0] < end
+                    yield group, len(elements) if whole else bisect_left(elements, (end,))
