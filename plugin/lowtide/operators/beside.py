@@ -104,9 +104,7 @@ class BesideScan:
     def prune(self, tick: int) -> None:
         """Forget the states behind records below `tick` but the last one; O(elements released since)."""
         self._pruned = max(self._pruned, tick)
-        for group, count in self._recent.below(tick):
-            group.base = group.elements[count - 1][1]
-            del group.elements[:count]
+        self._recent.settle(tick, _fold)
 
     def capture(self, tick: int) -> dict[int, list[tuple[Key, Any]]]:
         """The state below a tick, by hash unit: (True, key) with a key's state, (False, None) with the broadcast's."""
@@ -183,6 +181,12 @@ class _Fold:
 def _newest(group: Group) -> Any:
     """The state behind the newest element."""
     return group.elements[-1][1] if group.elements else group.base
+
+
+def _fold(group: Group, count: int) -> None:
+    """Forget the first `count` elements, but what they came to."""
+    group.base = group.elements[count - 1][1]
+    del group.elements[:count]
 
 
 def _state_below(group: Group, tick: int) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 from lowtide.operators.order import tick_bytes
@@ -42,8 +42,8 @@ class Recent:
         """Groups that got elements, none of them above tick `last`; the same group may stand there twice."""
         self._batches.append((last, groups))
 
-    def below(self, tick: int) -> Iterator[tuple[Group, int]]:
-        """Each group that has elements below `tick`, with their number; the caller takes them out of it.
+    def settle(self, tick: int, fold: Callable[[Group, int], None]) -> None:
+        """Let `fold` take the elements below `tick` out of each group that has any; it is told how many they are.
 
         O(groups touched since), each visited once per element.
         """
@@ -53,4 +53,4 @@ class Recent:
                 elements = group.elements
                 if elements and elements[0][0] < end:
                     whole = elements[-1][0] < end
-                    yield group, len(elements) if whole else bisect_left(elements, (end,))
+                    fold(group, len(elements) if whole else bisect_left(elements, (end,)))

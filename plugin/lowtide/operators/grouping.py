@@ -185,8 +185,7 @@ class Grouping(ABC):
             tick: The global min time, or the T of a snapshot while it is being written (R14).
         """
         self._pruned = max(self._pruned, tick)
-        for group, count in self._recent.below(tick):
-            self._fold(group, count)
+        self._recent.settle(tick, self._fold)
 
     def capture(self, tick: int) -> dict[int, list[tuple[Key, Any]]]:
         """The state below a tick, by hash unit: each key with what is to be saved of it; O(keys).
