@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from lowtide_tracker import Floor, Flush
+from lowtide_tracker import Floor
 
 from .job import Grouping, Job
 from .life import Life
@@ -165,38 +165,12 @@ class FlowWorld(World):
             self.kill()
         return True
 
-    def flush(self) -> bool:
-        """A worker flushes."""
-        line = self.rng.choice(self.tracking.lines)
-        done = self.tracking.send(line)
-        if done and self.trace:
-            self.say(f"worker {line.local.worker}", "flushes")
-        return done
-
-    def arrive(self) -> bool:
-        """A flush arrives."""
-        lines = [line for line in self.tracking.lines if line.up]
-        if not lines:
-            return False
-        line = self.rng.choice(lines)
-        message = self.tracking.arrive(line)
-        if self.trace:
-            acks = list(zip(message.segments.tolist(), message.ticks.tolist(), strict=True))
-            self.say("tracker", f"takes {message.number} of worker {message.worker}: {acks} {message.heartbeats}")
-        return True
-
     def hear(self) -> bool:
-        """A worker hears one notice, or several merged."""
-        lines = [line for line in self.tracking.lines if line.down]
-        if not lines:
-            return False
-        line = self.rng.choice(lines)
-        word = self.tracking.tell(line, self.rng.choice([1, 1, 2, 9]))
-        if self.trace:
-            asked = "" if word.request is None else f", asked for a snapshot at {word.request}"
-            self.say(f"worker {line.local.worker}", f"hears {dict(word.notice.min_times)}{asked}")
-        self.check_delivered()
-        return True
+        """A worker hears notices, and what is delivered is looked at."""
+        heard = super().hear()
+        if heard:
+            self.check_delivered()
+        return heard
 
     def store(self) -> bool:
         """A sink makes a bundle durable."""
@@ -246,10 +220,9 @@ class FlowWorld(World):
 
     def double(self) -> bool:
         """A flush is sent twice."""
-        lines = [line for line in self.tracking.lines if line.up and isinstance(line.up[0], Flush)]
-        if not lines:
+        line = self.unsettled()
+        if line is None:
             return False
-        line = self.rng.choice(lines)
         self.tracking.double(line)
         if self.trace:
             self.say("network", f"doubles flush {line.up[0].number} of worker {line.local.worker}")

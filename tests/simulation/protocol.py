@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import ClassVar
 
-from lowtide_tracker import Floor, Flush, FlushGap, LocalTracker, Notice
+from lowtide_tracker import Floor, FlushGap, LocalTracker, Notice
 
+from .fleet import Fleet, Frame, Front
 from .model import Model
 from .tracking import Line, Tracking
 from .verdict import Violation
@@ -14,40 +14,6 @@ from .world import Step, Trace, World
 
 MAX_DRAIN_ROUNDS = 60
 LAST_TICK = 1_000_000
-
-
-@dataclass(slots=True)
-class Frame:
-    """Ticks on their way to a worker of a segment; what they may cause has one `life` less."""
-
-    segment: int
-    worker: int
-    ticks: tuple[int, ...]
-    value: int
-    life: int
-
-
-@dataclass(slots=True)
-class Front:
-    """A front: labels nothing below `label` any more."""
-
-    number: int
-    line: Line
-    feeds: tuple[int, ...]
-    label: int
-    floors: int = 0
-
-
-@dataclass(slots=True)
-class Fleet:
-    """What one life of the protocol world has."""
-
-    frames: list[Frame] = field(default_factory=list)
-    held: list[tuple[Line, int, int, int]] = field(default_factory=list)
-    fronts: list[Front] = field(default_factory=list)
-    closed: dict[frozenset[int], list[int]] = field(default_factory=dict)
-    """By all that can reach a segment: the last labels of the fronts that fed it and were closed, in that order."""
-    lost: set[int] = field(default_factory=set)
 
 
 class ProtocolWorld(World):
@@ -225,52 +191,25 @@ class ProtocolWorld(World):
             self.say(f"worker {line.local.worker}", f"lets go of tick {tick} in segment {segment}")
         return True
 
-    def flush(self) -> bool:
-        """A worker flushes."""
-        line = self.rng.choice(self.tracking.lines)
-        done = self.tracking.send(line)
-        if done and self.trace:
-            self.say(f"worker {line.local.worker}", "flushes")
-        return done
-
-    def arrive(self) -> bool:
-        """A flush arrives; a gap ends the life."""
-        lines = [line for line in self.tracking.lines if line.up]
-        if not lines:
-            return False
-        line = self.rng.choice(lines)
+    def take(self, line: Line) -> None:
+        """The tracker takes a flush; a gap ends the life."""
         worker = line.local.worker
         try:
-            message = self.tracking.arrive(line)
+            super().take(line)
         except FlushGap:
             if worker not in self.fleet.lost:
                 raise
             self.begin()
-            return True
-        if self.trace:
-            acks = list(zip(message.segments.tolist(), message.ticks.tolist(), strict=True))
-            self.say("tracker", f"takes flush {message.number} of worker {worker}: {acks} {message.heartbeats}")
+            return
         if worker in self.fleet.lost:
-            raise Violation("error", f"the tracker took flush {message.number} of worker {worker}, and one is missing")
-        return True
-
-    def hear(self) -> bool:
-        """A worker hears one notice, or several merged."""
-        lines = [line for line in self.tracking.lines if line.down]
-        if not lines:
-            return False
-        line = self.rng.choice(lines)
-        word = self.tracking.tell(line, self.rng.choice([1, 1, 2, 9]))
-        if self.trace:
-            self.say(f"worker {line.local.worker}", f"hears {dict(word.notice.min_times)}")
-        return True
+            number = self.tracking.tracker.applied(worker)
+            raise Violation("error", f"the tracker took flush {number} of worker {worker}, and one is missing")
 
     def double(self) -> bool:
         """A flush goes out twice, or, in some worlds, is lost without anybody's knowing."""
-        lines = [line for line in self.tracking.lines if line.up and isinstance(line.up[0], Flush)]
-        if not lines:
+        line = self.unsettled()
+        if line is None:
             return False
-        line = self.rng.choice(lines)
         worker, numbers = line.local.worker, [message.number for message in line.up]
         once = numbers.count(numbers[0]) == 1 and numbers[0] > self.tracking.tracker.applied(worker)
         if self.loss and once and not self.tracking.tracker.missing and not self.fleet.lost:

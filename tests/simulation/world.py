@@ -8,8 +8,10 @@ from collections.abc import Callable
 from random import Random
 from typing import ClassVar
 
+from lowtide_tracker import Flush
+
 from .model import Model
-from .tracking import Tracking
+from .tracking import Line, Tracking
 
 Trace = Callable[[str], None]
 Step = Callable[[], bool]
@@ -68,6 +70,50 @@ class World(ABC):
     @abstractmethod
     def drain(self) -> None:
         """Nothing fails any more: everything comes to its end, within a limit, and is compared."""
+
+    # -- steps that all worlds take --------------------------------------------------------------------------------
+
+    def flush(self) -> bool:
+        """A worker flushes."""
+        line = self.rng.choice(self.tracking.lines)
+        done = self.tracking.send(line)
+        if done and self.trace:
+            self.say(f"worker {line.local.worker}", "flushes")
+        return done
+
+    def arrive(self) -> bool:
+        """A flush arrives."""
+        lines = [line for line in self.tracking.lines if line.up]
+        if not lines:
+            return False
+        self.take(self.rng.choice(lines))
+        return True
+
+    def take(self, line: Line) -> None:
+        """The tracker takes what a worker has sent first."""
+        message = self.tracking.arrive(line)
+        if self.trace:
+            acks = list(zip(message.segments.tolist(), message.ticks.tolist(), strict=True))
+            self.say("tracker", f"takes flush {message.number} of worker {message.worker}: {acks} {message.heartbeats}")
+
+    def hear(self) -> bool:
+        """A worker hears one notice, or several merged."""
+        lines = [line for line in self.tracking.lines if line.down]
+        if not lines:
+            return False
+        line = self.rng.choice(lines)
+        word = self.tracking.tell(line, self.rng.choice([1, 1, 2, 9]))
+        if self.trace:
+            asked = "" if word.request is None else f", asked for a snapshot at {word.request}"
+            self.say(f"worker {line.local.worker}", f"hears {dict(word.notice.min_times)}{asked}")
+        return True
+
+    def unsettled(self) -> Line | None:
+        """A worker whose first message under way is a flush; None if there is none."""
+        lines = [line for line in self.tracking.lines if line.up and isinstance(line.up[0], Flush)]
+        return self.rng.choice(lines) if lines else None
+
+    # -- laws ------------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
         """Safety, and the tracker's own invariants where it has been asked to do something."""
