@@ -30,6 +30,7 @@ __all__ = [
     "KafkaConf",
     "SparkConf",
     "WorkerConf",
+    "ZooKeeperConf",
     "parse_settings",
 ]
 
@@ -49,6 +50,7 @@ class JobConf:
     """How a flow is run: parallelism, lanes and order of the levels after the first, and where the job keeps its files.
 
     `slack_ms` is how long a tick is: records of different partitions that lie further apart keep their order.
+    `tracking` off is for measuring what tracking costs: records are delivered in the order they come, at least once.
     """
 
     folder: Text = ".lowtide/jobs"
@@ -56,6 +58,14 @@ class JobConf:
     lanes: Positive | None = None
     slack_ms: Positive = 2
     grouping: Literal["optimistic", "ordered"] = "optimistic"
+    delivery: Literal["exactly_once", "at_least_once"] = "exactly_once"
+    tracking: Literal["on", "off"] = "on"
+    allowed_skew_ms: Milliseconds = 2
+    max_future_ms: Milliseconds = 60_000
+    max_front_lead_ms: Positive = 10_000
+    max_front_bytes: Annotated[int, Meta(ge=1 << 10)] = 64 << 20
+    max_bundle_records: Positive = 10_000
+    stall_limit_ms: Positive = 60_000
     start_limit_s: Seconds = 60.0
     stop_limit_s: Seconds = 30.0
 
@@ -81,6 +91,22 @@ class KafkaConf:
     ssl_key_file: Text | None = None
     ssl_key_password_env: Text | None = None
     ssl_key_password_file: Text | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZooKeeperConf:
+    """Where ZooKeeper is and how one gets in: the job's record, lease and front register are kept there.
+
+    The auth is `user:password` of ZooKeeper's digest scheme; `auth_env` names a variable that holds it, `auth_file` a
+    file.
+    """
+
+    hosts: Addresses = "127.0.0.1:2181"
+    root: Annotated[str, Meta(pattern="^[^/].*$", description="a path without a slash before it")] = "lowtide"
+    session_timeout_s: Annotated[float, Meta(ge=1)] = 6.0
+    reach_limit_s: Seconds = 10.0
+    auth_env: Text | None = None
+    auth_file: Text | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +166,7 @@ class Conf:
 
     job: JobConf = JobConf()
     kafka: KafkaConf = KafkaConf()
+    zookeeper: ZooKeeperConf = ZooKeeperConf()
     spark: SparkConf = field(default_factory=SparkConf)
     exchange: ExchangeConf = ExchangeConf()
     worker: WorkerConf = WorkerConf()
