@@ -55,7 +55,7 @@ def test_everything_embedded_is_on_loopback() -> None:
         ("[kafka]\nbootsrap = 'a:1'", "unknown key `bootsrap` in [kafka]|{file}|did you mean `bootstrap`?"),
         ("[kafka]\nlinger_ms = 1", "unknown key `linger_ms` in [kafka]|{file}|did you mean `linger_ms` in [exchange]?"),
         ("[kafk]", "unknown table [kafk]|{file}|did you mean [kafka]?"),
-        ("[zzz]", "unknown table [zzz]|There are: job, kafka, spark"),
+        ("[zzz]", "unknown table [zzz]|There are: job, kafka, zookeeper, spark"),
         ("kafka = 1", "`kafka` is a table, not a value|write [kafka]"),
         ("[exchange]\nunits = '128'", "[exchange] units: expected `int`, got `str`|{file}"),
         ("[exchange]\nunits = 0", "[exchange] units: expected `int` >= 1"),
