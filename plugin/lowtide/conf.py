@@ -23,6 +23,7 @@ from lowtide.errors import ConfError
 
 __all__ = [
     "Conf",
+    "ControlConf",
     "EmbeddedConf",
     "EpochConf",
     "ExchangeConf",
@@ -151,6 +152,15 @@ class EpochConf:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ControlConf:
+    """Where the running job's control API listens, port 0 takes a free one; `token_file` holds its token."""
+
+    host: Text = "127.0.0.1"
+    port: Port = 0
+    token_file: Text | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedConf:
     """The Kafka and ZooKeeper that Lowtide runs itself, on loopback; port 0 takes a free one."""
 
@@ -171,6 +181,7 @@ class Conf:
     exchange: ExchangeConf = ExchangeConf()
     worker: WorkerConf = WorkerConf()
     epoch: EpochConf = EpochConf()
+    control: ControlConf = ControlConf()
     embedded: EmbeddedConf = EmbeddedConf()
 
     @classmethod
