@@ -79,7 +79,7 @@ def _take(run: Run, vertex: Vertex, order: Order, record: object) -> None:
 
 
 def run_log(
-    plan: Plan, log: Mapping[str, Iterable[Message]], floors: Iterable[Floor] = ()
+    plan: Plan, log: Mapping[str, Iterable[Message]], floors: Iterable[Floor] = (), *, check_states: bool = True
 ) -> tuple[dict[str, list[Delivered]], list[Dead]]:
     """Run a plan on the messages of each source, in the order of their labels, whatever order they are given in.
 
@@ -87,6 +87,7 @@ def run_log(
         plan: The plan.
         log: The messages of each source by its name; offsets are unique in a front.
         floors: The decisions about labels that a run has stored.
+        check_states: Whether a state that was changed in place or cannot be saved is an error; O(its size) a record.
 
     Returns:
         What each sink is given, by its name, in order; every lane's own sequence is what a job must reproduce. And
@@ -94,7 +95,7 @@ def run_log(
     """
     messages = [(vertex, message) for vertex in plan.sources() for message in log.get(vertex.name, ())]
     labels = label_log([message for _, message in messages], floors, plan.slack_ms)
-    run = Run(plan)
+    run = Run(plan, check_states=check_states)
     for vertex, message in sorted(messages, key=lambda each: _order(labels, each[1])):
         run.read(vertex, _order(labels, message), message)
     return {vertex.name: _delivered(plan, vertex, run.written[vertex.id]) for vertex in plan.sinks()}, run.dead

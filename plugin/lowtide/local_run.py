@@ -15,6 +15,7 @@ import numpy as np
 from lowtide.bytes_column import BytesColumn
 from lowtide.local_calls import Failed, call, called
 from lowtide.local_items import Item, Message, Order
+from lowtide.local_plain import is_plain
 from lowtide.local_state import Scanned, Windows
 from lowtide.operators.dead_letter import Dead, as_json
 from lowtide.operators.exchange import front_units
@@ -46,14 +47,19 @@ class Run:
         dead: The dead letters, in order.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, *, check_states: bool = True) -> None:
+        """Begin one; `check_states` says whether a state that a job could not go back to is an error."""
         self.written: dict[int, list[Item]] = {vertex.id: [] for vertex in plan.sinks()}
         self.dead: list[Dead] = []
         self._plan = plan
         self._children = [plan.children(vertex.id) for vertex in plan.vertices]
         self._newest: dict[int, Order] = {}
         self._windows = {vertex.id: Windows(plan, vertex) for vertex in plan.vertices if isinstance(vertex.step, Last)}
-        self._scanned = {vertex.id: Scanned(plan, vertex) for vertex in plan.vertices if isinstance(vertex.step, Scan)}
+        self._scanned = {
+            vertex.id: Scanned(plan, vertex, check_states=check_states)
+            for vertex in plan.vertices
+            if isinstance(vertex.step, Scan)
+        }
 
     def read(self, source: Vertex, order: Order, message: Message) -> None:
         """Take a message of a source all its way."""
@@ -120,8 +126,9 @@ class Run:
 
     def _exchanged(self, vertex: Vertex, item: Item) -> Item:
         """The record as it comes out of an exchange; of a broadcast only the first unit's copy, as all see the same."""
-        schema = schema_of(vertex.gives)
-        item = replace(item, record=schema.rows(schema.columns([item.record]))[0])
+        if not is_plain(vertex.gives, item.record):
+            schema = schema_of(vertex.gives)
+            item = replace(item, record=schema.rows(schema.columns([item.record]))[0])
         if isinstance(vertex.step, Broadcast):
             return replace(item, unit=0).child(1)
         if isinstance(vertex.step, KeyBy) and vertex.step.columns:
@@ -156,6 +163,8 @@ class Run:
         return None if unit == item.unit else key_changed(columns)
 
     def _is_sound(self, vertex: Vertex, item: Item) -> bool:
+        if is_plain(vertex.gives, item.record):
+            return True
         fault = schema_of(vertex.gives).fault(item.record)
         if fault is not None:
             self._fail(vertex, item, Failure(0, item.record, fault.what))

@@ -1,7 +1,8 @@
 """The steps with state in a run here and now: records come in order, so each has only to be taken as it comes.
 
 A state that was changed in place, or could not be saved, is an error here in any case; a job, which may have to start
-again from any earlier state, would go wrong without a word.
+again from any earlier state, would go wrong without a word. Looking costs as much as the state is large, with every
+record; the oracle of a long log leaves it out.
 """
 
 from __future__ import annotations
@@ -45,14 +46,14 @@ class Windows:
 class Scanned:
     """The state of each key, for one `scan`, and that of the broadcast beside it."""
 
-    def __init__(self, plan: Plan, vertex: Vertex) -> None:
+    def __init__(self, plan: Plan, vertex: Vertex, *, check_states: bool) -> None:
         assert isinstance(vertex.step, Scan)
         self._step = vertex.step
-        self._vertex = vertex
+        self._scanner = Scanner(vertex)
         self._columns = plan.key_of(vertex)
-        self._states = _States(vertex)
+        self._states = _States(vertex, checked=check_states)
         self.broadcast = plan.broadcast_of(vertex)
-        self._beside = None if self.broadcast is None else _States(self.broadcast)
+        self._beside = None if self.broadcast is None else _States(self.broadcast, checked=check_states)
 
     def take(self, item: Item) -> Any:
         """The output for a record; raises Failed, and then the state is as it was."""
@@ -66,7 +67,7 @@ class Scanned:
             states.check_unchanged(key, item)
             if beside is not None:
                 beside.check_unchanged((), item)
-        scanner = Scanner(self._vertex)
+        scanner = self._scanner
         if type(state) not in scanner.states or type(output) is not scanner.gives:
             raise Failed(record, scanner.misfit(record, state, output).failure)
         states.put(key, state, item)
@@ -93,11 +94,12 @@ def _pair(result: Any) -> tuple[Any, Any]:
 
 
 class _States:
-    """The states of one step by key, and how they looked when they were put there."""
+    """The states of one step by key, and, if they are checked, how they looked when they were put there."""
 
-    def __init__(self, vertex: Vertex) -> None:
+    def __init__(self, vertex: Vertex, *, checked: bool) -> None:
         assert isinstance(vertex.step, Scan | Broadcast)
         self._vertex = vertex
+        self._checked = checked
         self._kind = kind_of(vertex.step.state, "its state")
         self._initial = (vertex.step.initial, self._look(vertex.step.initial))
         self._kept: dict[Hashable, tuple[Any, str]] = {}
@@ -107,6 +109,8 @@ class _States:
 
     def check_unchanged(self, key: Hashable, item: Item) -> None:
         """Raise UserCodeFailed if a state is not what was put there; O(its size)."""
+        if not self._checked:
+            return
         state, looked = self._kept.get(key, self._initial)
         try:
             same = self._look(state) == looked
@@ -117,6 +121,9 @@ class _States:
 
     def put(self, key: Hashable, state: object, item: Item) -> None:
         """Keep a state; raise UserCodeFailed if no column can hold it; O(its size)."""
+        if not self._checked:
+            self._kept[key] = (state, "")
+            return
         try:
             column = encode_strictly(self._kind, [state], "")
         except Mismatch as mismatch:
