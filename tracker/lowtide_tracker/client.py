@@ -15,6 +15,7 @@ from lowtide_tracker.messages import (
     Applied,
     CloseFront,
     Fault,
+    Flush,
     FrontClosed,
     FrontOpened,
     Hello,
@@ -26,7 +27,7 @@ from lowtide_tracker.messages import (
     Welcome,
 )
 from lowtide_tracker.min_times import MinTimes
-from lowtide_tracker.tcp import tune
+from lowtide_tracker.tcp import exactly, ready, tune
 from lowtide_tracker.wire import decode, encode
 
 ANSWER_TIMEOUT_S = 10.0
@@ -51,6 +52,9 @@ class TrackerClient:
         local: the worker's local tracker; None for a subscriber that is no worker.
         name: for people.
         subscribe: whether to hear notices.
+        timeout_s: see `ANSWER_TIMEOUT_S`.
+        tell_local: whether ``local`` hears every notice as soon as it has come. If not, who calls `receive` lets it
+            hear them, in their order.
     """
 
     def __init__(
@@ -63,9 +67,11 @@ class TrackerClient:
         name: str = "",
         subscribe: bool = True,
         timeout_s: float = ANSWER_TIMEOUT_S,
+        tell_local: bool = True,
     ) -> None:
         self.address = address
-        self.min_times = MinTimes() if local is None else local.min_times
+        self._ears: LocalTracker | MinTimes = local if local is not None and tell_local else MinTimes()
+        self.min_times = self._ears.min_times if isinstance(self._ears, LocalTracker) else self._ears
         """What was heard."""
         self._secret = secret
         self._hello = Hello(incarnation, None if local is None else local.worker, name)
@@ -79,8 +85,11 @@ class TrackerClient:
         self._heard: list[Notice] = []
         self._answers: list[Message] = []
 
-    def connect(self, address: str | None = None) -> None:
+    def connect(self, address: str | None = None, *, connection: socket.socket | None = None) -> None:
         """Connects (again), and brings the tracker up to date with what this worker has flushed.
+
+        ``connection`` is one to the tracker that was made already, and on which nothing was read or sent. To take one
+        only once there is something to read on it is not to wait where nobody takes connections just now.
 
         Raises:
             ConnectionLost: nobody listens, or the connection ended before `Welcome`; try again later.
@@ -91,12 +100,17 @@ class TrackerClient:
         self.address = address or self.address
         self._reader, self._answers = MessageReader(), []
         try:
-            self._open()
+            self._open(connection)
         except OSError as error:
             raise self._lost(f"the tracker at {self.address} cannot be reached: {error}") from error
         except BaseException:
             self.close()
             raise
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection, as far as is known."""
+        return self._socket is not None
 
     def fileno(self) -> int:
         """The socket's, for a selector; another one after each `connect`."""
@@ -115,10 +129,21 @@ class TrackerClient:
         self._send(encode(flush))
         return True
 
+    def send_flush(self, flush: Flush) -> None:
+        """Sends a flush that somebody else has had the local tracker make, in the order they were made.
+
+        It may be one that `connect` has sent already. Nothing is lost when this raises `ConnectionLost`.
+        """
+        self._send(encode(flush))
+
     def receive(self, wait_s: float = 0.0) -> list[Notice]:
         """Takes in what has come, waiting at most so long for something, and returns the notices that are new."""
         if not self._heard:
             self._take_in(wait_s)
+        return self.heard()
+
+    def heard(self) -> list[Notice]:
+        """The notices that have come and were not returned yet, such as those before the connection broke."""
         heard, self._heard = self._heard, []
         return heard
 
@@ -158,9 +183,12 @@ class TrackerClient:
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
-    def _open(self) -> None:
-        host, _, port = self.address.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), self._timeout_s)
+    def _open(self, connection: socket.socket | None) -> None:
+        if connection is None:
+            host, _, port = self.address.rpartition(":")
+            connection = socket.create_connection((host, int(port)), self._timeout_s)
+        self._socket = connection
+        self._socket.settimeout(self._timeout_s)
         tune(self._socket)
         self._shake(self._socket)
         self._socket.setblocking(False)
@@ -179,9 +207,9 @@ class TrackerClient:
 
     def _shake(self, connection: socket.socket) -> None:
         shake = ClientHandshake(self._secret, os.urandom(NONCE_BYTES))
-        hello = _exactly(connection, HELLO_BYTES)
+        hello = exactly(connection, HELLO_BYTES)
         connection.sendall(shake.reply(hello))
-        shake.check(hello, _exactly(connection, PROOF_BYTES))
+        shake.check(hello, exactly(connection, PROOF_BYTES))
 
     def _catch_up(self, local: LocalTracker, welcome: Welcome) -> None:
         if welcome.report:
@@ -217,7 +245,7 @@ class TrackerClient:
             try:
                 rest = rest[connection.send(rest) :]
             except BlockingIOError:
-                if not _ready(connection, select.POLLOUT, self._timeout_s):
+                if not ready(connection, select.POLLOUT, self._timeout_s):
                     raise self._lost(f"the tracker at {self.address} reads nothing for {self._timeout_s} s") from None
             except OSError as error:
                 # It may have said why before it closed the connection.
@@ -227,7 +255,7 @@ class TrackerClient:
     def _take_in(self, wait_s: float) -> None:
         """Reads what is there and deals with it; waits for the first byte at most so long."""
         connection = self._connected()
-        while _ready(connection, select.POLLIN, wait_s):
+        while ready(connection, select.POLLIN, wait_s):
             wait_s = 0.0
             try:
                 data = connection.recv(RECEIVE_BYTES)
@@ -243,7 +271,7 @@ class TrackerClient:
     def _take(self, message: Message) -> None:
         match message:
             case Notice():
-                if (self._local or self.min_times).hear(message):
+                if self._ears.hear(message):
                     self._heard.append(message)
             case Applied(_, number):
                 if self._local is not None:
@@ -270,22 +298,3 @@ class TrackerClient:
             self.close()
             raise ProtocolError(f"the tracker answered {type(answer).__name__} where {kind.__name__} was asked for")
         return answer
-
-
-def _ready(connection: socket.socket, event: int, wait_s: float) -> bool:
-    poll = select.poll()
-    poll.register(connection, event)
-    return bool(poll.poll(wait_s * 1000))
-
-
-def _exactly(connection: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        more = connection.recv(size - len(data))
-        if not more:
-            raise ConnectionResetError(
-                "it closed the connection before it said who it is: either it ends, or this process does not know "
-                "the job's secret"
-            )
-        data += more
-    return data

@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
 
 from lowtide_tracker.backlog import Backlog
-from lowtide_tracker.errors import LifeEnded, ProtocolError, Refused, StillRebuilding, TrackerError
+from lowtide_tracker.errors import LifeEnded, ProtocolError, Refused, StillRebuilding, TrackerError, UnknownWorker
 from lowtide_tracker.messages import (
     Absolute,
     CloseFront,
@@ -26,6 +27,8 @@ from lowtide_tracker.tracker import Tracker
 from lowtide_tracker.wire import encode
 
 LOG = logging.getLogger(__name__)
+BACKLOG = 1024
+"""Connections that may wait to be taken."""
 
 
 class TrackerServer:
@@ -56,6 +59,8 @@ class TrackerServer:
         self.incarnation = incarnation
         self.error: TrackerError | None = None
         """What ended the life."""
+        self.flushes = 0
+        """Flushes and reports that have come."""
         self._on_fault = on_fault
         self._on_notice = on_notice
         self._server: asyncio.Server | None = None
@@ -68,11 +73,24 @@ class TrackerServer:
         self._waiting: list[tuple[Peer, Message]] = []
         """What cannot be answered before the tracker is rebuilt."""
 
-    async def start(self, host: str = "127.0.0.1", port: int = 0) -> str:
-        """Listens, and returns the address, ``host:port``."""
+    async def start(self, host: str = "127.0.0.1", port: int = 0, *, sock: socket.socket | None = None) -> str:
+        """Listens, and returns the address, ``host:port``.
+
+        With ``sock`` it takes the connections of a listening socket that it is given, those that wait there first;
+        whoever keeps a descriptor of it can give it to the process that replaces this one.
+        """
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Peer(self, self._secret), host, port)
+        if sock is not None:
+            self._server = await loop.create_server(self._peer, sock=sock, backlog=BACKLOG)
+            host = sock.getsockname()[0]
+        else:
+            self._server = await loop.create_server(self._peer, host, port, backlog=BACKLOG)
         return f"{host}:{self._server.sockets[0].getsockname()[1]}"
+
+    @property
+    def connected(self) -> tuple[int, int]:
+        """How many workers are connected, and how many connections there are in all."""
+        return len(self._workers), len(self._peers)
 
     async def close(self) -> None:
         """Stops listening and closes every connection."""
@@ -153,6 +171,12 @@ class TrackerServer:
                     raise ProtocolError(f"{type(message).__name__} is no message for a tracker, or comes too late")
         except StillRebuilding:
             self._waiting.append((peer, message))
+        except UnknownWorker:
+            # It came into the register after this tracker was told of it: all it has flushed comes to this one, from
+            # the first flush on, and can wait. A gap is found out when the tracker is rebuilt.
+            if not isinstance(message, Flush):
+                raise
+            self._waiting.append((peer, message))
 
     def applied(self, worker: int) -> int:
         """The last flush of a worker that was applied."""
@@ -160,10 +184,14 @@ class TrackerServer:
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
+    def _peer(self) -> Peer:
+        return Peer(self, self._secret)
+
     def _receive_from_worker(self, peer: Peer, message: Flush | Absolute) -> None:
         worker = peer.hello.worker if peer.hello is not None else None
         if message.worker != worker:
             raise ProtocolError(f"worker {worker} sent what belongs to worker {message.worker}")
+        self.flushes += 1
         was_rebuilding = bool(self.tracker.missing)
         self.announce(self.tracker.receive(message))
         if was_rebuilding and not self.tracker.missing:

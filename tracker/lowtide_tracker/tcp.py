@@ -1,5 +1,6 @@
 """How the connections between clients and the tracker behave."""
 
+import select
 import socket
 
 SILENT_FOR_S = 5
@@ -17,3 +18,24 @@ def tune(connection: socket.socket) -> None:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBE_EVERY_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, PROBES)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, GONE_AFTER_S * 1000)
+
+
+def ready(connection: socket.socket, event: int, wait_s: float) -> bool:
+    """Whether an event of `select.poll` is there, waiting at most so long for it."""
+    poll = select.poll()
+    poll.register(connection, event)
+    return bool(poll.poll(wait_s * 1000))
+
+
+def exactly(connection: socket.socket, size: int) -> bytes:
+    """So many bytes of a peer that has not said yet who it is."""
+    data = b""
+    while len(data) < size:
+        more = connection.recv(size - len(data))
+        if not more:
+            raise ConnectionResetError(
+                "it closed the connection before it said who it is: either it ends, or this process does not know "
+                "the job's secret"
+            )
+        data += more
+    return data

@@ -1,0 +1,258 @@
+"""The tracker of a life as a process of its own: started, watched, and rebuilt when it dies (R10)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import signal
+import socket
+import sys
+import time
+from asyncio.subprocess import PIPE, Process
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from lowtide.errors import LifeEnded, ServiceUnavailable
+from lowtide.service.tracker_report import TrackerReport
+from lowtide_tracker.server import BACKLOG
+
+__all__ = ["TrackerProcess", "TrackerReport", "TrackerSetting"]
+
+LOG = logging.getLogger(__name__)
+START_LIMIT_S = 30.0
+"""How long the first process may take until it is ready."""
+END_LIMIT_S = 3.0
+"""How long a process may take to end by itself, before it is killed."""
+MAX_DEATHS = 5
+DEATHS_WITHIN_S = 30.0
+"""More deaths than these within so long end the life: there is a cause that a new process does not mend."""
+LINE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class TrackerSetting:
+    """What a tracker begins with.
+
+    Attributes:
+        incarnation: The life.
+        graph: Every segment with what feeds it.
+        fronts: Every registered front with its opening floor, a tick.
+        start: The tick that all min times begin with.
+        capacity_ticks: How far acks may lie ahead of min time.
+    """
+
+    incarnation: int
+    graph: Mapping[int, Sequence[int]]
+    fronts: Mapping[int, int]
+    start: int
+    capacity_ticks: int
+
+    def to_json(self, fronts: Mapping[int, int]) -> dict[str, Any]:
+        """Return it as JSON can carry it, with the fronts that are registered by now."""
+        return {
+            "incarnation": self.incarnation,
+            "graph": [(segment, list(feeding)) for segment, feeding in self.graph.items()],
+            "fronts": list(fronts.items()),
+            "start": self.start,
+            "capacity_ticks": self.capacity_ticks,
+        }
+
+
+class TrackerProcess:
+    """The life's tracker; belongs to one event loop.
+
+    A process that died is replaced by one of the next era, which every worker reports to before it announces anything.
+    The listening socket is kept here, so its address stays, and who connects meanwhile waits.
+
+    Args:
+        setting: What the tracker begins with.
+        secret: The job's.
+        host: Where to listen.
+        workers: Asked when a process has died: the numbers of all workers that may have flushed, which are all that
+            the life has let in, whether they have or not. One that is let in later is not waited for.
+        fronts: Asked at the same moment: all registered fronts with their opening floors.
+        on_fault: Called once, with why the life is over; no process is started after it.
+        on_restart: Called with the new era and how the process before ended, right after `workers` and `fronts` were
+            asked: whatever front is registered from now on, and was opened before, has to be opened again first.
+
+    Attributes:
+        report: The newest of its reports; None before the first.
+        pid: Of the process that runs; None while there is none.
+    """
+
+    def __init__(
+        self,
+        setting: TrackerSetting,
+        secret: bytes,
+        *,
+        host: str,
+        workers: Callable[[], Iterable[int]],
+        fronts: Callable[[], Mapping[int, int]],
+        on_fault: Callable[[str], None],
+        on_restart: Callable[[int, str], None] | None = None,
+    ) -> None:
+        self.report: TrackerReport | None = None
+        self.pid: int | None = None
+        self._setting = setting
+        self._secret = secret
+        self._host = host
+        self._workers = workers
+        self._fronts = fronts
+        self._on_fault = on_fault
+        self._on_restart = on_restart
+        self._era = 0
+        self._deaths: deque[float] = deque(maxlen=MAX_DEATHS + 1)
+        self._listener: socket.socket | None = None
+        self._process: Process | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._ready: asyncio.Future[None] | None = None
+        self._fault = ""
+        self._closing = False
+
+    async def start(self) -> str:
+        """Start the process; return where it listens, ``host:port``.
+
+        Raises:
+            LifeEnded: the tracker refused its setting.
+            ServiceUnavailable: it did not come up.
+        """
+        assert self._listener is None, "a tracker is started once"
+        self._listener = socket.create_server((self._host, 0), backlog=BACKLOG)
+        host, port = self._listener.getsockname()[:2]
+        self._ready = asyncio.get_running_loop().create_future()
+        try:
+            await self._spawn(self._setting.fronts, None)
+            self._watch = asyncio.create_task(self._watch_over())
+            async with asyncio.timeout(START_LIMIT_S):
+                await self._ready
+        except (OSError, TimeoutError) as error:
+            await self.close()
+            why = f"took more than {START_LIMIT_S:g} s" if isinstance(error, TimeoutError) else str(error)
+            raise ServiceUnavailable(
+                f"the tracker's process could not be started: {why}", way_out="see the log, and the machine's load"
+            ) from error
+        except BaseException:
+            await self.close()
+            raise
+        return f"{host}:{port}"
+
+    async def close(self) -> None:
+        """End the process, and listen no more; nobody is told."""
+        self._closing = True
+        if self._listener is not None:
+            self._listener.close()
+        await self._end_process()
+        if self._watch is not None and self._watch is not asyncio.current_task():
+            await asyncio.wait([self._watch])
+
+    # -- one process -----------------------------------------------------------------------------------------------
+
+    async def _spawn(self, fronts: Mapping[int, int], workers: list[int] | None) -> None:
+        assert self._listener is not None
+        self._era += 1
+        descriptor = self._listener.fileno()
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "lowtide.service.tracker_main",
+            stdin=PIPE,
+            stdout=PIPE,
+            pass_fds=(descriptor,),
+            limit=LINE_BYTES,
+        )
+        self.pid = self._process.pid
+        first = {
+            "secret": self._secret.hex(),
+            "listener": descriptor,
+            "setting": self._setting.to_json(fronts),
+            "era": self._era,
+            "workers": workers,
+        }
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(first).encode() + b"\n")
+        if self._closing:
+            self._process.stdin.close()
+
+    async def _end_process(self) -> None:
+        if self._process is None or self._process.returncode is not None:
+            return
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            async with asyncio.timeout(END_LIMIT_S):
+                await self._process.wait()
+        except TimeoutError:
+            LOG.warning("the tracker's process %d does not end, and is killed", self._process.pid)
+            with suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()
+
+    async def _listen(self, process: Process) -> str:
+        """Take in what a process says to its end; return how it ended."""
+        assert process.stdout is not None
+        async for line in process.stdout:
+            if line.endswith(b"\n"):  # One that was killed may leave half a line.
+                self._hear(json.loads(line))
+        code = await process.wait()
+        self.pid = None
+        return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+
+    def _hear(self, said: dict[str, Any]) -> None:
+        if "report" in said:
+            self.report = TrackerReport.from_json(said["report"])
+        elif "ready" in said:
+            self._is_ready()
+        else:
+            self._tell_fault(said["fault"])
+
+    # -- one after the other ---------------------------------------------------------------------------------------
+
+    async def _watch_over(self) -> None:
+        """Let one process follow the other, until the life is over or `close` is called."""
+        try:
+            while True:
+                assert self._process is not None
+                how = await self._listen(self._process)
+                if self._fault or self._closing:
+                    return
+                LOG.error("the tracker of era %d, pid %d, %s", self._era, self._process.pid, how)
+                if self._dies_too_often():
+                    self._tell_fault(
+                        f"the tracker's process died {MAX_DEATHS + 1} times within {DEATHS_WITHIN_S:g} s; the last, "
+                        f"pid {self._process.pid}, {how}: see the log for the cause, then start the job again"
+                    )
+                    return
+                workers, fronts = sorted(set(self._workers())), dict(self._fronts())
+                if self._on_restart is not None:
+                    self._on_restart(self._era + 1, how)
+                await self._spawn(fronts, workers)
+        except Exception as error:
+            LOG.exception("the tracker's process is watched no more")
+            self._tell_fault(f"the tracker's process cannot be started anew: {type(error).__name__}: {error}")
+        finally:
+            await self._end_process()
+            if self._listener is not None:
+                self._listener.close()  # Who still tries to connect shall see that there is nobody.
+
+    def _dies_too_often(self) -> bool:
+        now = time.monotonic()
+        self._deaths.append(now)
+        return len(self._deaths) > MAX_DEATHS and now - self._deaths[0] <= DEATHS_WITHIN_S
+
+    def _is_ready(self) -> None:
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_result(None)
+
+    def _tell_fault(self, text: str) -> None:
+        """Say why the life is over, once: to who waits for the start, or to `on_fault`."""
+        if self._fault or self._closing:
+            return
+        self._fault = text
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_exception(LifeEnded(text))
+        else:
+            self._on_fault(text)

@@ -1,0 +1,58 @@
+"""How it stands with the tracker, as its process tells the service."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from lowtide_tracker import Holder
+
+__all__ = ["TrackerReport"]
+
+
+@dataclass(frozen=True, slots=True)
+class TrackerReport:
+    """One report of a tracker's process.
+
+    Attributes:
+        era: Of the tracker: 1, and one more for each process that replaced a dead one.
+        pid: Of the process.
+        min_times: Every segment's min time, in topological order; while it is being rebuilt, what the life began with.
+        global_min: The smallest of them.
+        holder: Who holds the global min time, for people; while it is being rebuilt, the workers it waits for.
+        held: The same with its segment, tick and front; None while it is being rebuilt.
+        missing: The workers that a tracker being rebuilt waits for.
+        floors: How many are kept.
+        flushes: How many have come to this process, reports included.
+        workers: How many are connected.
+    """
+
+    era: int
+    pid: int
+    min_times: Mapping[int, int]
+    global_min: int
+    holder: str
+    held: Holder | None
+    missing: tuple[int, ...]
+    floors: int
+    flushes: int
+    workers: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON can carry it."""
+        # JSON's objects have text as keys.
+        return asdict(self) | {"min_times": list(self.min_times.items())}
+
+    @classmethod
+    def from_json(cls, report: dict[str, Any]) -> TrackerReport:
+        """Return what `to_json` was called on."""
+        held = report["held"]
+        return cls(
+            **report
+            | {
+                "min_times": dict(report["min_times"]),
+                "held": None if held is None else Holder(**held),
+                "missing": tuple(report["missing"]),
+            }
+        )
