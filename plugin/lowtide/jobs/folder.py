@@ -21,6 +21,7 @@ class JobFolder:
         path: The folder.
         state_file: The state of its life, see `JobState`.
         secret_file: The secret of its service, in hexadecimal, for its owner alone; there while it runs.
+        token_file: The token of its control API, likewise.
         lock_file: Locked by the processes of a life.
         log_file: What Spark, the workers and, if it is detached, the job itself have said.
     """
@@ -31,6 +32,7 @@ class JobFolder:
         self.path = root.absolute() / _as_folder(name)
         self.state_file = self.path / "state.json"
         self.secret_file = self.path / "secret"
+        self.token_file = self.path / "token"
         self.lock_file = self.path / "lock"
         self.log_file = self.path / "job.log"
 
@@ -111,10 +113,7 @@ class JobFolder:
 
     def keep_secret(self, secret: bytes) -> None:
         """Write down the service's secret, readable for the owner alone from the start."""
-        self.forget_secret()
-        descriptor = os.open(self.secret_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(secret.hex())
+        _write_for_owner(self.secret_file, secret.hex())
 
     def secret(self) -> bytes | None:
         """Return the secret; None if the job does not run, or is another user's."""
@@ -124,8 +123,27 @@ class JobFolder:
             return None
 
     def forget_secret(self) -> None:
-        """Delete the secret: its service has gone."""
+        """Delete the secret and the token: the service has gone."""
         self.secret_file.unlink(missing_ok=True)
+        self.token_file.unlink(missing_ok=True)
+
+    def keep_token(self, token: str) -> None:
+        """Write down the control API's token, readable for the owner alone from the start."""
+        _write_for_owner(self.token_file, token)
+
+    def token(self) -> str | None:
+        """Return the control API's token; None if the job does not run, or is another user's."""
+        try:
+            return self.token_file.read_text() or None
+        except (OSError, ValueError):
+            return None
+
+
+def _write_for_owner(file: Path, text: str) -> None:
+    file.unlink(missing_ok=True)
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w") as opened:
+        opened.write(text)
 
 
 def states(root: Path) -> Iterator[tuple[JobFolder, JobState]]:

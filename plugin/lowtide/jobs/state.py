@@ -28,6 +28,7 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
         exit_code: What the runner ended with; None while it runs.
         incarnation: The number of this life.
         address: Where the job's service listens, `host:port`; empty before.
+        control: Where its control API listens, `host:port`; empty before.
         jvm: Spark's driver where it is this runner's child.
     """
 
@@ -43,6 +44,7 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int | None = None
     incarnation: int | None = None
     address: str = ""
+    control: str = ""
     ready_at: datetime | None = None
     ended_at: datetime | None = None
 

@@ -1,0 +1,95 @@
+"""Asks a running job's control API from outside.
+
+client = ControlClient(state.control, folder.token())
+print(client.status().lag_ms)
+"""
+
+from __future__ import annotations
+
+import http.client
+from http import HTTPStatus
+
+import msgspec
+
+from lowtide.errors import LowtideError, ServiceUnavailable
+from lowtide.service.job_view import JobView
+
+__all__ = ["ControlClient", "ControlUnreachable", "TokenRefused"]
+
+LIMIT_S = 5.0
+"""How long the control API may take to answer."""
+MAX_ANSWER_BYTES = 16 << 20
+
+
+class ControlUnreachable(ServiceUnavailable):
+    """Look whether the job still runs, then ask again: its control API gave no answer that could be used."""
+
+
+class TokenRefused(LowtideError):
+    """Give the token of the job's present life."""
+
+    exit_code = 4
+
+
+class ControlClient:
+    """A job's control API; each question is a connection of its own.
+
+    Args:
+        address: Where it listens, `host:port`.
+        token: The job's.
+        limit_s: How long one step of an answer may take.
+
+    Raises:
+        ControlUnreachable: by every method: there was no answer.
+        TokenRefused: by every method: the token is not this job's.
+    """
+
+    def __init__(self, address: str, token: str, limit_s: float = LIMIT_S) -> None:
+        self._address = address
+        self._token = token
+        self._limit_s = limit_s
+
+    def status(self) -> JobView:
+        """Return the job's status."""
+        body = self._ask("GET", "/status")
+        try:
+            return msgspec.json.decode(body, type=JobView)
+        except msgspec.MsgspecError as error:
+            raise self._unreachable(f"its answer is none that this version of Lowtide knows: {error}") from error
+
+    def metrics(self) -> str:
+        """Return the job's metrics in Prometheus' text format."""
+        return self._ask("GET", "/metrics").decode()
+
+    def stop(self) -> None:
+        """Ask the job to end: what it has read is delivered first. Returns when that has begun."""
+        self._ask("POST", "/stop")
+
+    def _ask(self, method: str, path: str) -> bytes:
+        host, _, port = self._address.rpartition(":")
+        try:
+            connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=self._limit_s)
+            try:
+                connection.request(method, path, headers={"Authorization": f"Bearer {self._token}"})
+                response = connection.getresponse()
+                body = response.read(MAX_ANSWER_BYTES)
+            finally:
+                connection.close()
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            raise self._unreachable(str(error) or type(error).__name__) from error
+        if response.status == HTTPStatus.UNAUTHORIZED:
+            raise TokenRefused(
+                "the job does not take this token",
+                where=self._address,
+                way_out="the file `token` in the job's folder has that of its present life",
+            )
+        if response.status >= HTTPStatus.BAD_REQUEST:
+            raise self._unreachable(f"it answered {response.status}: {body[:500].decode(errors='replace')}")
+        return body
+
+    def _unreachable(self, why: str) -> ControlUnreachable:
+        return ControlUnreachable(
+            f"the job's control API does not answer: {why}",
+            where=self._address,
+            way_out="`lowtide status` says whether the job still runs; then ask again",
+        )

@@ -1,0 +1,213 @@
+"""The job's control API: a small HTTP server in the service's event loop.
+
+    control = Control(watch.view, token, metrics=JobMetrics(watch.view, watch.histograms).exposition, stop=stop)
+    address = await control.start()
+
+Status, metrics and stop ask for the token; health does not, and says nothing. A client can neither hold the service up
+nor fill it: a connection serves one request, lives for `CONNECTION_LIMIT_S` whatever it does, and there are
+`MAX_CONNECTIONS` of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from lowtide.service.job_view import JobView
+
+__all__ = ["Control"]
+
+LOG = logging.getLogger(__name__)
+
+MAX_CONNECTIONS = 32
+CONNECTION_LIMIT_S = 10.0
+MAX_BODY_BYTES = 1 << 10
+MAX_HEADER_BYTES = 4 << 10
+BACKLOG = 64
+
+ROUTES = {
+    "GET /status": "the job's status as JSON",
+    "GET /metrics": "the same for Prometheus",
+    "POST /stop": "end the job: what has been read is delivered first",
+    "GET /health": "whether this answers; needs no token",
+}
+HOW_TO_GET_IN = (
+    "send the header `Authorization: Bearer TOKEN`. The token is in the file `token` of the job's folder "
+    "([job].folder/NAME), for the user who runs the job, or in the file that [control].token_file names"
+)
+
+Metrics = Callable[[str], tuple[bytes, str]]
+"""Takes an `Accept` header; returns metrics and their content type."""
+
+
+class Control:
+    """Serves one job's control API.
+
+    Args:
+        view: The job's view; None while there is none.
+        token: What a request has to show.
+        metrics: The metrics, in the format that is asked for.
+        stop: Begins to end the job, and returns at once.
+        host: Where to listen. What goes through is not encrypted: other than loopback is at the user's risk.
+        port: 0 for a free one.
+    """
+
+    def __init__(
+        self,
+        view: Callable[[], JobView | None],
+        token: str,
+        *,
+        metrics: Metrics,
+        stop: Callable[[], None],
+        host: str = "127.0.0.1",
+        port: int = 0,
+    ) -> None:
+        assert token, "an empty token lets everybody in"
+        self._view = view
+        self._token = token.encode()
+        self._metrics = metrics
+        self._stop = stop
+        self._host = host
+        self._port = port
+        self._runner: web.AppRunner | None = None
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> str:
+        """Begin to listen; return the address that clients of this machine use, `host:port`.
+
+        Raises:
+            OSError: the port is taken, or the host is not this machine's.
+        """
+        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[self._guarded])
+        app.router.add_get("/status", self._status, allow_head=False)
+        app.router.add_get("/metrics", self._show_metrics, allow_head=False)
+        app.router.add_post("/stop", self._ask_stop)
+        app.router.add_get("/health", self._health, allow_head=False)
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            logger=_silent(),
+            handle_signals=False,
+            max_line_size=MAX_HEADER_BYTES,
+            max_field_size=MAX_HEADER_BYTES,
+            lingering_time=0,
+            shutdown_timeout=1.0,
+        )
+        await self._runner.setup()
+        server = self._runner.server
+        assert server is not None
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _admit(server, loop), self._host, self._port, backlog=BACKLOG)
+        host, port = self._server.sockets[0].getsockname()[:2]
+        here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - what the conf says
+        return f"[{here}]:{port}" if ":" in here else f"{here}:{port}"
+
+    async def close(self) -> None:
+        """Stop listening, and close what connections there are."""
+        if self._server is not None:
+            self._server.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    # -- what is asked ---------------------------------------------------------------------------------------------
+
+    async def _status(self, _request: web.Request) -> web.Response:
+        view = self._view()
+        if view is None:
+            return _says(503, "the job has only begun to start", "ask again in a second")
+        return web.Response(body=msgspec.json.encode(view), content_type="application/json")
+
+    async def _show_metrics(self, request: web.Request) -> web.Response:
+        body, content_type = self._metrics(request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    async def _ask_stop(self, request: web.Request) -> web.Response:
+        LOG.info("%s asks over the control API that the job be stopped", request.remote)
+        self._stop()
+        return _json(202, {"stopping": True})
+
+    async def _health(self, _request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    # -- who asks --------------------------------------------------------------------------------------------------
+
+    @web.middleware
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Let in who has the token, and turn every failure into JSON; the connection ends with the answer."""
+        try:
+            response = await self._answer(request, handler)
+        except web.HTTPException as error:
+            response = _refusal(request, error)
+        except Exception:
+            LOG.exception("a request to %s failed", request.path)
+            response = _says(500, "this is a fault of Lowtide", "the job goes on; its log has the traceback")
+        response.force_close()
+        response.headers["Cache-Control"] = "no-store"
+        response.headers["Server"] = "lowtide"
+        return response
+
+    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.match_info.http_exception is None and request.path != "/health":
+            if not self._knows_token(request):
+                return _says(401, "this needs the job's token", HOW_TO_GET_IN, {"WWW-Authenticate": "Bearer"})
+            await request.read()
+        return await handler(request)
+
+    def _knows_token(self, request: web.Request) -> bool:
+        scheme, _, shown = request.headers.get("Authorization", "").partition(" ")
+        given = shown.strip().encode("utf-8", "surrogateescape")
+        return hmac.compare_digest(given, self._token) and scheme.lower() == "bearer"
+
+
+class _TurnedAway(asyncio.Protocol):
+    """What a connection meets when there are too many."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.abort()
+
+
+def _admit(server: web.Server, loop: asyncio.AbstractEventLoop) -> asyncio.BaseProtocol:
+    if len(server.connections) >= MAX_CONNECTIONS:
+        return _TurnedAway()
+    protocol = server()
+
+    def end() -> None:
+        if protocol.transport is not None:
+            protocol.transport.abort()
+
+    loop.call_later(CONNECTION_LIMIT_S, end)
+    return protocol
+
+
+def _refusal(request: web.Request, error: web.HTTPException) -> web.Response:
+    match error:
+        case web.HTTPNotFound():
+            return _json(404, {"error": f"there is no {request.path[:100]}", "routes": ROUTES})
+        case web.HTTPMethodNotAllowed():
+            allowed = error.headers["Allow"]
+            return _says(405, f"{request.path} is not asked so", f"use {allowed}", {"Allow": allowed})
+        case web.HTTPRequestEntityTooLarge():
+            return _says(413, f"a request's body has at most {MAX_BODY_BYTES} bytes", "none of the routes needs one")
+    return _says(error.status, error.reason, "GET / tells the routes")
+
+
+def _silent() -> logging.Logger:
+    """A logger for aiohttp's complaints about what clients send: those must not fill the job's log."""
+    return logging.Logger(f"{__name__}.http", logging.CRITICAL + 1)
+
+
+def _json(status: int, content: dict[str, Any], headers: dict[str, str] | None = None) -> web.Response:
+    body = msgspec.json.encode(content)
+    return web.Response(status=status, body=body, content_type="application/json", headers=headers)
+
+
+def _says(status: int, what: str, way_out: str, headers: dict[str, str] | None = None) -> web.Response:
+    return _json(status, {"error": what, "what_to_do": way_out}, headers)

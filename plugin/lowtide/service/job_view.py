@@ -1,0 +1,146 @@
+"""The status of a job as one typed value: what `GET /status` answers, and what everything that shows a job is made of.
+
+All times are ms since 1970; None where nothing is known yet. `lag` is always the broker's time minus the time in
+question. `lowtide.service.teller` puts it together.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from lowtide.service.recent import Percentiles, Rates, Totals
+
+__all__ = [
+    "FrontView",
+    "JobView",
+    "Percentiles",
+    "Rates",
+    "SegmentView",
+    "SinkView",
+    "Totals",
+    "TrackerView",
+    "WorkerView",
+]
+
+
+class SegmentView(Struct, frozen=True, kw_only=True):
+    """One tracked part of the flow.
+
+    Attributes:
+        segment: Its number.
+        name: The steps that receive its frames.
+        min_time_ms: Every record before it has left the segment, for ever.
+        lag_ms: How far min time is behind the broker's clock.
+        holder: Who keeps it from moving.
+    """
+
+    segment: int
+    name: str
+    min_time_ms: int | None = None
+    lag_ms: int | None = None
+    holder: str = ""
+
+
+class FrontView(Struct, frozen=True, kw_only=True):
+    """One source partition.
+
+    Attributes:
+        front: Its number in the job's register.
+        partition: `topic-partition`.
+        worker: Who reads it; empty while the service itself heartbeats it, as it has shown no record.
+        heartbeat_ms: It labels nothing before it any more.
+        lag_ms: How far that is behind the broker's clock.
+        next_offset: The next offset it would read.
+        parked: Records that were read and wait, as the front is ahead of the others.
+        pulling: Whether it reads on.
+    """
+
+    front: int
+    partition: str
+    worker: str = ""
+    heartbeat_ms: int | None = None
+    lag_ms: int | None = None
+    next_offset: int | None = None
+    parked: int = 0
+    pulling: bool = True
+
+
+class WorkerView(Struct, frozen=True, kw_only=True):
+    """One worker process; `gauges` is what it has said of itself last, histograms left out."""
+
+    worker: str
+    level: int
+    executor: str = ""
+    pid: int = 0
+    address: str = ""
+    attached: bool = False
+    number: int | None = None
+    gauges: dict[str, Any] = {}
+
+
+class SinkView(Struct, frozen=True, kw_only=True):
+    """One sink; `delivered` is None where workers do not count each of several sinks by itself."""
+
+    sink: str
+    lanes: int
+    delivered: int | None = None
+    transactions: int = 0
+    delivery: str = "exactly_once"
+
+
+class TrackerView(Struct, frozen=True, kw_only=True):
+    """The tracker's process: `era` counts its lives within the job's, `floors` those it keeps."""
+
+    era: int = 0
+    pid: int | None = None
+    floors: int = 0
+    restarts: int = 0
+
+
+class JobView(Struct, frozen=True, kw_only=True):
+    """Everything that is known of a running job.
+
+    Attributes:
+        job: Its name.
+        incarnation: The number of its life.
+        phase: "starting", "running", "stopping", "ended".
+        cause: Why the life has ended; empty while it goes on.
+        started_ms: When the life began.
+        seen_ms: When this was put together, by the broker's clock.
+        control: Where the control API listens, `host:port`.
+        min_time_ms: Of the whole job: every record before it is out of all segments, for ever.
+        lag_ms: How far min time is behind the broker's clock.
+        holder: Who keeps min time from moving.
+        held_s: For how long min time has stood where it is.
+        delivered_time_ms: Everything before it is durable in the sinks, and that this is so is stored too (R18).
+        rates: Per second, over the last few seconds.
+        totals: Since the life began.
+        latency_ms: From a record's timestamp until it was durable, over the last seconds.
+        hops: Where the time goes, by hop, over the last seconds.
+        events: The last ones, oldest first, each as its line in the log.
+    """
+
+    job: str
+    incarnation: int
+    phase: str
+    cause: str = ""
+    started_ms: int | None = None
+    seen_ms: int | None = None
+    control: str = ""
+    min_time_ms: int | None = None
+    lag_ms: int | None = None
+    holder: str = ""
+    held_s: float | None = None
+    delivered_time_ms: int | None = None
+    rates: Rates = Rates()
+    totals: Totals = Totals()
+    latency_ms: Percentiles = Percentiles()
+    hops: dict[str, Percentiles] = {}
+    segments: list[SegmentView] = []
+    fronts: list[FrontView] = []
+    workers: list[WorkerView] = []
+    sinks: list[SinkView] = []
+    tracker: TrackerView = TrackerView()
+    events: list[dict[str, Any]] = []

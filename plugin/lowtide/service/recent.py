@@ -1,0 +1,173 @@
+"""What a job has done lately: differences between looks at counts that only grow.
+
+recent = Recent()
+recent.look(time.monotonic(), workers, global_min)     # each second
+recent.rates, recent.percentiles("latency")
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec import Struct
+
+from lowtide.histogram import Histogram
+
+__all__ = ["Percentiles", "Rates", "Recent", "Totals"]
+
+RATE_WINDOW_S = 5.0
+LATENCY_WINDOW_S = 10.0
+COMMIT = "commit"
+LATENCY = "latency"
+
+Counts = dict[int, int]
+"""A histogram's bucket to records."""
+
+
+class Totals(Struct, frozen=True, kw_only=True):
+    """Counts since the life began: `records_in` from the sources, `delivered` to sinks, dead letters apart."""
+
+    records_in: int = 0
+    delivered: int = 0
+    dead_letters: int = 0
+    repairs: int = 0
+
+
+class Rates(Struct, frozen=True, kw_only=True):
+    """Records per second; None before the second look."""
+
+    records_in: float | None = None
+    delivered: float | None = None
+
+
+class Percentiles(Struct, frozen=True, kw_only=True):
+    """Of a duration in ms, right within 1/8; None where nothing was counted."""
+
+    p50: float | None = None
+    p99: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    at_s: float
+    totals: Totals
+    histograms: dict[str, Counts]
+
+
+class Recent:
+    """Keeps the looks of the last seconds.
+
+    Args:
+        rate_window_s: Over how long rates are taken.
+        latency_window_s: Over how long percentiles are taken; the longer of the two is kept.
+    """
+
+    def __init__(self, rate_window_s: float = RATE_WINDOW_S, latency_window_s: float = LATENCY_WINDOW_S) -> None:
+        self._rate_window_s = rate_window_s
+        self._latency_window_s = latency_window_s
+        self._looks: deque[_Look] = deque()
+        self._global_min: int | None = None
+        self._moved_s: float | None = None
+
+    def look(self, at_s: float, workers: Iterable[Mapping[str, Any]], global_min: int | None = None) -> None:
+        """Take what all workers have counted since the life began.
+
+        Args:
+            at_s: A monotonic clock's time.
+            workers: With `level` and `gauges`; those of a histogram may have become text on their way through JSON.
+            global_min: The tick at which min time stands, if that is known.
+        """
+        workers = list(workers)
+        look = _Look(at_s, _totals(workers), _histograms(workers))
+        if self._looks and look.totals.records_in < self._looks[-1].totals.records_in:
+            self._looks.clear()  # Another life: what was counted before is no part of it.
+        self._looks.append(look)
+        kept_s = max(self._rate_window_s, self._latency_window_s)
+        while len(self._looks) > 2 and self._looks[1].at_s <= at_s - kept_s:
+            self._looks.popleft()
+        if global_min is not None and (self._global_min is None or global_min > self._global_min):
+            self._global_min, self._moved_s = global_min, at_s
+
+    @property
+    def totals(self) -> Totals:
+        """Counts since the life began, as of the last look."""
+        return self._looks[-1].totals if self._looks else Totals()
+
+    @property
+    def histograms(self) -> dict[str, Counts]:
+        """All durations since the life began by name: "latency", and the hops."""
+        return self._looks[-1].histograms if self._looks else {}
+
+    @property
+    def hops(self) -> list[str]:
+        """The names of the hops that were counted, in the order in which a record meets them."""
+        return sorted((name for name in self.histograms if name != LATENCY), key=_place)
+
+    @property
+    def held_s(self) -> float | None:
+        """For how long min time has stood where it is; None if it is not known."""
+        return None if self._moved_s is None or not self._looks else self._looks[-1].at_s - self._moved_s
+
+    @property
+    def rates(self) -> Rates:
+        """Records per second over the last seconds."""
+        before = self._before(self._rate_window_s)
+        if before is None:
+            return Rates()
+        now, passed_s = self._looks[-1], self._looks[-1].at_s - before.at_s
+        return Rates(
+            records_in=max(0, now.totals.records_in - before.totals.records_in) / passed_s,
+            delivered=max(0, now.totals.delivered - before.totals.delivered) / passed_s,
+        )
+
+    def percentiles(self, name: str) -> Percentiles:
+        """Return the percentiles of a duration over the last seconds."""
+        before = self._before(self._latency_window_s)
+        old = before.histograms.get(name, {}) if before else {}
+        now = self.histograms.get(name, {})
+        grown = Histogram({bucket: more for bucket, count in now.items() if (more := count - old.get(bucket, 0)) > 0})
+        if not grown.counts:
+            return Percentiles()
+        return Percentiles(p50=grown.percentile_ms(50), p99=grown.percentile_ms(99))
+
+    def _before(self, window_s: float) -> _Look | None:
+        """The newest look that is at least so old, else the oldest; None if there is no other than the last."""
+        if len(self._looks) < 2:
+            return None
+        last = self._looks[-1]
+        old = [look for look in self._looks if look.at_s <= last.at_s - window_s]
+        before = old[-1] if old else self._looks[0]
+        return before if before.at_s < last.at_s else None
+
+
+def _totals(workers: list[Mapping[str, Any]]) -> Totals:
+    def count(name: str) -> int:
+        return sum(worker["gauges"].get(name, 0) for worker in workers)
+
+    return Totals(
+        records_in=sum(worker["gauges"].get("records_in", 0) for worker in workers if worker["level"] == 0),
+        delivered=count("delivered"),
+        dead_letters=count("dead_letters"),
+        repairs=count("repairs"),
+    )
+
+
+def _histograms(workers: list[Mapping[str, Any]]) -> dict[str, Counts]:
+    sums: dict[str, Histogram] = {}
+    for worker in workers:
+        gauges = worker["gauges"]
+        named = {
+            f"{hop} {worker['level']}" if hop == "python" else hop: of for hop, of in gauges.get("hops", {}).items()
+        }
+        named |= {name: gauges[name] for name in (COMMIT, LATENCY) if name in gauges}
+        for name, counts in named.items():
+            sums.setdefault(name, Histogram()).merge({int(bucket): count for bucket, count in counts.items()})
+    return {name: histogram.counts for name, histogram in sums.items()}
+
+
+def _place(hop: str) -> tuple[int, str]:
+    order = ("pack", "python 0", "exchange")
+    return (order.index(hop), hop) if hop in order else (len(order) + (hop == COMMIT), hop)
