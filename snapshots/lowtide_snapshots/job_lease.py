@@ -1,0 +1,170 @@
+"""A job's lease and its incarnation: one driver leads at a time, and each life fences all before it.
+
+The lease keeps two drivers from fencing each other in turn; it is no more than that, since a session can end while its
+holder still believes in it. What makes answers right is the incarnation, whose version every write of a life checks.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from typing import NoReturn
+
+from lowtide_snapshots.errors import Fenced, LeaseTaken, ZooKeeperUnavailable
+from lowtide_snapshots.job_paths import JobPaths
+from lowtide_snapshots.node_values import to_bytes, value_of, whole
+from lowtide_snapshots.nodes import Check, Create, Node, Operation, Set
+from lowtide_snapshots.zookeeper import Connection
+
+__all__ = ["JobLease"]
+
+LOOK_EVERY_S = 0.1
+# A driver keeps its lease from its main loop, which must not stand still for longer.
+KEEP_LIMIT_S = 1.0
+
+
+class JobLease:
+    """What one process knows of a job's lease; `session_timeout_s` is what was asked of the server."""
+
+    def __init__(self, zk: Connection, job: str, paths: JobPaths, session_timeout_s: float) -> None:
+        self._zk = zk
+        self._job = job
+        self._paths = paths
+        self._keep_every_s = session_timeout_s / 3
+        self._token = uuid.uuid4().hex
+        self._holder: str | None = None
+        self._ours = 0  # the incarnation that was the job's when we took the lease, then the one we raised
+        self._held_by = 0  # the session that holds it, and when that was last seen
+        self._seen_s = 0.0
+
+    def take(self, holder: str, wait_s: float, waiting: Callable[[str], None]) -> None:
+        """Take the lease; see `JobStore.take_lease`."""
+        self._holder = holder
+        deadline = time.monotonic() + wait_s
+        told = ""
+        while (other := self._try(None)) is not None:
+            if time.monotonic() >= deadline:
+                raise LeaseTaken(
+                    f"job {self._job!r} is run by {other or holder}; waited {wait_s:g} s for it to end",
+                    where=self._paths.lease,
+                    way_out="stop that one, or wait: the lease of one that died is free once its session's time is out",
+                    holder=other or holder,
+                )
+            if other != told:
+                waiting(f"job {self._job!r} is run by {other}; waiting up to {wait_s:g} s for it to end")
+                told = other
+            time.sleep(LOOK_EVERY_S)
+
+    def keep(self) -> None:
+        """Keep the lease; see `JobStore.keep_lease`."""
+        assert self._holder is not None, "the lease was never taken"
+        fresh = time.monotonic() - self._seen_s < self._keep_every_s
+        if not self._zk.connected or (fresh and self._zk.session == self._held_by):
+            return
+        try:
+            with self._zk.within(KEEP_LIMIT_S):
+                self._try(self._ours)
+        except ZooKeeperUnavailable:
+            return
+
+    def holder(self) -> str | None:
+        """Who holds the lease now; None if nobody does."""
+        node = self._zk.get(self._paths.lease)
+        return str(value_of(node.data, self._paths.lease).get("holder", "")) if node else None
+
+    def _try(self, expected: int | None) -> str | None:
+        """Take the lease if it is free.
+
+        Args:
+            expected: the incarnation that must be the job's still, or it is `Fenced`; None in the beginning.
+
+        Returns:
+            None if we hold it; else who does, which is empty for a session of ours that is just being ended.
+        """
+        other: str | None = None
+        session, found = 0, 0
+
+        def plan() -> list[Operation]:
+            nonlocal other, session, found
+            other, session = None, self._zk.session
+            node, incarnation = self._zk.get_all([self._paths.lease, self._paths.incarnation])
+            found = self._number(incarnation)
+            if node is not None:
+                value = value_of(node.data, self._paths.lease)
+                if value.get("token") != self._token:
+                    other = str(value.get("holder") or "somebody unknown")
+                elif node.owner != session:
+                    other = ""
+            if expected is not None and (found != expected or other):
+                self._raise_fenced(expected, found, other or "")
+            if node is not None:
+                return []
+            data = to_bytes({"holder": self._holder, "token": self._token})
+            checks = [Check(self._paths.incarnation, incarnation.version)] if incarnation else []
+            return [*checks, Create(self._paths.lease, data, ephemeral=True)]
+
+        self._zk.write(plan)
+        if other is None:
+            self._ours, self._held_by, self._seen_s = found, session, time.monotonic()
+        return other
+
+    def raise_incarnation(self) -> int:
+        """Begin a new life; see `JobStore.raise_incarnation`."""
+        token = uuid.uuid4().hex
+        number = 0
+
+        def plan() -> list[Operation]:
+            nonlocal number
+            lease, incarnation = self._zk.get_all([self._paths.lease, self._paths.incarnation])
+            number = self._number(incarnation)
+            if incarnation and value_of(incarnation.data, self._paths.incarnation).get("token") == token:
+                return []
+            self._must_hold(lease)
+            number += 1
+            data = to_bytes({"incarnation": number, "holder": self._holder, "token": token})
+            path = self._paths.incarnation
+            raised = Set(path, data, incarnation.version) if incarnation else Create(path, data)
+            return [Check(self._paths.lease, 0), raised]
+
+        self._zk.write(plan)
+        self._ours = number
+        return number
+
+    def incarnation(self) -> int:
+        """The number of the job's current or last life, synced; 0 if it has had none."""
+        return self._number(self._zk.get(self._paths.incarnation))
+
+    def checked(self, incarnation: int) -> Check:
+        """What a transaction of this life has to begin with, from a synced read; `Fenced` if the life is over."""
+        node = self._zk.get(self._paths.incarnation)
+        found = self._number(node)
+        if node is None or found != incarnation:
+            self._raise_fenced(incarnation, found)
+        return Check(self._paths.incarnation, node.version)
+
+    def _number(self, node: Node | None) -> int:
+        return (
+            whole(value_of(node.data, self._paths.incarnation), "incarnation", self._paths.incarnation) if node else 0
+        )
+
+    def _must_hold(self, node: Node | None) -> None:
+        value = value_of(node.data, self._paths.lease) if node else {}
+        if node is None or value.get("token") != self._token or node.owner != self._zk.session:
+            other = str(value.get("holder", ""))
+            raise LeaseTaken(
+                f"this process does not hold the lease of job {self._job!r}; {other or 'nobody'} does",
+                where=self._paths.lease,
+                way_out="start the job again: it takes the lease first",
+                holder=other,
+            )
+
+    def _raise_fenced(self, incarnation: int, current: int, holder: str = "") -> NoReturn:
+        now = f"incarnation {current} is the current one" if current else "it has no incarnation"
+        led = f", and {holder} holds its lease" if holder else ""
+        raise Fenced(
+            f"incarnation {incarnation} of job {self._job!r} is over: {now}{led}",
+            where=self._paths.incarnation,
+            way_out="nothing, if the job was started elsewhere; else start it again",
+            current=current,
+        )

@@ -1,0 +1,66 @@
+"""Where a job's nodes lie in ZooKeeper; the table is in `snapshots/README.md`."""
+
+from __future__ import annotations
+
+from urllib.parse import quote, unquote
+
+from lowtide_snapshots.errors import RecordRefused
+
+__all__ = ["JobPaths", "jobs_path", "name_of", "node_name", "shared_paths"]
+
+# ZooKeeper does not take these as names.
+_RESERVED = {".": "%2E", "..": "%2E%2E"}
+
+
+class JobPaths:
+    """The paths of one job's nodes."""
+
+    def __init__(self, root: str, job: str) -> None:
+        self.job = f"{jobs_path(root)}/{node_name(job)}"
+        self.record = f"{self.job}/record"
+        self.lease = f"{self.job}/lease"
+        self.incarnation = f"{self.job}/incarnation"
+        self.fronts = f"{self.job}/fronts"
+        self.sink_ids = f"{self.job}/sink_ids"
+        self.lasts = f"{self.job}/lasts"
+        self.told = f"{self.job}/told"
+        self.life = f"{self.job}/life"
+
+    def front(self, number: int) -> str:
+        """The node of one entry of the front register."""
+        return f"{self.fronts}/{number:010d}"
+
+    def sink_id(self, name: str) -> str:
+        """The node of one transactional id."""
+        return f"{self.sink_ids}/{node_name(name)}"
+
+
+def jobs_path(root: str) -> str:
+    """The node that holds all jobs' places."""
+    return f"{shared_paths(root)[-1]}"
+
+
+def shared_paths(root: str) -> list[str]:
+    """The nodes above all jobs' places, from the top."""
+    names = [node_name(name) for name in root.strip("/").split("/")] + ["jobs"]
+    return ["/" + "/".join(names[: depth + 1]) for depth in range(len(names))]
+
+
+def node_name(name: str) -> str:
+    """A name as a node's: percent-encoded UTF-8, of which letters, digits and `_.-~` stay as they are.
+
+    Raises:
+        RecordRefused: the name is empty or no text of Unicode.
+    """
+    try:
+        quoted = quote(name, safe="")
+    except UnicodeEncodeError:
+        quoted = ""
+    if not quoted:
+        raise RecordRefused(f"{name!r} is no name", where="ZooKeeper", way_out="give a name of Unicode characters")
+    return _RESERVED.get(quoted, quoted)
+
+
+def name_of(node: str) -> str:
+    """The inverse of `node_name`."""
+    return unquote(node)

@@ -1,0 +1,124 @@
+"""The job record (R11): what order and state hang on, frozen when a job starts for the first time.
+
+A value; `job_store` keeps it in ZooKeeper. Its JSON is defined in `snapshots/README.md`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+from lowtide_snapshots.errors import RecordDamaged, RecordDiffers, RecordRefused, RecordTooNew
+
+__all__ = ["RECORD_FORMAT", "JobRecord"]
+
+RECORD_FORMAT = 1
+
+_NUMBERS = ("slack_ms", "units", "lanes", "hash_version")
+
+
+@dataclass(frozen=True)
+class JobRecord:
+    """What must be the same in every life of a job.
+
+    Attributes:
+        job: its name.
+        slack_ms: the length of a tick, in milliseconds.
+        units: into how many hash units keys go.
+        lanes: into how many slices the output goes.
+        timestamps: which timestamp of a source's record counts, e.g. "log".
+        hash_version: of the key hash.
+        sources: one "source=topic" for each source of the flow; sorted, in whatever order they were given.
+    """
+
+    job: str
+    slack_ms: int
+    units: int
+    lanes: int
+    timestamps: str
+    hash_version: int
+    sources: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sources", tuple(sorted(self.sources)))
+        for name in _NUMBERS:
+            value = getattr(self, name)
+            if type(value) is not int or value < 1:
+                raise RecordRefused(f"{name} is {value!r}", where="the job's record", way_out="give a number from 1")
+        for name in ("job", "timestamps"):
+            value = getattr(self, name)
+            if not isinstance(value, str) or not value:
+                raise RecordRefused(f"{name} is {value!r}", where="the job's record", way_out="give a text")
+
+    def check(self, asked: JobRecord) -> None:
+        """Hold what a start asks for against what is frozen here.
+
+        Raises:
+            RecordDiffers: with every field that differs and both its values.
+        """
+        differing = tuple(
+            field.name for field in fields(self) if getattr(self, field.name) != getattr(asked, field.name)
+        )
+        if not differing:
+            return
+        said = [f"{name} is {_text(self, name)} and is now to be {_text(asked, name)}" for name in differing]
+        back = ", ".join(f"{name} to {_text(self, name)}" for name in differing)
+        raise RecordDiffers(
+            f"job {self.job!r} was started with other values, and its order and state hang on them: {'; '.join(said)}",
+            where=f"the record of job {self.job!r} in ZooKeeper",
+            way_out=f"set {back} again, or give the job another name: it then starts anew",
+            fields=differing,
+        )
+
+    def to_json(self) -> str:
+        """The record as JSON, the same text for equal records."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return json.dumps({"format": RECORD_FORMAT} | values, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """The inverse of `to_json`.
+
+        Raises:
+            RecordTooNew: its format is newer than this code.
+            RecordDamaged: it is no record.
+        """
+        try:
+            values = json.loads(text)
+        except ValueError as error:
+            raise _damaged(f"it is no JSON ({error})") from error
+        found = values.pop("format", None) if isinstance(values, dict) else None
+        if type(found) is not int or found < 1:
+            raise _damaged("it names no format")
+        if found > RECORD_FORMAT:
+            raise RecordTooNew(
+                f"the job's record has format {found}, and this version of Lowtide reads up to {RECORD_FORMAT}",
+                way_out="use the version of Lowtide that the job was started with, or a newer one",
+            )
+        wrong = set(values) ^ {field.name for field in fields(cls)}
+        if wrong:
+            raise _damaged(f"fields that are missing or unknown: {', '.join(sorted(wrong))}")
+        try:
+            return cls(**values | {"sources": _texts(values["sources"])})
+        except (RecordRefused, TypeError) as error:
+            raise _damaged(str(error)) from error
+
+
+def _texts(values: Any) -> Iterable[str]:
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise TypeError(f"sources is {values!r}, not a list of texts")
+    return tuple(values)
+
+
+def _text(record: JobRecord, name: str) -> str:
+    value = getattr(record, name)
+    return ", ".join(value) or "none" if isinstance(value, tuple) else repr(value)
+
+
+def _damaged(why: str) -> RecordDamaged:
+    return RecordDamaged(
+        f"the job's record cannot be read: {why}",
+        way_out="restore it from a backup of ZooKeeper, or start under another job name",
+    )

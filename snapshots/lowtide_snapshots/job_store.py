@@ -1,0 +1,329 @@
+"""A job's place in ZooKeeper: its record, its lease, its incarnation, and what its lives tell each other.
+
+The nodes are defined in `snapshots/README.md`. Every write of a life is one transaction that checks the version of the
+incarnation's node, so that a life that is over can write nothing, however late it wakes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from lowtide_snapshots.errors import EntryDiffers, RecordRefused
+from lowtide_snapshots.job_lease import JobLease
+from lowtide_snapshots.job_paths import JobPaths, jobs_path, name_of, shared_paths
+from lowtide_snapshots.job_record import JobRecord
+from lowtide_snapshots.node_values import to_bytes, value_of, whole
+from lowtide_snapshots.nodes import Create, Operation, Set
+from lowtide_snapshots.zookeeper import Connection
+
+__all__ = ["JobStore", "jobs"]
+
+SESSION_TIMEOUT_S = 6.0
+IDS_AT_ONCE = 1_000
+
+
+class JobStore:
+    """One job's place, to be used from one thread.
+
+    Every method ends in: done, or an error that says what to do. `ZooKeeperUnavailable` is raised by all of them; a
+    write that raises `WriteUnknown` may have been done, and calling it again finds out and never does it twice.
+    """
+
+    def __init__(
+        self,
+        hosts: str,
+        job: str,
+        *,
+        root: str = "lowtide",
+        session_timeout_s: float = SESSION_TIMEOUT_S,
+        limit_s: float = 10.0,
+        auth: str | None = None,
+    ) -> None:
+        """Say where the place is; nothing is connected yet.
+
+        Args:
+            hosts: ZooKeeper's "host:port", with commas between several.
+            job: the job's name; any text.
+            root: the node under which all jobs lie.
+            session_timeout_s: after which a holder that is gone loses the lease; the server sets bounds to it.
+            limit_s: how long a call waits for ZooKeeper.
+            auth: "user:password"; the job's nodes are then closed to everybody else.
+        """
+        self.job = job
+        self._paths = JobPaths(root, job)
+        self._shared = shared_paths(root)
+        self._zk = Connection(hosts, session_timeout_s=session_timeout_s, limit_s=limit_s, auth=auth)
+        self._lease = JobLease(self._zk, job, self._paths, session_timeout_s)
+
+    def open(self) -> Self:
+        """Connect.
+
+        Raises:
+            ZooKeeperUnavailable: nobody answered within the limit.
+        """
+        self._zk.open()
+        return self
+
+    def close(self) -> None:
+        """End the session; the lease, if it is held, is free at once."""
+        self._zk.close()
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # The record.
+
+    def freeze(self, record: JobRecord) -> JobRecord:
+        """Freeze the record if the job has none, else hold this one against it.
+
+        Returns:
+            The record that is frozen.
+
+        Raises:
+            RecordDiffers: another one is.
+        """
+        if record.job != self.job:
+            raise RecordRefused(
+                f"this is the record of job {record.job!r}", where=f"job {self.job!r}", way_out="give the same name"
+            )
+        self._make_place()
+
+        def plan() -> list[Operation]:
+            frozen = self.record()
+            if frozen is None:
+                return [Create(self._paths.record, record.to_json().encode())]
+            frozen.check(record)
+            return []
+
+        self._zk.write(plan)
+        return record
+
+    def record(self) -> JobRecord | None:
+        """The record that is frozen; None if the job was never started."""
+        node = self._zk.get(self._paths.record)
+        return JobRecord.from_json(node.data) if node else None
+
+    # The lease.
+
+    def take_lease(self, holder: str, wait_s: float, waiting: Callable[[str], None]) -> None:
+        """Take the lease, which is held for as long as this session lives.
+
+        Args:
+            holder: who takes it, for others to read: host and pid.
+            wait_s: how long to wait for another holder to go; one that died goes when its session's time is out.
+            waiting: told once for each holder that is waited for.
+
+        Raises:
+            LeaseTaken: somebody still held it at the end.
+        """
+        self._make_place()
+        self._lease.take(holder, wait_s, waiting)
+
+    def keep_lease(self) -> None:
+        """See that the lease is still held, and take it again after a session that expired; call it often.
+
+        Costs a round trip three times in a session's time-out. While ZooKeeper is away it raises nothing.
+
+        Raises:
+            Fenced: somebody else holds the lease, or has raised the incarnation.
+        """
+        self._lease.keep()
+
+    def holder(self) -> str | None:
+        """Who holds the lease now; None if nobody does."""
+        return self._lease.holder()
+
+    def alive(self) -> bool:
+        """Whether somebody holds the lease now."""
+        return self.holder() is not None
+
+    # The incarnation.
+
+    def raise_incarnation(self) -> int:
+        """Begin a new life: from now on every older one is fenced.
+
+        Returns:
+            Its number, from 1.
+
+        Raises:
+            LeaseTaken: the lease is not held (any more).
+        """
+        return self._lease.raise_incarnation()
+
+    def incarnation(self) -> int:
+        """The number of the job's current or last life, synced; 0 if it has had none."""
+        return self._lease.incarnation()
+
+    def check(self, incarnation: int) -> None:
+        """See that this incarnation is the job's current one, synced.
+
+        Raises:
+            Fenced: it is not.
+        """
+        self._lease.checked(incarnation)
+
+    # What a life writes.
+
+    def fronts(self) -> list[dict[str, Any]]:
+        """The entries of the front register, by number."""
+        names = self._zk.children(self._paths.fronts) or []
+        paths = [f"{self._paths.fronts}/{name}" for name in names]
+        return [value_of(node.data, path) for path, node in zip(paths, self._zk.get_all(paths), strict=True) if node]
+
+    def add_fronts(self, incarnation: int, entries: Iterable[Mapping[str, Any]]) -> None:
+        """Add entries to the front register, all or none; those that are there already may be among them.
+
+        Args:
+            incarnation: the life that adds them.
+            entries: each with its "number".
+
+        Raises:
+            Fenced: the life is over.
+            EntryDiffers: an entry of that number is there and says something else.
+        """
+        asked: dict[str, bytes] = {}
+        for entry in entries:
+            path = self._paths.front(_natural(entry.get("number")))
+            data = to_bytes(entry, path)
+            _must_be_same(path, asked.setdefault(path, data), data)
+        paths = sorted(asked)
+
+        def plan() -> list[Operation]:
+            found = dict(zip(paths, self._zk.get_all(paths), strict=True))
+            for path, node in found.items():
+                if node is not None:
+                    _must_be_same(path, node.data, asked[path])
+            return [Create(path, asked[path]) for path in paths if found[path] is None]
+
+        self._write(incarnation, plan)
+
+    def sink_ids(self) -> set[str]:
+        """All transactional ids that any life may have used."""
+        return {name_of(name) for name in self._zk.children(self._paths.sink_ids) or []}
+
+    def add_sink_ids(self, incarnation: int, ids: Iterable[str]) -> None:
+        """Add transactional ids to those that a life to come has to claim.
+
+        Raises:
+            Fenced: the life is over.
+        """
+        asked = sorted(set(ids))
+        for start in range(0, max(len(asked), 1), IDS_AT_ONCE):
+            some = asked[start : start + IDS_AT_ONCE]
+
+            def plan(some: Sequence[str] = some) -> list[Operation]:
+                missing = set(some) - self.sink_ids()
+                return [Create(self._paths.sink_id(name)) for name in sorted(missing)]
+
+            self._write(incarnation, plan)
+
+    def lasts_id(self) -> str | None:
+        """The id of the topic that keeps `last` per lane; None if it was not told yet."""
+        node = self._zk.get(self._paths.lasts)
+        return str(value_of(node.data, self._paths.lasts).get("topic_id", "")) if node else None
+
+    def set_lasts_id(self, incarnation: int, topic_id: str) -> None:
+        """Write down, once, the id of the topic that keeps `last` per lane.
+
+        Raises:
+            Fenced: the life is over.
+            EntryDiffers: it is another one: the topic was deleted and made again.
+        """
+        data = to_bytes({"topic_id": topic_id})
+
+        def replaces(found: bytes) -> bool:
+            _must_be_same(self._paths.lasts, found, data)
+            return False
+
+        self._put(incarnation, self._paths.lasts, data, replaces)
+
+    def told(self) -> int | None:
+        """The largest delivered time that the outside was told; None if it was told none."""
+        node = self._zk.get(self._paths.told)
+        return _tick(node.data, self._paths.told) if node else None
+
+    def tell(self, incarnation: int, tick: int) -> None:
+        """Write down a delivered time before the outside is told it; a smaller one than before changes nothing.
+
+        Raises:
+            Fenced: the life is over; tell nobody.
+        """
+        path = self._paths.told
+        self._put(incarnation, path, to_bytes({"tick": tick}), lambda found: _tick(found, path) < tick)
+
+    def life(self) -> dict[str, Any] | None:
+        """What the current or last life says of itself; None if there was none."""
+        node = self._zk.get(self._paths.life)
+        return value_of(node.data, self._paths.life) if node else None
+
+    def set_life(self, incarnation: int, life: Mapping[str, Any]) -> None:
+        """Say what is to be known of this life: control address, start, phase, cause of death.
+
+        Raises:
+            Fenced: the life is over.
+        """
+        data = to_bytes(life, self._paths.life)
+        self._put(incarnation, self._paths.life, data, lambda found: found != data)
+
+    def _put(self, incarnation: int, path: str, data: bytes, replaces: Callable[[bytes], bool]) -> None:
+        """Write one node, if it is not there or its content is one that this one replaces."""
+
+        def plan() -> list[Operation]:
+            node = self._zk.get(path)
+            if node is None:
+                return [Create(path, data)]
+            return [Set(path, data, node.version)] if replaces(node.data) else []
+
+        self._write(incarnation, plan)
+
+    def _write(self, incarnation: int, plan: Callable[[], Sequence[Operation]]) -> None:
+        """One transaction of a life: the plan's operations, and the check of the incarnation's version."""
+        self._zk.write(lambda: [self._lease.checked(incarnation), *plan()])
+
+    def _make_place(self) -> None:
+        for path in self._shared:
+            self._zk.ensure(path, shared=True)
+        for path in (self._paths.job, self._paths.fronts, self._paths.sink_ids):
+            self._zk.ensure(path, shared=False)
+
+
+def jobs(hosts: str, *, root: str = "lowtide", limit_s: float = 10.0) -> list[str]:
+    """The names of all jobs that were ever started.
+
+    Raises:
+        ZooKeeperUnavailable: nobody answered within the limit.
+    """
+    zk = Connection(hosts, session_timeout_s=SESSION_TIMEOUT_S, limit_s=limit_s)
+    zk.open()
+    try:
+        return sorted(name_of(name) for name in zk.children(jobs_path(root)) or [])
+    finally:
+        zk.close()
+
+
+def _tick(data: bytes, path: str) -> int:
+    return whole(value_of(data, path), "tick", path)
+
+
+def _natural(number: Any) -> int:
+    if type(number) is not int or number < 0:
+        raise RecordRefused(
+            f"an entry's number is {number!r}", where="the front register", way_out="give a number from 0"
+        )
+    return number
+
+
+def _must_be_same(path: str, found: bytes, asked: bytes) -> None:
+    if found != asked:
+        raise EntryDiffers(
+            f"what is written once would change from {found.decode()} to {asked.decode()}",
+            where=path,
+            way_out="if a topic was deleted and made again, give the job another name; else report it",
+        )

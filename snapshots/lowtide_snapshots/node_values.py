@@ -1,0 +1,55 @@
+"""What a job's nodes hold: JSON objects, in UTF-8."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from lowtide_snapshots.errors import RecordDamaged, RecordRefused
+
+__all__ = ["to_bytes", "value_of", "whole"]
+
+
+def to_bytes(value: Mapping[str, Any], where: str = "") -> bytes:
+    """A JSON object's bytes, the same for equal ones.
+
+    Raises:
+        RecordRefused: there is something in it that JSON does not have.
+    """
+    try:
+        return json.dumps(dict(value), sort_keys=True, allow_nan=False).encode()
+    except (TypeError, ValueError) as error:
+        raise RecordRefused(f"it has no JSON form: {error}", where=where, way_out="write plain values") from error
+
+
+def value_of(data: bytes, path: str) -> dict[str, Any]:
+    """The JSON object in a node.
+
+    Raises:
+        RecordDamaged: there is none.
+    """
+    try:
+        value = json.loads(data)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise damaged(f"it holds {data[:80]!r}, which is no JSON object", path)
+    return value
+
+
+def whole(value: Mapping[str, Any], field: str, path: str) -> int:
+    """A field that holds a whole number.
+
+    Raises:
+        RecordDamaged: it does not.
+    """
+    number = value.get(field)
+    if type(number) is not int:
+        raise damaged(f"{field!r} is {number!r}, which is no whole number", path)
+    return number
+
+
+def damaged(what: str, path: str) -> RecordDamaged:
+    """The error of a node that does not hold what it should."""
+    return RecordDamaged(f"a node cannot be read: {what}", where=path, way_out="restore it from a backup of ZooKeeper")
