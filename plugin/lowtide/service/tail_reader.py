@@ -1,0 +1,141 @@
+"""What Kafka says about the ends of partitions; the only place here that knows its clients."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lowtide.service.tail_state import Tail
+
+__all__ = ["TailReader", "Unanswered"]
+
+ASK_WITHIN_S = 0.5
+READ_WITHIN_S = 0.1
+MAX_READ_AT_ONCE = 64
+COMMON: dict[str, Any] = {
+    "group.id": "lowtide-tails",
+    "enable.auto.commit": False,
+    "isolation.level": "read_committed",
+    "log_level": 0,
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 500,
+}
+"""A group is never joined; librdkafka just wants its name."""
+READING: dict[str, Any] = {
+    "enable.partition.eof": True,
+    # An end is told with an empty answer, which the broker otherwise holds back for half a second.
+    "fetch.wait.max.ms": 1,
+    "fetch.queue.backoff.ms": 1,
+    "fetch.message.max.bytes": 65536,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """Why there is no answer.
+
+    Attributes:
+        reason: Kafka's words.
+        gone: The topic or the partition is not there.
+    """
+
+    reason: str
+    gone: bool = False
+
+
+class TailReader:
+    """Two clients: one asks, one reads (a connection is made on use); to be used by one thread."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        from confluent_kafka import Consumer
+
+        settings = {**settings, **COMMON, "error_cb": _ignore}
+        self._asking: Any = Consumer(settings)
+        self._settings = settings | READING
+        # Sources that nobody writes to in transactions need no reader.
+        self._reading: Any = None
+
+    def close(self) -> None:
+        """Close both."""
+        self._asking.close()
+        if self._reading is not None:
+            self._reading.close()
+
+    def last_stable_offsets(self, tails: Sequence[Tail]) -> list[int | Unanswered]:
+        """Ask for the last stable offsets, in one request per broker.
+
+        A call of `offsets_for_times` at the time "latest" is a third of what the admin client's costs in CPU, and does
+        not, like `get_watermark_offsets`, ask for the other end too and for one partition at a time.
+        """
+        from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
+
+        question = [TopicPartition(tail.topic, tail.partition, OFFSET_END) for tail in tails]
+        try:
+            answer = self._asking.offsets_for_times(question, timeout=ASK_WITHIN_S)
+        except KafkaException as error:
+            return [_unanswered(error.args[0])] * len(tails)
+        told = {(found.topic, found.partition): found for found in answer}
+        return [_offset(told[tail.topic, tail.partition]) for tail in tails]
+
+    def ends(self, tails: Sequence[Tail]) -> list[int | None]:
+        """Read from each tail's offset, which must be below its LSO: where its end was, None if a record came first."""
+        found: list[int | None] = []
+        for start in range(0, len(tails), MAX_READ_AT_ONCE):
+            found += self._ends(tails[start : start + MAX_READ_AT_ONCE])
+        return found
+
+    def leaders(self, topic: str) -> dict[int, int] | Unanswered:
+        """The topic's partitions, each with the number of the broker that leads it, -1 for none."""
+        from confluent_kafka import KafkaException
+
+        # Nothing comes of it but that librdkafka's own queue of events stays empty.
+        self._asking.poll(0)
+        try:
+            described = self._asking.list_topics(topic, timeout=ASK_WITHIN_S).topics[topic]
+        except KafkaException as error:
+            return _unanswered(error.args[0])
+        if described.error is not None:
+            return _unanswered(described.error)
+        return {number: partition.leader for number, partition in described.partitions.items()}
+
+    def _ends(self, tails: Sequence[Tail]) -> list[int | None]:
+        from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+        if self._reading is None:
+            self._reading = Consumer(self._settings)
+        places = [TopicPartition(tail.topic, tail.partition, tail.offset) for tail in tails]
+        ends: dict[tuple[str, int], int | None] = {}
+        deadline = time.monotonic() + READ_WITHIN_S
+        self._reading.assign(places)
+        while len(ends) < len(tails) and (rest_s := deadline - time.monotonic()) > 0:
+            message = self._reading.poll(rest_s)
+            if message is None:
+                continue
+            place, error = (message.topic(), message.partition()), message.error()
+            if place in ends:
+                continue
+            if error is None:
+                ends[place] = None
+            elif error.code() == KafkaError._PARTITION_EOF:
+                ends[place] = message.offset()
+        self._reading.unassign()
+        return [ends.get((tail.topic, tail.partition)) for tail in tails]
+
+
+def _offset(answer: Any) -> int | Unanswered:
+    if answer.error is not None:
+        return _unanswered(answer.error)
+    return int(answer.offset) if answer.offset >= 0 else Unanswered("no offset was told")
+
+
+def _unanswered(error: Any) -> Unanswered:
+    from confluent_kafka import KafkaError
+
+    gone = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+    return Unanswered(str(error.str()), error.code() in gone)
+
+
+def _ignore(_: object) -> None:
+    """What goes wrong with a connection shows in what is not answered."""

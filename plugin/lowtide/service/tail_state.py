@@ -1,0 +1,213 @@
+"""Which partitions' tails are to be looked at when, and what a look may grant (R2); no I/O, time is an argument.
+
+A grant `(front, offset, ms)` says: at broker time ms + skew, nothing that a read_committed reader would get lay at or
+behind `offset`. The last stable offset (LSO), asked after that time was taken, is such an offset. It is of use only if
+it is the very offset that the front's owner expects next, and in a topic that is written in transactions it never is:
+markers and aborted records take offsets that no reader gets. There, a reader is pointed at what the owner expects (a
+*probe*). It gets a record, and so will the owner; or it gets the end of the partition at some E. Then nothing lies in
+[next, E), and nothing ever will, as what is below the LSO is decided. An LSO of at most E means then what one of `next`
+would mean, and `next` is granted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+__all__ = ["Grant", "Tail", "TailState"]
+
+BUSY_RECORDS_PER_S = 200.0
+"""A front that gets more needs no grants: its own records carry the heartbeat."""
+BUSY_LOOK_S = 0.025
+RATE_MEMORY_S = 0.1
+"""Records per second are averaged over about so long."""
+ACTIVE_FOR_S = 0.05
+"""How long after the last call somebody is taken to wait for min time."""
+MIN_PATIENCE_S = 0.002
+MAX_PATIENCE_S = 0.2
+"""Patience: how long an owner's offset and the LSO must have stood, apart, before a probe is worth its price."""
+RECORD_STANDS_S = 1.0
+"""A record that a probe met is there for the owner too, unless retention takes it: ask again after so long."""
+MIN_BACK_OFF_S = 0.02
+MAX_BACK_OFF_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """One source partition.
+
+    Attributes:
+        front: Its number in the register.
+        topic: Kafka's name.
+        partition: Kafka's number.
+        offset: The next offset that its owner expects.
+    """
+
+    front: int
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What comes from `offset` on may be labelled no lower than `ms`, if nothing below it is still to come.
+
+    Attributes:
+        front: The front.
+        offset: A floor at this very offset, for an owner that expects it next.
+        ms: The broker's time before it was asked, minus the allowed skew; the caller makes a tick of it.
+    """
+
+    front: int
+    offset: int
+    ms: int
+
+
+@dataclass(slots=True)
+class _Watched:
+    """What is known of one tail.
+
+    Attributes:
+        next: What its owner expects next.
+        lso: The last stable offset at the last look that was answered.
+        looked_s: When that was.
+        still_s: Since when neither `next` nor `lso` has moved.
+        rate: Records per second.
+        empty: No reader gets anything in [empty[0], empty[1]).
+        record: (offset, when): a probe at this offset met a record.
+        failures: Looks in a row that were not answered.
+        retry_s: Not to be looked at before, after a failure.
+    """
+
+    tail: Tail
+    next: int
+    lso: int | None = None
+    looked_s: float = -math.inf
+    still_s: float = -math.inf
+    rate: float = 0.0
+    patience_s: float = MIN_PATIENCE_S
+    empty: tuple[int, int] = (0, 0)
+    record: tuple[int, float] = (-1, 0.0)
+    failures: int = 0
+    retry_s: float = -math.inf
+
+    def due_s(self, pace_s: float) -> float:
+        """When it is to be looked at next."""
+        return max(self.looked_s + pace_s, self.retry_s)
+
+    def ends_at_next(self, lso: int) -> bool:
+        """Whether nothing lies between what the owner expects and `lso`."""
+        return self.empty[0] == self.next and self.next <= lso <= self.empty[1]
+
+    def wants_probe(self, now_s: float) -> bool:
+        """Whether it may well be that there is nothing for the owner though the LSO is beyond."""
+        if self.lso is None or self.lso <= self.next or self.failures or self.ends_at_next(self.lso):
+            return False
+        offset, met_s = self.record
+        if offset == self.next and now_s < met_s + RECORD_STANDS_S:
+            return False
+        return now_s >= self.still_s + self.patience_s
+
+
+class TailState:
+    """All tails that are watched; not thread-safe.
+
+    Args:
+        skew_ms: How far a record's timestamp may be behind the broker's clock when it comes.
+        active_s: From look to look while somebody waits for min time.
+        idle_s: Otherwise.
+    """
+
+    def __init__(self, *, skew_ms: int, active_s: float, idle_s: float) -> None:
+        assert 0 < active_s <= idle_s, "an idle job is looked at no more often than a busy one"
+        self._skew_ms = skew_ms
+        self._active_s = active_s
+        self._idle_s = idle_s
+        self._active_until_s = -math.inf
+        self._watched: dict[int, _Watched] = {}
+
+    def watch(self, tail: Tail) -> None:
+        """Look at this tail from now on, at once first; a front that is watched already begins anew."""
+        self._watched[tail.front] = _Watched(tail, tail.offset)
+
+    def at(self, front: int, offset: int, now_s: float) -> None:
+        """Take what the owner expects next; of a front that is not watched, nothing is kept."""
+        watched = self._watched.get(front)
+        if watched is not None and watched.next != offset:
+            watched.next = offset
+            watched.still_s = now_s
+
+    def active(self, now_s: float) -> bool:
+        """Somebody waits for min time; return whether nobody did before."""
+        begins = now_s >= self._active_until_s
+        self._active_until_s = now_s + ACTIVE_FOR_S
+        return begins
+
+    def due(self, now_s: float) -> list[Tail]:
+        """Which tails are to be looked at now."""
+        return [found.tail for found in self._watched.values() if found.due_s(self._pace_s(found, now_s)) <= now_s]
+
+    def wait_s(self, now_s: float) -> float:
+        """How long there is nothing to do, at most `idle_s`."""
+        times = [found.due_s(self._pace_s(found, now_s)) for found in self._watched.values()]
+        return min(self._idle_s, max(0.0, min(times, default=math.inf) - now_s))
+
+    def failing(self, front: int) -> bool:
+        """Whether its last look was not answered."""
+        return self._watched[front].failures > 0
+
+    def looked(self, front: int, lso: int, *, before_ms: int, now_s: float) -> Grant:
+        """Take the answer to a look, and say what it grants.
+
+        Args:
+            front: The front.
+            lso: Its partition's last stable offset.
+            before_ms: The broker's time, or an earlier one, before it was asked.
+            now_s: When it was asked, on our own clock.
+        """
+        watched = self._watched[front]
+        if watched.lso is None or lso != watched.lso:
+            watched.still_s = now_s
+        if watched.lso is not None:
+            past_s = max(now_s - watched.looked_s, 1e-6)
+            now_rate = max(0, lso - watched.lso) / past_s
+            watched.rate += (now_rate - watched.rate) * -math.expm1(-past_s / RATE_MEMORY_S)
+        watched.lso, watched.looked_s = lso, now_s
+        watched.failures, watched.retry_s = 0, -math.inf
+        offset = watched.next if watched.ends_at_next(lso) else lso
+        return Grant(front, offset, before_ms - self._skew_ms)
+
+    def failed(self, front: int, now_s: float) -> int:
+        """A look was not answered: put the next one off, and return how many in a row were not."""
+        watched = self._watched[front]
+        # The first time it is asked again at once: it may have been another partition that spoilt the question.
+        back_off_s = 0.0 if not watched.failures else min(MAX_BACK_OFF_S, MIN_BACK_OFF_S * 2**watched.failures)
+        watched.failures = min(watched.failures + 1, 32)
+        watched.retry_s = now_s + back_off_s
+        return watched.failures
+
+    def probes(self, fronts: Iterable[int], now_s: float) -> list[Tail]:
+        """Which of these fronts to point a reader at, and where: the tails' offsets are what is expected next."""
+        found = [self._watched[front] for front in fronts]
+        return [
+            Tail(wanting.tail.front, wanting.tail.topic, wanting.tail.partition, wanting.next)
+            for wanting in found
+            if wanting.wants_probe(now_s)
+        ]
+
+    def probed(self, front: int, start: int, end: int | None, now_s: float) -> None:
+        """Take what a reader met that began at `start`: the partition's end, or None for a record or for nothing."""
+        watched = self._watched[front]
+        if end is None:
+            watched.record = (start, now_s)
+            watched.patience_s = min(MAX_PATIENCE_S, 2 * watched.patience_s)
+        else:
+            watched.empty = (start, end)
+            watched.patience_s = MIN_PATIENCE_S
+
+    def _pace_s(self, watched: _Watched, now_s: float) -> float:
+        if now_s >= self._active_until_s:
+            return self._idle_s
+        return max(self._active_s, BUSY_LOOK_S) if watched.rate > BUSY_RECORDS_PER_S else self._active_s

@@ -1,0 +1,225 @@
+"""The driver service's look at the tails of the source partitions, from which idle heartbeats are granted (R2, R3).
+
+One thread, and two of Kafka's clients: one asks for last stable offsets, the other is a reader that is pointed at what
+an owner expects next where a topic is written in transactions. What is due and what may be granted is decided in
+`tail_state`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from lowtide.service.broker_clock import ClockEstimate
+from lowtide.service.tail_reader import TailReader, Unanswered
+from lowtide.service.tail_state import Grant, Tail, TailState
+
+__all__ = ["Grant", "Tail", "Tails"]
+
+PARTITIONS_EVERY_S = 2.0
+AFTER_A_FAULT_S = 1.0
+CLOSE_WITHIN_S = 3.0
+
+log = logging.getLogger(__name__)
+
+
+class Tails:
+    """Looks at tails, in a thread; all methods may be called from any thread.
+
+    While somebody waits for min time (`active`), quiet partitions are looked at every `active_ms`, those that get many
+    records every 25 ms; otherwise all every `idle_ms`. All due partitions are asked for in one request per broker.
+
+    Args:
+        settings: librdkafka's, of the way in.
+        skew_ms: How far a record's timestamp may be behind the broker's clock when it comes.
+        on_grants: Given what a look grants. All callbacks are called in the thread and should return at once.
+        on_error: Told once per episode what is wrong, where, and what to do.
+        topics: The sources, whose new partitions are told.
+        on_partitions: Given (topic, partition) once for each that is not watched.
+        clock: The broker's; the caller starts and closes it. Without one, this machine's is taken for it.
+        active_ms: See above.
+        idle_ms: See above.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        *,
+        skew_ms: int,
+        on_grants: Callable[[list[Grant]], None],
+        on_error: Callable[[str], None],
+        topics: Iterable[str],
+        on_partitions: Callable[[list[tuple[str, int]]], None],
+        clock: ClockEstimate | None = None,
+        active_ms: int = 3,
+        idle_ms: int = 100,
+    ) -> None:
+        self._settings = dict(settings)
+        self._on_grants = on_grants
+        self._on_error = on_error
+        self._on_partitions = on_partitions
+        self._topics = list(dict.fromkeys(topics))
+        self._clock = clock if clock is not None else ClockEstimate()
+        self._state = TailState(skew_ms=skew_ms, active_s=active_ms / 1000, idle_s=idle_ms / 1000)
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._closing = False
+        self._known: set[tuple[str, int]] = set()
+        self._leaders: dict[tuple[str, int], int] = {}
+        self._partitions_s = 0.0
+        self._troubled_topics: set[str] = set()
+        self._thread = threading.Thread(target=self._run, name="lowtide-tails", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Look no more; returns when the thread has ended, or after 3 s."""
+        self._closing = True
+        self._wake.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(CLOSE_WITHIN_S)
+
+    def watch(self, tail: Tail) -> None:
+        """Look at this tail from now on; a front that is watched already begins anew."""
+        with self._lock:
+            self._state.watch(tail)
+            self._known.add((tail.topic, tail.partition))
+        self._wake.set()
+
+    def at(self, front: int, offset: int) -> None:
+        """Take the next offset that a front's owner expects, as it told it; it need not be told at each record."""
+        with self._lock:
+            self._state.at(front, offset, time.monotonic())
+
+    def active(self) -> None:
+        """Somebody waits for min time: look at once, and often for the next 50 ms."""
+        with self._lock:
+            begins = self._state.active(time.monotonic())
+        if begins:
+            self._wake.set()
+
+    def now_ms(self) -> int:
+        """The broker's time, estimated; it never falls."""
+        return self._clock.now_ms()
+
+    def _run(self) -> None:
+        reader: TailReader | None = None
+        faulty = False
+        while not self._closing:
+            try:
+                if reader is None:
+                    reader = TailReader(self._settings)
+                self._round(reader)
+                faulty = False
+            # A callback's fault, or ours, must not end the heartbeats.
+            except Exception as error:
+                log.exception("a look at the sources' tails failed")
+                if not faulty:
+                    self._tell(f"a look at the sources' tails failed: {error!r}", "look at the driver's log")
+                faulty = True
+                self._sleep(AFTER_A_FAULT_S)
+        if reader is not None:
+            reader.close()
+
+    def _round(self, reader: TailReader) -> None:
+        """Whatever is due now; then sleep until something is."""
+        now_s = time.monotonic()
+        if now_s >= self._partitions_s:
+            self._partitions_s = now_s + PARTITIONS_EVERY_S
+            self._discover(reader)
+        with self._lock:
+            due = self._state.due(time.monotonic()) if self._clock.known else []
+        for group in self._groups(due):
+            self._look(reader, group)
+        with self._lock:
+            now_s = time.monotonic()
+            wait_s = self._state.wait_s(now_s) if self._clock.known else PARTITIONS_EVERY_S / 100
+        self._sleep(min(wait_s, max(0.0, self._partitions_s - now_s)))
+
+    def _sleep(self, wait_s: float) -> None:
+        if self._closing:
+            return
+        self._wake.wait(wait_s)
+        self._wake.clear()
+
+    def _groups(self, due: list[Tail]) -> list[list[Tail]]:
+        """In which questions to ask: one that is not answered must not hold up those of other brokers."""
+        with self._lock:
+            failing = [tail for tail in due if self._state.failing(tail.front)]
+        if not failing:
+            return [due] if due else []
+        fronts = {tail.front for tail in failing}
+        groups: dict[int, list[Tail]] = {}
+        for tail in failing:
+            groups.setdefault(self._leaders.get((tail.topic, tail.partition), -1), []).append(tail)
+        sound = [tail for tail in due if tail.front not in fronts]
+        return [group for group in (sound, *groups.values()) if group]
+
+    def _look(self, reader: TailReader, group: list[Tail]) -> None:
+        """Ask for the ends of these, and grant what they allow."""
+        now_s, before_ms = time.monotonic(), self._clock.at_least_ms()
+        answers = reader.last_stable_offsets(group)
+        grants: list[Grant] = []
+        unanswered: list[tuple[Tail, Unanswered]] = []
+        with self._lock:
+            for tail, answer in zip(group, answers, strict=True):
+                if isinstance(answer, Unanswered):
+                    if self._state.failed(tail.front, time.monotonic()) == 2:
+                        unanswered.append((tail, answer))
+                else:
+                    grants.append(self._state.looked(tail.front, answer, before_ms=before_ms, now_s=now_s))
+            probes = self._state.probes((grant.front for grant in grants), now_s)
+        if grants:
+            self._on_grants(grants)
+        if unanswered:
+            self._tell_unanswered(unanswered)
+        if probes:
+            self._probe(reader, probes)
+
+    def _probe(self, reader: TailReader, probes: list[Tail]) -> None:
+        """Point a reader at what the owners expect next; what it finds counts from the next look on."""
+        ends = reader.ends(probes)
+        with self._lock:
+            for tail, end in zip(probes, ends, strict=True):
+                self._state.probed(tail.front, tail.offset, end, time.monotonic())
+
+    def _discover(self, reader: TailReader) -> None:
+        """Tell of partitions that nobody watches, and of topics that are gone."""
+        new: list[tuple[str, int]] = []
+        for topic in self._topics:
+            leaders = reader.leaders(topic)
+            if isinstance(leaders, Unanswered):
+                # That no broker answers is told by the looks.
+                if leaders.gone and topic not in self._troubled_topics:
+                    self._troubled_topics.add(topic)
+                    self._tell(
+                        f'the source topic "{topic}" is gone: {leaders.reason}',
+                        "a job cannot go on without its source; if it was made anew, start the job under a new name",
+                    )
+                continue
+            self._troubled_topics.discard(topic)
+            for partition, leader in leaders.items():
+                self._leaders[topic, partition] = leader
+            with self._lock:
+                found = [(topic, partition) for partition in sorted(leaders) if (topic, partition) not in self._known]
+                self._known.update(found)
+            new += found
+        if new:
+            self._on_partitions(new)
+
+    def _tell_unanswered(self, unanswered: list[tuple[Tail, Unanswered]]) -> None:
+        names = ", ".join(f"{tail.topic}-{tail.partition}" for tail, _ in unanswered[:8])
+        more = f" and {len(unanswered) - 8} more" if len(unanswered) > 8 else ""
+        reasons = ", ".join(dict.fromkeys(answer.reason for _, answer in unanswered))
+        self._tell(
+            f"no idle heartbeats from {names}{more}: the ends of these source partitions are not told ({reasons})",
+            "see that their brokers run and that the partitions have leaders; it is tried on, every second at least",
+        )
+
+    def _tell(self, what: str, way_out: str) -> None:
+        self._on_error(f"{what}\n  where: Kafka at {self._settings.get('bootstrap.servers')}\n  what to do: {way_out}")
