@@ -1,0 +1,75 @@
+"""Claims: who initialises a transactional id last is the only one who can still commit under it (W10)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from lowtide.conf import KafkaConf
+from lowtide.errors import ServiceUnavailable
+from lowtide.kafka_access import librdkafka_settings
+
+__all__ = ["claim", "transactional_id"]
+
+AT_ONCE = 8
+"""Producers at a time: each has a connection and several threads of its own."""
+RETRY_S = 0.05
+
+
+def transactional_id(job: str, level: int, lane: int) -> str:
+    """The id under which a worker delivers, named for its first lane; different for different arguments.
+
+    Args:
+        job: The job's name.
+        level: The worker's.
+        lane: The first of its lanes; at level 0 its front.
+    """
+    return f"lowtide.{job}.{level}.{lane}"
+
+
+def claim(kafka: KafkaConf, ids: Iterable[str], limit_s: float) -> None:
+    """Claim transactional ids: whatever was open under them is aborted, and who held them cannot commit any more.
+
+    When it returns, all that was ever committed under these ids can be read. A claim is the last one to be made, not
+    the one of the newest life: check the incarnation afterwards.
+
+    Args:
+        kafka: The way in.
+        ids: All that may ever have been used.
+        limit_s: How long it may take altogether.
+
+    Raises:
+        ServiceUnavailable: Kafka did not grant one of them in time, or does not allow it.
+    """
+    wanted = sorted(set(ids))
+    if not wanted:
+        return
+    settings = librdkafka_settings(kafka)
+    deadline = time.monotonic() + limit_s
+    with ThreadPoolExecutor(min(AT_ONCE, len(wanted)), "claim") as threads:
+        for granted in [threads.submit(_claim, settings, name, deadline, limit_s) for name in wanted]:
+            granted.result()
+
+
+def _claim(settings: dict[str, str], name: str, deadline: float, limit_s: float) -> None:
+    from confluent_kafka import KafkaException, Producer
+
+    config: dict[str, Any] = {"transactional.id": name, "log_level": 0, "error_cb": lambda _: None}
+    config |= {"retry.backoff.ms": 1, "retry.backoff.max.ms": 4, "reconnect.backoff.max.ms": 500}
+    producer = Producer(settings | config)
+    while True:
+        try:
+            producer.init_transactions(max(0.001, deadline - time.monotonic()))
+            return
+        except KafkaException as caught:
+            error = caught.args[0]
+            if not error.retriable() or time.monotonic() + RETRY_S > deadline:
+                raise ServiceUnavailable(
+                    f'Kafka did not grant the transactional id "{name}" within {limit_s:g} s: {error.str()}',
+                    where=f"Kafka at {settings['bootstrap.servers']} ([kafka].bootstrap)",
+                    way_out="see that the broker runs, has its topic __transaction_state and allows this id, then "
+                    "start the job again",
+                ) from caught
+            time.sleep(RETRY_S)

@@ -1,0 +1,138 @@
+"""The thread that brings packets to Kafka, so that the worker's loop never waits for it."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any, Protocol
+
+from lowtide.connectors.outgoing import Packet
+from lowtide.histogram import Histogram
+
+__all__ = ["Courier", "Way"]
+
+WAKE_BYTES = 4096
+
+
+class Way(Protocol):
+    """How packets become durable; all of it runs in the courier's thread.
+
+    Attributes:
+        end_by: The time (monotonic, in s) at which whatever is under way has to be given up.
+    """
+
+    end_by: float
+
+    def open(self) -> None:
+        """Get ready for the first packet (errors: LowtideError)."""
+
+    def deliver(self, packets: Sequence[Packet]) -> None:
+        """Return when all of these are durable (errors: LowtideError; then any of them may be or may not be)."""
+
+    def close(self) -> None:
+        """Give back what `open` took; called once, also after an error."""
+
+
+class Courier:
+    """Takes packets without waiting, and tells when they are durable.
+
+    All packets that wait when the last ones have become durable go together. The thread begins with the object: what
+    it takes to get ready is done by the time the first packet comes.
+    """
+
+    def __init__(self, way: Way, name: str) -> None:
+        self._way = way
+        self._waiting: SimpleQueue[tuple[Packet, int] | None] = SimpleQueue()
+        self._arrived: deque[tuple[int, int]] = deque()
+        self._error: BaseException | None = None
+        self._readable, self._writable = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        # Each counter has one thread that writes it.
+        self._put = self._done = self._turns = 0
+        self._commit = Histogram()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def put(self, packet: Packet) -> None:
+        """Take a packet; never waits."""
+        self._put += len(packet.messages)
+        self._waiting.put((packet, time.perf_counter_ns()))
+
+    def fileno(self) -> int:
+        """What becomes readable when `durable` has something to say."""
+        return self._readable
+
+    def durable(self) -> list[tuple[int, int]]:
+        """The (sink, lane) of each packet that became durable since the last call, in the order they were put.
+
+        Raises:
+            LowtideError: What ended the delivery, after all that became durable before was told.
+        """
+        # First the pipe, then the list: what comes in between is told now and once more wakes for nothing.
+        with suppress(BlockingIOError):
+            os.read(self._readable, WAKE_BYTES)
+        error, arrived = self._error, self._arrived
+        found = [arrived.popleft() for _ in range(len(arrived))]
+        if error is not None and not found:
+            raise error
+        if error is not None:
+            self._wake()
+        return found
+
+    @property
+    def queued(self) -> int:
+        """Records that were put and are not durable."""
+        return self._put - self._done
+
+    def gauges(self) -> dict[str, Any]:
+        """Counts since the beginning, and the histogram of ns from `put` to durable, per packet."""
+        return {"transactions": self._turns, "records": self._done, "commit": dict(self._commit.counts)}
+
+    def close(self, timeout_s: float) -> int:
+        """Deliver what was put, as far as it can be done in time, and return how many records were left."""
+        if not self._closed:
+            self._closed = True
+            self._way.end_by = time.monotonic() + timeout_s if self.queued else -math.inf
+            self._waiting.put(None)
+        self._thread.join(timeout_s)
+        return self.queued
+
+    def _run(self) -> None:
+        try:
+            self._way.open()
+            while (first := self._waiting.get()) is not None:
+                self._turn(first)
+        except BaseException as error:  # noqa: BLE001 - raised by `durable`, in the thread of the loop
+            self._error = error
+        finally:
+            self._way.close()
+            self._wake()
+
+    def _turn(self, first: tuple[Packet, int]) -> None:
+        entries = [first]
+        # A None among them is put back behind all that came before it: nothing is put after closing.
+        for _ in range(self._waiting.qsize()):
+            entry = self._waiting.get()
+            if entry is None:
+                self._waiting.put(None)
+            else:
+                entries.append(entry)
+        self._way.deliver([packet for packet, _ in entries])
+        now = time.perf_counter_ns()
+        for packet, since in entries:
+            self._commit.add(now - since)
+            self._done += len(packet.messages)
+            self._arrived.append((packet.sink, packet.lane))
+        self._turns += 1
+        self._wake()
+
+    def _wake(self) -> None:
+        # A full pipe wakes as well; a closed one has nobody to wake.
+        with suppress(OSError):
+            os.write(self._writable, b"\0")

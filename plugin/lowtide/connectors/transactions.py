@@ -1,0 +1,176 @@
+"""One transaction at a time, for all packets that wait: exactly once (R13, W10)."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from lowtide.connectors.outgoing import PERMANENT, Packet, refusal, too_slow
+from lowtide.connectors.producing import Producing
+from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
+
+__all__ = ["Transactions"]
+
+SLICE_S = 0.5
+"""How long one call may take; then it is resumed, unless time is up."""
+RETRY_S = 0.01
+ABORT_S = 2.0
+"""How long a life that ends tries to take back its open transaction, for whose end readers wait."""
+MARGIN_MS = 10_000
+"""By which Kafka's own limit for a transaction is later than ours, so that ours is the one that is met."""
+LONGEST_MS = 900_000
+"""The limit that brokers grant by default."""
+FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
+DENIED = frozenset(
+    {
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.INVALID_TRANSACTION_TIMEOUT,
+        KafkaError._UNSUPPORTED_FEATURE,
+    }
+)
+ENDING = ("EndTxn", "end transaction")
+"""In librdkafka's words for a failure that came after Kafka had been asked for the commit."""
+
+
+class Transactions:
+    """The way of `ExactlyOnce`; see there for the arguments.
+
+    A transaction that fails before its commit was asked for is aborted, and the same packets go into the next one. If
+    the commit was asked for, only Kafka knows: the same commit is asked for again, and if that cannot be done the life
+    ends. The next one claims, and then reads what was committed.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        *,
+        transactional_id: str,
+        lasts_topic: str,
+        check: Callable[[], None],
+        delivery_limit_ms: int,
+        max_record_bytes: int,
+    ) -> None:
+        self.end_by = math.inf
+        self._id = transactional_id
+        self._lasts_topic = lasts_topic
+        self._check = check
+        self._limit_ms = delivery_limit_ms
+        self._max_record_bytes = max_record_bytes
+        longest = max(delivery_limit_ms, min(LONGEST_MS, delivery_limit_ms + MARGIN_MS))
+        self._settings = {"transactional.id": transactional_id, "transaction.timeout.ms": longest} | dict(settings)
+        self._deadline = math.inf
+        self._begun = False
+
+    def open(self) -> None:
+        """Claim the id, *then* see that this life is still the one: a claim that comes late is the last one, too."""
+        self._producing = Producing(self._settings, self._limit_ms, self._max_record_bytes)
+        self._producer = self._producing.producer
+        self._deadline = time.monotonic() + self._limit_ms / 1000
+        try:
+            self._call(self._producer.init_transactions, "grant the transactional id")
+        except KafkaException as caught:
+            raise self._ended(caught.args[0]) from caught
+        self._check()
+
+    def deliver(self, packets: Sequence[Packet]) -> None:
+        """Commit all packets with their lasts, together."""
+        self._deadline = time.monotonic() + self._limit_ms / 1000
+        try:
+            while not self._committed(packets):
+                self._call(self._producer.abort_transaction, "abort a transaction")
+                self._begun = False
+                self._producing.failed = None
+                self._patience()
+                time.sleep(RETRY_S)
+        except KafkaException as caught:
+            raise self._ended(caught.args[0]) from caught
+
+    def close(self) -> None:
+        """Abort what is open, if Kafka is there."""
+        if self._begun:
+            self.end_by = self._deadline = time.monotonic() + ABORT_S
+            with suppress(LowtideError, KafkaException):
+                self._call(self._producer.abort_transaction, "abort a transaction")
+
+    def _committed(self, packets: Sequence[Packet]) -> bool:
+        """Whether a transaction with these packets was committed; if not, it has to be aborted."""
+        self._call(lambda _: self._producer.begin_transaction(), "begin a transaction")
+        self._begun = True
+        whole = self._produced(packets)
+        try:
+            # Of a transaction that has failed this does nothing but say why.
+            self._call(self._producer.commit_transaction, "commit a transaction")
+        except KafkaException as caught:
+            error = caught.args[0]
+            if not error.txn_requires_abort() or any(words in error.str() for words in ENDING):
+                raise
+            refused = self._producing.refused()
+            if refused is not None:
+                raise refused from caught
+            if error.code() in PERMANENT:
+                raise refusal(error, None, None, 0, self._producing.brokers) from caught
+            self._producing.reason = error.str()
+            return False
+        assert whole, "a producer that takes no record commits none"
+        self._begun = False
+        return True
+
+    def _produced(self, packets: Sequence[Packet]) -> bool:
+        lasts_topic = self._lasts_topic
+        try:
+            for packet in packets:
+                self._producing.produce(packet.messages, self._patience)
+                lasts = ((lasts_topic, 0, key, value, 0, None) for key, value in packet.lasts)
+                self._producing.produce(lasts, self._patience)
+        except KafkaException:
+            return False
+        return True
+
+    def _call(self, call: Callable[[float], None], what: str) -> None:
+        """Call, and call again as long as that may help."""
+        while True:
+            try:
+                call(SLICE_S)
+                return
+            except KafkaException as caught:
+                error = caught.args[0]
+                if not error.retriable():
+                    raise
+                self._patience(what, error.str())
+                if error.code() != KafkaError._TIMED_OUT:
+                    time.sleep(RETRY_S)
+
+    def _patience(self, what: str = "take the records of a transaction", reason: str = "") -> None:
+        """Raise if this takes too long (errors: ServiceUnavailable)."""
+        if time.monotonic() > min(self._deadline, self.end_by):
+            reason = self._producing.reason or reason or "it is too slow"
+            raise too_slow(what, self._limit_ms, reason, self._producing.brokers)
+
+    def _ended(self, error: KafkaError) -> LowtideError:
+        """What to say of an error after which this producer can do nothing."""
+        where = f"broker {self._producing.brokers}, transactional id {self._id}"
+        if error.code() in FENCED:
+            return LifeEnded(
+                "another life of the job has claimed this worker's deliveries, or Kafka has given up waiting for the "
+                f"end of a transaction: {error.str()}",
+                where=where,
+                way_out="if another life is running, nothing; else start the job again: nothing is lost or doubled",
+            )
+        if error.code() in DENIED:
+            return ServiceUnavailable(
+                f"Kafka does not allow this worker's transactions: {error.str()}",
+                where=where,
+                way_out="let the job's user write with transactional ids that begin with lowtide., and see that "
+                "[kafka].delivery_limit_ms is below the broker's transaction.max.timeout.ms",
+            )
+        return LifeEnded(
+            f"it is not known whether a transaction was committed, or Kafka's client cannot go on: {error.str()}",
+            where=where,
+            way_out="start the job again: it reads what was committed, nothing is lost or doubled",
+        )
