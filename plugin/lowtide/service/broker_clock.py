@@ -177,7 +177,9 @@ class BrokerClock(ClockEstimate):
             except _Refused as error:
                 self._tell(str(error))
                 return
-            except (KafkaException, BufferError, ServiceUnavailable) as error:
+            except (KafkaException, BufferError, TimeoutError, ServiceUnavailable) as error:
+                # Begin anew: the topic itself may have been deleted.
+                producer = None
                 if not self.known and time.monotonic() > started_s + GIVE_UP_AFTER_S:
                     self._tell(f"topic {self._topic} took no record within {GIVE_UP_AFTER_S:g} s: {_reason(error)}")
                 back_off_s = min(MAX_BACK_OFF_S, 2 * back_off_s)

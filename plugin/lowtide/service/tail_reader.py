@@ -63,17 +63,21 @@ class TailReader:
         if self._reading is not None:
             self._reading.close()
 
-    def last_stable_offsets(self, tails: Sequence[Tail]) -> list[int | Unanswered]:
+    def last_stable_offsets(self, tails: Sequence[Tail], within_s: float) -> list[int | Unanswered]:
         """Ask for the last stable offsets, in one request per broker.
+
+        If one broker does not answer within `within_s`, there is no answer about any of these.
 
         A call of `offsets_for_times` at the time "latest" is a third of what the admin client's costs in CPU, and does
         not, like `get_watermark_offsets`, ask for the other end too and for one partition at a time.
         """
         from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
 
-        question = [TopicPartition(tail.topic, tail.partition, OFFSET_END) for tail in tails]
+        # Two sources may read one topic, and a broker refuses to be asked twice in one request.
+        places = dict.fromkeys((tail.topic, tail.partition) for tail in tails)
+        question = [TopicPartition(topic, partition, OFFSET_END) for topic, partition in places]
         try:
-            answer = self._asking.offsets_for_times(question, timeout=ASK_WITHIN_S)
+            answer = self._asking.offsets_for_times(question, timeout=within_s)
         except KafkaException as error:
             return [_unanswered(error.args[0])] * len(tails)
         told = {(found.topic, found.partition): found for found in answer}
@@ -81,10 +85,17 @@ class TailReader:
 
     def ends(self, tails: Sequence[Tail]) -> list[int | None]:
         """Read from each tail's offset, which must be below its LSO: where its end was, None if a record came first."""
-        found: list[int | None] = []
-        for start in range(0, len(tails), MAX_READ_AT_ONCE):
-            found += self._ends(tails[start : start + MAX_READ_AT_ONCE])
-        return found
+        ends: dict[int, int | None] = {}
+        rest = list(tails)
+        while rest:
+            now: dict[tuple[str, int], Tail] = {}
+            for tail in rest:
+                if len(now) < MAX_READ_AT_ONCE:
+                    now.setdefault((tail.topic, tail.partition), tail)
+            found = self._ends(list(now.values()))
+            ends |= {tail.front: found.get(place) for place, tail in now.items()}
+            rest = [tail for tail in rest if tail.front not in ends]
+        return [ends[tail.front] for tail in tails]
 
     def leaders(self, topic: str) -> dict[int, int] | Unanswered:
         """The topic's partitions, each with the number of the broker that leads it, -1 for none."""
@@ -100,7 +111,7 @@ class TailReader:
             return _unanswered(described.error)
         return {number: partition.leader for number, partition in described.partitions.items()}
 
-    def _ends(self, tails: Sequence[Tail]) -> list[int | None]:
+    def _ends(self, tails: Sequence[Tail]) -> dict[tuple[str, int], int | None]:
         from confluent_kafka import Consumer, KafkaError, TopicPartition
 
         if self._reading is None:
@@ -121,7 +132,7 @@ class TailReader:
             elif error.code() == KafkaError._PARTITION_EOF:
                 ends[place] = message.offset()
         self._reading.unassign()
-        return [ends.get((tail.topic, tail.partition)) for tail in tails]
+        return ends
 
 
 def _offset(answer: Any) -> int | Unanswered:

@@ -22,6 +22,8 @@ BUSY_RECORDS_PER_S = 200.0
 BUSY_LOOK_S = 0.025
 RATE_MEMORY_S = 0.1
 """Records per second are averaged over about so long."""
+QUIET_AFTER_S = 0.02
+"""A front that got nothing for so long is a quiet one, whatever it got before."""
 ACTIVE_FOR_S = 0.05
 """How long after the last call somebody is taken to wait for min time."""
 MIN_PATIENCE_S = 0.002
@@ -29,6 +31,8 @@ MAX_PATIENCE_S = 0.2
 """Patience: how long an owner's offset and the LSO must have stood, apart, before a probe is worth its price."""
 RECORD_STANDS_S = 1.0
 """A record that a probe met is there for the owner too, unless retention takes it: ask again after so long."""
+SHORT_AFTER_S = 1.0
+"""An LSO below what the owner expects is news that crossed; one that stays there is a log that was cut or made anew."""
 MIN_BACK_OFF_S = 0.02
 MAX_BACK_OFF_S = 1.0
 
@@ -77,6 +81,7 @@ class _Watched:
         rate: Records per second.
         empty: No reader gets anything in [empty[0], empty[1]).
         record: (offset, when): a probe at this offset met a record.
+        short_s: Since when the LSO has been below `next`.
         failures: Looks in a row that were not answered.
         retry_s: Not to be looked at before, after a failure.
     """
@@ -90,6 +95,7 @@ class _Watched:
     patience_s: float = MIN_PATIENCE_S
     empty: tuple[int, int] = (0, 0)
     record: tuple[int, float] = (-1, 0.0)
+    short_s: float | None = None
     failures: int = 0
     retry_s: float = -math.inf
 
@@ -154,9 +160,13 @@ class TailState:
         times = [found.due_s(self._pace_s(found, now_s)) for found in self._watched.values()]
         return min(self._idle_s, max(0.0, min(times, default=math.inf) - now_s))
 
-    def failing(self, front: int) -> bool:
-        """Whether its last look was not answered."""
-        return self._watched[front].failures > 0
+    def failing(self, tails: Iterable[Tail]) -> list[Tail]:
+        """Those of them whose last look was not answered."""
+        return [tail for tail in tails if self._watched[tail.front].failures]
+
+    def all_failing(self) -> bool:
+        """Whether no tail's last look was answered."""
+        return all(watched.failures for watched in self._watched.values())
 
     def looked(self, front: int, lso: int, *, before_ms: int, now_s: float) -> Grant:
         """Take the answer to a look, and say what it grants.
@@ -174,10 +184,27 @@ class TailState:
             past_s = max(now_s - watched.looked_s, 1e-6)
             now_rate = max(0, lso - watched.lso) / past_s
             watched.rate += (now_rate - watched.rate) * -math.expm1(-past_s / RATE_MEMORY_S)
+            if not now_rate and past_s >= QUIET_AFTER_S:
+                watched.rate = 0.0
         watched.lso, watched.looked_s = lso, now_s
         watched.failures, watched.retry_s = 0, -math.inf
+        if lso >= watched.next:
+            watched.short_s = None
+        elif watched.short_s is None:
+            watched.short_s = now_s
         offset = watched.next if watched.ends_at_next(lso) else lso
         return Grant(front, offset, before_ms - self._skew_ms)
+
+    def short(self, now_s: float) -> list[tuple[Tail, int]]:
+        """Which logs end before what their owners expect next, with their ends; each is told once."""
+        found = []
+        for watched in self._watched.values():
+            if watched.short_s is not None and now_s >= watched.short_s + SHORT_AFTER_S:
+                watched.short_s = math.inf
+                assert watched.lso is not None
+                tail = watched.tail
+                found.append((Tail(tail.front, tail.topic, tail.partition, watched.next), watched.lso))
+        return found
 
     def failed(self, front: int, now_s: float) -> int:
         """A look was not answered: put the next one off, and return how many in a row were not."""

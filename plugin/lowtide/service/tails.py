@@ -10,20 +10,26 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from lowtide.service.broker_clock import ClockEstimate
-from lowtide.service.tail_reader import TailReader, Unanswered
+from lowtide.service.tail_reader import ASK_WITHIN_S, TailReader, Unanswered
 from lowtide.service.tail_state import Grant, Tail, TailState
 
 __all__ = ["Grant", "Tail", "Tails"]
 
 PARTITIONS_EVERY_S = 2.0
 AFTER_A_FAULT_S = 1.0
+ASK_AGAIN_WITHIN_S = 0.1
+"""How long others may be held up by a broker that did not answer the last time."""
+GONE_AFTER = 2
+"""A broker that has just come back may not know its topics yet: so often in a row it has to say that one is gone."""
 CLOSE_WITHIN_S = 3.0
 
 log = logging.getLogger(__name__)
+
+GONE_WAY_OUT = "a job cannot go on without its source; if the topic was made anew, start a job under a new name"
 
 
 class Tails:
@@ -70,7 +76,7 @@ class Tails:
         self._known: set[tuple[str, int]] = set()
         self._leaders: dict[tuple[str, int], int] = {}
         self._partitions_s = 0.0
-        self._troubled_topics: set[str] = set()
+        self._gone: dict[str, int] = {}
         self._thread = threading.Thread(target=self._run, name="lowtide-tails", daemon=True)
 
     def start(self) -> None:
@@ -134,8 +140,8 @@ class Tails:
             self._discover(reader)
         with self._lock:
             due = self._state.due(time.monotonic()) if self._clock.known else []
-        for group in self._groups(due):
-            self._look(reader, group)
+        for group, within_s in self._groups(due):
+            self._look(reader, group, within_s)
         with self._lock:
             now_s = time.monotonic()
             wait_s = self._state.wait_s(now_s) if self._clock.known else PARTITIONS_EVERY_S / 100
@@ -147,23 +153,24 @@ class Tails:
         self._wake.wait(wait_s)
         self._wake.clear()
 
-    def _groups(self, due: list[Tail]) -> list[list[Tail]]:
-        """In which questions to ask: one that is not answered must not hold up those of other brokers."""
+    def _groups(self, due: list[Tail]) -> Iterator[tuple[list[Tail], float]]:
+        """In which questions to ask, and for how long: one that is not answered must not hold up the others."""
         with self._lock:
-            failing = [tail for tail in due if self._state.failing(tail.front)]
-        if not failing:
-            return [due] if due else []
+            failing = self._state.failing(due)
+            all_failing = self._state.all_failing()
         fronts = {tail.front for tail in failing}
         groups: dict[int, list[Tail]] = {}
         for tail in failing:
             groups.setdefault(self._leaders.get((tail.topic, tail.partition), -1), []).append(tail)
-        sound = [tail for tail in due if tail.front not in fronts]
-        return [group for group in (sound, *groups.values()) if group]
+        if sound := [tail for tail in due if tail.front not in fronts]:
+            yield sound, ASK_WITHIN_S
+        for group in groups.values():
+            yield group, ASK_WITHIN_S if all_failing else ASK_AGAIN_WITHIN_S
 
-    def _look(self, reader: TailReader, group: list[Tail]) -> None:
+    def _look(self, reader: TailReader, group: list[Tail], within_s: float) -> None:
         """Ask for the ends of these, and grant what they allow."""
         now_s, before_ms = time.monotonic(), self._clock.at_least_ms()
-        answers = reader.last_stable_offsets(group)
+        answers = reader.last_stable_offsets(group, within_s)
         grants: list[Grant] = []
         unanswered: list[tuple[Tail, Unanswered]] = []
         with self._lock:
@@ -176,6 +183,10 @@ class Tails:
             probes = self._state.probes((grant.front for grant in grants), now_s)
         if grants:
             self._on_grants(grants)
+        # That a source topic is gone is told when its partitions are asked for.
+        unanswered = [
+            (tail, answer) for tail, answer in unanswered if not answer.gone or tail.topic not in self._topics
+        ]
         if unanswered:
             self._tell_unanswered(unanswered)
         if probes:
@@ -195,22 +206,27 @@ class Tails:
             leaders = reader.leaders(topic)
             if isinstance(leaders, Unanswered):
                 # That no broker answers is told by the looks.
-                if leaders.gone and topic not in self._troubled_topics:
-                    self._troubled_topics.add(topic)
-                    self._tell(
-                        f'the source topic "{topic}" is gone: {leaders.reason}',
-                        "a job cannot go on without its source; if it was made anew, start the job under a new name",
-                    )
+                self._gone[topic] = self._gone.get(topic, 0) + leaders.gone
+                if leaders.gone and self._gone[topic] == GONE_AFTER:
+                    self._tell(f'the source topic "{topic}" is gone: {leaders.reason}', GONE_WAY_OUT)
                 continue
-            self._troubled_topics.discard(topic)
+            self._gone[topic] = 0
             for partition, leader in leaders.items():
                 self._leaders[topic, partition] = leader
             with self._lock:
-                found = [(topic, partition) for partition in sorted(leaders) if (topic, partition) not in self._known]
-                self._known.update(found)
-            new += found
+                new += [(topic, partition) for partition in sorted(leaders) if (topic, partition) not in self._known]
+        with self._lock:
+            short = self._state.short(time.monotonic())
+        for tail, end in short:
+            self._tell(
+                f'partition {tail.partition} of the source topic "{tail.topic}" ends at offset {end}, and '
+                f"{tail.offset} is expected next: what was read is not in it any more",
+                GONE_WAY_OUT,
+            )
         if new:
             self._on_partitions(new)
+            with self._lock:
+                self._known.update(new)
 
     def _tell_unanswered(self, unanswered: list[tuple[Tail, Unanswered]]) -> None:
         names = ", ".join(f"{tail.topic}-{tail.partition}" for tail, _ in unanswered[:8])
