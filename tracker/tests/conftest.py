@@ -114,7 +114,7 @@ class Raw:
 class Running:
     """A server in a thread of its own."""
 
-    def __init__(self, tracker: Tracker) -> None:
+    def __init__(self, tracker: Tracker, sock: socket.socket | None = None) -> None:
         self.faults: list[TrackerError] = []
         self.notices: list[Notice] = []
         self.server = TrackerServer(
@@ -123,7 +123,7 @@ class Running:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
-        self.address = asyncio.run_coroutine_threadsafe(self.server.start(), self._loop).result(LIMIT_S)
+        self.address = asyncio.run_coroutine_threadsafe(self.server.start(sock=sock), self._loop).result(LIMIT_S)
         self.port = int(self.address.rpartition(":")[2])
 
     def stop(self) -> None:
@@ -152,8 +152,8 @@ class Running:
 def serve() -> Iterator[Callable[..., Running]]:
     running: list[Running] = []
 
-    def start(tracker: Tracker | None = None) -> Running:
-        running.append(Running(tracker or Tracker(GRAPH, {0: 0}, start=0, capacity_ticks=1 << 20)))
+    def start(tracker: Tracker | None = None, sock: socket.socket | None = None) -> Running:
+        running.append(Running(tracker or Tracker(GRAPH, {0: 0}, start=0, capacity_ticks=1 << 20), sock))
         return running[-1]
 
     yield start

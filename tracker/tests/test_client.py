@@ -279,3 +279,20 @@ def test_who_says_unsubscribe_while_the_tracker_is_rebuilt_hears_nothing(serve: 
     running.wait(lambda: not running.server._waiting)
     join(running, LocalTracker(1, 3)).hear(lambda at: at.era == 2)
     assert listener.receive(0.05) == []
+
+
+def test_a_local_tracker_that_somebody_else_tells_hears_nothing_of_the_client(serve: Serve) -> None:
+    running, local = serve(), LocalTracker(1, 3, start=0)
+    client = TrackerClient(running.address, secret=bytes(range(32)), incarnation=3, local=local, tell_local=False)
+    client.connect()
+    local.heartbeat(0, 9)
+    flush = local.flush()
+    assert flush is not None
+    client.send_flush(flush)
+    heard = client.receive(LIMIT_S)
+    while client.min_times.global_min < 9:
+        heard += client.receive(LIMIT_S)
+    assert local.global_min == 0
+    assert [local.hear(notice) for notice in heard] == [True, True]
+    assert local.global_min == 9
+    client.close()

@@ -19,6 +19,7 @@ from lowtide_tracker import (
     ProtocolError,
     Refused,
     TimeWentBack,
+    Tracker,
     TrackerClient,
     TrackerError,
 )
@@ -112,6 +113,53 @@ def test_a_workers_fault_ends_the_life_and_everybody_is_told(
     assert [type(fault) for fault in running.faults] == [error]
     with pytest.raises(LifeEnded):
         join(running)
+
+
+def test_a_listening_socket_that_is_given_brings_those_who_wait_there(serve: Serve, join: Join) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as kept:
+        waiting = socket.create_connection(kept.getsockname()[:2], LIMIT_S)
+        running = serve(sock=kept.dup())
+        client = TrackerClient(running.address, secret=bytes(range(32)), incarnation=3)
+        client.connect(connection=waiting)
+        assert client.fileno() == waiting.fileno()
+        assert client.receive(LIMIT_S)[0].min_times == {1: 0, 2: 0}
+        client.close()
+        running.stop()
+        with socket.create_connection(kept.getsockname()[:2], LIMIT_S):
+            pass  # Who kept the socket keeps the address.
+
+
+def rebuilt_from(*workers: int) -> Tracker:
+    return Tracker.rebuilding(GRAPH, {0: 0}, workers=workers, start=0, capacity_ticks=64, era=2)
+
+
+def test_a_worker_that_the_register_has_got_since_waits_until_the_tracker_is_rebuilt(serve: Serve, join: Join) -> None:
+    running = serve(rebuilt_from(1))
+    new, old = LocalTracker(2, 3), LocalTracker(1, 3)
+    client = join(running, new)
+    for tick in (4, 5):
+        new.fold(1, [tick], new.new_value())
+        client.flush()
+    running.wait(lambda: running.server.flushes == 2)
+    assert (running.faults, running.server.tracker.missing) == ([], (1,))
+    old.heartbeat(0, 9)
+    worker = join(running, old)
+    worker.flush()
+    running.wait(lambda: running.server.tracker.applied(1) == 1)
+    assert running.server.tracker.applied(2) == 2
+    assert running.server.tracker.min_times() == {1: 4, 2: 4}
+
+
+def test_a_worker_that_waited_and_has_flushed_before_ends_the_life(serve: Serve, join: Join) -> None:
+    """The register should have named it: what it said to the process that died is missing."""
+    running = serve(rebuilt_from(1))
+    with running.raw(Hello(3, 2, "worker 2")) as connection:
+        connection.sendall(encode(Flush.of(2, 5, [(1, 4, 77)])))
+        running.wait(lambda: running.server.flushes == 1)
+        assert running.faults == []
+        join(running, LocalTracker(1, 3))
+        running.wait(lambda: running.faults)
+    assert isinstance(running.faults[0], FlushGap)
 
 
 def test_who_does_not_say_hello_is_put_out(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:

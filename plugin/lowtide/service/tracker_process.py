@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import signal
 import socket
 import sys
@@ -31,6 +32,8 @@ MAX_DEATHS = 5
 DEATHS_WITHIN_S = 30.0
 """More deaths than these within so long end the life: there is a cause that a new process does not mend."""
 LINE_BYTES = 1 << 20
+SINGLE_THREADED = {"OPENBLAS_NUM_THREADS": "1"}
+"""What keeps numpy from starting threads that the tracker does not use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +77,10 @@ class TrackerProcess:
         host: Where to listen.
         workers: Asked when a process has died: the numbers of all workers that may have flushed, which are all that
             the life has let in, whether they have or not. One that is let in later is not waited for.
-        fronts: Asked at the same moment: all registered fronts with their opening floors.
+        fronts: Asked at the same moment: all registered fronts with their opening floors. One that a tracker has opened
+            and that is only just being registered may be among them; it has to be opened again if it is not.
         on_fault: Called once, with why the life is over; no process is started after it.
-        on_restart: Called with the new era and how the process before ended, right after `workers` and `fronts` were
-            asked: whatever front is registered from now on, and was opened before, has to be opened again first.
+        on_restart: Called with the new era and how the process before ended, right after `workers` and `fronts`.
 
     Attributes:
         report: The newest of its reports; None before the first.
@@ -162,6 +165,7 @@ class TrackerProcess:
             stdin=PIPE,
             stdout=PIPE,
             pass_fds=(descriptor,),
+            env=os.environ | SINGLE_THREADED,
             limit=LINE_BYTES,
         )
         self.pid = self._process.pid

@@ -26,6 +26,8 @@ __all__ = ["TrackerLine"]
 MEND_EVERY_S = 0.05
 GREETING_LIMIT_S = 2.0
 """How long a connection may wait to be taken before another one is tried."""
+MAX_TURN_S = 1.0
+"""What one turn of the loop may add to the time for which there was no line."""
 CALL_LIMIT_S = 2.0
 """How long a tracker that has greeted may take to answer, or to take some bytes."""
 
@@ -43,7 +45,8 @@ class TrackerLine:
         incarnation: The life.
         local: The worker's local tracker, which the worker's core lets hear notices and make flushes.
         name: The worker's, for people.
-        reconnect_limit_s: After so long without a line the life is over.
+        reconnect_limit_s: After so long without a line the life is over; turns of the loop count for `MAX_TURN_S` at
+            most.
     """
 
     def __init__(
@@ -72,8 +75,10 @@ class TrackerLine:
         self._target = (host, int(port))
         self._why = ""
         """Why there is no line."""
-        self._broken_at: float | None = None
-        """When `mend` found it so."""
+        self._broken_s = 0.0
+        """For how long `mend` has seen it so."""
+        self._seen_at: float | None = None
+        """When it did last."""
         self._attempt: socket.socket | None = None
         """A connection that the tracker has not greeted yet."""
         self._tried_at = float("-inf")
@@ -131,18 +136,20 @@ class TrackerLine:
         """
         if self._client.connected:
             return True
-        since = self._broken_at = now if self._broken_at is None else self._broken_at
+        # A loop that was busy for long has not looked for the tracker meanwhile.
+        self._broken_s += 0.0 if self._seen_at is None else min(now - self._seen_at, MAX_TURN_S)
+        self._seen_at = now
         try:
             if self._greeted(now):
                 connection, self._attempt = self._attempt, None
                 self._client.connect(connection=connection)
-                self._broken_at = None
+                self._broken_s, self._seen_at = 0.0, None
                 return True
         except OSError as error:
             self._drop_attempt(str(error))
         except TrackerError as error:
             self._broke(error)
-        if now - since >= self._limit_s:
+        if self._broken_s >= self._limit_s:
             raise LifeEnded(
                 f"worker {self.name} has had no line to the tracker at {self.address} for {self._limit_s:g} s: "
                 + (self._why or "it takes no connection"),

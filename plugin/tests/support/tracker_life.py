@@ -1,0 +1,139 @@
+"""A tracker's process as the service has it, in a loop of its own thread, and lines of workers to it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+from lowtide.service.tracker_process import TrackerProcess, TrackerReport, TrackerSetting
+from lowtide.worker.tracker_line import TrackerLine
+from lowtide_tracker import LocalTracker, Notice, TrackerClient
+
+SECRET = bytes(range(32))
+INCARNATION = 3
+GRAPH = {1: (), 2: (1,)}
+LIMIT_S = 20.0
+
+T = TypeVar("T")
+
+
+def wait(done: Callable[[], object]) -> None:
+    """Wait until it is so."""
+    until = time.monotonic() + LIMIT_S
+    while not done():
+        assert time.monotonic() < until
+        time.sleep(0.002)
+
+
+def lives(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+class TrackerLife:
+    """A running tracker's process; `workers` and `fronts` are what the life's registers say."""
+
+    def __init__(
+        self, graph: dict[int, tuple[int, ...]] | None = None, workers: Callable[[], list[int]] | None = None
+    ) -> None:
+        self.workers = [1, 2]
+        self.fronts = {0: 0}
+        self.faults: list[str] = []
+        self.restarts: list[tuple[int, str]] = []
+        setting = TrackerSetting(INCARNATION, graph or GRAPH, dict(self.fronts), 0, 1 << 16)
+        self.process = TrackerProcess(
+            setting,
+            SECRET,
+            host="127.0.0.1",
+            workers=workers or (lambda: self.workers),
+            fronts=lambda: self.fronts,
+            on_fault=self.faults.append,
+            on_restart=lambda era, how: self.restarts.append((era, how)),
+        )
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        self._open: list[TrackerLine | TrackerClient] = []
+
+    def __enter__(self) -> TrackerLife:
+        self.address = self.do(self.process.start())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in self._open:
+            each.close()
+        self.do(self.process.close())
+        self.stop()
+
+    def stop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def do(self, what: Coroutine[Any, Any, T]) -> T:
+        """Do something in the process's loop."""
+        return asyncio.run_coroutine_threadsafe(what, self._loop).result(LIMIT_S)
+
+    def kill(self) -> int:
+        """Kill the process, and return who it was."""
+        pid = self.process.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        wait(lambda: self.process.pid != pid)
+        return pid
+
+    def reported(self, done: Callable[[TrackerReport], object]) -> TrackerReport:
+        """Wait for a report of which it is so."""
+        wait(lambda: self.process.report is not None and done(self.process.report))
+        assert self.process.report is not None
+        return self.process.report
+
+    def line(self, local: LocalTracker, *, connect: bool = True) -> TrackerLine:
+        line = TrackerLine(self.address, secret=SECRET, incarnation=INCARNATION, local=local, name=f"1/{local.worker}")
+        self._open.append(line)
+        if connect:
+            line.connect()
+        return line
+
+    def client(self) -> TrackerClient:
+        """A subscriber's connection."""
+        client = TrackerClient(self.address, secret=SECRET, incarnation=INCARNATION)
+        self._open.append(client)
+        client.connect()
+        return client
+
+
+class Worker:
+    """A worker's share of a loop: its local tracker, and its line."""
+
+    def __init__(self, life: TrackerLife, number: int) -> None:
+        self.local = LocalTracker(number, INCARNATION, start=0)
+        self.line = life.line(self.local)
+        self.heard: list[Notice] = []
+
+    def turn(self) -> None:
+        """One turn of the loop: mend, flush, hear."""
+        if self.line.fileno() < 0:
+            self.line.mend(time.monotonic())
+        self.line.flush(self.local.flush())
+        for notice in self.line.receive():
+            assert self.local.hear(notice), "nobody but the worker lets its local tracker hear"
+            self.heard.append(notice)
+
+    def hears(self, *workers: Worker, done: Callable[[], object]) -> None:
+        """Let this and others turn until it is so."""
+        until = time.monotonic() + LIMIT_S
+        while not done():
+            assert time.monotonic() < until, f"heard only {self.heard[-3:]}"
+            for worker in (self, *workers):
+                worker.turn()
+            time.sleep(0.001)
