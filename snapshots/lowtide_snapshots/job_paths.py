@@ -6,14 +6,18 @@ from urllib.parse import quote, unquote
 
 from lowtide_snapshots.errors import RecordRefused
 
-__all__ = ["JobPaths", "jobs_path", "name_of", "node_name", "shared_paths"]
+__all__ = ["JobPaths", "jobs_path", "name_of", "node_name"]
 
 # ZooKeeper does not take these as names.
 _RESERVED = {".": "%2E", "..": "%2E%2E"}
 
 
 class JobPaths:
-    """The paths of one job's nodes."""
+    """The paths of one job's nodes.
+
+    Attributes:
+        folders: the nodes that hold others, from the top, and whether they are shared by all jobs.
+    """
 
     def __init__(self, root: str, job: str) -> None:
         self.job = f"{jobs_path(root)}/{node_name(job)}"
@@ -25,6 +29,8 @@ class JobPaths:
         self.lasts = f"{self.job}/lasts"
         self.told = f"{self.job}/told"
         self.life = f"{self.job}/life"
+        own = (self.job, self.fronts, self.sink_ids)
+        self.folders = [(path, True) for path in _shared(root)] + [(path, False) for path in own]
 
     def front(self, number: int) -> str:
         """The node of one entry of the front register."""
@@ -37,13 +43,7 @@ class JobPaths:
 
 def jobs_path(root: str) -> str:
     """The node that holds all jobs' places."""
-    return f"{shared_paths(root)[-1]}"
-
-
-def shared_paths(root: str) -> list[str]:
-    """The nodes above all jobs' places, from the top."""
-    names = [node_name(name) for name in root.strip("/").split("/")] + ["jobs"]
-    return ["/" + "/".join(names[: depth + 1]) for depth in range(len(names))]
+    return _shared(root)[-1]
 
 
 def node_name(name: str) -> str:
@@ -64,3 +64,8 @@ def node_name(name: str) -> str:
 def name_of(node: str) -> str:
     """The inverse of `node_name`."""
     return unquote(node)
+
+
+def _shared(root: str) -> list[str]:
+    names = [*map(node_name, root.strip("/").split("/")), "jobs"]
+    return ["/" + "/".join(names[: depth + 1]) for depth in range(len(names))]

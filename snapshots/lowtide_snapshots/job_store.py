@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from lowtide_snapshots.errors import EntryDiffers, RecordRefused
+from lowtide_snapshots.errors import RecordRefused
 from lowtide_snapshots.job_lease import JobLease
-from lowtide_snapshots.job_paths import JobPaths, jobs_path, name_of, shared_paths
+from lowtide_snapshots.job_paths import JobPaths, jobs_path, name_of
 from lowtide_snapshots.job_record import JobRecord
-from lowtide_snapshots.node_values import to_bytes, value_of, whole
+from lowtide_snapshots.node_values import must_be_same, number_of, tick_in, to_bytes, value_of
 from lowtide_snapshots.nodes import Create, Operation, Set
 from lowtide_snapshots.zookeeper import Connection
 
@@ -53,7 +53,6 @@ class JobStore:
         """
         self.job = job
         self._paths = JobPaths(root, job)
-        self._shared = shared_paths(root)
         self._zk = Connection(hosts, session_timeout_s=session_timeout_s, limit_s=limit_s, auth=auth)
         self._lease = JobLease(self._zk, job, self._paths, session_timeout_s)
 
@@ -110,7 +109,7 @@ class JobStore:
         node = self._zk.get(self._paths.record)
         return JobRecord.from_json(node.data) if node else None
 
-    # The lease.
+    # The lease and the incarnation.
 
     def take_lease(self, holder: str, wait_s: float, waiting: Callable[[str], None]) -> None:
         """Take the lease, which is held for as long as this session lives.
@@ -143,8 +142,6 @@ class JobStore:
     def alive(self) -> bool:
         """Whether somebody holds the lease now."""
         return self.holder() is not None
-
-    # The incarnation.
 
     def raise_incarnation(self) -> int:
         """Begin a new life: from now on every older one is fenced.
@@ -190,16 +187,16 @@ class JobStore:
         """
         asked: dict[str, bytes] = {}
         for entry in entries:
-            path = self._paths.front(_natural(entry.get("number")))
+            path = self._paths.front(number_of(entry))
             data = to_bytes(entry, path)
-            _must_be_same(path, asked.setdefault(path, data), data)
+            must_be_same(path, asked.setdefault(path, data), data)
         paths = sorted(asked)
 
         def plan() -> list[Operation]:
             found = dict(zip(paths, self._zk.get_all(paths), strict=True))
             for path, node in found.items():
                 if node is not None:
-                    _must_be_same(path, node.data, asked[path])
+                    must_be_same(path, node.data, asked[path])
             return [Create(path, asked[path]) for path in paths if found[path] is None]
 
         self._write(incarnation, plan)
@@ -236,18 +233,13 @@ class JobStore:
             Fenced: the life is over.
             EntryDiffers: it is another one: the topic was deleted and made again.
         """
-        data = to_bytes({"topic_id": topic_id})
-
-        def replaces(found: bytes) -> bool:
-            _must_be_same(self._paths.lasts, found, data)
-            return False
-
-        self._put(incarnation, self._paths.lasts, data, replaces)
+        path, data = self._paths.lasts, to_bytes({"topic_id": topic_id})
+        self._put(incarnation, path, data, lambda found: must_be_same(path, found, data))
 
     def told(self) -> int | None:
         """The largest delivered time that the outside was told; None if it was told none."""
         node = self._zk.get(self._paths.told)
-        return _tick(node.data, self._paths.told) if node else None
+        return tick_in(node.data, self._paths.told) if node else None
 
     def tell(self, incarnation: int, tick: int) -> None:
         """Write down a delivered time before the outside is told it; a smaller one than before changes nothing.
@@ -256,7 +248,7 @@ class JobStore:
             Fenced: the life is over; tell nobody.
         """
         path = self._paths.told
-        self._put(incarnation, path, to_bytes({"tick": tick}), lambda found: _tick(found, path) < tick)
+        self._put(incarnation, path, to_bytes({"tick": tick}), lambda found: tick_in(found, path) < tick)
 
     def life(self) -> dict[str, Any] | None:
         """What the current or last life says of itself; None if there was none."""
@@ -272,8 +264,8 @@ class JobStore:
         data = to_bytes(life, self._paths.life)
         self._put(incarnation, self._paths.life, data, lambda found: found != data)
 
-    def _put(self, incarnation: int, path: str, data: bytes, replaces: Callable[[bytes], bool]) -> None:
-        """Write one node, if it is not there or its content is one that this one replaces."""
+    def _put(self, incarnation: int, path: str, data: bytes, replaces: Callable[[bytes], bool | None]) -> None:
+        """Write one node, if it is not there or `replaces` says so of its content."""
 
         def plan() -> list[Operation]:
             node = self._zk.get(path)
@@ -288,10 +280,8 @@ class JobStore:
         self._zk.write(lambda: [self._lease.checked(incarnation), *plan()])
 
     def _make_place(self) -> None:
-        for path in self._shared:
-            self._zk.ensure(path, shared=True)
-        for path in (self._paths.job, self._paths.fronts, self._paths.sink_ids):
-            self._zk.ensure(path, shared=False)
+        for path, shared in self._paths.folders:
+            self._zk.ensure(path, shared=shared)
 
 
 def jobs(hosts: str, *, root: str = "lowtide", limit_s: float = 10.0) -> list[str]:
@@ -306,24 +296,3 @@ def jobs(hosts: str, *, root: str = "lowtide", limit_s: float = 10.0) -> list[st
         return sorted(name_of(name) for name in zk.children(jobs_path(root)) or [])
     finally:
         zk.close()
-
-
-def _tick(data: bytes, path: str) -> int:
-    return whole(value_of(data, path), "tick", path)
-
-
-def _natural(number: Any) -> int:
-    if type(number) is not int or number < 0:
-        raise RecordRefused(
-            f"an entry's number is {number!r}", where="the front register", way_out="give a number from 0"
-        )
-    return number
-
-
-def _must_be_same(path: str, found: bytes, asked: bytes) -> None:
-    if found != asked:
-        raise EntryDiffers(
-            f"what is written once would change from {found.decode()} to {asked.decode()}",
-            where=path,
-            way_out="if a topic was deleted and made again, give the job another name; else report it",
-        )

@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from lowtide_snapshots.errors import RecordDamaged, RecordRefused
+from lowtide_snapshots.errors import EntryDiffers, RecordDamaged, RecordRefused
 
-__all__ = ["to_bytes", "value_of", "whole"]
+__all__ = ["must_be_same", "number_of", "tick_in", "to_bytes", "value_of", "whole"]
 
 
 def to_bytes(value: Mapping[str, Any], where: str = "") -> bytes:
@@ -48,6 +48,39 @@ def whole(value: Mapping[str, Any], field: str, path: str) -> int:
     if type(number) is not int:
         raise damaged(f"{field!r} is {number!r}, which is no whole number", path)
     return number
+
+
+def tick_in(data: bytes, path: str) -> int:
+    """The tick that a node holds; errors as of `whole`."""
+    return whole(value_of(data, path), "tick", path)
+
+
+def number_of(entry: Mapping[str, Any]) -> int:
+    """The number of an entry of the front register.
+
+    Raises:
+        RecordRefused: it has none.
+    """
+    number = entry.get("number")
+    if type(number) is not int or number < 0:
+        raise RecordRefused(
+            f"an entry's number is {number!r}", where="the front register", way_out="give a number from 0"
+        )
+    return number
+
+
+def must_be_same(path: str, found: bytes, asked: bytes) -> None:
+    """See that a node which is written once says what is to be written.
+
+    Raises:
+        EntryDiffers: it says something else.
+    """
+    if value_of(found, path) != value_of(asked, path):
+        raise EntryDiffers(
+            f"what is written once would change from {found.decode()} to {asked.decode()}",
+            where=path,
+            way_out="if a topic was deleted and made again, give the job another name; else report it",
+        )
 
 
 def damaged(what: str, path: str) -> RecordDamaged:

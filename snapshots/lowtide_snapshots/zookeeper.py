@@ -37,8 +37,8 @@ OPERATION_BYTES = 128
 # kazoo waits up to a minute between two attempts to connect; a lease does not last as long.
 RECONNECT_FIRST_S = 0.05
 RECONNECT_MOST_S = 0.5
-# Between two attempts of a write whose conditions did not hold.
-CONFLICT_PAUSE_S = 0.02
+# Between two attempts.
+PAUSE_S = 0.02
 
 _LOST = (
     kazoo_errors.ConnectionLoss,
@@ -163,10 +163,11 @@ class Connection:
                     operations = plan()
                     if not operations or self._commit(operations):
                         return
-                    time.sleep(CONFLICT_PAUSE_S)
+                    time.sleep(PAUSE_S)
                     self._remaining_s()
                 except WriteUnknown:
                     unknown = True
+                    time.sleep(PAUSE_S)
                 except ZooKeeperUnavailable as error:
                     if unknown:
                         raise self._unknown() from error
@@ -185,10 +186,16 @@ class Connection:
                     transaction.create(path, data, acl=CREATOR_ALL_ACL if self._auth else None, ephemeral=ephemeral)
                 case Set(path, data, version):
                     transaction.set_data(path, data, version)
+        limit_s = self._answer_within_s()
         try:
-            results = transaction.commit_async().get(timeout=self._answer_within_s())
+            results = transaction.commit_async().get(timeout=limit_s)
         except _LOST as error:
             raise self._unknown() from error
+        except _DENIED as error:
+            raise self._refused(self.hosts, error) from error
+        return self._was_done(operations, results)
+
+    def _was_done(self, operations: Sequence[Operation], results: Sequence[Any]) -> bool:
         failed = [(o, r) for o, r in zip(operations, results, strict=True) if isinstance(r, Exception)]
         for operation, result in failed:
             if isinstance(result, _NOT_TRIED):
@@ -209,7 +216,7 @@ class Connection:
                 try:
                     return [self._answer(pending) for pending in ask(self._client)]
                 except _LOST:
-                    continue
+                    time.sleep(PAUSE_S)
                 except _DENIED as error:
                     raise self._refused(self.hosts, error) from error
 
