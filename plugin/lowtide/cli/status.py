@@ -11,20 +11,22 @@ import click
 import msgspec
 
 from lowtide.cli.options import as_json, with_conf
+from lowtide.cli.status_page import show
 from lowtide.cli.table import table
 from lowtide.conf import Conf
 from lowtide.errors import LifeEnded, NotRunning
 from lowtide.jobs.detaching import SUPERVISORS_MARGIN_S
 from lowtide.jobs.ending import end_job
-from lowtide.jobs.figures import Figures, ask_figures
+from lowtide.jobs.figures import Figures, ask_figures, ask_view, duration
 from lowtide.jobs.folder import JobFolder, states
 from lowtide.jobs.mark import marked
 from lowtide.jobs.state import JobState
 from lowtide.jobs.supervisor import LEFT_OVER_GRACE_S
+from lowtide.service.job_view import JobView
 
 STOP_MARGIN_S = SUPERVISORS_MARGIN_S + LEFT_OVER_GRACE_S + 2.0
 """The job keeps the limit itself, its supervisor after it; only then is it killed from here."""
-HEADINGS = ("job", "state", "process", "since (UTC)", "in", "out", "workers", "")
+HEADINGS = ("job", "state", "process", "since (UTC)", "in", "out", "workers", "lag", "")
 
 
 @click.command()
@@ -32,17 +34,23 @@ HEADINGS = ("job", "state", "process", "since (UTC)", "in", "out", "workers", ""
 @with_conf
 @as_json
 def status(conf: Conf, name: str | None, as_json: bool) -> None:
-    """Show all jobs of [job].folder, or the one called NAME: those that run, and how and why the others ended."""
+    """Show all jobs of [job].folder: those that run, and how and why the others ended.
+
+    With NAME, all of one job: how far it is behind and who holds it up, its latency, segments, fronts and workers.
+    """
     root = Path(conf.job.folder)
     if name is not None:
         JobFolder.find(root, name)
     found = [(folder, state) for folder, state in states(root) if name in (None, state.name)]
-    figures = [None if state.ended else ask_figures(folder, state) for folder, state in found]
+    known = [_ask(folder, state) for folder, state in found]
     if as_json:
-        rows = [_as_object(folder, state, known) for (folder, state), known in zip(found, figures, strict=True)]
+        rows = [_as_object(folder, state, *said) for (folder, state), said in zip(found, known, strict=True)]
         click.echo(json.dumps(rows, indent=2))
         return
-    click.echo(table(HEADINGS, [_row(state, known) for (_, state), known in zip(found, figures, strict=True)]))
+    if name is not None and known and (view := known[0][1]) is not None:
+        show(view)
+        return
+    click.echo(table(HEADINGS, [_row(state, *said) for (_, state), said in zip(found, known, strict=True)]))
     for folder, state in found:
         if "\n" in state.cause:
             click.echo(f'\njob "{state.name}", why it has {state.phase}; log: {folder.log_file}\n{state.cause}')
@@ -77,15 +85,24 @@ def _only(root: Path) -> JobFolder:
     return running[0]
 
 
-def _row(state: JobState, figures: Figures | None) -> tuple[str, ...]:
+def _ask(folder: JobFolder, state: JobState) -> tuple[Figures | None, JobView | None]:
+    """What a job says of itself, if it runs; the service's own connection answers where the control API does not."""
+    if state.ended:
+        return None, None
+    view = ask_view(folder, state)
+    return (ask_figures(folder, state), None) if view is None else (Figures.of_view(view), view)
+
+
+def _row(state: JobState, figures: Figures | None, view: JobView | None) -> tuple[str, ...]:
     counts = (
         ("-", "-", "-")
         if figures is None
         else (f"{figures.records_in:,}", f"{figures.records_out:,}", str(figures.workers))
     )
+    lag = "-" if view is None else duration(view.lag_ms)
     process = next((str(one.pid) for one in (state.runner, state.supervisor) if one and one.alive()), "-")
     since = state.ended_at or state.ready_at or state.started_at
-    return state.name, state.phase, process, f"{since:%Y-%m-%d %H:%M:%S}", *counts, _remark(state, figures)
+    return state.name, state.phase, process, f"{since:%Y-%m-%d %H:%M:%S}", *counts, lag, _remark(state, figures)
 
 
 def _remark(state: JobState, figures: Figures | None) -> str:
@@ -98,11 +115,12 @@ def _remark(state: JobState, figures: Figures | None) -> str:
     return state.step
 
 
-def _as_object(folder: JobFolder, state: JobState, figures: Figures | None) -> dict[str, Any]:
+def _as_object(folder: JobFolder, state: JobState, figures: Figures | None, view: JobView | None) -> dict[str, Any]:
     written: dict[str, Any] = msgspec.to_builtins(state)
     left = len(marked(state.life)) if state.ended else None
     known = None if figures is None else asdict(figures)
-    return {**written, "figures": known, "processes_left": left, "log": str(folder.log_file)}
+    seen = msgspec.to_builtins(view)
+    return {**written, "figures": known, "view": seen, "processes_left": left, "log": str(folder.log_file)}
 
 
 def _first_line(text: str) -> str:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from lowtide.control_client import ControlClient, ControlUnreachable, TokenRefused
 from lowtide.errors import LifeEnded
 from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.state import JobState
 from lowtide.service.client import ServiceClient
+from lowtide.service.job_view import JobView, Percentiles
 
 LIMIT_S = 2.0
+REMARKABLE_LAG_MS = 1000
+"""From here on people are told who holds min time: below, it is whatever record is under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,14 @@ class Figures:
         present = sum(bool(worker["pid"]) for worker in status["workers"])
         return cls(totals["records_in"], totals["records_out"], totals["dead_letters"], present, totals["executors"])
 
+    @classmethod
+    def of_view(cls, view: JobView) -> Figures:
+        """Return the figures of a job's view."""
+        executors = {worker.executor for worker in view.workers}
+        present = sum(bool(worker.pid) for worker in view.workers)
+        totals = view.totals
+        return cls(totals.records_in, totals.delivered, totals.dead_letters, present, len(executors))
+
     def __str__(self) -> str:
         text = f"{self.records_in:,} records in, {self.records_out:,} out, {self.workers} workers"
         return f"{text}, {self.dead_letters:,} dead letters" if self.dead_letters else text
@@ -53,3 +65,53 @@ def ask_figures(folder: JobFolder, state: JobState, limit_s: float = LIMIT_S) ->
             return Figures.of(service.status())
     except LifeEnded:
         return None
+
+
+def ask_view(folder: JobFolder, state: JobState, limit_s: float = LIMIT_S) -> JobView | None:
+    """Return the view of a running job; None if its control API does not answer in time, or does not know us."""
+    token = folder.token()
+    if token is None or not state.control:
+        return None
+    try:
+        return ControlClient(state.control, token, limit_s).status()
+    except (ControlUnreachable, TokenRefused):
+        return None
+
+
+def headline(view: JobView) -> str:
+    """Return what one wants to know at a glance: rates, lag and who causes it, latency, what is out of the ordinary."""
+    rates, totals = view.rates, view.totals
+    parts = [f"{count(rates.records_in)}/s in", f"{count(rates.delivered)}/s out", f"lag {lag(view)}"]
+    if view.latency_ms.p50 is not None:
+        parts.append(f"latency {latency(view.latency_ms)}")
+    odd = {"repairs": totals.repairs, "dead letters": totals.dead_letters, "tracker restarts": view.tracker.restarts}
+    return ", ".join([*parts, *(f"{number:,} {name}" for name, number in odd.items() if number)])
+
+
+def lag(view: JobView) -> str:
+    """Return how far min time is behind; where that is remarkable, who holds it, and for how long."""
+    text = duration(view.lag_ms)
+    if (view.lag_ms or 0) < REMARKABLE_LAG_MS or not view.holder:
+        return text
+    held = f" for {duration(1000 * view.held_s)}" if view.held_s else ""
+    return f"{text}, held{held} by {view.holder}"
+
+
+def latency(measured: Percentiles) -> str:
+    """Return p50 and p99."""
+    return f"p50 {duration(measured.p50)}, p99 {duration(measured.p99)}"
+
+
+def count(number: float | None) -> str:
+    """Return a number with commas; `-` for none."""
+    return "-" if number is None else f"{number:,.0f}"
+
+
+def duration(ms: float | None) -> str:
+    """Return a duration in the unit that people would use; `-` for none."""
+    if ms is None:
+        return "-"
+    for limit, unit_ms, unit in ((10, 1, "ms"), (1000, 1, "ms"), (120_000, 1000, "s"), (7_200_000, 60_000, "min")):
+        if ms < limit:
+            return f"{ms / unit_ms:.0f} {unit}" if limit == 1000 else f"{ms / unit_ms:.1f} {unit}"
+    return f"{ms / 3_600_000:.1f} h"

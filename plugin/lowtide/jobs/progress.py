@@ -11,7 +11,8 @@ from rich.live import Live
 from rich.text import Text
 
 from lowtide.embedded.launcher import start_time
-from lowtide.jobs.figures import Figures
+from lowtide.jobs.figures import Figures, headline
+from lowtide.service.job_view import JobView
 
 
 class Progress:
@@ -32,13 +33,14 @@ class Progress:
         with suppress(OSError):
             self._console.print(f"{age_s():6.1f} s  {what}", soft_wrap=True)
 
-    def figures(self, figures: Figures) -> None:
+    def figures(self, figures: Figures | JobView) -> None:
         """Show the figures in the place of those before."""
+        shown = headline(figures) if isinstance(figures, JobView) else str(figures)
         with suppress(OSError):
             if self._live is None:
                 self._live = Live(console=self._console, auto_refresh=False, transient=True)
                 self._live.start()
-            self._live.update(Text(f"{age_s():6.1f} s  {figures}"), refresh=True)
+            self._live.update(Text(f"{age_s():6.1f} s  {shown}"), refresh=True)
 
     def hide(self) -> None:
         """Take the figures away."""

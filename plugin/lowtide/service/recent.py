@@ -169,5 +169,6 @@ def _histograms(workers: list[Mapping[str, Any]]) -> dict[str, Counts]:
 
 
 def _place(hop: str) -> tuple[int, str]:
-    order = ("pack", "python 0", "exchange")
-    return (order.index(hop), hop) if hop in order else (len(order) + (hop == COMMIT), hop)
+    order = ("pack", "python 0", "exchange", "python", "wait", "sink", COMMIT)
+    known = hop if hop in order else hop.partition(" ")[0]
+    return (order.index(known) if known in order else len(order), hop)

@@ -1,0 +1,131 @@
+"""All that is known of one running job, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TextIO
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from lowtide.jobs.figures import REMARKABLE_LAG_MS, count, duration, lag, latency
+from lowtide.service.job_view import FrontView, JobView, SegmentView, SinkView, WorkerView
+
+__all__ = ["show", "status_page"]
+
+PIPE_WIDTH = 200
+"""Columns where the output is no terminal: whoever reads it by program wants whole lines."""
+SHOWN_EVENTS = 8
+COLOURS = {"running": "green", "starting": "yellow", "stopping": "yellow", "ended": "red"}
+
+
+def show(view: JobView, file: TextIO | None = None) -> None:
+    """Print the page; without colours, and in lines of `PIPE_WIDTH`, where it is no terminal."""
+    console = Console(file=file, markup=False, highlight=False, emoji=False)
+    if not console.is_terminal:
+        console.width = PIPE_WIDTH
+    console.print(status_page(view))
+
+
+def status_page(view: JobView) -> RenderableType:
+    """Return the page: how it goes, then segments, fronts, workers, sinks and the last events."""
+    parts: list[RenderableType] = [_title(view), "", _summary(view)]
+    if view.segments:
+        columns: Sequence[str] = ("segment", "steps", "min time (UTC)", "lag", "held by")
+        parts += ["", _table(columns, map(_segment, view.segments), right=(0, 3))]
+    if view.fronts:
+        columns = ("front", "partition", "worker", "heartbeat (UTC)", "lag", "next offset", "parked", "")
+        parts += ["", _table(columns, map(_front, view.fronts), right=(0, 4, 5, 6))]
+    if view.workers:
+        columns = ("worker", "executor", "pid", "address", "in", "out", "delivered", "waiting", "")
+        parts += ["", _table(columns, map(_worker, view.workers), right=(2, 4, 5, 6, 7))]
+    if view.sinks:
+        columns = ("sink", "lanes", "delivery", "delivered", "transactions")
+        parts += ["", _table(columns, map(_sink, view.sinks), right=(1, 3, 4))]
+    if view.events:
+        parts += ["", *(Text(_event(event)) for event in view.events[-SHOWN_EVENTS:])]
+    return Group(*parts)
+
+
+def _title(view: JobView) -> Text:
+    since = f" since {_time(view.started_ms)} UTC" if view.started_ms is not None else ""
+    title = Text.assemble((view.job, "bold"), "  ", (view.phase, COLOURS.get(view.phase, "")))
+    title.append(f"  incarnation {view.incarnation}{since}  control API at {view.control or '-'}")
+    return title
+
+
+def _summary(view: JobView) -> Table:
+    rates, totals, tracker = view.rates, view.totals, view.tracker
+    summary = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    late = "yellow" if (view.lag_ms or 0) >= REMARKABLE_LAG_MS else ""
+    held = "" if view.held_s is None else f" for {duration(view.held_s * 1000)}"
+    durable = (
+        "nothing yet that is sure" if view.delivered_time_ms is None else f"all before {_time(view.delivered_time_ms)}"
+    )
+    rows: list[tuple[str, str | Text]] = [
+        ("rate", f"{count(rates.records_in)} records/s in, {count(rates.delivered)} records/s delivered"),
+        ("lag", Text(lag(view), late)),
+        ("min time", f"{_time(view.min_time_ms)}{held}, held by {view.holder or '-'}"),
+        ("delivered", durable),
+        ("latency", f"{latency(view.latency_ms)} (from a record's timestamp until it is durable)"),
+        ("hops, p50/p99", ", ".join(f"{hop} {duration(p.p50)}/{duration(p.p99)}" for hop, p in view.hops.items())),
+        ("in total", f"{totals.records_in:,} in, {totals.delivered:,} delivered, {totals.dead_letters:,} dead letters"),
+        ("repairs", f"{totals.repairs:,}"),
+        ("tracker", f"era {tracker.era}, process {tracker.pid or '-'}, {tracker.floors:,} floors"),
+    ]
+    if view.cause:
+        rows.insert(0, ("ended", Text(view.cause, "red")))
+    for name, content in rows:
+        summary.add_row(Text(name, "dim"), content or "-")
+    return summary
+
+
+def _segment(segment: SegmentView) -> Sequence[object]:
+    times = _time(segment.min_time_ms), duration(segment.lag_ms)
+    return segment.segment, segment.name, *times, segment.holder or "-"
+
+
+def _sink(sink: SinkView) -> Sequence[object]:
+    return sink.sink, sink.lanes, sink.delivery, count(sink.delivered), count(sink.transactions)
+
+
+def _front(front: FrontView) -> Sequence[object]:
+    remark = "" if front.pulling else "stopped: it is ahead of the others"
+    worker = front.worker or "none yet: idle"
+    place = "-" if front.next_offset is None else front.next_offset
+    times = _time(front.heartbeat_ms), duration(front.lag_ms)
+    return front.front, front.partition, worker, *times, place, f"{front.parked:,}", remark
+
+
+def _worker(worker: WorkerView) -> Sequence[object]:
+    numbers = [count(worker.gauges.get(name)) for name in ("records_in", "records_out", "delivered", "waiting")]
+    remark = "" if worker.attached else "no task attached"
+    return worker.worker, worker.executor, worker.pid or "-", worker.address or "-", *numbers, remark
+
+
+def _event(event: dict[str, object]) -> str:
+    fields = {key: value for key, value in event.items() if key not in ("ts", "job", "incarnation", "event")}
+    said = ", ".join(f"{key} {str(value).partition(chr(10))[0]}" for key, value in fields.items())
+    return f"{event.get('ts', '-')}  {event.get('event', '-')}  {said}".rstrip()
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[object]], right: Sequence[int]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim")
+    for place, column in enumerate(columns):
+        table.add_column(column, justify="right" if place in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*map(str, row))
+    return table
+
+
+def _time(time_ms: int | None) -> str:
+    if time_ms is None:
+        return "-"
+    try:
+        moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return f"{time_ms} ms"
+    return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{moment.microsecond // 1000:03}"

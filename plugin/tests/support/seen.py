@@ -1,0 +1,48 @@
+"""What a service of a small job might see at one moment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lowtide.service.moment import JobShape, Moment, TrackerReport
+
+MIN_TIME = 883_661_550_000
+"""2026-01-02 03:05:00 UTC, as a tick of 2 ms."""
+
+SHAPE = JobShape(
+    job="index",
+    incarnation=3,
+    started_ms=2 * MIN_TIME - 60_000,
+    slack_ms=2,
+    segments={1: "last, changes", 2: "index"},
+    sinks={"index": (2, 4)},
+)
+PARTITIONS = {0: "documents-0", 3: "documents-1", 4: "documents-2"}
+
+
+def worker(name: str, **gauges: Any) -> dict[str, Any]:
+    """A worker that has reported."""
+    level = int(name.partition("/")[0])
+    found = {"worker": name, "level": level, "executor": "0", "pid": 100 + level, "number": level, "attached": True}
+    return {**found, "address": "127.0.0.1:9", "gauges": gauges}
+
+
+def reader(name: str, front: int, records_in: int = 0, **said: Any) -> dict[str, Any]:
+    """A worker of level 0."""
+    gauge = {"front": front, "heartbeat": MIN_TIME, "next_offset": 7, "parked": 0, "pulling": True}
+    return worker(name, records_in=records_in, front=gauge | said)
+
+
+def moment(lag_ms: int = 4, **changes: Any) -> Moment:
+    """A moment at which min time is so far behind, held by front 3."""
+    held = f"front 3 may still label at tick {MIN_TIME}"
+    tracker = TrackerReport(
+        pid=77,
+        min_times={1: MIN_TIME, 2: MIN_TIME},
+        global_min=MIN_TIME,
+        holder=held,
+        holders={1: held, 2: f"segment 2 has an open ack at tick {MIN_TIME}"},
+        floors=5,
+    )
+    usual: dict[str, Any] = {"now_ms": 2 * MIN_TIME + lag_ms, "phase": "running", "fronts": PARTITIONS}
+    return Moment(**(usual | {"tracker": tracker} | changes))

@@ -1,0 +1,97 @@
+"""`lowtide status` over a job's control API, as another program uses it: real processes, real HTTP."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from controlled import TOKEN, ControlledJob, controlled
+from seen import MIN_TIME, SHAPE, moment, reader, worker
+
+from lowtide.conf import Conf
+from lowtide.events import EventLog
+from lowtide.jobs.folder import JobFolder
+from lowtide.jobs.process import Process
+from lowtide.jobs.state import JobState
+
+
+@pytest.fixture(name="job")
+def _job(tmp_path: Path) -> Iterator[ControlledJob]:
+    """A job whose folder says that this process runs it."""
+    with controlled(SHAPE, EventLog("index", 3)) as job:
+        folder = JobFolder(tmp_path, "index")
+        folder.make()
+        folder.keep_token(TOKEN)
+        began = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
+        us = Process.of(os.getpid())
+        folder.write(
+            JobState(name="index", life="l", phase="running", started_at=began, runner=us, control=job.address)
+        )
+        yield job
+
+
+def status(root: Path, *arguments: str) -> str:
+    command = [sys.executable, "-m", "lowtide.cli", "status", *arguments, "--set", f"job.folder={root}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_page_of_a_lagging_job_names_who_holds_min_time(job: ControlledJob, tmp_path: Path) -> None:
+    workers = [reader("0/documents-1", 3, 4000, parked=12, pulling=False), worker("2/0", delivered=9, repairs=2)]
+    job.watch.events.event("stalled", segment=1, holder="front 3")
+    for second in range(3):
+        job.watch.look(float(second), moment(90_000, workers=workers, control=job.address))
+    page = status(tmp_path, "index")
+    line = next(line for line in page.splitlines() if line.startswith("lag"))
+    assert "90.0 s, held for 2.0 s by front 3 (documents-1)" in line
+    assert "an open ack of segment 2 at 2026-01-02 03:05:00.000" in page
+    assert "12   stopped: it is ahead of the others" in page
+    assert "stalled  segment 1, holder front 3" in page
+    assert job.address in page
+    assert "\033" not in page
+
+
+def test_all_jobs_in_one_table_and_one_as_json(job: ControlledJob, tmp_path: Path) -> None:
+    workers = [reader("0/documents-1", 3, 4000), worker("2/0", delivered=3000, dead_letters=1)]
+    job.watch.look(0.0, moment(250, workers=workers, delivered_time=MIN_TIME))
+    row = status(tmp_path).splitlines()[1]
+    assert row.split()[0] == "index"
+    assert "4,000  3,000  2        250 ms" in row
+    known = json.loads(status(tmp_path, "index", "--json"))[0]
+    assert known["figures"] == {
+        "records_in": 4000, "records_out": 3000, "dead_letters": 1, "workers": 2, "executors": 1,
+    }  # fmt: skip
+    assert known["view"]["lag_ms"] == 250
+    assert known["view"]["delivered_time_ms"] == 2 * MIN_TIME
+    assert (known["control"], known["phase"]) == (job.address, "running")
+
+
+def test_a_job_that_does_not_answer_is_told_by_its_folder(job: ControlledJob, tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path, "index")
+    folder.keep_token("the token of another life")
+    assert "its service does not answer" in status(tmp_path, "index")
+    assert json.loads(status(tmp_path, "index", "--json"))[0]["view"] is None
+
+
+def test_the_token_is_for_its_owner_alone_and_goes_with_the_secret(tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path, "index")
+    folder.make()
+    assert folder.token() is None
+    folder.keep_token("first")
+    folder.keep_token("second")
+    assert (folder.token(), folder.token_file.stat().st_mode & 0o777) == ("second", 0o600)
+    folder.forget_secret()
+    assert folder.token() is None
+
+
+def test_it_listens_on_loopback_unless_the_conf_says_otherwise(job: ControlledJob) -> None:
+    assert Conf().control.host == "127.0.0.1"
+    assert job.address.startswith("127.0.0.1:")
+    port = int(job.address.rpartition(":")[2])
+    listening = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    assert f"0100007F:{port:04X}" in {line[1] for line in listening if line[3] == "0A"}
