@@ -80,42 +80,77 @@ class _Input(asyncio.Protocol):
         self._ended.set()
 
 
+class TrackerMain:
+    """The process, from its first line to its end."""
+
+    def __init__(self, first: dict[str, Any]) -> None:
+        self._first = first
+        self._closed = asyncio.Event()
+        """The parent has gone, or wants the end."""
+        self._over = asyncio.Event()
+        """The life is over."""
+        self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def run(self) -> None:
+        """Serve until standard input closes, or the life is over and all have been told."""
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._break)
+        await loop.connect_read_pipe(lambda: _Input(self._closed), sys.stdin)
+        self._out, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, sys.stdout)
+        secret, incarnation = bytes.fromhex(self._first["secret"]), self._first["setting"]["incarnation"]
+        try:
+            tracker = tracker_of(self._first)
+        except TrackerError as error:
+            self._fault(error)
+            return
+        server = TrackerServer(tracker, secret=secret, incarnation=incarnation, on_fault=self._fault)
+        address = await server.start(sock=socket.socket(fileno=self._first["listener"]))
+        LOG.info("era %d of incarnation %d at %s", tracker.era, incarnation, address)
+        self._say({"ready": os.getpid()})
+        set_up_collector()
+        await self._report(server)
+        await self._tell_all(server)
+        await server.close()
+
+    async def _report(self, server: TrackerServer) -> None:
+        """Report until the end of the life or of this process."""
+        ends: list[asyncio.Future[Any]] = [asyncio.create_task(event.wait()) for event in (self._closed, self._over)]
+        while not any(end.done() for end in ends):
+            if not self._out.get_write_buffer_size():
+                self._say({"report": report_of(server).to_json()})
+            await asyncio.wait([*ends, self._broken], timeout=REPORT_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
+            if self._broken.done():
+                self._broken.result()
+        for end in ends:
+            end.cancel()
+
+    async def _tell_all(self, server: TrackerServer) -> None:
+        """Give clients the time to read why the life is over, and the parent all that it needs: or it would go on."""
+        deadline = asyncio.get_running_loop().time() + LAST_WORDS_S
+        while not self._closed.is_set():
+            waits = server.connected[1] and asyncio.get_running_loop().time() < deadline
+            if not (waits or self._out.get_write_buffer_size()):
+                return
+            await asyncio.sleep(POLL_S)
+
+    def _fault(self, error: TrackerError) -> None:
+        self._say({"fault": str(error)})
+        self._over.set()
+
+    def _say(self, line: dict[str, Any]) -> None:
+        self._out.write(json.dumps(line).encode() + b"\n")
+
+    def _break(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What nobody has foreseen may have left half a flush behind: a new process is rebuilt from the workers."""
+        loop.default_exception_handler(context)
+        error = context.get("exception")
+        if error is not None and not isinstance(error, OSError) and not self._broken.done():
+            self._broken.set_exception(error)
+
+
 async def serve(first: dict[str, Any]) -> None:
-    """Serve until standard input closes, or the life is over and all have been told."""
-    loop = asyncio.get_running_loop()
-    closed, over = asyncio.Event(), asyncio.Event()
-    await loop.connect_read_pipe(lambda: _Input(closed), sys.stdin)
-    out, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, sys.stdout)
-
-    def say(line: dict[str, Any]) -> None:
-        out.write(json.dumps(line).encode() + b"\n")
-
-    def fault(error: TrackerError) -> None:
-        say({"fault": str(error)})
-        over.set()
-
-    secret, incarnation = bytes.fromhex(first["secret"]), first["setting"]["incarnation"]
-    try:
-        tracker = tracker_of(first)
-    except TrackerError as error:
-        fault(error)
-        return
-    server = TrackerServer(tracker, secret=secret, incarnation=incarnation, on_fault=fault)
-    listener = socket.socket(fileno=first["listener"])
-    LOG.info("era %d of incarnation %d at %s", tracker.era, incarnation, await server.start(sock=listener))
-    say({"ready": os.getpid()})
-    set_up_collector()
-    ends = [loop.create_task(event.wait()) for event in (closed, over)]
-    while not (closed.is_set() or over.is_set()):
-        if not out.get_write_buffer_size():
-            say({"report": report_of(server).to_json()})
-        await asyncio.wait(ends, timeout=REPORT_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
-    deadline = loop.time() + LAST_WORDS_S
-    while over.is_set() and not closed.is_set() and server.connected[1] and loop.time() < deadline:
-        await asyncio.sleep(POLL_S)
-    for end in ends:
-        end.cancel()
-    await server.close()
+    """Run the process that the first line describes."""
+    await TrackerMain(first).run()
 
 
 def main() -> None:

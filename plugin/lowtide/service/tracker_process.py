@@ -124,10 +124,10 @@ class TrackerProcess:
             ServiceUnavailable: it did not come up.
         """
         assert self._listener is None, "a tracker is started once"
-        self._listener = socket.create_server((self._host, 0), backlog=BACKLOG)
-        host, port = self._listener.getsockname()[:2]
         self._ready = asyncio.get_running_loop().create_future()
         try:
+            self._listener = socket.create_server((self._host, 0), backlog=BACKLOG)
+            host, port = self._listener.getsockname()[:2]
             await self._spawn(self._setting.fronts, None)
             self._watch = asyncio.create_task(self._watch_over())
             async with asyncio.timeout(START_LIMIT_S):
@@ -136,7 +136,8 @@ class TrackerProcess:
             await self.close()
             why = f"took more than {START_LIMIT_S:g} s" if isinstance(error, TimeoutError) else str(error)
             raise ServiceUnavailable(
-                f"the tracker's process could not be started: {why}", way_out="see the log, and the machine's load"
+                f"the tracker's process could not be started on {self._host}: {why}",
+                way_out="see the log, and the machine's load",
             ) from error
         except BaseException:
             await self.close()
@@ -146,11 +147,11 @@ class TrackerProcess:
     async def close(self) -> None:
         """End the process, and listen no more; nobody is told."""
         self._closing = True
+        await self._end_process()
+        if self._watch is not None:
+            await asyncio.wait([self._watch])
         if self._listener is not None:
             self._listener.close()
-        await self._end_process()
-        if self._watch is not None and self._watch is not asyncio.current_task():
-            await asyncio.wait([self._watch])
 
     # -- one process -----------------------------------------------------------------------------------------------
 
