@@ -49,7 +49,7 @@ def test_a_short_run_delivers_every_record_once_and_leaves_nothing_behind(tmp_pa
     for side in (result, result["bare"]):
         assert (side["records"], side["lost"], side["duplicated"]) == (1000, 0, 0)
         assert 0 < side["p50_ms"] <= side["p90_ms"] <= side["p99_ms"] <= side["max_ms"]
-    assert {"stages", "python_0", "exchange", "python_1"} <= result["breakdown"].keys()
+    assert {"stages", "python_0", "exchange_1", "python_1"} <= result["breakdown"].keys()
     assert {kind for kind, used in result["cpu_by_process_s"].items() if used > 0} >= {"jvm", "workers"}
     assert left_behind(f"TMPDIR={tmp_path}") == []
     assert not list(tmp_path.glob("lowtide-bench-*"))

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
@@ -13,14 +14,18 @@ from rich.console import Console
 from lowtide.bench import boundaries, hops
 from lowtide.bench.arrivals import Arrivals, percentiles
 from lowtide.bench.breakdown import breakdown
+from lowtide.bench.counted import Counted
 from lowtide.bench.figures import Figures, Observed
 from lowtide.bench.flows import FLOWS
+from lowtide.bench.markdown import markdown
 from lowtide.bench.processes import busy_s, cpu_s, descendants
-from lowtide.bench.record import KEYS, Sample, encode
+from lowtide.bench.record import KEYS, Records, Sample, Samples
 from lowtide.bench.report import report
 from lowtide.bench.schedule import NS, Schedule
 from lowtide.compiler import compile_flow
 from lowtide.histogram import Histogram
+from lowtide.local import Message, run_log
+from lowtide.operators.meta import Position
 
 START = 1_700_000_000 * NS
 MS = 1_000_000
@@ -32,7 +37,7 @@ def arrived(*records: tuple[int, float, float]) -> Arrivals:
         (sequence, START + round(sent * MS), START // MS + int(sent), START + round((sent + latency) * MS))
         for sequence, sent, latency in sorted(records, key=lambda record: record[1] + record[2])
     ]
-    return Arrivals.of(np.array(columns, dtype=np.int64).reshape(-1, 4).T)
+    return Arrivals.of(np.array(columns, dtype=np.int64).reshape(-1, 4).T, Samples())
 
 
 @pytest.mark.parametrize("rate", [1, 3, 7, 10, 999, 1000, 30_000, 50_000])
@@ -62,17 +67,77 @@ def test_the_window_begins_after_the_warm_up() -> None:
 
 
 def test_a_sample_is_about_100_bytes_of_the_flows_own_type() -> None:
-    value = encode(123_456, START)
+    _, value = Samples().message(123_456, START)
     sample = msgspec.json.decode(value, type=Sample)
     assert (sample.sequence, sample.sent_ns) == (123_456, START)
     assert 90 <= len(value) <= 110
-    assert len({msgspec.json.decode(encode(i, START), type=Sample).key for i in range(3 * KEYS)}) == KEYS
+    assert len({msgspec.json.decode(Samples().message(i, START)[1], type=Sample).key for i in range(3 * KEYS)}) == KEYS
     assert msgspec.json.encode(sample) == value
 
 
-def test_every_flow_has_one_exchange() -> None:
-    for flow in FLOWS.values():
-        assert compile_flow(flow("in", "out"), parallelism=2).levels == 2
+def log_of(records: Records, count: int) -> list[Message]:
+    """Records, one a millisecond, in two partitions."""
+    log = []
+    for sequence in range(count):
+        key, value = records.message(sequence, START + sequence * MS)
+        position = Position(records.partition(sequence, 2), sequence)
+        log.append(Message(position, START // MS + sequence, key, value))
+    return log
+
+
+@pytest.mark.parametrize("name", FLOWS)
+def test_every_message_that_comes_out_is_known_again(name: str) -> None:
+    records, count = FLOWS[name].records(), 2_500
+    plan = compile_flow(FLOWS[name].make("job", "in", "out"), parallelism=2)
+    (source,) = plan.sources()
+    written, _ = run_log(plan, {source.name: log_of(records, count)}, check_states=False)
+    (delivered,) = written.values()
+    known = records.read([message.value or b"" for message in delivered])
+    assert len(known[0]) == len(np.unique(known[0])) == records.outputs(count)
+    sequence = known[0] // records.width
+    assert set(sequence.tolist()) <= set(range(count))
+    assert ((known[1] - START) // MS == sequence).all()
+    assert not records.faults(known[2:])
+
+
+@pytest.mark.parametrize("name", FLOWS)
+def test_what_is_only_passed_on_is_known_again_too(name: str) -> None:
+    records = FLOWS[name].passed()
+    values = [message.value or b"" for message in log_of(records, 50)]
+    assert records.read(values)[0].tolist() == list(range(records.outputs(50)))
+    assert records.faults(records.read(values)[2:]) is None
+
+
+@pytest.mark.parametrize("name", FLOWS)
+def test_a_probe_comes_out_as_one_message_with_an_identity_below_0(name: str) -> None:
+    records = FLOWS[name].records()
+    plan = compile_flow(FLOWS[name].make("job", "in", "out"), parallelism=2)
+    (source,) = plan.sources()
+    sent = [records.message(-number, START) for number in (1, 2)]
+    assert {records.partition(-number, 2) for number in (1, 2)} == {0, 1}
+    probes = [Message(Position(0, offset), START // MS, key, value) for offset, (key, value) in enumerate(sent)]
+    written, _ = run_log(plan, {source.name: probes})
+    (delivered,) = written.values()
+    identities = records.read([message.value or b"" for message in delivered])[0]
+    assert len(identities) == 2
+    assert (identities < 0).all()
+
+
+def test_a_counted_record_has_32_bytes_and_its_key_comes_from_every_partition() -> None:
+    records = Counted()
+    seen = {(records.message(i, START)[0], records.partition(i, 2)) for i in range(20 * KEYS)}
+    assert len(seen) == 2 * KEYS
+    assert {len(records.message(i, START)[1]) for i in (-1, 0, 10**9)} == {32}
+
+
+@pytest.mark.parametrize(
+    ("counts", "faults"),
+    [([1, 2, 3], 0), ([1, 3, 4], 1), ([1, 2, 2, 3], 1), ([2, 3], 1), ([1, 3, 2], 2), ([0, 1], 1)],
+)
+def test_a_count_is_one_more_than_the_one_before_of_its_key(counts: list[int], faults: int) -> None:
+    others = [(9, 1), (9, 2), (9, 3), (9, 4)]
+    rows = [pair for own, other in zip_longest(((5, count) for count in counts), others) for pair in (own, other)]
+    assert Counted().faults(np.array([row for row in rows if row is not None]).T) == faults
 
 
 def test_probes_are_left_out_and_duplicates_counted_once_at_their_first_arrival() -> None:
@@ -121,7 +186,7 @@ def test_a_boundary_outside_what_is_measured_is_none() -> None:
 def status(exchange: dict[str, int]) -> dict[str, Any]:
     workers = [
         {"level": 0, "gauges": {"hops": {"pack": {"50": 3}, "python": {"60": 1}}}},
-        {"level": 1, "gauges": {"hops": {"exchange": exchange, "python": {"70": 2}}}},
+        {"level": 1, "gauges": {"hops": {"exchange": exchange, "python": {"70": 2}, "wait": {"90": 2}}}},
         {"level": 1, "gauges": {"hops": {"exchange": exchange}}},
         {"level": 1, "gauges": {}},
     ]
@@ -130,25 +195,28 @@ def status(exchange: dict[str, int]) -> dict[str, Any]:
 
 def test_hops_are_summed_over_workers_and_counted_from_one_status_to_the_next() -> None:
     before, after = hops.of_status(status({"80": 1})), hops.of_status(status({"80": 5, "90": 1}))
-    assert before == {"pack": {50: 3}, "python 0": {60: 1}, "exchange": {80: 2}, "python 1": {70: 2}}
-    assert hops.between(before, after)["exchange"].counts == {80: 8, 90: 2}
+    assert before == {
+        "pack": {50: 3}, "python 0": {60: 1}, "exchange 1": {80: 2}, "python 1": {70: 2}, "wait": {90: 2}
+    }  # fmt: skip
+    assert hops.between(before, after)["exchange 1"].counts == {80: 8, 90: 2}
 
 
 def test_the_parts_of_the_median_add_up_to_it() -> None:
     counted = Histogram()
     counted.add(2 * MS, 100)
     arrivals = arrived(*((i, i * 10.0, 9.0) for i in range(100)))
-    parts = breakdown(arrivals, {"pack": counted, "exchange": counted, "python 0": Histogram(), "unknown": counted})
-    assert [part.name for part in parts] == ["generator", "stages", "exchange", "source_and_sink"]
+    counts = {"pack": counted, "exchange 1": counted, "python 0": Histogram(), "unknown": counted}
+    parts = breakdown(arrivals, counts)
+    assert [part.name for part in parts] == ["generator", "stages", "exchange_1", "source_and_reader"]
     assert [part.how for part in parts] == ["measured", "counted", "counted", "remainder"]
     assert sum(part.p50_ms for part in parts) == pytest.approx(9.0)
     assert parts[0].p50_ms == 1.0, "half a tick"
-    with_source = breakdown(arrivals, {"source": counted})
-    assert [part.name for part in with_source] == ["generator", "source", "sink"]
+    to_sink = breakdown(arrivals, {"source": counted, "wait": counted, "sink": counted, "exchange 2": counted})
+    assert [part.name for part in to_sink] == ["generator", "source", "exchange_2", "wait", "sink", "reader"]
 
 
 def observed(sent: int) -> Observed:
-    return Observed(sent, 0.1, 0.2, [START + 95 * MS], {}, {"jvm": 1.0, "workers": 0.5}, 2.0, 9.0)
+    return Observed(sent, sent, 0.1, 0.2, [START + 95 * MS], {}, {"jvm": 1.0, "workers": 0.5}, 2.0, 9.0)
 
 
 def test_lost_and_duplicated_cover_the_warm_up_and_percentiles_do_not() -> None:
@@ -176,6 +244,9 @@ def test_the_report_shows_both_columns_and_the_breakdown() -> None:
     out = io.StringIO()
     Console(file=out, width=160).print(report({**run, **figures, "bare": figures}))
     told = out.getvalue()
+    modes = {"grouping": "ordered", "tracking": "off"}
+    told += markdown([{**run, **figures, **modes, "bare": figures}])
+    assert "| 100 | passthrough, ordered, untracked | 100 | 4.0 |" in told
     for words in ("passthrough at 100 records/s", "bare loop", "p99 with epoch boundaries", "remainder", "a processor"):
         assert words in told
 

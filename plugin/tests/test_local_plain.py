@@ -25,6 +25,7 @@ class Plain:
     number: int
     data: bytes = b""
     yes: bool = False
+    perhaps: int | None = None
 
 
 @dataclass
@@ -55,7 +56,9 @@ class Heir(Plain):
     pass
 
 
-@pytest.mark.parametrize("record", [Plain("a", -(1 << 63)), Plain("ü\0€", (1 << 63) - 1, b"\xff", True), Heir("a", 1)])
+@pytest.mark.parametrize(
+    "record", [Plain("a", -(1 << 63)), Plain("ü\0€", (1 << 63) - 1, b"\xff", True, 7), Heir("a", 1)]
+)
 def test_a_plain_record_comes_back_from_columns_as_it_is(record: Plain) -> None:
     assert is_plain(type(record), record)
     schema = schema_of(type(record))
@@ -69,6 +72,7 @@ NOT_PLAIN: list[Any] = [
     Plain("a", 1, yes=1),  # type: ignore[arg-type]
     Plain("a", Size.SMALL),
     Plain(Text("a"), 1),
+    Plain("a", 1, perhaps=True),
     Plain(None, 1),  # type: ignore[arg-type]
     Plain("a", 1, bytearray(b"a")),  # type: ignore[arg-type]
     Changeable("a"),

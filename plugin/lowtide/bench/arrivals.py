@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
+from lowtide.bench.record import Int64s, Records
 from lowtide.bench.schedule import NS, Schedule
 
-Int64s = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arrivals:
-    """The records that arrived, each once, by number; n of them.
+    """The messages that arrived, each once, by identity; n of them.
 
     Attributes:
-        sequence: int64[n], rising; probes are left out.
+        sequence: int64[n], rising: the number of the record that each was made of; probes are left out.
         sent_ns: int64[n], when each was due.
         stamp_ms: int64[n], Kafka's timestamp: when the source's topic appended it.
         received_ns: int64[n], when the reader had it, for the first time.
         duplicated: How many more came than different ones.
+        faults: How many were wrong by what stands in them; None if that cannot be said.
     """
 
     sequence: Int64s
@@ -32,20 +33,22 @@ class Arrivals:
     stamp_ms: Int64s
     received_ns: Int64s
     duplicated: int
+    faults: int | None = None
 
     @classmethod
-    def of(cls, columns: Int64s) -> Self:
-        """Make sense of what the reader kept, int64[4, n] in the order of arrival."""
+    def of(cls, columns: Int64s, records: Records) -> Self:
+        """Make sense of what the reader kept, int64[4 and more, n] in the order of arrival."""
+        faults = records.faults(columns[4:])
         columns = columns[:, columns[0] >= 0]
         # `unique` names the first place of each, and the reader's order is that of arrival.
-        sequence, first = np.unique(columns[0], return_index=True)
-        _, sent, stamp, received = columns[:, first]
-        return cls(sequence, sent, stamp, received, columns.shape[1] - len(sequence))
+        identity, first = np.unique(columns[0], return_index=True)
+        _, sent, stamp, received = columns[:4, first]
+        return cls(identity // records.width, sent, stamp, received, columns.shape[1] - len(identity), faults)
 
     @classmethod
-    def load(cls, file: Path) -> Self:
+    def load(cls, file: Path, records: Records) -> Self:
         """Read what the reader saved."""
-        return cls.of(np.load(file))
+        return cls.of(np.load(file), records)
 
     def __len__(self) -> int:
         return len(self.sequence)
@@ -56,8 +59,12 @@ class Arrivals:
 
     def only(self, mask: npt.NDArray[np.bool_]) -> Arrivals:
         """Return those with True in a mask."""
-        return Arrivals(
-            self.sequence[mask], self.sent_ns[mask], self.stamp_ms[mask], self.received_ns[mask], self.duplicated
+        return replace(
+            self,
+            sequence=self.sequence[mask],
+            sent_ns=self.sent_ns[mask],
+            stamp_ms=self.stamp_ms[mask],
+            received_ns=self.received_ns[mask],
         )
 
     def measured(self, schedule: Schedule) -> Arrivals:
@@ -65,7 +72,7 @@ class Arrivals:
         return self.only(self.sequence >= schedule.warmup_count)
 
     def sustained_per_s(self, schedule: Schedule) -> float:
-        """Records received a second, counted by time of receipt within the window that is measured."""
+        """Messages received a second, counted by time of receipt within the window that is measured."""
         start, end = schedule.window_ns
         inside = np.count_nonzero((self.received_ns >= start) & (self.received_ns < end))
         return float(inside * NS / (end - start))

@@ -6,7 +6,7 @@ after p50 (p99) of each part that is measured, so it is right for the median and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -40,13 +40,21 @@ class Part:
         return {"p50_ms": self.p50_ms, "p99_ms": self.p99_ms, "how": self.how, "means": self.means}
 
 
-_COUNTED = {
-    "source": ("source", "Kafka append -> first look at it"),
-    "pack": ("stages", "first look in the JVM -> level 0 has it: packing and socket"),
-    "python 0": ("python_0", "steps of level 0, to the frame"),
-    "exchange": ("exchange", "level 0 has written the frame -> level 1 has it: sockets, JVM, Spark's shuffle"),
-    "python 1": ("python_1", "steps of level 1, to the producer"),
-}
+LEVELS = 16
+"""More than any flow that is measured has."""
+
+
+def _counted() -> Iterator[tuple[str, str, str]]:
+    """Every hop that may be counted, in the order of the way: its name, the part's, and from where to where."""
+    yield "source", "source", "Kafka's timestamp -> first look at it"
+    yield "pack", "stages", "first look in the JVM -> level 0 has it: packing and socket"
+    yield "python 0", "python_0", "steps of level 0, to the frame"
+    for level in range(1, LEVELS):
+        way = f"level {level - 1} has written the frame -> level {level} has it: sockets, JVM, Spark's shuffle"
+        yield f"exchange {level}", f"exchange_{level}", way
+        yield f"python {level}", f"python_{level}", f"steps of level {level}, to the frame, barrier or producer"
+    yield "wait", "wait", "before the barrier -> min time has passed it"
+    yield "sink", "sink", "in a bundle -> Kafka has committed it"
 
 
 def breakdown(arrivals: Arrivals, hops: Mapping[str, Histogram]) -> list[Part]:
@@ -57,18 +65,19 @@ def breakdown(arrivals: Arrivals, hops: Mapping[str, Histogram]) -> list[Part]:
         hops: What was counted meanwhile; names as `hops.of_status` gives them, others are left out.
     """
     # Timestamps are whole milliseconds, those that a flow delivers whole ticks, rounded down: half is right on average.
-    width_ms = DEFAULT_SLACK_MS if hops else 1
+    width_ms = DEFAULT_SLACK_MS if "python 0" in hops else 1
     to_source = np.asarray((arrivals.stamp_ms * 1e6 + width_ms * 5e5 - arrivals.sent_ns) / 1e6, dtype=np.float64)
     p50, p99 = percentiles(to_source, (50, 99))
-    parts = [Part("generator", "due -> Kafka append", round(max(0.0, p50), 3), round(max(0.0, p99), 3), "measured")]
-    for hop, (name, means) in _COUNTED.items():
+    first50, first99 = (round(max(0.0, value), 3) for value in (p50, p99))
+    parts = [Part("generator", "due -> Kafka's timestamp", first50, first99, "measured")]
+    for hop, name, means in _counted():
         if hop in hops and any(hops[hop].counts.values()):
             half, most = (round(hops[hop].percentile_ms(percent), 3) for percent in (50, 99))
             parts.append(Part(name, means, half, most, "counted"))
     total50, total99 = percentiles(arrivals.latency_ms(), (50, 99))
     rest50 = round(total50 - sum(part.p50_ms for part in parts), 3)
     rest99 = round(total99 - sum(part.p99_ms for part in parts), 3)
-    name, means = "sink", "produce -> reader"
-    if "source" not in hops:
-        name, means = "source_and_sink", "Kafka append -> first look of the next, and produce -> reader"
-    return [*parts, Part(name, means, rest50, rest99, "remainder")]
+    before = "" if "source" in hops else "Kafka's timestamp -> first look of the next, and "
+    behind = "committed -> reader" if "sink" in hops else "produce -> reader"
+    name = "reader" if "source" in hops else "source_and_reader"
+    return [*parts, Part(name, before + behind, rest50, rest99, "remainder")]

@@ -20,6 +20,7 @@ class Observed:
 
     Attributes:
         sent: How many records Kafka took from the generator.
+        due: How many messages have to come out of them.
         lag_p99_ms: How far the generator was behind its schedule, looked at whenever it sent.
         lag_max_ms: The same, at worst.
         ends_ns: When epochs ended.
@@ -30,6 +31,7 @@ class Observed:
     """
 
     sent: int
+    due: int
     lag_p99_ms: float
     lag_max_ms: float
     ends_ns: Sequence[int]
@@ -50,9 +52,10 @@ class Figures:
         max_ms: Of all records.
         boundary_stalls_ms: Per boundary the longest latency of a record that it caught.
         caught: How many records boundaries caught.
-        records: How many records count.
-        lost: Sent, warm-up included, and never received.
+        records: How many messages count.
+        lost: Due, warm-up included, and never received.
         duplicated: Received more than once, warm-up included.
+        faults: Wrong by what stands in them, as a count that is not one more than the one before; None if unknown.
     """
 
     sustained_per_s: float
@@ -66,6 +69,7 @@ class Figures:
     records: int
     lost: int
     duplicated: int
+    faults: int | None
     observed: Observed
     parts: Sequence[Part]
 
@@ -87,8 +91,9 @@ class Figures:
             boundary_stalls_ms=found.stalls_ms,
             caught=int(found.caught.sum()),
             records=len(measured),
-            lost=observed.sent - len(arrivals),
+            lost=observed.due - len(arrivals),
             duplicated=arrivals.duplicated,
+            faults=arrivals.faults,
             observed=observed,
             parts=breakdown(measured.only(~found.caught), observed.hops),
         )
@@ -110,6 +115,7 @@ class Figures:
             "caught": self.caught,
             "lost": self.lost,
             "duplicated": self.duplicated,
+            "faults": self.faults,
             "cpu_s": round(sum(seen.cpu_s.values()), 2),
             "cpu_by_process_s": {kind: round(used, 2) for kind, used in seen.cpu_s.items()},
             "others_cpu_s": round(seen.others_cpu_s, 2),

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from lowtide.bench.child import Parent
-from lowtide.bench.record import encode
+from lowtide.bench.flows import records_of
+from lowtide.bench.record import Records
 from lowtide.bench.schedule import NS, Schedule
 
 CHUNK = 2_000
@@ -29,10 +30,11 @@ SETTINGS: dict[str, Any] = {
 class Generator:
     """Sends the records of a schedule, each when it is due, late ones as fast as it can."""
 
-    def __init__(self, schedule: Schedule, kafka: str, topic: str, partitions: int) -> None:
+    def __init__(self, schedule: Schedule, records: Records, kafka: str, topic: str, partitions: int) -> None:
         from confluent_kafka import Producer
 
         self._schedule = schedule
+        self._records = records
         self._topic = topic
         self._partitions = partitions
         self._failed = 0
@@ -61,10 +63,11 @@ class Generator:
         parent.say(finished=sent - unsent - self._failed, lag_p99_ms=p99, lag_max_ms=longest)
 
     def _send(self, sequence: int) -> None:
-        value = encode(sequence, self._schedule.time_of(sequence))
+        key, value = self._records.message(sequence, self._schedule.time_of(sequence))
+        partition = self._records.partition(sequence, self._partitions)
         while True:
             try:
-                self._producer.produce(self._topic, value, partition=sequence % self._partitions)
+                self._producer.produce(self._topic, value, key, partition)
                 return
             except BufferError:
                 self._producer.poll(0.01)
@@ -83,7 +86,8 @@ def main() -> None:
     parent = Parent()
     task = parent.task
     schedule = Schedule(**task["schedule"])
-    Generator(schedule, task["kafka"], task["topic"], task["partitions"]).run(parent)
+    records = records_of(task["flow"])
+    Generator(schedule, records, task["kafka"], task["topic"], task["partitions"]).run(parent)
     parent.wait()
 
 

@@ -10,13 +10,15 @@ from lowtide.histogram import Histogram
 Counts = Mapping[str, Mapping[int, int]]
 """Per hop, bucket to records."""
 
+_PER_LEVEL = ("exchange", "python")
+
 
 def of_status(status: Mapping[str, Any]) -> dict[str, dict[int, int]]:
-    """Sum up a job's status: `pack`, `exchange`, and `python` per level as `python 0`, `python 1`."""
+    """Sum up a job's status: `pack`, `wait`, `sink`, and per level `exchange 1`, `python 0`, `python 1`."""
     sums: dict[str, Histogram] = {}
     for worker in status["workers"]:
         for hop, counts in worker["gauges"].get("hops", {}).items():
-            name = f"{hop} {worker['level']}" if hop == "python" else hop
+            name = f"{hop} {worker['level']}" if hop in _PER_LEVEL else hop
             # Through JSON, a bucket has become text.
             sums.setdefault(name, Histogram()).merge({int(bucket): count for bucket, count in counts.items()})
     return {name: histogram.counts for name, histogram in sums.items()}

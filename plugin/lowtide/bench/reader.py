@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from array import array
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from lowtide.bench.child import Parent
+from lowtide.bench.flows import records_of
+from lowtide.bench.record import Int64s, Records
 
 BATCH = 5_000
 POLL_S = 0.1
@@ -21,6 +21,7 @@ SILENCE_LIMIT_S = 10.0
 SETTINGS: dict[str, Any] = {
     "group.id": "lowtide-bench",
     "enable.auto.commit": False,
+    "isolation.level": "read_committed",
     "auto.offset.reset": "earliest",
     # The broker answers as soon as there is a byte; without any, it may hold the request as long as it likes.
     "fetch.min.bytes": 1,
@@ -30,29 +31,25 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-class Numbers(msgspec.Struct):
-    """What the reader needs of a sample; the rest is not decoded."""
-
-    sequence: int
-    sent_ns: int
-
-
 class Reader:
-    """Reads a topic from its beginning, and keeps of each record: number, due, Kafka's timestamp, time of receipt.
+    """Reads a topic from its beginning; keeps of each message identity, due, Kafka's timestamp, time of receipt.
 
     Args:
+        records: What is read.
         kafka: The bootstrap servers.
         topic: The topic.
         partitions: How many it has.
     """
 
-    def __init__(self, kafka: str, topic: str, partitions: int) -> None:
+    def __init__(self, records: Records, kafka: str, topic: str, partitions: int) -> None:
         from confluent_kafka import Consumer, TopicPartition
 
         self._consumer = Consumer({"bootstrap.servers": kafka, **SETTINGS})
         self._consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
-        self._decode = msgspec.json.Decoder(Numbers).decode
-        self._columns = tuple(array("q") for _ in range(4))
+        self._records = records
+        # int64[4 and what the records have to be checked, n] each, one per batch.
+        self._blocks: list[Int64s] = []
+        self._count = 0
         self._probes = partitions
         self._doubled = 0
 
@@ -81,11 +78,11 @@ class Reader:
         self._consumer.close()
 
     def save(self, file: str) -> None:
-        """Write what was kept: int64[4, n]."""
-        np.save(file, np.array([np.frombuffer(column, dtype=np.int64) for column in self._columns]))
+        """Write what was kept: int64[4 and more, n]."""
+        np.save(file, self._all())
 
     def __len__(self) -> int:
-        return len(self._columns[0])
+        return self._count
 
     def _read(self) -> int:
         # `consume` with a time-out waits until it is full, so it takes only what is there already.
@@ -94,37 +91,39 @@ class Reader:
             return 0
         messages = [first, *self._consumer.consume(BATCH, 0)]
         now = time.time_ns()
-        sequences, sents, stamps, times = self._columns
-        decode = self._decode
-        for message in messages:
-            value = message.value()
-            if message.error() or value is None:
-                continue
-            numbers = decode(value)
-            sequences.append(numbers.sequence)
-            sents.append(numbers.sent_ns)
-            stamps.append(message.timestamp()[1])
-            times.append(now)
+        good = [message for message in messages if not message.error()]
+        if not good:
+            return len(messages)
+        known = self._records.read([message.value() or b"" for message in good])
+        stamps = [message.timestamp()[1] for message in good]
+        self._blocks.append(np.vstack((known[:2], stamps, np.full(len(good), now), known[2:])))
+        self._count += len(good)
         return len(messages)
 
     def _has(self, awaited: int) -> bool:
         """Whether so many different records came."""
         if len(self) - self._doubled < awaited:
             return False
-        self._doubled = len(self) - len(set(self._columns[0]))
+        self._doubled = len(self) - len(np.unique(self._all()[0]))
         return len(self) - self._doubled >= awaited
 
     def _say_probed(self, parent: Parent) -> None:
-        if self._probes and len(set(self._columns[0][: 2 * self._probes])) >= self._probes:
+        if self._probes and self._count and len(np.unique(self._all()[0])) >= self._probes:
             self._probes = 0
-            parent.say(probed=self._columns[3][0])
+            parent.say(probed=int(self._blocks[0][3, 0]))
+
+    def _all(self) -> Int64s:
+        """Everything so far as one block."""
+        if len(self._blocks) != 1:
+            self._blocks = [np.hstack(self._blocks) if self._blocks else np.empty((4, 0), np.int64)]
+        return self._blocks[0]
 
 
 def main() -> None:
     """Read, save, say so, then wait to be ended."""
     parent = Parent()
     task = parent.task
-    reader = Reader(task["kafka"], task["topic"], task["partitions"])
+    reader = Reader(records_of(task["flow"], passed=task["passed"]), task["kafka"], task["topic"], task["partitions"])
     parent.say(ready=True)
     reader.run(parent)
     reader.save(task["file"])

@@ -19,6 +19,7 @@ _ROWS = (
     ("longest stall at a boundary, ms", "boundary_stall_max_ms", 1),
     ("lost", "lost", 0),
     ("duplicated", "duplicated", 0),
+    ("wrong counts", "faults", 0),
     ("CPU, s", "cpu_s", 1),
     ("CPU of others on the machine, s", "others_cpu_s", 1),
     ("start to first record, s", "start_s", 1),

@@ -14,7 +14,6 @@ from lowtide.bench.arrivals import Arrivals
 from lowtide.bench.child import Child, ChildFailed
 from lowtide.bench.figures import Figures, Observed
 from lowtide.bench.processes import busy_s, cpu_s, descendants, parents
-from lowtide.bench.record import encode
 from lowtide.bench.schedule import NS, Schedule
 from lowtide.bench.systems import System, Way
 
@@ -66,8 +65,8 @@ def measure(
         LowtideError: the system ended, or something did not happen in time; nothing is left running.
     """
     with ExitStack() as stack:
-        task = {"kafka": way.kafka, "topic": way.sink, "partitions": way.partitions, "file": str(file)}
-        reader = _child(stack, "lowtide.bench.reader", task)
+        task = {"flow": way.flow, "passed": way.passed, "kafka": way.kafka, "partitions": way.partitions}
+        reader = _child(stack, "lowtide.bench.reader", {**task, "topic": way.sink, "file": str(file)})
         reader.expect("ready", READY_LIMIT_S)
         _send_probes(way)
         began = time.time_ns()
@@ -76,17 +75,20 @@ def measure(
         start_s = (_probed(reader, system, start_limit_s) - began) / NS
         say(f"the first record arrived after {start_s:.1f} s")
         schedule = load.schedule(time.time_ns() + round(LEAD_S * NS))
-        task = {"kafka": way.kafka, "topic": way.source, "partitions": way.partitions, "schedule": asdict(schedule)}
-        generator = _child(stack, "lowtide.bench.generator", task)
+        generator = _child(
+            stack, "lowtide.bench.generator", {**task, "topic": way.source, "schedule": asdict(schedule)}
+        )
         before, after = _watch(system, schedule, reader, say)
         sent = _finish(generator, system, load.limit_s)
-        reader.tell({"await": int(sent["finished"]) + way.partitions, "until": time.monotonic() + load.limit_s})
+        due = way.records.outputs(int(sent["finished"]))
+        reader.tell({"await": due + way.partitions, "until": time.monotonic() + load.limit_s})
         say("waiting for the last records")
         reader.expect("saved", load.limit_s + SAVE_LIMIT_S)
         system.check()
         time.sleep(GAUGES_LATE_S)
         observed = Observed(
             sent=int(sent["finished"]),
+            due=due,
             lag_p99_ms=sent["lag_p99_ms"],
             lag_max_ms=sent["lag_max_ms"],
             ends_ns=system.epoch_ends_ns(),
@@ -95,7 +97,7 @@ def measure(
             others_cpu_s=after.others_s(before),
             start_s=start_s,
         )
-    return Figures.of(Arrivals.load(file), schedule, observed)
+    return Figures.of(Arrivals.load(file, way.records), schedule, observed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +134,10 @@ def _send_probes(way: Way) -> None:
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": way.kafka})
-    for partition in range(way.partitions):
-        producer.produce(way.source, encode(-1 - partition, time.time_ns()), partition=partition)
+    records = way.records
+    for number in range(1, way.partitions + 1):
+        key, value = records.message(-number, time.time_ns())
+        producer.produce(way.source, value, key, records.partition(-number, way.partitions))
     if producer.flush(READY_LIMIT_S):
         raise ChildFailed(f"Kafka at {way.kafka} did not take the first records within {READY_LIMIT_S:g} s")
 

@@ -11,8 +11,9 @@ from typing import Protocol
 
 from lowtide.bench import hops
 from lowtide.bench.child import Child
-from lowtide.bench.flows import FLOWS
+from lowtide.bench.flows import FLOWS, records_of
 from lowtide.bench.processes import command, descendants, parents
+from lowtide.bench.record import Records
 from lowtide.conf import Conf
 from lowtide.spark.job import Job
 
@@ -21,12 +22,28 @@ JVM = "org.apache.spark.deploy.SparkSubmit"
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """From where to where: two topics of one Kafka, with as many partitions each."""
+    """What goes from where to where: two topics of one Kafka, with as many partitions each.
 
+    Attributes:
+        flow: The flow whose records are sent.
+        passed: Whether they come out as they are sent.
+        kafka: The bootstrap servers.
+        source: The topic that they are sent to.
+        sink: The topic that they come out of.
+        partitions: Of either topic.
+    """
+
+    flow: str
+    passed: bool
     kafka: str
     source: str
     sink: str
     partitions: int
+
+    @property
+    def records(self) -> Records:
+        """The records, made anew."""
+        return records_of(self.flow, passed=self.passed)
 
 
 class System(Protocol):
@@ -82,9 +99,9 @@ class Bare:
 class Running:
     """A flow on Spark, started in this process."""
 
-    def __init__(self, flow: str, way: Way, conf: Conf, say: Callable[[str], None]) -> None:
+    def __init__(self, name: str, way: Way, conf: Conf, say: Callable[[str], None]) -> None:
         try:
-            self._job = Job.start(FLOWS[flow](way.source, way.sink), conf, say)
+            self._job = Job.start(FLOWS[way.flow].make(name, way.source, way.sink), conf, say)
         except BaseException:
             # Interrupted while PySpark waits for its JVM, the JVM would stay behind: nobody has its address yet.
             for pid in _jvms():

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, Literal
 
 import click
 from rich.console import Console
@@ -21,6 +21,8 @@ from lowtide.conf import Conf
 from lowtide.errors import ConfError
 
 END_LIMIT_S = 60.0
+Grouping = Literal["optimistic", "ordered"]
+
 PROGRESS_EVERY_S = 5.0
 """How often progress is written where there is no terminal to write it over."""
 
@@ -48,36 +50,76 @@ class Rates(click.ParamType[tuple[int, ...]]):
         return rates
 
 
+FLOW = click.option(
+    "--flow",
+    type=click.Choice(["running-count", "inverted-index", "passthrough"]),
+    default="running-count",
+    show_default=True,
+)
+TIMESTAMPS = click.option(
+    "--timestamps",
+    type=click.Choice(["create", "append"]),
+    default="create",
+    show_default=True,
+    help="Who dates the records: their producer, or Kafka as it appends them.",
+)
+GROUPING = click.option(
+    "--grouping",
+    type=click.Choice(["optimistic", "ordered"]),
+    help="How stateful steps come to the right order; by default as the conf says.",
+)
+
+
 @bench.command()
-@click.option("--flow", type=click.Choice(["passthrough"]), default="passthrough", show_default=True)
+@FLOW
 @click.option("--rate", "rates", type=Rates(), default="1000", show_default=True, help="Records a second.")
 @click.option("--seconds", type=click.FloatRange(min=1), default=20.0, show_default=True, help="How long is measured.")
 @click.option("--warmup", type=click.FloatRange(min=0), default=10.0, show_default=True, help="Seconds before that.")
 @click.option("--epoch", type=click.FloatRange(min=5), default=5.0, show_default=True, help="Seconds of an epoch.")
+@GROUPING
+@click.option(
+    "--tracking",
+    type=click.Choice(["on", "off"]),
+    default="on",
+    show_default=True,
+    help="off: no acks, no waiting for min time, delivered at least once; to see what tracking costs.",
+)
+@TIMESTAMPS
+@click.option("--markdown", is_flag=True, help="Print a table of all rates as markdown.")
 @with_conf
 @as_json
 def latency(
-    *, conf: Conf, flow: str, rates: tuple[int, ...], seconds: float, warmup: float, epoch: float, as_json: bool
+    *,
+    conf: Conf,
+    flow: str,
+    rates: tuple[int, ...],
+    seconds: float,
+    warmup: float,
+    epoch: float,
+    grouping: Grouping | None,
+    tracking: Literal["on", "off"],
+    timestamps: Literal["create", "append"],
+    markdown: bool,
+    as_json: bool,
 ) -> int:
     """Measure how long records take through a flow: Kafka, generator, reader and Spark are started for it.
 
     Beside it, in the same run, a bare librdkafka loop is measured. With --json the last line is one object; with
     several rates each runs in a process of its own, prints its object, and the last line has them all as `runs`.
-    Epochs are short by default, so that a run sees their boundaries.
+    Epochs are short by default, so that a run sees their boundaries. The rate of inverted-index is in documents a
+    second, each of which makes some 16 changes.
     """
-    conf = dataclasses.replace(conf, epoch=dataclasses.replace(conf.epoch, duration_s=epoch))
-    if conf.job.parallelism != 2:
-        raise ConfError(
-            f"[job] parallelism is {conf.job.parallelism}: figures are compared at 2", way_out="leave it as it is"
-        )
+    conf = _conf(conf, grouping, tracking, epoch)
     if len(rates) > 1:
-        return _each(rates, as_json)
+        return _each(rates, as_json, markdown)
     from lowtide.bench.run import run
     from lowtide.bench.session import Load
 
     with _ended_by_sigterm(), _progress() as say:
-        result = run(flow, Load(rates[0], seconds, warmup), conf, say)
+        result = run(flow, Load(rates[0], seconds, warmup), conf, say, timestamps=timestamps)
     _show(result, as_json)
+    if markdown:
+        _show_markdown([result])
     return 0
 
 
@@ -107,6 +149,24 @@ def core(*, trials: int, limit: float, markdown: bool, as_json: bool) -> int:
     return 0
 
 
+def _conf(conf: Conf, grouping: Grouping | None, tracking: Literal["on", "off"], epoch: float) -> Conf:
+    """Return the conf with what the command line says; ConfError if its figures could not be compared."""
+    if conf.job.parallelism != 2:
+        raise ConfError(
+            f"[job] parallelism is {conf.job.parallelism}: figures are compared at 2", way_out="leave it as it is"
+        )
+    job = dataclasses.replace(conf.job, grouping=grouping or conf.job.grouping, tracking=tracking)
+    if tracking == "off":
+        job = dataclasses.replace(job, delivery="at_least_once")
+    return dataclasses.replace(conf, job=job, epoch=dataclasses.replace(conf.epoch, duration_s=epoch))
+
+
+def _show_markdown(results: list[dict[str, Any]]) -> None:
+    from lowtide.bench.markdown import markdown
+
+    click.echo(markdown(results))
+
+
 def _show(result: dict[str, Any], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(result))
@@ -116,7 +176,7 @@ def _show(result: dict[str, Any], as_json: bool) -> None:
     Console().print(report(result))
 
 
-def _each(rates: tuple[int, ...], as_json: bool) -> int:
+def _each(rates: tuple[int, ...], as_json: bool, markdown: bool) -> int:
     """Run each rate as a command of its own, so that each has a fresh JVM."""
     results = []
     for rate in rates:
@@ -127,6 +187,8 @@ def _each(rates: tuple[int, ...], as_json: bool) -> int:
             return code
         results.append(result)
         _show(result, as_json)
+    if markdown:
+        _show_markdown(results)
     if as_json:
         click.echo(json.dumps({"runs": results}))
     return 0
@@ -134,7 +196,8 @@ def _each(rates: tuple[int, ...], as_json: bool) -> int:
 
 def _one(rate: int) -> tuple[int, dict[str, Any]]:
     # The last `--rate` wins, so the arguments of this command can be handed on as they are.
-    command = [sys.executable, "-m", "lowtide.cli", *sys.argv[1:], "--rate", str(rate), "--json"]
+    given = [word for word in sys.argv[1:] if word != "--markdown"]
+    command = [sys.executable, "-m", "lowtide.cli", *given, "--rate", str(rate), "--json"]
     with _ended_by_sigterm():
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:
