@@ -1,26 +1,29 @@
 """Frames: what goes from one worker to another, and the count that notices a lost or swapped one.
 
-A frame is a header of 40 bytes and an Arrow record batch (IPC message without its schema; the vertex says which)::
+A frame is a header of 56 bytes, its distinct ticks and an Arrow record batch (IPC message without its schema; the
+vertex says which)::
 
-    magic "LF" | u8 version | u8 kind | u16 vertex | u16 0 | u32 sender | u32 rows
-    | u64 number | i64 sent_ns | i64 born_ns
+    magic "LF" | u8 version | u8 kind | u16 vertex | u16 0 | u32 sender | u32 rows | u32 ticks | u32 0
+    | u64 number | i64 sent_ns | i64 born_ns | u64 value | i64 tick[ticks]
 
-All little-endian. `number` counts the frames of one sender to one target from 0, over epochs. The last frame that a
-sender gives a target in an epoch is a *mark* without rows: it tells the target that nothing of that epoch is missing.
+All little-endian. `value` is what sender and receiver fold into the tracker at each of the ticks. `number` counts the
+frames of one sender to one target from 0, over epochs. The last frame that a sender gives a target in an epoch is a
+*mark* without rows: it tells the target that nothing of that epoch is missing.
 Nothing here does I/O.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
 from lowtide.errors import LifeEnded
 
 MAGIC = b"LF"
-VERSION = 1
-_HEADER = struct.Struct("<2sBBHHIIQqq")
+VERSION = 2
+_HEADER = struct.Struct("<2sBBHHIIIIQqqQ")
 HEADER_BYTES = _HEADER.size
 WAY_OUT = "start the job again; report it if it happens without a failure of the network or of Spark"
 
@@ -44,6 +47,8 @@ class Header:
         number: Its place among the frames of this sender to this target, from 0.
         sent_ns: When it was made, ns since 1970.
         born_ns: When the first row of the batch it came from was taken from Kafka, ns since 1970.
+        value: What is folded into the tracker at each tick; 0 in a mark.
+        ticks: How many distinct ticks follow.
     """
 
     kind: FrameKind
@@ -53,12 +58,13 @@ class Header:
     number: int
     sent_ns: int
     born_ns: int
+    value: int = 0
+    ticks: int = 0
 
     def pack(self) -> bytes:
         """Return the header's `HEADER_BYTES`."""
-        return _HEADER.pack(
-            MAGIC, VERSION, self.kind, self.vertex, 0, self.sender, self.rows, self.number, self.sent_ns, self.born_ns
-        )
+        first = (MAGIC, VERSION, self.kind, self.vertex, 0, self.sender, self.rows, self.ticks, 0)
+        return _HEADER.pack(*first, self.number, self.sent_ns, self.born_ns, self.value)
 
     @classmethod
     def unpack(cls, frame: bytes) -> Header:
@@ -72,8 +78,17 @@ class Header:
                 f"{len(frame)} bytes that begin with {frame[:4]!r} are no frame of version {VERSION}",
                 way_out="give every executor the driver's version of Lowtide, then start the job again",
             )
-        _, _, kind, vertex, _, sender, rows, number, sent_ns, born_ns = _HEADER.unpack_from(frame)
-        return cls(FrameKind(kind), vertex, sender, rows, number, sent_ns, born_ns)
+        _, _, kind, vertex, _, sender, rows, ticks, _, number, sent_ns, born_ns, value = _HEADER.unpack_from(frame)
+        return cls(FrameKind(kind), vertex, sender, rows, number, sent_ns, born_ns, value, ticks)
+
+    def ticks_of(self, frame: bytes) -> list[int]:
+        """Return the distinct ticks that stand behind this header in its frame, ascending."""
+        return list(struct.unpack_from(f"<{self.ticks}q", frame, HEADER_BYTES))
+
+    @property
+    def records_at(self) -> int:
+        """Where in the frame its Arrow message begins."""
+        return HEADER_BYTES + 8 * self.ticks
 
 
 def rows_of(frame: bytes) -> int:
@@ -90,9 +105,13 @@ class Outbox:
         self._sender = sender
         self._next = [0] * targets
 
-    def records(self, target: int, vertex: int, rows: int, sent_ns: int, born_ns: int) -> bytes:
-        """Return the header of the next frame of records for `target`."""
-        return Header(FrameKind.RECORDS, vertex, self._sender, rows, self._number(target), sent_ns, born_ns).pack()
+    def records(
+        self, target: int, vertex: int, rows: int, *, sent_ns: int, born_ns: int, value: int, ticks: Sequence[int]
+    ) -> bytes:
+        """Return what stands before the records of the next frame for `target`: its header and its ticks."""
+        number = self._number(target)
+        header = Header(FrameKind.RECORDS, vertex, self._sender, rows, number, sent_ns, born_ns, value, len(ticks))
+        return header.pack() + struct.pack(f"<{len(ticks)}q", *ticks)
 
     def marks(self, epoch: int, sent_ns: int) -> list[tuple[int, bytes]]:
         """Return the frames that end an epoch, one for every target."""

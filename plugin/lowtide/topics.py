@@ -6,7 +6,7 @@ Topics(conf.kafka).create("documents", partitions=4)
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,12 +40,14 @@ class Topic:
         partitions: How many it has.
         timestamps: "CreateTime" or "LogAppendTime": who sets a record's timestamp.
         cleanup: "delete", "compact" or "compact,delete".
+        id: What the cluster calls it for good; a topic made anew under the same name has another.
     """
 
     name: str
     partitions: int
     timestamps: str
     cleanup: str
+    id: str
 
 
 class Topics:
@@ -92,6 +94,7 @@ class Topics:
 
     def describe_all(self, names: list[str]) -> list[Topic]:
         """These topics, in their order (errors: as `describe`)."""
+        from confluent_kafka import TopicCollection
         from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
 
         known = self._metadata().topics
@@ -106,12 +109,24 @@ class Topics:
             return []
         wanted = {name: ConfigResource(ConfigResource.Type.TOPIC, name) for name in names}
         answers = self._client.describe_configs(list(wanted.values()), request_timeout=self._limit_s)
+        ids = self._client.describe_topics(TopicCollection(names), request_timeout=self._limit_s)
         described = []
         for name in names:
             config = self._result(answers[wanted[name]], name)
             timestamps, cleanup = config["message.timestamp.type"].value, config["cleanup.policy"].value
-            described.append(Topic(name, len(known[name].partitions), timestamps, cleanup))
+            id_ = str(self._result(ids[name], name).topic_id)
+            described.append(Topic(name, len(known[name].partitions), timestamps, cleanup, id_))
         return described
+
+    def earliest(self, topics: Iterable[Topic]) -> dict[tuple[str, int], int]:
+        """The first offset that is still there, by topic and partition (errors: ServiceUnavailable)."""
+        from confluent_kafka import TopicPartition
+        from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
+        spec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+        asked = {TopicPartition(topic.name, n): spec for topic in topics for n in range(topic.partitions)}
+        answers = self._client.list_offsets(asked, request_timeout=self._limit_s) if asked else {}
+        return {(at.topic, at.partition): int(self._result(answers[at], at.topic).offset) for at in asked}
 
     def _metadata(self) -> Any:
         from confluent_kafka import KafkaException

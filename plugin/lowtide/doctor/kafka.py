@@ -30,7 +30,7 @@ def topics(surroundings: Surroundings) -> Answer:
         return Answer("ok", "name a flow to have its topics looked at")
     if unreachable(surroundings):
         return Answer("warn", "not looked at, as no broker answers", "mend the broker first")
-    _, sinks = preflight.look(plan, surroundings.conf)
+    sinks = preflight.look(plan, surroundings.conf).sinks
     described = surroundings.topics.describe_all([*dict.fromkeys(topics_of(plan)), *sinks])
     noun = {1: "partition"}
     return Answer(

@@ -44,9 +44,9 @@ def slots(surroundings: Surroundings) -> Answer:
         return Answer("ok", f"{found}; name a flow to hear how many it needs")
     if unreachable(surroundings):
         return Answer("warn", f"{found}; how many the flow needs depends on its topics", "mend the broker first")
-    fronts, _ = preflight.look(plan, surroundings.conf)
-    check(plan, len(fronts), have, master)
-    return Answer("ok", f"{found}, {needed(plan, len(fronts))} needed")
+    fronts = preflight.look(plan, surroundings.conf).fronts
+    check(plan, fronts, have, master)
+    return Answer("ok", f"{found}, {needed(plan, fronts)} needed")
 
 
 def free_mib() -> int:

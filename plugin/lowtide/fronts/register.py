@@ -74,6 +74,17 @@ class FrontEntry:
         """The opening floor as a floor."""
         return Floor(self.number, self.offset, self.opening)
 
+    def to_json(self) -> dict[str, Any]:
+        """The entry as plain values, for storing."""
+        return {
+            "number": self.number,
+            "source": self.partition.source,
+            "topic_id": self.partition.topic_id,
+            "partition": self.partition.partition,
+            "offset": self.offset,
+            "opening": self.opening,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class FrontRegister:
@@ -165,17 +176,7 @@ class FrontRegister:
 
     def to_json(self) -> list[dict[str, Any]]:
         """The entries as plain values, for storing."""
-        return [
-            {
-                "number": entry.number,
-                "source": entry.partition.source,
-                "topic_id": entry.partition.topic_id,
-                "partition": entry.partition.partition,
-                "offset": entry.offset,
-                "opening": entry.opening,
-            }
-            for entry in self.entries
-        ]
+        return [entry.to_json() for entry in self.entries]
 
     @classmethod
     def from_json(cls, entries: Iterable[Mapping[str, Any]]) -> FrontRegister:

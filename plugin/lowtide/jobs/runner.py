@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from lowtide.compiler import compile_job
 from lowtide.conf import Conf
 from lowtide.errors import LifeEnded, LowtideError
 from lowtide.flow import Flow
@@ -25,7 +26,6 @@ from lowtide.jobs.progress import Progress, age_s
 from lowtide.jobs.signals import INTERRUPTED, Signals, StopAsked, end_now
 from lowtide.jobs.state import JobState, now
 from lowtide.spark.job import Job
-from lowtide.spark.preflight import plan_job
 from lowtide.spark.session import submitted
 
 JVM_END_LIMIT_S = 10.0
@@ -115,7 +115,7 @@ class Runner:
         self._end(*self._why_stopped())
 
     def _start(self) -> Job:
-        plan_job(self._flow, self._conf)
+        compile_job(self._flow, self._conf)
         check_broker(self._conf)
         if submitted() and not self._verbose:
             lead_output(self._folder.log_file)

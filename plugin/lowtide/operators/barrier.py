@@ -97,6 +97,11 @@ class Barrier:
         return len(self._pending)
 
     @property
+    def lanes(self) -> tuple[int, ...]:
+        """The lanes that this worker owns, ascending."""
+        return tuple(self._lanes)
+
+    @property
     def released(self) -> int:
         """The min time that was told last: everything below it has been released."""
         return self._pending.released

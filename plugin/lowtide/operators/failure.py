@@ -7,7 +7,7 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-from lowtide.errors import LowtideError, RecordRefused, UserCodeFailed
+from lowtide.errors import FrameTooLarge, LowtideError, RecordRefused, UserCodeFailed
 from lowtide.operators.meta import Position
 from lowtide.plan import Vertex
 
@@ -26,12 +26,14 @@ class Failure:
         record: The record the step was given, or its result if that is what does not fit.
         error: What happened, in one line.
         traceback_text: The user's part of the traceback; empty where nothing was raised.
+        too_large: Whether it is the record's size that does not fit.
     """
 
     index: int
     record: object
     error: str
     traceback_text: str = ""
+    too_large: bool = False
 
 
 class AtRecord(LowtideError):
@@ -80,6 +82,25 @@ class MessageRefused(AtRecord, RecordRefused):
             f'source "{vertex.name}": a message {failure.error}',
             where=f"{vertex.site}, message at {position}: {shortened(failure.record)}",
             way_out="correct the dataclass, or let such messages go to Flow(..., dead_letters=kafka(topic, raw()))",
+        )
+        self.vertex = vertex.name
+        self.position = position
+
+
+class TooLarge(AtRecord, FrameTooLarge):
+    """Raise exchange.max_frame_bytes, make the record smaller, or give the flow a sink for dead letters.
+
+    Attributes:
+        vertex: The step's name.
+        position: Where the record stands in the log.
+    """
+
+    def __init__(self, vertex: Vertex, position: Position, failure: Failure) -> None:
+        super().__init__(
+            f'"{vertex.name}": a record {failure.error}',
+            where=f"{vertex.site}, record at {position}",
+            way_out="raise exchange.max_frame_bytes in the configuration, make the record smaller, or let such records "
+            "go to Flow(..., dead_letters=kafka(topic, raw()))",
         )
         self.vertex = vertex.name
         self.position = position

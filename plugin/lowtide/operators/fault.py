@@ -13,7 +13,7 @@ import numpy as np
 
 from lowtide.operators.batch import Batch
 from lowtide.operators.dead_letter import Dead, as_json
-from lowtide.operators.failure import Failure, MessageRefused, UserError
+from lowtide.operators.failure import Failure, MessageRefused, TooLarge, UserError
 from lowtide.operators.meta import Meta
 from lowtide.operators.source import SourceRows
 from lowtide.plan import Plan, Vertex
@@ -70,6 +70,7 @@ def act(plan: Plan, batch: Batch) -> list[Dead]:
         batch: Rows are `Fault`s, none of them a tombstone.
 
     Raises:
+        FrameTooLarge: a record is too large, and the flow names no dead letters.
         MessageRefused: a message cannot be parsed, and the flow names no dead letters.
         UserError: a user's function failed, and the flow names no dead letters; of `map_batches` always.
     """
@@ -78,6 +79,8 @@ def act(plan: Plan, batch: Batch) -> list[Dead]:
     for index, fault in enumerate(batch.rows()):
         position = batch.meta.position(index)
         vertex, failure = fault.vertex, fault.failure
+        if plan.dead_letters is None and failure.too_large:
+            raise TooLarge(vertex, position, failure)
         if plan.dead_letters is None and isinstance(vertex.step, Read):
             raise MessageRefused(vertex, position, failure)
         if plan.dead_letters is None or isinstance(vertex.step, MapBatches):

@@ -25,6 +25,7 @@ from lowtide.operators.failure import Failure
 from lowtide.operators.fault import Fault, faults
 from lowtide.operators.group import Key
 from lowtide.operators.grouping import Grouping
+from lowtide.operators.limits import Limits
 from lowtide.operators.looping import Turns
 from lowtide.operators.merging import MergeOperator
 from lowtide.operators.ordering import Ordered
@@ -47,11 +48,13 @@ class Program:
         plan: The plan.
         level: The level.
         grouping: How stateful steps come to the right order; by default as the plan says.
+        limits: How large records may be; None for no limits.
     """
 
-    def __init__(self, plan: Plan, level: int, grouping: str | None = None) -> None:
+    def __init__(self, plan: Plan, level: int, grouping: str | None = None, limits: Limits | None = None) -> None:
         self.plan = plan
         self.level = level
+        self._limits = limits
         self._mode = grouping or plan.grouping
         self._children = {vertex.id: plan.children(vertex.id) for vertex in plan.vertices}
         self._sources: dict[int, SourceOperator] = {}
@@ -113,8 +116,12 @@ class Program:
 
     def feed_source(self, vertex: int, rows: SourceRows) -> list[Output]:
         """Take labelled messages of a source of this level."""
+        source, large = self.plan.vertices[vertex], None
+        if self._limits is not None:
+            rows, large = self._limits.messages(rows, source)
         feed = _Feed(rows)
-        source = self.plan.vertices[vertex]
+        if large is not None:
+            feed.outputs.append(Faults(large))
         stepped = self._sources[vertex].parse(rows)
         if stepped.failures:
             meta = self._sources[vertex].meta(rows)
@@ -188,7 +195,7 @@ class Program:
     def _give(self, child: Vertex, port: int, batch: Batch, feed: _Feed) -> None:
         """Let a vertex take records at one of its ports."""
         if child.id in self._exchanges:
-            feed.outputs.append(Exchange(child.id, self._exchanges[child.id].assign(batch)))
+            self._exchange(child, batch, feed)
         elif child.id in self._operators:
             stepped = self._operators[child.id].apply(batch)
             self._bury(child, batch.meta, stepped.failures, feed)
@@ -206,6 +213,14 @@ class Program:
         else:
             assert isinstance(child.step, Write), f"no operator for {child.step}"
             feed.outputs.append(Deliver(child.id, batch))
+
+    def _exchange(self, exchange: Vertex, batch: Batch, feed: _Feed) -> None:
+        if self._limits is not None:
+            batch, large = self._limits.records(batch, exchange)
+            if large is not None:
+                feed.outputs.append(Faults(large))
+        if len(batch):
+            feed.outputs.append(Exchange(exchange.id, self._exchanges[exchange.id].assign(batch)))
 
     def _hold(self, vertex: Vertex, ordered: Ordered | BesideScan, port: int, batch: Batch, feed: _Feed) -> None:
         outputs: list[Batch] = []

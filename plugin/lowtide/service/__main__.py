@@ -15,15 +15,18 @@ GAUGES_EVERY_S = 1.0
 
 async def run(first: dict[str, Any]) -> None:
     """Serve until standard input closes."""
-    service = Service(bytes.fromhex(first["secret"]), versions())
-    server = await service.serve(first.get("bind") or first["host"])
+    host = first.get("bind") or first["host"]
+    service = Service(bytes.fromhex(first["secret"]), versions(), host)
+    server = await service.serve(host)
     own, port = server.sockets[0].getsockname()[:2]
     say({"ready": f"{first['host'] if first.get('bind') else own}:{port}"})
     loop = asyncio.get_running_loop()
     closed = loop.run_in_executor(None, sys.stdin.read)
     while not closed.done():
         say({"gauges": service.totals()})
+        service.look()
         await asyncio.wait([closed], timeout=GAUGES_EVERY_S)
+    await service.close()
 
 
 def main() -> None:

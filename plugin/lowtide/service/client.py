@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from lowtide.errors import AlreadyRunning, LifeEnded
+from lowtide.service.setting import LifeSetting, pack
 from lowtide.wire import CONNECT_TIMEOUT_S, ConnectionClosed, Kind, connect, receive, send
 from lowtide_tracker.handshake import HandshakeError
 
@@ -35,14 +36,14 @@ class ServiceClient:
             self._gone(error)
         self._connection.settimeout(limit_s)
 
-    def begin(self, incarnation: int, deployment: bytes) -> None:
-        """Begin a life with the pickled deployment, which every worker is given.
+    def begin(self, setting: LifeSetting, deployment: bytes) -> None:
+        """Begin a life with its setting, and the pickled deployment that every worker is given.
 
         Raises:
             AlreadyRunning: another life runs in this session.
             LifeEnded: a life with this number or a later one was there, or the service is gone.
         """
-        answer = self._ask(Kind.PLAN, incarnation.to_bytes(8, "little") + deployment)
+        answer = self._ask(Kind.PLAN, pack(setting, deployment))
         if "running" in answer:
             raise AlreadyRunning(
                 f"a job already runs in this Spark session, as incarnation {answer['running']}",

@@ -32,6 +32,11 @@ class Peer:
         with suppress(OSError):
             await self._writer.drain()
 
+    def tell(self, message: dict[str, Any]) -> None:
+        """Send one message as JSON without waiting for room; for short ones, and few."""
+        data = json.dumps(message).encode()
+        self._writer.write(head(Kind.ASK, len(data)) + data)
+
     def close(self) -> None:
         """Close the connection; the peer sees its end."""
         self._writer.close()

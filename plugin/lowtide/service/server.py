@@ -6,11 +6,17 @@ import logging
 import os
 import sys
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
+from lowtide.errors import LifeEnded, LowtideError
+from lowtide.service.life import Life
 from lowtide.service.peer import Peer
 from lowtide.service.register import Fork, Found, Refused, Register, Worker
+from lowtide.service.setting import unpack
 from lowtide.wire import NONCE_BYTES, ConnectionClosed, Kind, expect_acks, tune
+from lowtide.worker import welcome
+from lowtide_snapshots.errors import SnapshotsError
 from lowtide_tracker.handshake import REPLY_BYTES, HandshakeError, ServerHandshake
 
 LOG = logging.getLogger(__name__)
@@ -25,11 +31,19 @@ DEATH_REPORT_WAIT_S = 0.3
 
 
 class Service:
-    """Serves the lives of one job, one after the other; each begins with its plan."""
+    """Serves the lives of one job, one after the other; each begins with its plan.
 
-    def __init__(self, secret: bytes, python: dict[str, str]) -> None:
+    Args:
+        secret: The job's.
+        python: The driver's Python and packages, which executors must have.
+        host: Where what a life starts is to listen.
+    """
+
+    def __init__(self, secret: bytes, python: dict[str, str], host: str = "127.0.0.1") -> None:
         self.register = Register(-1)
+        self.life: Life | None = None
         self._secret = secret
+        self._host = host
         self._python = python
         self._plan = b""
         self._links: dict[str, Peer] = {}
@@ -70,7 +84,9 @@ class Service:
             question = json.loads(payload)
             match question["ask"]:
                 case "find":
-                    await peer.send(Kind.ASK, self._find(question))
+                    await peer.send(Kind.ASK, await self._find(question))
+                case "current":
+                    await peer.send(Kind.ASK, {"refused": await self._current(question["incarnation"])})
                 case "end":
                     await self._end_unless_the_worker_says_why(question["incarnation"], question["cause"])
                     await peer.send(Kind.ASK, {"ended": self.register.cause})
@@ -92,25 +108,57 @@ class Service:
     # -- lives -----------------------------------------------------------------------------------------------------
 
     async def _begin(self, payload: bytes) -> dict[str, Any]:
-        """A new life: `i64 incarnation | pickled deployment`. Numbers of lives only grow.
+        """A new life: its setting, and the deployment for its workers. Numbers of lives only grow.
 
         A life that still runs is not replaced; of one that has ended, the workers that are still there are killed.
         """
-        incarnation = int.from_bytes(payload[:8], "little")
+        setting, deployment = unpack(payload)
+        incarnation = setting.incarnation
         before, links = self.register, self._links
         if incarnation <= before.incarnation:
             return {"refused": f"incarnation {incarnation} is not above {before.incarnation}"}
         if before.runs:
             return {"refused": f"incarnation {before.incarnation} still runs here", "running": before.incarnation}
-        self.register = Register(incarnation)
-        self._plan = payload[8:]
+        register = self.register = Register(incarnation)
+        self._plan = deployment
         self._links, self._gauges, self._deaths = {}, {}, {}
         for wrong in self._other_pythons.values():
             self._end(incarnation, wrong)
         await self._kill(before, links)
         for link in list(links.values()):
             link.close()
+        await self.close()
+        life = Life(
+            setting,
+            secret=self._secret,
+            host=self._host,
+            register=register,
+            on_end=partial(self._end, incarnation),
+            tell_worker=self._tell_worker,
+        )
+        try:
+            await life.start()
+        except (LowtideError, SnapshotsError) as error:
+            register.end(str(error))
+            return {"refused": str(error)}
+        self.life = life
         return {"begun": incarnation}
+
+    async def close(self) -> None:
+        """End what the last life has started here."""
+        life, self.life = self.life, None
+        if life is not None:
+            await life.close()
+
+    async def _current(self, incarnation: int) -> str:
+        """Return why a life is not the current one; empty if it is."""
+        if self.life is None or incarnation != self.register.incarnation or self.register.cause:
+            return self.register.cause or f"incarnation {incarnation} is over"
+        return await self.life.current()
+
+    def _tell_worker(self, name: str, message: dict[str, Any]) -> None:
+        if name in self._links:
+            self._links[name].tell(message)
 
     def _stopping(self, incarnation: int) -> None:
         """Its query is being stopped: tasks that break off now are no failure."""
@@ -126,7 +174,9 @@ class Service:
         for link in list(links.values()):
             await link.send(Kind.ASK, {"stop": True})
         await _until_empty(links, FINISH_LIMIT_S)
-        return await self._kill(register, links)
+        killed = await self._kill(register, links)
+        await self.close()
+        return killed
 
     async def _kill(self, register: Register, links: dict[str, Peer]) -> list[str]:
         """Lets the fork servers kill the workers that are still there, and waits for their end; returns their names."""
@@ -154,8 +204,13 @@ class Service:
 
     # -- who talks to it -------------------------------------------------------------------------------------------
 
-    def _find(self, q: dict[str, Any]) -> dict[str, Any]:
+    async def _find(self, q: dict[str, Any]) -> dict[str, Any]:
         register = self.register
+        if q["level"] == 0 and self.life is not None and q["incarnation"] == register.incarnation:
+            try:
+                await self.life.know(q["worker"].partition("/")[2])
+            except (LowtideError, SnapshotsError) as error:
+                self._end(register.incarnation, str(error))
         before = register.cause
         found = register.find(q["worker"], q["level"], q["epoch"], q["incarnation"], q["executor"])
         if register.cause != before:
@@ -217,17 +272,22 @@ class Service:
         if isinstance(worker, Refused):
             await peer.send(Kind.ASK, {"refused": worker.reason})
             return
-        links, gauges = self._links, self._gauges
+        links, gauges, life = self._links, self._gauges, self.life
         links[name] = peer
         try:
-            await peer.send(Kind.PLAN, self._plan)
+            assert life is not None, "a register has a life"
+            await peer.send(Kind.PLAN, welcome.pack(await life.welcome(name), self._plan))
             while True:
                 _, payload = await peer.receive()
                 said = json.loads(payload)
                 if "failed" in said:
                     self._end(register.incarnation, said["failed"])
-                else:
+                elif "gauges" in said:
                     gauges[name] = said["gauges"]
+                else:
+                    life.heard_from(name, said)
+        except LifeEnded as error:
+            self._end(register.incarnation, str(error))
         finally:
             del links[name]
             await asyncio.sleep(DEATH_REPORT_WAIT_S)
@@ -241,6 +301,11 @@ class Service:
 
     # -- figures ---------------------------------------------------------------------------------------------------
 
+    def look(self) -> None:
+        """Look after the life; to be called each second."""
+        if self.life is not None and self.register.runs:
+            self.life.look(self._gauges)
+
     def totals(self) -> dict[str, int]:
         """The job's gauges: records read from the sources, delivered to sinks and to the dead letters."""
         read = [gauges for name, gauges in self._gauges.items() if name.startswith("0/")]
@@ -250,6 +315,7 @@ class Service:
             "records_in": sum(gauges.get("records_in", 0) for gauges in read),
             "records_out": sum(gauges.get("delivered", 0) for gauges in self._gauges.values()),
             "dead_letters": sum(gauges.get("dead_letters", 0) for gauges in self._gauges.values()),
+            "repairs": sum(gauges.get("repairs", 0) for gauges in self._gauges.values()),
         }
 
     def status(self) -> dict[str, Any]:

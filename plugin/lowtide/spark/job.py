@@ -13,18 +13,19 @@ from typing import Any
 
 import cloudpickle
 
+from lowtide.compiler import compile_job
 from lowtide.conf import Conf
 from lowtide.errors import InterpreterMismatch, LifeEnded, LowtideError, ServiceUnavailable, TooFewSlots
 from lowtide.flow import Flow
-from lowtide.kafka_access import librdkafka_settings
 from lowtide.pickling import dump_plan, register_modules
 from lowtide.plan import Plan
 from lowtide.service.client import ServiceClient
 from lowtide.spark import preflight, slots
 from lowtide.spark.broker_watch import BrokerWatch
+from lowtide.spark.handing_out import control_token, deployment_of, setting_of
+from lowtide.spark.opening import as_ours, open_life, store_of
 from lowtide.spark.query import start_query
 from lowtide.spark.session import master_of, session_runs, start_session
-from lowtide.worker.deployment import Deployment
 
 LOG = logging.getLogger(__name__)
 
@@ -43,7 +44,12 @@ class Job:
     def __init__(self, plan: Plan, conf: Conf, session: Any, *, owned: bool) -> None:
         """Make a job that has not begun; `owned`: whether the session was started for it and ends with it."""
         self.plan = plan
-        self.incarnation = time.time_ns() // 1_000_000
+        self.incarnation = 0
+        """The life's number; 0 before it has begun."""
+        self.token: str = control_token(conf.control)
+        """What the control API asks for."""
+        self._conf = conf
+        self._store = store_of(conf, plan.name)
         self._session = session
         self._owned = owned
         self._side = session._jvm.io.lowtide.DriverSide.current()
@@ -52,7 +58,7 @@ class Job:
         self._service = ServiceClient(self.address, self.secret)
         folder = Path(conf.spark.checkpoint_folder)
         folder.mkdir(parents=True, exist_ok=True)
-        self._checkpoint = Path(tempfile.mkdtemp(prefix=f"{plan.name}-{self.incarnation}-", dir=folder.resolve()))
+        self._checkpoint = Path(tempfile.mkdtemp(prefix=f"{plan.name}-", dir=folder.resolve()))
         self._query: Any = None
         self._brokers = BrokerWatch(conf.kafka)
         self.outage_s = 0.0
@@ -71,20 +77,19 @@ class Job:
             LowtideError: what is wrong, where, and what to do; nothing is left running.
         """
         say("checking the flow")
-        plan = preflight.plan_job(flow, conf)
+        plan = compile_job(flow, conf)
         dump_plan(plan)
         say(f"asking Kafka at {conf.kafka.bootstrap}")
-        fronts, sinks = preflight.look(plan, conf)
+        found = preflight.look(plan, conf)
         master = master_of(conf)
-        slots.check(plan, len(fronts), slots.offered(master), master)
+        slots.check(plan, found.fronts, slots.offered(master), master)
         say(f"starting Spark, {conf.spark.master}")
         owned = not session_runs()
         session = start_session(conf, plan.name)
         job = None
         try:
             job = cls(plan, conf, session, owned=owned)
-            say("starting the query")
-            job._begin(conf, _deployment(plan, conf, fronts, sinks))
+            job._begin(found, say)
         except BaseException:
             if job is not None:
                 job.stop()
@@ -93,16 +98,21 @@ class Job:
             raise
         return job
 
-    def _begin(self, conf: Conf, deployment: Deployment) -> None:
-        register_modules(self.plan)
-        self._service.begin(self.incarnation, cloudpickle.dumps(deployment))
+    def _begin(self, found: preflight.Surroundings, say: Said) -> None:
+        plan, conf = self.plan, self._conf
+        say(f"asking ZooKeeper at {conf.zookeeper.hosts}")
+        with as_ours():
+            self._store.open()
+        opening = open_life(self._store, plan, conf, found, say)
+        self.incarnation = opening.incarnation
+        register_modules(plan)
+        say("starting the query")
+        deployment = deployment_of(plan, conf, found, opening)
+        setting = setting_of(plan, conf, opening, self.token)
+        self._service.begin(setting, cloudpickle.dumps(deployment))
+        fronts = {start.name: start.offset for start in opening.fronts}
         self._query = start_query(
-            self._session,
-            self.plan,
-            conf,
-            deployment.fronts,
-            incarnation=self.incarnation,
-            checkpoint=self._checkpoint,
+            self._session, plan, conf, fronts, incarnation=self.incarnation, checkpoint=self._checkpoint
         )
         self._side.watch(str(self._query.runId()))
 
@@ -150,6 +160,8 @@ class Job:
                 return
             self._await()
             self.outage_s = self._brokers.look()
+            with as_ours():
+                self._store.keep_lease()
         raise self._cause()
 
     def _await(self) -> None:
@@ -187,6 +199,7 @@ class Job:
                     LOG.warning("workers did not end in time and were killed: %s", ", ".join(killed))
         finally:
             self._service.close()
+            self._store.close()
             if self._owned:
                 self._session.stop()
             shutil.rmtree(self._checkpoint, ignore_errors=True)
@@ -207,20 +220,6 @@ def _exception_of(error: Exception) -> str:
     """The class of the Java exception behind py4j's; empty for any other error."""
     thrown = getattr(error, "java_exception", None)
     return str(thrown.getClass().getName()) if thrown is not None else ""
-
-
-def _deployment(plan: Plan, conf: Conf, fronts: dict[str, int], sinks: dict[str, int]) -> Deployment:
-    return Deployment(
-        plan=plan,
-        fronts=fronts,
-        sink_partitions=sinks,
-        producer=librdkafka_settings(conf.kafka),
-        frame_bytes=conf.exchange.frame_bytes,
-        max_frame_bytes=conf.exchange.max_frame_bytes,
-        max_frame_rows=conf.exchange.max_frame_rows,
-        delivery_limit_ms=conf.kafka.delivery_limit_ms,
-        max_queued_bytes=conf.worker.max_queued_bytes,
-    )
 
 
 def _of_other_python(cause: str) -> InterpreterMismatch | None:

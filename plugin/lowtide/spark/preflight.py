@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
-from lowtide.compiler import compile_job
 from lowtide.conf import Conf
 from lowtide.errors import FlowError
-from lowtide.flow import Flow
 from lowtide.plan import Plan
 from lowtide.spark.query import topics_of
-from lowtide.steps import WORD, Write
+from lowtide.steps import Write
 from lowtide.topics import Topic, Topics
 
 
@@ -22,34 +21,28 @@ def sink_topics(plan: Plan) -> list[str]:
     return list(dict.fromkeys(sinks))
 
 
-def plan_job(flow: Flow, conf: Conf) -> Plan:
-    """Lay out a flow for a job on Spark.
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What Kafka has for a plan.
 
-    Raises:
-        FlowRefused: names everything that does not fit.
-        FlowError: names the steps that a job cannot run.
+    Attributes:
+        sources: The topics that are read.
+        sinks: How many partitions each topic has that is written.
+        earliest: The first offset that is still there, by topic and partition, of the sources.
     """
-    plan = compile_job(flow, conf)
-    refuse_tracked(plan)
-    return plan
+
+    sources: tuple[Topic, ...]
+    sinks: Mapping[str, int]
+    earliest: Mapping[tuple[str, int], int]
+
+    @property
+    def fronts(self) -> int:
+        """How many source partitions there are."""
+        return len(self.earliest)
 
 
-def refuse_tracked(plan: Plan) -> None:
-    """Refuse a flow whose output is right only in order: so far a job on Spark has no min time to go by.
-
-    Raises:
-        FlowError: names the steps.
-    """
-    steps = [f'{WORD[type(vertex.step)]} "{vertex.name}"' for vertex in plan.needs_tracking()]
-    if steps:
-        raise FlowError(
-            f"a job on Spark cannot run these steps yet, since it does not track min time: {', '.join(steps)}",
-            way_out="run the flow with flow.run_locally(...), or leave these steps out",
-        )
-
-
-def look(plan: Plan, conf: Conf) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the number of every source partition, by `topic-partition`, and the partitions of every sink's topic.
+def look(plan: Plan, conf: Conf) -> Surroundings:
+    """Ask Kafka for everything that a plan reads and writes.
 
     Raises:
         ServiceUnavailable: no broker answers.
@@ -65,10 +58,25 @@ def look(plan: Plan, conf: Conf) -> tuple[dict[str, int], dict[str, int]]:
             f'the flow reads and writes topic "{both[0]}", so it would read its own output for ever',
             way_out="write to another topic",
         )
-    _refuse_compacted(known[name] for name in sources)
-    names = [f"{name}-{partition}" for name in sources for partition in range(known[name].partitions)]
-    fronts = {name: number for number, name in enumerate(names)}
-    return fronts, {name: known[name].partitions for name in sinks}
+    found = tuple(known[name] for name in sources)
+    _refuse_compacted(found)
+    _refuse_narrow(plan, known)
+    return Surroundings(found, {name: known[name].partitions for name in sinks}, topics.earliest(found))
+
+
+def _refuse_narrow(plan: Plan, topics: Mapping[str, Topic]) -> None:
+    """Refuse a sink's topic with fewer partitions than lanes: each lane owns a partition, so that it has an order."""
+    for vertex in plan.sinks():
+        assert isinstance(vertex.step, Write)
+        topic = topics[vertex.step.sink.topic]
+        if topic.partitions < plan.lanes:
+            raise FlowError(
+                f'topic "{topic.name}" has {topic.partitions} partition{"s" * (topic.partitions > 1)}, and the job '
+                f"{plan.lanes} lanes: each lane writes a partition of its own",
+                where=f'sink "{vertex.name}"',
+                way_out=f"give the topic {plan.lanes} partitions, or set job.parallelism and job.lanes to "
+                f"{topic.partitions}",
+            )
 
 
 def _refuse_compacted(topics: Iterable[Topic]) -> None:

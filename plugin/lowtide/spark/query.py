@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +16,6 @@ from lowtide.steps import Read
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-EARLIEST = -2
-
 
 def topics_of(plan: Plan) -> list[str]:
     """Return the topics that a plan reads, in the order of its sources."""
@@ -25,17 +23,17 @@ def topics_of(plan: Plan) -> list[str]:
     return list(dict.fromkeys(source.topic for source in sources if isinstance(source, KafkaSource)))
 
 
-def starting_offsets(fronts: Iterable[str]) -> str:
-    """Return Spark's `startingOffsets`: every partition by name, from its earliest record (R3)."""
+def starting_offsets(fronts: Mapping[str, int]) -> str:
+    """Return Spark's `startingOffsets`: every partition by name, from where its front has to be read (R3)."""
     offsets: dict[str, dict[str, int]] = {}
-    for front in fronts:
+    for front, offset in fronts.items():
         topic, _, partition = front.rpartition("-")
-        offsets.setdefault(topic, {})[partition] = EARLIEST
+        offsets.setdefault(topic, {})[partition] = offset
     return json.dumps(offsets)
 
 
 def start_query(
-    session: SparkSession, plan: Plan, conf: Conf, fronts: Iterable[str], *, incarnation: int, checkpoint: Path
+    session: SparkSession, plan: Plan, conf: Conf, fronts: Mapping[str, int], *, incarnation: int, checkpoint: Path
 ) -> Any:
     """Start the query of a life and return Spark's (Java) StreamingQuery."""
     jvm: Any = session._jvm
@@ -47,6 +45,7 @@ def start_query(
         exchange.max_frame_rows,
         exchange.frame_bytes,
         exchange.linger_ms * 1000,
+        int(conf.epoch.duration_s * 1000),
     )
     for level in range(1, plan.levels):
         frames = stages.level(_to_workers(session, frames, plan.parallelism), incarnation, level)
@@ -56,7 +55,7 @@ def start_query(
     return writer.start()
 
 
-def _rows(session: SparkSession, plan: Plan, conf: Conf, fronts: Iterable[str]) -> DataFrame:
+def _rows(session: SparkSession, plan: Plan, conf: Conf, fronts: Mapping[str, int]) -> DataFrame:
     from pyspark.sql import functions as f
 
     reader = session.readStream.format("kafka").options(**spark_options(conf.kafka))

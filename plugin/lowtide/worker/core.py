@@ -23,6 +23,7 @@ from lowtide.operators.barrier import Barrier
 from lowtide.operators.batch import Batch
 from lowtide.operators.bundle import Bundle
 from lowtide.operators.fault import act
+from lowtide.operators.limits import Limits
 from lowtide.operators.output import Deliver, Exchange, Faults, Output
 from lowtide.operators.program import Captured, Program
 from lowtide.operators.source import SourceRows
@@ -48,6 +49,7 @@ class WorkerCore:
         last: What the sinks have told (R13); records up to it are not delivered again.
         floors: All that were durable when the life began.
         max_bundle_records: Limit of one bundle.
+        limits: How large records and frames may be; None for no limits.
         grouping: "optimistic" or "ordered" if not as the plan says.
     """
 
@@ -62,6 +64,7 @@ class WorkerCore:
         last: LastKeys | None = None,
         floors: Iterable[Floor] = (),
         max_bundle_records: int = 10_000,
+        limits: Limits | None = None,
         grouping: str | None = None,
     ) -> None:
         assert (front is not None) == (level == 0), "level 0 has a front, and only level 0"
@@ -70,7 +73,7 @@ class WorkerCore:
         self.place = place
         self.tracker = tracker
         self.front = front
-        self.program = Program(plan, level, grouping)
+        self.program = Program(plan, level, grouping, limits)
         self._sources = [vertex.id for vertex in plan.sources()] if level == 0 else []
         self._workers = plan.worker_of_unit()
         self._segment = max(level, FIRST_SEGMENT)
@@ -80,6 +83,7 @@ class WorkerCore:
         self._last = dict(last or {})
         self._floors = tuple(floors)
         self._max_bundle_records = max_bundle_records
+        self._limits = limits
         sinks = {vertex.id: vertex for vertex in plan.sinks() if vertex.level == level}
         self.barriers = {sink: self._barrier(sink, vertex.name, vertex.depth) for sink, vertex in sinks.items()}
         depth = max(vertex.depth for vertex in plan.vertices)
@@ -135,18 +139,21 @@ class WorkerCore:
 
     # -- from other workers ----------------------------------------------------------------------------------------
 
-    def frame(self, frame: Frame) -> Effects:
-        """Take a frame: all it causes is folded in before its own ack (R5).
+    def frame(self, *frames: Frame) -> Effects:
+        """Take frames of one exchange that came together: all they cause is folded in before their own acks (R5).
 
         Raises:
-            TimeWentBack: it holds a tick that min time has passed.
+            TimeWentBack: one holds a tick that min time has passed.
         """
-        if frame.ticks[0] < self.min_time:
-            place = f"worker {self.level}/{self.place}"
-            raise TimeWentBack(place, frame.ticks[0], self.min_time)
+        for frame in frames:
+            if frame.ticks[0] < self.min_time:
+                place = f"worker {self.level}/{self.place}"
+                raise TimeWentBack(place, frame.ticks[0], self.min_time)
         effects = Effects()
-        self._route(self.program.feed(frame.vertex, frame.batch), effects)
-        self.tracker.fold(self.level, frame.ticks, frame.value)
+        batch = Batch.concat([frame.batch for frame in frames])
+        self._route(self.program.feed(frames[0].vertex, batch), effects)
+        for frame in frames:
+            self.tracker.fold(self.level, frame.ticks, frame.value)
         return effects
 
     # -- from the tracker ------------------------------------------------------------------------------------------
@@ -280,9 +287,10 @@ class WorkerCore:
 
     def _send(self, output: Exchange, effects: Effects) -> None:
         for target, part in output.batch.split(self._workers):
-            ticks, value = part.meta.ticks(), self.tracker.new_value()
-            self.tracker.fold(self.level + 1, ticks, value)
-            effects.frames.append(Frame(output.vertex, target, value, ticks, part))
+            for piece in (part,) if self._limits is None else self._limits.frames(part):
+                ticks, value = piece.meta.ticks(), self.tracker.new_value()
+                self.tracker.fold(self.level + 1, ticks, value)
+                effects.frames.append(Frame(output.vertex, target, value, ticks, piece))
 
     def _hold(self, ticks: list[int]) -> None:
         """Holding is sending: the outbound segment stays open at these ticks until what was held is out (R6)."""

@@ -1,15 +1,23 @@
-"""What the driver hands to every worker: the plan and the settings around it, pickled once."""
+"""What the driver hands to every worker: the plan and what surrounds it, pickled once per life."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from lowtide.fronts.front import Window
+from lowtide.operators.limits import Limits
 from lowtide.plan import Plan
+from lowtide.worker.effects import LastKeys
+from lowtide_tracker import Floor
 
 if TYPE_CHECKING:
+    from lowtide.worker.birth import Birth
     from lowtide.worker.stage import LevelStage
+    from lowtide.worker.welcome import Welcome
+
+Delivery = Literal["exactly_once", "at_least_once"]
 
 
 @dataclass(frozen=True)
@@ -18,32 +26,42 @@ class Deployment:
 
     Attributes:
         plan: What to run.
-        fronts: The number of every source partition, by `topic-partition`.
         sink_partitions: How many partitions each sink's topic has.
         producer: librdkafka's settings for sinks.
-        frame_bytes: About how much a frame holds.
-        max_frame_bytes: Size limit of a record, and so of a frame that holds one alone.
-        max_frame_rows: Records per frame at most.
-        delivery_limit_ms: How long Kafka may take for one record of a sink.
+        limits: How large records and frames may be.
+        delivery: How sinks are written.
+        tracking: Whether records wait for min time; without it they are delivered in the order they come.
+        window: How far a front may be ahead (R8).
+        max_future_ms: A timestamp further ahead of the broker's clock is not believed.
+        max_bundle_records: Limit of one bundle.
+        delivery_limit_ms: How long Kafka may take for what a sink is given at once.
         max_queued_bytes: Input and output that may wait in one worker before its source is held back.
+        lasts_topic: Where lanes keep their `last`; empty where they do not.
+        start: The tick at which the life's min time begins.
+        last: What the lanes' `last` was when the life began (R13).
+        floors: The floors that were durable then.
+        relied_on: The largest tick that anything rests on; see `Front`.
     """
 
     plan: Plan
-    fronts: Mapping[str, int]
     sink_partitions: Mapping[str, int]
     producer: Mapping[str, Any] = field(repr=False)
-    frame_bytes: int
-    max_frame_bytes: int
-    max_frame_rows: int
+    limits: Limits
+    delivery: Delivery
+    tracking: bool
+    window: Window
+    max_future_ms: int
+    max_bundle_records: int
     delivery_limit_ms: int
     max_queued_bytes: int
+    lasts_topic: str = ""
+    start: int = 0
+    last: LastKeys = field(default_factory=dict)
+    floors: tuple[Floor, ...] = ()
+    relied_on: int = 0
 
-    def stage(self, level: int, name: str, number: int) -> LevelStage:
+    def stage(self, birth: Birth, welcome: Welcome) -> LevelStage:
         """Make the stage of one worker, in that worker."""
         from lowtide.worker.stage import LevelStage
 
-        return LevelStage(self, level, name, number)
-
-    def front_name(self, front: int) -> str:
-        """Return `topic-partition` of a front."""
-        return next((name for name, number in self.fronts.items() if number == front), f"front {front}")
+        return LevelStage(self, birth, welcome)

@@ -1,8 +1,9 @@
 """The worker's event loop: its only sockets and clock. One thread; the stage it drives does no I/O on them.
 
-It listens for tasks, serves the one that is attached, and keeps a line to the service open. Input is not read while
-output waits or the sinks are full, and that is what slows the whole way back to Kafka. However much has come, the loop
-looks up from it every `WORK_S`: nobody who connects, and no long backlog, keeps it from hearing the service.
+It listens for tasks, serves the one that is attached, keeps a line to the service open, and watches what its stage
+waits for: the tracker, the sinks. Input is not read while output waits or the sinks are full, and that is what slows
+the whole way back to Kafka. However much has come, the loop looks up from it after each group: no long backlog keeps it
+from hearing that min time has moved (R8).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import struct
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -31,8 +33,6 @@ from lowtide.worker.protocol import Frames, Stage
 LOG = logging.getLogger(__name__)
 IDLE_S = 0.05
 """How often sinks are served and gauges looked at when nothing happens."""
-WORK_S = 0.02
-"""How long input is worked off before the loop looks at its sockets again; one group more at most."""
 GAUGES_EVERY_S = 1.0
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _TARGET = struct.Struct("<i")
@@ -70,6 +70,9 @@ class Loop:
         self._task: Link | None = None
         self._backlog = Backlog(max_group_rows)
         self._parked: list[tuple[int, bytes]] = []
+        self._owed = 0
+        """Messages of rows that were dealt with, and the task does not know: it sends no more while it is owed some."""
+        self._watched: tuple[int, ...] = ()
         self._failed = False
         self._stopping = False
         self._selector = selectors.DefaultSelector()
@@ -83,10 +86,11 @@ class Loop:
         self._selector.register(self._control.socket, READ, self._hear_service)
         while not self._stopping:
             self._watch()
-            for key, events in self._selector.select(0 if self._may_work() else IDLE_S):
+            self._watch_stage()
+            for key, events in self._selector.select(self._patience_s()):
                 key.data(events)
             self._work()
-            self._guard(self._emit_what_is_due)
+            self._guard(self._do_what_is_due)
             self._door.tick()
             self._report()
 
@@ -125,6 +129,7 @@ class Loop:
             self._interest = 0
             self._task.close()
             self._task = None
+            self._owed = 0
             self._backlog.clear()
 
     # -- the attached task ---------------------------------------------------------------------------------------
@@ -144,6 +149,21 @@ class Loop:
         else:
             self._selector.modify(self._task.socket, interest, self._hear_task)
         self._interest = interest
+
+    def _watch_stage(self) -> None:
+        """Watch what the stage waits for; a line that was made anew has another descriptor."""
+        wanted = self._stage.descriptors()
+        if wanted == self._watched:
+            return
+        for descriptor in set(self._watched) - set(wanted):
+            with suppress(KeyError, ValueError):  # It may have been closed already.
+                self._selector.unregister(descriptor)
+        for descriptor in set(wanted) - set(self._watched):
+            self._selector.register(descriptor, READ, self._hear_stage)
+        self._watched = wanted
+
+    def _patience_s(self) -> float:
+        return 0.0 if self._may_work() else min(IDLE_S, self._stage.due_s(time.monotonic()))
 
     def _room(self) -> bool:
         """Whether there is a task, and room for what comes of its input."""
@@ -167,13 +187,10 @@ class Loop:
             self._lose_task()
 
     def _work(self) -> None:
-        """Work input off for a moment; what comes of each group goes out before the next is begun."""
-        until = time.monotonic() + WORK_S
-        while self._may_work() and not self._stopping:
+        """Work one group of input off."""
+        if self._may_work():
             self._guard(partial(self._take, *self._backlog.group()))
             self._flush()
-            if time.monotonic() >= until:
-                return
 
     def _flush(self) -> None:
         try:
@@ -196,13 +213,21 @@ class Loop:
             self._emit(self._stage.frames(messages, now))
         elif kind == Kind.ROWS:
             self._emit(self._stage.rows(messages[0], now))
-            self._task.send(Kind.TAKEN)
+            self._owed += 1
+            self._let_go_on()
         elif kind == Kind.END:
             (epoch,) = _EPOCH.unpack(messages[0])
             self._emit(self._stage.end(epoch, now))
             self._finish(epoch, messages[0])
         else:
             raise ValueError(f"a message of unknown kind {kind} from the task")
+
+    def _let_go_on(self) -> None:
+        """Tell the task that it may send more rows, unless the front is stopped (R8)."""
+        if self._owed and self._task is not None and self._stage.pulling():
+            for _ in range(self._owed):
+                self._task.send(Kind.TAKEN)
+            self._owed = 0
 
     def _finish(self, epoch: int, message: bytes) -> None:
         """Tell the task that all is out; its last bytes go out before anything else is done."""
@@ -244,9 +269,16 @@ class Loop:
                     raise ConnectionClosed("the worker was told to end")
                 self._task.flush()
 
-    def _emit_what_is_due(self) -> None:
-        self._emit(self._stage.tick(time.time_ns()))
+    def _hear_stage(self, _events: int) -> None:
+        self._guard(lambda: self._emit(self._stage.hear()))
+
+    def _do_what_is_due(self) -> None:
+        now = time.monotonic()
+        self._emit(self._stage.tick(now))
+        self._let_go_on()
         self._flush()
+        for ask in self._stage.asks(now):
+            self._tell(ask)
 
     def _guard(self, step: Callable[[], None]) -> None:
         """Run a step; what goes wrong in it is told to the task and the service, and nothing is done any more."""
@@ -270,7 +302,11 @@ class Loop:
         now = time.monotonic()
         if now >= self._gauges_at:
             self._gauges_at = now + GAUGES_EVERY_S
-            self._tell({"gauges": self._stage.gauges() | {"attached": self._task is not None}})
+            self._tell({"gauges": self._stage.gauges() | self._state()})
+
+    def _state(self) -> dict[str, bool]:
+        """Whether a task is attached, and whether there is work that does not wait for min time."""
+        return {"attached": self._task is not None, "busy": bool(self._backlog or self._parked)}
 
     def _tell(self, message: dict[str, Any]) -> None:
         self._control.send(Kind.ASK, json.dumps(message).encode())
@@ -283,8 +319,11 @@ class Loop:
         try:
             self._control.flush()
             for _, message in self._control.receive():
-                if "stop" in json.loads(message):
+                said = json.loads(message)
+                if "stop" in said:
                     self.stop()
+                else:
+                    self._stage.told(said)
         except ConnectionClosed:
             self._service_gone()
 

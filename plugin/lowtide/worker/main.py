@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import signal
+import sys
 import traceback
 from types import TracebackType
 
@@ -17,10 +18,14 @@ from lowtide.worker.deployment import Deployment
 from lowtide.worker.garbage import set_up_collector
 from lowtide.worker.link import Link
 from lowtide.worker.loop import Loop
+from lowtide.worker.welcome import unpack
 
 LOG = logging.getLogger(__name__)
 FLUSH_TIMEOUT_S = 3.0
 """Less than the fork server's GRACE_S."""
+SWITCH_S = 0.0005
+"""How long the loop and the sinks' thread may keep Python from each other; ten times shorter than usual, as each such
+wait is in some record's latency."""
 
 
 def work(birth: Birth) -> int:
@@ -34,12 +39,14 @@ def work(birth: Birth) -> int:
         LOG.warning("the service refused worker %s: %s", birth.name, json.loads(payload)["refused"])
         return 1
     try:
-        deployment: Deployment = cloudpickle.loads(payload)
-        stage = deployment.stage(birth.level, birth.name, birth.number)
+        welcome, pickled = unpack(payload)
+        deployment: Deployment = cloudpickle.loads(pickled)
+        stage = deployment.stage(birth, welcome)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's modules raise when they are imported
         send(control, Kind.ASK, {"failed": _why_not_loaded(birth.name, error)})
         return 1
     set_up_collector()
+    sys.setswitchinterval(SWITCH_S)
     loop = Loop(
         stage,
         Attachment(birth.incarnation, every_epoch=birth.level > 0),
@@ -47,7 +54,7 @@ def work(birth: Birth) -> int:
         control=Link(control),
         secret=birth.secret,
         max_queued_bytes=deployment.max_queued_bytes,
-        max_group_rows=deployment.max_frame_rows,
+        max_group_rows=deployment.limits.max_frame_rows,
     )
     loop.run()
     left = stage.close(FLUSH_TIMEOUT_S)

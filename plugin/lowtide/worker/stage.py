@@ -1,133 +1,182 @@
-"""One worker's share of a level: bytes in, frames and deliveries out. Its only I/O is its sinks' producer."""
+"""One worker's share of a level: bytes in, frames and deliveries out; drives the worker's core.
+
+Its I/O is the line to the tracker and the sinks' own thread; the loop watches both descriptors for it. All that a call
+has caused goes out before the loop waits again: frames at once, acks and heartbeats with the next flush, `FLUSH_S`
+after the one before at the earliest.
+"""
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
 
-from lowtide.connectors.kafka_producer import Headers, KafkaDelivery, Outgoing
-from lowtide.connectors.kafka_rows import unpack, unpack_headers
+from lowtide.connectors.claims import transactional_id
+from lowtide.connectors.delivery import AtLeastOnce, Delivery, ExactlyOnce
+from lowtide.connectors.kafka_rows import unpack
 from lowtide.errors import LifeEnded
-from lowtide.frames import HEADER_BYTES, FrameKind, Header, Inbox, Outbox
-from lowtide.fronts.floors import NO_TICK, Floors
-from lowtide.fronts.labels import Clock, label
-from lowtide.histogram import Histogram
+from lowtide.frames import FrameKind, Header, Inbox, Outbox
+from lowtide.fronts.front import Front
 from lowtide.operators.batch import Batch, exchange_schema
-from lowtide.operators.dead_letter import Dead
 from lowtide.operators.failure import AtRecord
-from lowtide.operators.fault import act
-from lowtide.operators.output import Deliver, Exchange, Faults, Hold, Output
-from lowtide.operators.program import Program
-from lowtide.operators.sink import SinkOperator
-from lowtide.operators.source import SourceRows
 from lowtide.schema import schema_of
+from lowtide.service.current import check_current
 from lowtide.steps import Read, Write
+from lowtide.worker.birth import Birth
+from lowtide.worker.core import WorkerCore
 from lowtide.worker.deployment import Deployment
-from lowtide.worker.limits import Limits
+from lowtide.worker.effects import Effects, Frame
+from lowtide.worker.figures import Figures
+from lowtide.worker.outputs import Outputs
+from lowtide.worker.protocol import Frames
+from lowtide.worker.tracker_line import TrackerLine
+from lowtide.worker.untracked import UntrackedCore
+from lowtide.worker.welcome import FrontStart, Welcome
+from lowtide_tracker import Floor, LocalTracker
 
-HOPS = ("pack", "exchange", "python")
-"""Where a record's time goes: from the JVM's first look at it to level 0; between workers; in this worker's steps."""
+FLUSH_S = 0.001
+"""Least time between two flushes to the tracker (T4): it bounds what tracking adds to a record's latency."""
+KEEP_FLOORS_S = 1.0
+"""How often floors are handed on that no bundle carries, where a sink is idle (R18)."""
+WAKE_S = 0.02
+"""How often the service is told that somebody waits for min time."""
+MAX_QUEUED_RECORDS = 100_000
+"""How many records may wait for the sink before no more input is read."""
 
 
 class LevelStage:
-    """Runs a level's program on what a worker is sent.
+    """Runs a level's core on what a worker is sent.
 
     Args:
         deployment: The plan and its settings.
-        level: The level.
-        name: The worker's name.
-        number: The worker's number, which stands in its frames.
+        birth: Who the worker is.
+        welcome: What the service told it.
     """
 
-    def __init__(self, deployment: Deployment, level: int, name: str, number: int) -> None:
-        plan = deployment.plan
+    def __init__(self, deployment: Deployment, birth: Birth, welcome: Welcome) -> None:
+        plan, level = deployment.plan, birth.level
         self._deployment = deployment
-        self._name = name
-        self._program = Program(plan, level)
-        self._sources = self._sources_of(name) if level == 0 else []
-        self._front = self._front_of(name) if level == 0 else -1
-        self._label = NO_TICK
-        self._clock = Clock(plan.slack_ms, 0, sys.maxsize)  # Nothing here rests on labels yet: all are believed.
-        self._workers = plan.worker_of_unit()
+        self._name = birth.name
+        self._fronts = dict(welcome.fronts)
+        self._clock_ahead_ms = welcome.clock_ahead_ms
+        local = LocalTracker(birth.number, birth.incarnation, start=deployment.start)
+        self._core = self._make_core(birth, welcome, local)
+        self._line: TrackerLine | None = None
+        if deployment.tracking:
+            self._line = TrackerLine(
+                welcome.tracker, secret=birth.secret, incarnation=birth.incarnation, local=local, name=birth.name
+            )
+            self._line.connect()
         self._last = level == plan.levels - 1
-        self._limits = Limits(deployment, name)
-        self._outbox = Outbox(number, plan.parallelism)
-        self._inbox = Inbox(name)
+        self._outbox = Outbox(birth.number, plan.parallelism)
+        self._inbox = Inbox(birth.name)
         inputs = [vertex for vertex in plan.exchanges() if vertex.level == level]
         self._schemas = {vertex.id: schema_of(vertex.gives) for vertex in inputs}
         self._arrow = {vertex: exchange_schema(schema) for vertex, schema in self._schemas.items()}
-        self._sinks = {
-            vertex.id: SinkOperator(vertex.step.sink, plan)
-            for vertex in plan.sinks()
-            if vertex.level == level and isinstance(vertex.step, Write)
+        self._figures = Figures()
+        self._delivery = self._make_delivery(birth)
+        self._outputs: Outputs | None = None
+        if self._delivery is not None:
+            self._outputs = Outputs(
+                deployment,
+                level=level,
+                incarnation=birth.incarnation,
+                delivery=self._delivery,
+                figures=self._figures,
+                fronts=self._fronts,
+            )
+        self._delivers = self._delivery is not None and level > 0
+        self._dirty = True
+        self._flushed_s = self._kept_s = self._woke_s = 0.0
+        self._woke_at = -1
+
+    def _make_core(self, birth: Birth, welcome: Welcome, local: LocalTracker) -> WorkerCore:
+        deployment = self._deployment
+        start = welcome.front
+        core = (WorkerCore if deployment.tracking else UntrackedCore)(
+            deployment.plan,
+            birth.level,
+            int(birth.name.partition("/")[2]) if birth.level else 0,
+            tracker=local,
+            front=None if start is None else self._make_front(start),
+            last=deployment.last,
+            floors=deployment.floors,
+            max_bundle_records=deployment.max_bundle_records,
+            limits=deployment.limits,
+        )
+        if start is not None:
+            reads = [v for v in deployment.plan.sources() if isinstance(v.step, Read)]
+            core.read_by(v.id for v in reads if v.step.source.topic == start.topic)  # type: ignore[union-attr]
+        return core
+
+    def _make_front(self, start: FrontStart) -> Front:
+        deployment = self._deployment
+        return Front(
+            start.number,
+            slack_ms=deployment.plan.slack_ms,
+            opening=start.opening,
+            window=deployment.window,
+            max_future_ms=deployment.max_future_ms,
+            floors=(*deployment.floors, *start.promised()),
+            relied_on=deployment.relied_on,
+            offset=start.offset,
+        )
+
+    def _make_delivery(self, birth: Birth) -> Delivery | None:
+        deployment, plan = self._deployment, self._deployment.plan
+        writes = any(isinstance(vertex.step, Write) and vertex.level == birth.level for vertex in plan.vertices)
+        if not writes and plan.dead_letters is None:
+            return None
+        limits = {
+            "delivery_limit_ms": deployment.delivery_limit_ms,
+            "max_record_bytes": deployment.limits.max_frame_bytes,
         }
-        self._delivery: KafkaDelivery | None = None
-        writes = any(isinstance(vertex.step, Write) and vertex.level == level for vertex in plan.vertices)
-        if writes or plan.dead_letters is not None:
-            self._delivery = KafkaDelivery(
-                deployment.producer, deployment.delivery_limit_ms, deployment.max_frame_bytes
-            )
-        self._records_in = self._records_out = self._delivered = self._dead_letters = 0
-        self._hops = {hop: Histogram() for hop in HOPS}
-
-    def _sources_of(self, name: str) -> list[int]:
-        topic = name.partition("/")[2].rpartition("-")[0]
-        return [
-            v.id for v in self._deployment.plan.sources() if isinstance(v.step, Read) and v.step.source.topic == topic
-        ]
-
-    def _front_of(self, name: str) -> int:
-        partition = name.partition("/")[2]
-        front = self._deployment.fronts.get(partition)
-        if front is None:
-            raise LifeEnded(
-                f"source partition {partition} was added after the job had started",
-                way_out="start the job again: it then knows all partitions",
-            )
-        return front
+        if deployment.delivery == "at_least_once":
+            return AtLeastOnce(deployment.producer, **limits)
+        # One producer for all lanes of the worker, under the name of the first: every name is claimed when a life
+        # begins, so whatever lanes an older worker had, it can write to none of them any more (W10).
+        lane = min(lane for barrier in self._core.barriers.values() for lane in barrier.lanes)
+        return ExactlyOnce(
+            deployment.producer,
+            transactional_id=transactional_id(plan.name, birth.level, lane),
+            lasts_topic=deployment.lasts_topic,
+            check=lambda: check_current(birth.service, birth.secret, birth.incarnation),
+            **limits,
+        )
 
     # -- input -----------------------------------------------------------------------------------------------------
 
     def rows(self, message: bytes, now_ns: int) -> Iterator[tuple[int, bytes]]:
         """Take records of this worker's source partition, as the JVM packed them."""
-        packed = unpack(message, self._front)
+        assert self._core.front is not None
+        packed = unpack(message, self._core.front.number)
         if f"0/{packed.topic}-{packed.partition}" != self._name:
             raise LifeEnded(f"worker {self._name} was given records of {packed.topic}-{packed.partition}")
-        rows = packed.rows
-        self._records_in += len(rows)
-        self._hops["pack"].add(now_ns - packed.born_ns, len(rows))
-        outputs: list[Output] = []
-        rows = self._labelled(rows)
-        for source in self._sources:
-            fitting, letters = self._limits.messages(rows, self._deployment.plan.vertices[source].name)
-            for letter in letters:
-                self._bury(letter)
-            outputs += self._program.feed_source(source, fitting)
-        return self._route(outputs, packed.born_ns, now_ns)
-
-    def _labelled(self, rows: SourceRows) -> SourceRows:
-        ticks, _ = label(
-            self._front, rows.offsets, rows.timestamps, before=self._label, floors=Floors(), clock=self._clock
-        )
-        self._label = int(ticks[-1])
-        return replace(rows, ticks=ticks)
+        count = len(packed.rows)
+        self._figures.records_in += count
+        self._figures.hops["pack"].add(now_ns - packed.born_ns, count)
+        with self._named_fronts():
+            effects = self._core.rows(packed.rows, now_ns // 1_000_000 + self._clock_ahead_ms)
+        yield from self._send(effects, packed.born_ns)
+        self._figures.hops["python"].add(time.time_ns() - now_ns, count)
 
     def frames(self, messages: Sequence[bytes], now_ns: int) -> Iterator[tuple[int, bytes]]:
         """Take frames of the level before; those of one exchange that came together are dealt with together."""
         came = [(header, message) for message in messages if (header := self._count(message, now_ns))]
-        for vertex, group in groupby(came, lambda frame: frame[0].vertex):
-            frames = list(group)
-            schema = self._schemas[vertex]
-            batch = Batch.concat([Batch.from_arrow(schema, self._open(vertex, message)) for _, message in frames])
-            born_ns = min(header.born_ns for header, _ in frames)
-            yield from self._route(self._program.feed(vertex, batch), born_ns, now_ns)
+        for _, group in groupby(came, lambda frame: frame[0].vertex):
+            frames = [self._open(header, message) for header, message in group]
+            born_ns = min(header.born_ns for header, _ in came)
+            with self._named_fronts():
+                effects = self._core.frame(*frames)
+            yield from self._send(effects, born_ns)
+            done_ns, rows = time.time_ns(), sum(len(frame.batch) for frame in frames)
+            self._figures.hops["python"].add(done_ns - now_ns, rows)
+            if self._delivers:
+                self._figures.waits(max(frame.ticks[-1] for frame in frames), rows, done_ns)
 
     def _count(self, message: bytes, now_ns: int) -> Header | None:
         """Return the header of a frame with records, None for a mark."""
@@ -135,102 +184,147 @@ class LevelStage:
         self._inbox.take(header)
         if header.kind is FrameKind.MARK:
             return None
-        self._records_in += header.rows
-        self._hops["exchange"].add(now_ns - header.sent_ns, header.rows)
+        self._figures.records_in += header.rows
+        self._figures.hops["exchange"].add(now_ns - header.sent_ns, header.rows)
         return header
 
-    def _open(self, vertex: int, message: bytes) -> pa.RecordBatch:
-        return pa.ipc.read_record_batch(pa.py_buffer(memoryview(message)[HEADER_BYTES:]), self._arrow[vertex])
+    def _open(self, header: Header, message: bytes) -> Frame:
+        vertex = header.vertex
+        records = pa.py_buffer(memoryview(message)[header.records_at :])
+        batch = Batch.from_arrow(self._schemas[vertex], pa.ipc.read_record_batch(records, self._arrow[vertex]))
+        return Frame(vertex, self._core.place, header.value, header.ticks_of(message), batch)
 
     def end(self, epoch: int, now_ns: int) -> list[tuple[int, bytes]]:
         """Check that the epoch's input was complete; return the marks for the next level."""
         self._inbox.end(epoch)
         return [] if self._last else self._outbox.marks(epoch, now_ns)
 
-    def tick(self, _now_ns: int) -> list[tuple[int, bytes]]:
-        """Serve the sinks; raises what went wrong there."""
-        if self._delivery is not None:
-            self._delivery.serve()
-        return []
+    def pulling(self) -> bool:
+        """Whether the source is to be read on: its front is not stopped (R8)."""
+        return self._core.front is None or self._core.front.pulling
 
     def full(self) -> bool:
-        """Return whether the sinks have no room, so that no more input should be read."""
-        return self._delivery is not None and self._delivery.full()
+        """Whether the sinks have no room, so that no more input should be read."""
+        return self._delivery is not None and self._delivery.queued >= MAX_QUEUED_RECORDS
+
+    # -- tracker, sinks, service -----------------------------------------------------------------------------------
+
+    def descriptors(self) -> tuple[int, ...]:
+        """What the loop is to watch; `hear` is to be called when there is something to read on one."""
+        found = [] if self._line is None else [self._line.fileno()]
+        if self._delivery is not None:
+            found.append(self._delivery.fileno())
+        return tuple(descriptor for descriptor in found if descriptor >= 0)
+
+    def hear(self) -> Frames:
+        """Take what the tracker and the sinks have said."""
+        yield from self._settle()
+        if self._line is None:
+            return
+        for notice in self._line.receive():
+            now = time.time_ns()
+            with self._named_fronts():
+                effects = self._core.notice(notice)
+            self._figures.released(self._core.min_time, now)
+            yield from self._send(effects, now)
+
+    def told(self, message: dict[str, Any]) -> None:
+        """Take what the service says: a floor for the front, or source partitions that are new."""
+        if "grant" in message:
+            self._clock_ahead_ms = message["ahead"]
+            if self._core.grant(Floor(*message["grant"])):
+                self._dirty = True
+        if "fronts" in message:
+            self._fronts.update({int(number): name for number, name in message["fronts"].items()})
+
+    def asks(self, now_s: float) -> list[dict[str, Any]]:
+        """What the service is to be told: that somebody waits for min time, and which offset this front expects."""
+        front = self._core.front
+        if front is None or front.next_offset == self._woke_at or now_s - self._woke_s < WAKE_S:
+            return []
+        self._woke_at, self._woke_s = front.next_offset, now_s
+        return [{"at": front.next_offset}]
+
+    def tick(self, now_s: float) -> Frames:
+        """Do what is due."""
+        yield from self._settle()
+        if now_s - self._kept_s >= KEEP_FLOORS_S:
+            self._kept_s = now_s
+            yield from self._send(self._core.keep_floors(), 0)
+        line = self._line
+        if line is None:
+            return
+        if line.fileno() < 0 and not line.mend(now_s):
+            return
+        if self._dirty and now_s - self._flushed_s >= FLUSH_S:
+            flush = self._core.flush()
+            self._flushed_s = now_s
+            # None also says that too much waits to be applied; then what is left goes later.
+            self._dirty = flush is None and self._core.tracker.unflushed
+            line.flush(flush)
+
+    def due_s(self, now_s: float) -> float:
+        """In how many seconds `tick` has something to do."""
+        return max(0.0, self._flushed_s + FLUSH_S - now_s) if self._dirty and self._line is not None else 1.0
 
     def gauges(self) -> dict[str, Any]:
-        """Return counts and the histograms of `HOPS` (bucket to records)."""
-        return {
-            "records_in": self._records_in,
-            "records_out": self._records_out,
-            "delivered": self._delivered,
-            "dead_letters": self._dead_letters,
-            "hops": {hop: histogram.counts for hop, histogram in self._hops.items() if histogram.counts},
-        }
+        """Counts, and histograms of `HOPS` (bucket to records)."""
+        core = self._core
+        gauges = self._figures.as_json() | {"repairs": core.program.repairs, "delivered_time": core.delivered_time}
+        gauges["waiting"] = sum(map(len, core.barriers.values()))
+        if self._delivery is not None:
+            gauges |= {"queued": self._delivery.queued} | self._delivery.gauges()
+        if core.front is not None:
+            front = core.front
+            gauges["front"] = {
+                "front": front.number,
+                "heartbeat": front.heartbeat,
+                "next_offset": front.next_offset,
+                "parked": front.parked,
+                "pulling": front.pulling,
+            }
+        return gauges
 
     def close(self, timeout_s: float) -> int:
-        """Deliver what the sinks hold, and return how many records were left after the time-out."""
+        """Deliver what the sinks were given, and return how many records were left after the time-out."""
         return 0 if self._delivery is None else self._delivery.close(timeout_s)
 
     @contextmanager
     def _named_fronts(self) -> Iterator[None]:
-        """Let failures say source partitions by name: the program knows their numbers only."""
+        """Let failures say source partitions by name: the core knows their numbers only."""
         try:
             yield
         except AtRecord as error:
-            error.name_front(self._deployment.front_name(error.position.front))
+            front = error.position.front
+            error.name_front(self._fronts.get(front, f"front {front}"))
             raise
 
     # -- output ----------------------------------------------------------------------------------------------------
 
-    def _route(self, outputs: list[Output], born_ns: int, came_ns: int) -> Iterator[tuple[int, bytes]]:
-        for output in outputs:
-            if isinstance(output, Exchange):
-                yield from self._frames(output, born_ns)
-            elif isinstance(output, Deliver):
-                self._deliver(output)
-            elif isinstance(output, Faults):
-                with self._named_fronts():
-                    letters = act(self._deployment.plan, output.batch)
-                for letter in letters:
-                    self._bury(letter)
-            else:
-                raise AssertionError("steps that hold records need min time, and this job has none")
-        self._hops["python"].add(time.time_ns() - came_ns, sum(_rows_of(output) for output in outputs))
+    def _settle(self) -> Frames:
+        if self._outputs is None:
+            return
+        for sink, lane in self._outputs.settled():
+            with self._named_fronts():
+                effects = self._core.durable(sink, lane)
+            yield from self._send(effects, 0)
 
-    def _frames(self, output: Exchange, born_ns: int) -> Iterator[tuple[int, bytes]]:
-        for target, part in output.batch.split(self._workers):
-            for table in self._limits.frames(part.to_arrow(), self._deployment.plan.vertices[output.vertex].name):
-                if isinstance(table, Dead):
-                    self._bury(table)
-                    continue
-                self._records_out += table.num_rows
-                header = self._outbox.records(target, output.vertex, table.num_rows, time.time_ns(), born_ns)
-                yield target, header + table.serialize().to_pybytes()
-
-    def _deliver(self, output: Deliver) -> None:
-        assert self._delivery is not None
-        step = self._deployment.plan.vertices[output.vertex].step
-        assert isinstance(step, Write)
-        topic, sink = step.sink.topic, self._sinks[output.vertex]
-        messages = sink.encode(output.batch)
-        partitions = sink.lanes(output.batch) % self._deployment.sink_partitions[topic]
-        self._records_out += len(messages)
-        self._delivered += len(messages)
-        columns = (partitions.tolist(), messages.keys, messages.values, messages.timestamps.tolist())
-        self._delivery.send((topic, *message, None) for message in zip(*columns, strict=True))
-
-    def _bury(self, output: Dead) -> None:
-        sink = self._deployment.plan.dead_letters
-        assert self._delivery is not None
-        assert sink is not None
-        self._dead_letters += 1
-        front = self._deployment.front_name(output.position.front).encode()
-        headers: Headers = [*unpack_headers(output.headers), *output.describe()]
-        headers.append(("lowtide.partition", front))
-        partition = output.position.front % self._deployment.sink_partitions[sink.topic]
-        letter: Outgoing = (sink.topic, partition, output.key, output.value, output.timestamp, headers)
-        self._delivery.send(iter((letter,)))
-
-
-def _rows_of(output: Output) -> int:
-    return 0 if isinstance(output, Hold) else len(output.batch)
+    def _send(self, effects: Effects, born_ns: int) -> Frames:
+        """Give bundles to the sinks, and frames to the caller."""
+        self._dirty = True
+        for sink, bundle in effects.bundles:
+            assert self._outputs is not None
+            self._outputs.give(sink, bundle)
+        for frame in effects.frames:
+            table = frame.batch.to_arrow()
+            self._figures.records_out += table.num_rows
+            head = self._outbox.records(
+                frame.target,
+                frame.vertex,
+                table.num_rows,
+                sent_ns=time.time_ns(),
+                born_ns=born_ns,
+                value=frame.value,
+                ticks=frame.ticks,
+            )
+            yield frame.target, head + table.serialize().to_pybytes()

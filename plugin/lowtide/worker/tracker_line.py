@@ -157,6 +157,18 @@ class TrackerLine:
             )
         return False
 
+    def open_front(self, front: int, floor: int) -> int:
+        """Open a front; return the tick below which it must label nothing. Waits for the answer: for rare use.
+
+        Raises:
+            LifeEnded: there is no line, or the tracker refuses it.
+        """
+        try:
+            return self._client.open_front(front, floor)
+        except TrackerError as error:
+            self._broke(error)
+            raise LifeEnded(str(error), way_out="start the job again") from error
+
     def close(self) -> None:
         """Close the line; what was not applied is kept."""
         self._drop_attempt("it was closed")

@@ -27,14 +27,22 @@ import org.apache.spark.sql.Row;
  * what lies there: as soon as no row came for a moment, but not before the linger time has passed since the last message
  * and the worker is free. A row that comes alone goes out at once; under load messages grow instead of queueing, and what
  * a message costs is shared by more records.
+ *
+ * <p>A worker whose front is stopped leaves messages unanswered; then no more rows are pulled, until it answers or the
+ * epoch's time is over: an epoch's end must not wait for a front (R8). Spark's reader ends by itself when its time is
+ * over, so the little that is pulled after that is bounded.
  */
 final class RowPacker implements Feed {
   private static final long QUIET_NANOS = 100_000;
+  /** More messages than these are not left unanswered: what is under way must be enough to keep the worker busy. */
+  private static final int MAX_UNANSWERED = 4;
+  private static final long LOOK_NANOS = 2_000_000;
 
   private final Iterator<Row> rows;
   private final int maxRows;
   private final int maxBytes;
   private final long lingerNanos;
+  private final long epochEndNanos;
   private final Object lock = new Object();
 
   private final long[] offsets;
@@ -55,11 +63,13 @@ final class RowPacker implements Feed {
   /** Messages the worker has not dealt with yet. Counted before they are written, as its answer may be quick. */
   private final AtomicInteger unanswered = new AtomicInteger();
 
+  private volatile Thread feeder;
   private volatile Thread flusher;
   private boolean over;
   private IOException flushError;
 
-  RowPacker(Iterator<Row> rows, int maxRows, int maxBytes, long lingerMicros) {
+  RowPacker(Iterator<Row> rows, int maxRows, int maxBytes, long lingerMicros, long epochMillis) {
+    this.epochEndNanos = System.nanoTime() + epochMillis * 1_000_000;
     this.rows = rows;
     this.maxRows = maxRows;
     this.maxBytes = maxBytes;
@@ -80,12 +90,14 @@ final class RowPacker implements Feed {
     topic = first.getString(0);
     partition = first.getInt(1);
     channel = opener.open(topic + "-" + partition);
+    feeder = Thread.currentThread();
     flusher = new Thread(this::flushWhenQuiet, Thread.currentThread().getName() + "-flush");
     flusher.setDaemon(true);
     flusher.start();
     try {
       add(first);
       while (rows.hasNext()) {
+        awaitAnswers();
         add(rows.next());
       }
       synchronized (lock) {
@@ -96,6 +108,16 @@ final class RowPacker implements Feed {
         over = true;
       }
       LockSupport.unpark(flusher);
+    }
+  }
+
+  /** Waits while the worker owes too many answers and the epoch's time is not over. */
+  private void awaitAnswers() {
+    while (unanswered.get() >= MAX_UNANSWERED && System.nanoTime() - epochEndNanos < 0) {
+      LockSupport.parkNanos(this, LOOK_NANOS);
+      if (Thread.currentThread().isInterrupted()) {
+        return; // The task is being closed; Spark's reader meets the interrupt.
+      }
     }
   }
 
@@ -138,6 +160,7 @@ final class RowPacker implements Feed {
   public void taken() {
     unanswered.decrementAndGet();
     LockSupport.unpark(flusher);
+    LockSupport.unpark(feeder);
   }
 
   private void flushWhenQuiet() {

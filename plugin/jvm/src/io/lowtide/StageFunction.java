@@ -20,29 +20,32 @@ public final class StageFunction implements MapPartitionsFunction<Row, Row> {
   private final int maxRows;
   private final int maxBytes;
   private final long lingerMicros;
+  private final long epochMillis;
 
-  private StageFunction(long incarnation, int level, int maxRows, int maxBytes, long lingerMicros) {
+  private StageFunction(
+      long incarnation, int level, int maxRows, int maxBytes, long lingerMicros, long epochMillis) {
     this.incarnation = incarnation;
     this.level = level;
     this.maxRows = maxRows;
     this.maxBytes = maxBytes;
     this.lingerMicros = lingerMicros;
+    this.epochMillis = epochMillis;
   }
 
   /**
    * The dataset of frames {@code (target, frame)} that level 0 makes of Kafka rows {@code (topic, partition, offset,
    * timestamp in ms, key, value[, headers])}; a frame goes out at {@code maxRows}, {@code maxBytes}, or as soon as no
-   * further row follows at once and {@code lingerMicros} have passed since the last. The {@code incarnation} is the life of the job.
+   * further row follows at once and {@code lingerMicros} have passed since the last. The {@code incarnation} is the life of the job; an epoch lasts {@code epochMillis}.
    */
   public static Dataset<Row> source(
-      Dataset<Row> rows, long incarnation, int maxRows, int maxBytes, long lingerMicros) {
+      Dataset<Row> rows, long incarnation, int maxRows, int maxBytes, long lingerMicros, long epochMillis) {
     return rows.mapPartitions(
-        new StageFunction(incarnation, 0, maxRows, maxBytes, lingerMicros), Encoders.row(FRAMES));
+        new StageFunction(incarnation, 0, maxRows, maxBytes, lingerMicros, epochMillis), Encoders.row(FRAMES));
   }
 
   /** The dataset of frames that a later level makes of the frames sent to it. */
   public static Dataset<Row> level(Dataset<Row> frames, long incarnation, int level) {
-    return frames.mapPartitions(new StageFunction(incarnation, level, 0, 0, 0), Encoders.row(FRAMES));
+    return frames.mapPartitions(new StageFunction(incarnation, level, 0, 0, 0, 0), Encoders.row(FRAMES));
   }
 
   @Override
@@ -50,7 +53,7 @@ public final class StageFunction implements MapPartitionsFunction<Row, Row> {
     TaskContext context = TaskContext.get();
     long epoch = Long.parseLong(context.getLocalProperty("streaming.sql.batchId"));
     StageTask task = new StageTask(context, ExecutorSide.current(), new Attachment(incarnation, level, epoch));
-    task.start(level == 0 ? new RowPacker(rows, maxRows, maxBytes, lingerMicros) : new FramePasser(rows));
+    task.start(level == 0 ? new RowPacker(rows, maxRows, maxBytes, lingerMicros, epochMillis) : new FramePasser(rows));
     return task;
   }
 }

@@ -1,0 +1,98 @@
+"""What the driver program tells the service of a life, beside the deployment that goes to the workers."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import msgspec
+
+from lowtide.worker.welcome import FrontStart
+
+_HEAD = struct.Struct("<QI")
+
+
+class ZooKeeperAccess(msgspec.Struct, frozen=True, kw_only=True):
+    """How the service gets into ZooKeeper; as the conf's table, with the secret itself."""
+
+    hosts: str
+    root: str
+    session_timeout_s: float
+    reach_limit_s: float
+    auth: str | None = None
+
+
+class ControlSetting(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the control API listens, and what it asks for."""
+
+    host: str
+    port: int
+    token: str
+
+
+class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
+    """One life.
+
+    Attributes:
+        job: The job's name.
+        incarnation: The life's number.
+        slack_ms: How many milliseconds one tick is long.
+        levels: How many levels there are; each from 1 on is a segment.
+        parallelism: How many workers each level from 1 on has.
+        tracking: Whether there is a tracker.
+        delivery: How sinks are written.
+        dead_letters: Whether level 0 delivers too.
+        sinks: The sinks' names.
+        lanes: How many lanes each sink has.
+        start: The tick at which min time begins.
+        relied_on: The largest tick that anything rests on.
+        told: The largest delivered time that was told.
+        capacity_ticks: How far acks may lie ahead of min time.
+        allowed_skew_ms: How far an idle front stays behind the broker's clock.
+        stall_limit_ms: How long min time may stand in a segment without work.
+        fronts: All registered fronts.
+        topic_ids: What the broker calls the source topics for good.
+        kafka: librdkafka's settings for the way in.
+        zookeeper: The way into ZooKeeper.
+        control: Of the control API.
+    """
+
+    job: str
+    incarnation: int
+    slack_ms: int
+    levels: int
+    parallelism: int
+    tracking: bool
+    delivery: str
+    dead_letters: bool
+    sinks: list[str]
+    lanes: int
+    start: int
+    relied_on: int
+    told: int | None
+    capacity_ticks: int
+    allowed_skew_ms: int
+    stall_limit_ms: int
+    fronts: list[FrontStart]
+    topic_ids: dict[str, str]
+    kafka: dict[str, Any]
+    zookeeper: ZooKeeperAccess
+    control: ControlSetting
+
+    @property
+    def graph(self) -> dict[int, list[int]]:
+        """Every segment with what feeds it: a level's frames are tracked in the segment of its number."""
+        return {level: [level - 1] if level > 1 else [] for level in range(1, self.levels)}
+
+
+def pack(setting: LifeSetting, deployment: bytes) -> bytes:
+    """Put both into one message: `u64 incarnation | u32 length | JSON | deployment`."""
+    text = msgspec.json.encode(setting)
+    return _HEAD.pack(setting.incarnation, len(text)) + text + deployment
+
+
+def unpack(message: bytes) -> tuple[LifeSetting, bytes]:
+    """Return what `pack` was given."""
+    _, length = _HEAD.unpack_from(message)
+    start = _HEAD.size
+    return msgspec.json.decode(message[start : start + length], type=LifeSetting), message[start + length :]

@@ -1,0 +1,102 @@
+"""What a life's beginning gives to others: the deployment for the workers, the setting for the service."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+from lowtide.conf import Conf, ControlConf
+from lowtide.errors import ConfError
+from lowtide.fronts.front import Window
+from lowtide.kafka_access import librdkafka_settings
+from lowtide.operators.limits import Limits
+from lowtide.plan import Plan
+from lowtide.service.setting import ControlSetting, LifeSetting, ZooKeeperAccess
+from lowtide.spark.opening import Opening
+from lowtide.spark.preflight import Surroundings
+from lowtide.worker.deployment import Deployment
+from lowtide.zookeeper_access import zookeeper_auth
+
+__all__ = ["control_token", "deployment_of", "setting_of"]
+
+SPARE_TICKS = 1024
+"""How much larger the tracker's table is than a front may be ahead."""
+
+
+def deployment_of(plan: Plan, conf: Conf, found: Surroundings, opening: Opening) -> Deployment:
+    """Return what every worker is given."""
+    job, exchange = conf.job, conf.exchange
+    return Deployment(
+        plan=plan,
+        sink_partitions=found.sinks,
+        producer=librdkafka_settings(conf.kafka),
+        limits=Limits(exchange.frame_bytes, exchange.max_frame_bytes, exchange.max_frame_rows),
+        delivery=job.delivery,
+        tracking=job.tracking == "on",
+        window=Window(_lead_ticks(conf), job.max_front_bytes),
+        max_future_ms=job.max_future_ms,
+        max_bundle_records=job.max_bundle_records,
+        delivery_limit_ms=conf.kafka.delivery_limit_ms,
+        max_queued_bytes=conf.worker.max_queued_bytes,
+        lasts_topic=opening.lasts_topic,
+        start=opening.start,
+        last=opening.last,
+        floors=opening.floors,
+        relied_on=opening.relied_on,
+    )
+
+
+def setting_of(plan: Plan, conf: Conf, opening: Opening, token: str) -> LifeSetting:
+    """Return what the service is told."""
+    job, access = conf.job, conf.zookeeper
+    return LifeSetting(
+        job=plan.name,
+        incarnation=opening.incarnation,
+        slack_ms=plan.slack_ms,
+        levels=plan.levels,
+        parallelism=plan.parallelism,
+        tracking=job.tracking == "on",
+        delivery=job.delivery,
+        dead_letters=plan.dead_letters is not None,
+        sinks=[vertex.name for vertex in plan.sinks()],
+        lanes=plan.lanes,
+        start=opening.start,
+        relied_on=opening.relied_on,
+        told=opening.told,
+        capacity_ticks=_lead_ticks(conf) + SPARE_TICKS,
+        allowed_skew_ms=job.allowed_skew_ms,
+        stall_limit_ms=job.stall_limit_ms,
+        fronts=list(opening.fronts),
+        topic_ids=dict(opening.topic_ids),
+        kafka=librdkafka_settings(conf.kafka),
+        zookeeper=ZooKeeperAccess(
+            hosts=access.hosts,
+            root=access.root,
+            session_timeout_s=access.session_timeout_s,
+            reach_limit_s=access.reach_limit_s,
+            auth=zookeeper_auth(access),
+        ),
+        control=ControlSetting(host=conf.control.host, port=conf.control.port, token=token),
+    )
+
+
+def control_token(control: ControlConf) -> str:
+    """Return the control API's token: that of the conf's file, else a new one for this life.
+
+    Raises:
+        ConfError: the file cannot be read.
+    """
+    if control.token_file is None:
+        return secrets.token_urlsafe(32)
+    try:
+        return Path(control.token_file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfError(
+            f"token_file names {control.token_file}, which cannot be read",
+            where="[control] of the conf",
+            way_out="correct the path, or leave it out: then each life has a token of its own",
+        ) from error
+
+
+def _lead_ticks(conf: Conf) -> int:
+    return max(1, conf.job.max_front_lead_ms // conf.job.slack_ms)

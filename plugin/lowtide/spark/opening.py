@@ -1,0 +1,209 @@
+"""How a life begins: what ZooKeeper and Kafka know of the job is taken, in the order that makes it the only one.
+
+1. the record is frozen, or held against what the flow asks for (R11)
+2. the lease, and a new incarnation
+3. every transactional id that any life may have used is claimed, the incarnation is checked again, and only then the
+   lanes' `last` and floors are read: nothing of an earlier life can become durable after that (R13, W10)
+4. the front register is completed (R3)
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from lowtide.conf import Conf
+from lowtide.connectors.claims import claim, transactional_id
+from lowtide.connectors.lasts import Durable, open_lasts, read_lasts, topic_of
+from lowtide.errors import AlreadyRunning, FlowError, LifeEnded, LowtideError, ServiceUnavailable
+from lowtide.fronts.register import FrontRegister, Partition
+from lowtide.operators.order import OrderKey
+from lowtide.plan import Plan
+from lowtide.spark.preflight import Surroundings
+from lowtide.steps import Read
+from lowtide.worker.effects import letters_of
+from lowtide.worker.outputs import lane_name
+from lowtide.worker.welcome import FrontStart
+from lowtide.zookeeper_access import zookeeper_auth
+from lowtide_snapshots.errors import Fenced, LeaseTaken, RecordDiffers, SnapshotsError, ZooKeeperUnavailable
+from lowtide_snapshots.hashing import HASH_VERSION
+from lowtide_snapshots.job_record import JobRecord
+from lowtide_snapshots.job_store import JobStore
+from lowtide_tracker import Floor
+
+__all__ = ["Opening", "as_ours", "job_record", "open_life", "store_of"]
+
+LEASE_SLACK_S = 4.0
+"""How much longer than a session's time-out a start waits for the lease of a driver that was killed."""
+START = 0
+"""The first tick: records from before 1970 count as of 1970."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a life begins with.
+
+    Attributes:
+        incarnation: Its number.
+        fronts: All fronts of the register, in the order of their numbers.
+        topic_ids: By topic what the cluster calls it for good.
+        last: What is durable, by sink and lane.
+        floors: The floors that are durable.
+        relied_on: The largest tick that anything rests on.
+        told: The largest delivered time that was told; None if none was.
+        start: The tick at which min time begins.
+        lasts_topic: Where lanes keep their `last`; empty if they do not.
+    """
+
+    incarnation: int
+    fronts: tuple[FrontStart, ...]
+    topic_ids: Mapping[str, str]
+    last: Mapping[tuple[int, int], OrderKey]
+    floors: tuple[Floor, ...]
+    relied_on: int
+    told: int | None
+    start: int
+    lasts_topic: str
+
+
+def store_of(conf: Conf, job: str) -> JobStore:
+    """A job's place in ZooKeeper, not connected yet."""
+    access = conf.zookeeper
+    return JobStore(
+        access.hosts,
+        job,
+        root=access.root,
+        session_timeout_s=access.session_timeout_s,
+        limit_s=access.reach_limit_s,
+        auth=zookeeper_auth(access),
+    )
+
+
+def job_record(plan: Plan) -> JobRecord:
+    """What a plan's order and state hang on (R11)."""
+    sources = tuple(f"{v.name}={v.step.source.topic}" for v in plan.sources() if isinstance(v.step, Read))
+    return JobRecord(plan.name, plan.slack_ms, plan.units, plan.lanes, "log", HASH_VERSION, sources)
+
+
+def open_life(store: JobStore, plan: Plan, conf: Conf, found: Surroundings, say: Say) -> Opening:
+    """Begin a life of a job; see the module.
+
+    Args:
+        store: The job's place, connected.
+        plan: What will run.
+        conf: Where and how.
+        found: What Kafka has.
+        say: Told each step in a few words.
+
+    Raises:
+        AlreadyRunning: another driver holds the lease.
+        FlowError: the job's record says otherwise.
+        LifeEnded: another life has begun meanwhile.
+        ServiceUnavailable: ZooKeeper or Kafka does not answer.
+        SourceGone, SourceTooShort: what would have to be read again is not there any more.
+    """
+    with as_ours():
+        store.freeze(job_record(plan))
+        say("taking the job's lease")
+        holder = f"process {os.getpid()} on {socket.gethostname()}"
+        store.take_lease(holder, conf.zookeeper.session_timeout_s + LEASE_SLACK_S, say)
+        incarnation = store.raise_incarnation()
+        register = FrontRegister.from_json(store.fronts())
+        durable, topic = Durable({}, ()), ""
+        if conf.job.delivery == "exactly_once":
+            topic = topic_of(plan.name)
+            durable = _claimed(store, plan, conf, incarnation, _ids(plan, register, found), say)
+        told = store.told()
+        ticks = [key.tick + 1 for key in durable.last.values()]
+        relied_on = max([START, *ticks, *(() if told is None else (told,))])
+        register = _completed(store, register, incarnation, found, relied_on)
+    topic_ids = {each.name: each.id for each in found.sources}
+    starts = register.starts({}, _there(found))
+    fronts = tuple(
+        FrontStart(
+            number=entry.number,
+            topic=entry.partition.source,
+            partition=entry.partition.partition,
+            offset=starts[entry.number],
+            opening=entry.opening,
+        )
+        for entry in register.entries
+    )
+    last = _by_vertex(plan, durable, len(fronts))
+    return Opening(incarnation, fronts, topic_ids, last, durable.floors, relied_on, told, START, topic)
+
+
+def _claimed(store: JobStore, plan: Plan, conf: Conf, incarnation: int, ids: set[str], say: Say) -> Durable:
+    """Fence every earlier life at the sinks, then read what is durable."""
+    limit_s = conf.kafka.delivery_limit_ms / 1000
+    say("claiming the sinks")
+    known = store.lasts_id()
+    topic_id = open_lasts(conf.kafka, plan.name, known)
+    if known is None:
+        store.set_lasts_id(incarnation, topic_id)
+    store.add_sink_ids(incarnation, ids)
+    claim(conf.kafka, store.sink_ids(), limit_s)
+    store.check(incarnation)
+    return read_lasts(conf.kafka, topic_of(plan.name), limit_s, say)
+
+
+def _ids(plan: Plan, register: FrontRegister, found: Surroundings) -> set[str]:
+    """The transactional ids that this life may use: a worker's is named for its first lane, whichever that is."""
+    later = {vertex.level for vertex in plan.sinks()}
+    fronts = 0
+    if plan.dead_letters is not None:
+        later |= set(range(1, plan.levels))
+        fronts = len(register.entries) + found.fronts
+    ids = {transactional_id(plan.name, level, lane) for level in later for lane in range(plan.lanes)}
+    return ids | {transactional_id(plan.name, 0, front) for front in range(fronts)}
+
+
+def _there(found: Surroundings) -> dict[Partition, int]:
+    ids = {topic.name: topic.id for topic in found.sources}
+    return {Partition(name, ids[name], number): offset for (name, number), offset in found.earliest.items()}
+
+
+def _completed(
+    store: JobStore, register: FrontRegister, incarnation: int, found: Surroundings, relied_on: int
+) -> FrontRegister:
+    """Register the partitions that are new: each labels nothing that anybody was told is over (R3)."""
+    known = len(register.entries)
+    for partition, offset in sorted(_there(found).items()):
+        register, _ = register.opened(partition, offset=offset, above=relied_on)
+    new = register.entries[known:]
+    if new:
+        store.add_fronts(incarnation, [entry.to_json() for entry in new])
+    return register
+
+
+def _by_vertex(plan: Plan, durable: Durable, fronts: int) -> dict[tuple[int, int], OrderKey]:
+    """What is durable, by the vertices of this plan."""
+    found = {}
+    for vertex in plan.sinks():
+        for lane in range(plan.lanes):
+            found[vertex.id, lane] = durable.last.get(lane_name(vertex, vertex.level, lane))
+    for level in range(plan.levels):
+        for lane in range(plan.lanes if level else fronts):
+            found[letters_of(level), lane] = durable.last.get(lane_name(None, level, lane))
+    return {place: key for place, key in found.items() if key is not None}
+
+
+@contextmanager
+def as_ours() -> Iterator[None]:
+    """Raise what the job's place in ZooKeeper refuses as one of our own errors."""
+    try:
+        yield
+    except SnapshotsError as error:
+        kind: type[LowtideError] = LifeEnded
+        if isinstance(error, LeaseTaken):
+            kind = AlreadyRunning
+        elif isinstance(error, RecordDiffers):
+            kind = FlowError
+        elif isinstance(error, ZooKeeperUnavailable) and not isinstance(error, Fenced):
+            kind = ServiceUnavailable
+        raise kind(error.what, where=error.where, way_out=error.way_out) from error

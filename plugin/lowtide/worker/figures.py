@@ -1,0 +1,66 @@
+"""What a worker counts: records, and where their time goes."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from lowtide.histogram import Histogram
+from lowtide.operators.meta import Meta
+
+HOPS = ("pack", "exchange", "python", "wait", "sink")
+"""Where a record's time goes: from the JVM's first look at it to level 0; between workers; in this worker's steps;
+before the barrier, until min time has passed it; from its bundle to the sink's word that it is durable."""
+
+
+class Figures:
+    """Counts and histograms of one worker; times in ns."""
+
+    def __init__(self) -> None:
+        self.records_in = 0
+        self.records_out = 0
+        self.delivered = 0
+        self.dead_letters = 0
+        self.hops = {hop: Histogram() for hop in HOPS}
+        self.latency = Histogram()
+        """From a record's timestamp (its tick) to its being durable in the sink."""
+        self._waiting: deque[tuple[int, int, int]] = deque()
+
+    def waits(self, tick: int, rows: int, now_ns: int) -> None:
+        """Note that records up to a tick now wait for min time."""
+        self._waiting.append((tick, now_ns, rows))
+
+    def released(self, min_time: int, now_ns: int) -> None:
+        """Note that min time has passed what waited below it."""
+        waiting = self._waiting
+        while waiting and waiting[0][0] < min_time:
+            _, came_ns, rows = waiting.popleft()
+            self.hops["wait"].add(now_ns - came_ns, rows)
+
+    def durable(self, ticks: tuple[int, int, int], slack_ms: int, put_ns: int, now_ns: int) -> None:
+        """Note that a bundle is durable; `ticks` as `span` gave them."""
+        first, last, rows = ticks
+        if not rows:
+            return
+        self.delivered += rows
+        self.hops["sink"].add(now_ns - put_ns, rows)
+        slack_ns = slack_ms * 1_000_000
+        self.latency.add(now_ns - first * slack_ns, rows - rows // 2)
+        self.latency.add(now_ns - last * slack_ns, rows // 2)
+
+    def as_json(self) -> dict[str, Any]:
+        """The counts, and the histograms as bucket to records."""
+        return {
+            "records_in": self.records_in,
+            "records_out": self.records_out,
+            "delivered": self.delivered,
+            "dead_letters": self.dead_letters,
+            "hops": {hop: histogram.counts for hop, histogram in self.hops.items() if histogram.counts},
+            "latency": self.latency.counts,
+        }
+
+
+def span(meta: Meta) -> tuple[int, int, int]:
+    """The first and the last tick of records in order, and how many there are."""
+    rows = len(meta)
+    return (int(meta.tick[0]), int(meta.tick[-1]), rows) if rows else (0, 0, 0)

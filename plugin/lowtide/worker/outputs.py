@@ -1,0 +1,111 @@
+"""From bundles to what a sink is given: messages, and what the lanes keep of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from itertools import repeat
+
+from lowtide.connectors.delivery import Delivery, Headers, Outgoing, Packet
+from lowtide.connectors.kafka_rows import unpack_headers
+from lowtide.connectors.lasts import LaneName, records_of
+from lowtide.operators.bundle import Bundle
+from lowtide.operators.dead_letter import Dead
+from lowtide.operators.sink import SinkOperator
+from lowtide.plan import Vertex
+from lowtide.steps import Write
+from lowtide.worker.deployment import Deployment
+from lowtide.worker.figures import Figures, span
+
+__all__ = ["Outputs", "lane_name"]
+
+
+class Outputs:
+    """The sinks of one worker.
+
+    Args:
+        deployment: The plan and its settings.
+        level: The worker's level.
+        incarnation: The life's number; stands beside every `last`.
+        delivery: The worker's way to Kafka.
+        figures: Counted here.
+        fronts: Source partitions' names by number; the caller may add to it.
+    """
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        *,
+        level: int,
+        incarnation: int,
+        delivery: Delivery,
+        figures: Figures,
+        fronts: dict[int, str],
+    ) -> None:
+        self._deployment = deployment
+        self._level = level
+        self._incarnation = incarnation
+        self._delivery = delivery
+        self._figures = figures
+        self._fronts = fronts
+        plan = deployment.plan
+        self._sinks = {vertex.id: (vertex, SinkOperator(_step(vertex).sink, plan)) for vertex in plan.sinks()}
+        # (sink, lane) -> what is under way there: first tick, last tick, rows, when it was put.
+        self._under_way: dict[tuple[int, int], tuple[tuple[int, int, int], int]] = {}
+
+    def give(self, sink: int, bundle: Bundle) -> None:
+        """Hand a bundle to Kafka; `settled` says when it is durable."""
+        messages = self._letters(bundle) if sink < 0 else self._messages(sink, bundle)
+        lasts: Sequence[tuple[bytes, bytes]] = ()
+        if self._deployment.lasts_topic:
+            name = lane_name(self._deployment.plan.vertices[sink] if sink >= 0 else None, self._level, bundle.lane)
+            lasts = records_of(name, bundle.last, bundle.floors, self._incarnation)
+        self._under_way[sink, bundle.lane] = span(bundle.batch.meta), time.time_ns()
+        self._delivery.put(Packet(sink, bundle.lane, messages, lasts))
+
+    def settled(self) -> list[tuple[int, int]]:
+        """Return the `(sink, lane)` whose bundles have become durable since the last call.
+
+        Raises:
+            LowtideError: what kept one from it.
+        """
+        settled = self._delivery.durable()
+        now = time.time_ns()
+        for place in settled:
+            ticks, put_ns = self._under_way.pop(place)
+            self._figures.durable(ticks, self._deployment.plan.slack_ms, put_ns, now)
+        return settled
+
+    def _messages(self, sink: int, bundle: Bundle) -> list[Outgoing]:
+        if not len(bundle):
+            return []
+        vertex, operator = self._sinks[sink]
+        topic = _step(vertex).sink.topic
+        messages = operator.encode(bundle.batch)
+        self._figures.records_out += len(messages)
+        columns = (messages.keys, messages.values, messages.timestamps.tolist())
+        return list(zip(repeat(topic), repeat(bundle.lane), *columns, repeat(None)))
+
+    def _letters(self, bundle: Bundle) -> list[Outgoing]:
+        letters: list[Dead] = bundle.batch.rows()
+        self._figures.dead_letters += len(letters)
+        return [self._letter(letter, bundle.lane) for letter in letters]
+
+    def _letter(self, letter: Dead, lane: int) -> Outgoing:
+        sink = self._deployment.plan.dead_letters
+        assert sink is not None, "without a place for dead letters a record that fails ends the job"
+        front = letter.position.front
+        headers: Headers = [*unpack_headers(letter.headers), *letter.describe()]
+        headers.append(("lowtide.partition", self._fronts.get(front, f"front {front}").encode()))
+        partition = lane % self._deployment.sink_partitions[sink.topic]
+        return (sink.topic, partition, letter.key, letter.value, letter.timestamp, headers)
+
+
+def lane_name(sink: Vertex | None, level: int, lane: int) -> LaneName:
+    """The name of a sink's lane, the same in every life; of a level's dead letters where no sink is given."""
+    return LaneName(level, "", lane) if sink is None else LaneName(0, sink.name, lane)
+
+
+def _step(vertex: Vertex) -> Write:
+    assert isinstance(vertex.step, Write)
+    return vertex.step

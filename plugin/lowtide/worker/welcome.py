@@ -1,0 +1,69 @@
+"""What the service tells a worker when it lets it in, beside the deployment."""
+
+from __future__ import annotations
+
+import struct
+
+import msgspec
+
+from lowtide_tracker import Floor
+
+_LENGTH = struct.Struct("<I")
+
+
+class FrontStart(msgspec.Struct, frozen=True, kw_only=True):
+    """One front, as its worker begins with it.
+
+    Attributes:
+        number: Its number in the register.
+        topic: The topic it reads.
+        partition: The partition.
+        offset: The first offset that it may be given.
+        opening: The tick below which it labels nothing: its opening floor, and what was promised for it since.
+        floors: The promises, as `(offset, tick)`.
+    """
+
+    number: int
+    topic: str
+    partition: int
+    offset: int
+    opening: int
+    floors: list[tuple[int, int]] = []
+
+    @property
+    def name(self) -> str:
+        """`topic-partition`."""
+        return f"{self.topic}-{self.partition}"
+
+    def promised(self) -> tuple[Floor, ...]:
+        """The promises as floors."""
+        return tuple(Floor(self.number, offset, tick) for offset, tick in self.floors)
+
+
+class Welcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker is told.
+
+    Attributes:
+        tracker: Where the tracker listens, `host:port`; empty without tracking.
+        clock_ahead_ms: By how much the broker's clock is ahead of the driver's.
+        fronts: The source partitions' names by number.
+        front: At level 0, the worker's own front.
+    """
+
+    tracker: str
+    clock_ahead_ms: int
+    fronts: dict[int, str]
+    front: FrontStart | None = None
+
+
+def pack(welcome: Welcome, deployment: bytes) -> bytes:
+    """Put both into one message: `u32 length | JSON | deployment`."""
+    text = msgspec.json.encode(welcome)
+    return _LENGTH.pack(len(text)) + text + deployment
+
+
+def unpack(message: bytes) -> tuple[Welcome, bytes]:
+    """Return what `pack` was given."""
+    (length,) = _LENGTH.unpack_from(message)
+    start = _LENGTH.size
+    return msgspec.json.decode(message[start : start + length], type=Welcome), message[start + length :]
