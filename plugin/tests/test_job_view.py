@@ -2,10 +2,11 @@
 
 import io
 import math
+from dataclasses import replace
 
 import msgspec
 import pytest
-from seen import MIN_TIME, PARTITIONS, SHAPE, moment, reader, worker
+from seen import MIN_TIME, PARTITIONS, SHAPE, moment, reader, report, worker
 
 from lowtide.bench.flows import inverted_index
 from lowtide.compiler import compile_flow
@@ -14,9 +15,10 @@ from lowtide.fronts.floors import NO_TICK
 from lowtide.histogram import Histogram
 from lowtide.service.job_view import FrontView, JobView, Percentiles
 from lowtide.service.job_watch import JobWatch
-from lowtide.service.moment import JobShape, Moment, TrackerReport
+from lowtide.service.moment import JobShape, Moment
 from lowtide.service.recent import Recent
 from lowtide.service.teller import delivered_time, job_view
+from lowtide_tracker import Holder
 
 
 def view(at: Moment, *before: Moment) -> JobView:
@@ -41,16 +43,30 @@ def test_who_holds_min_time_is_named_and_for_how_long() -> None:
     seen = view(moment(5000), moment(1000), moment(3000))
     assert (seen.min_time_ms, seen.lag_ms, seen.holder) == (2 * MIN_TIME, 5000, "front 3 (documents-1)")
     assert seen.held_s == 2.0
-    assert [segment.holder for segment in seen.segments] == [
-        "front 3 (documents-1)",
-        "an open ack of segment 2 at 2026-01-02 03:05:00.000",
-    ]
-    moved = TrackerReport(global_min=MIN_TIME + 1, holder="segment 1 has an open ack at tick 1")
-    assert view(moment(tracker=moved), moment(), moment()).held_s == 0.0
+    assert [segment.holder for segment in seen.segments] == ["front 3 (documents-1)", ""]
+    ack = report(Holder(MIN_TIME + 1, 2, None), global_min=MIN_TIME + 1)
+    seen = view(moment(tracker=ack), moment(), moment())
+    assert [segment.holder for segment in seen.segments] == ["", "an open ack of segment 2 at 2026-01-02 03:05:00.002"]
+    assert (seen.holder, seen.held_s) == (seen.segments[1].holder, 0.0)
+    closed = report(Holder(MIN_TIME, 1, None, at_front=True))
+    assert view(moment(tracker=closed)).holder.startswith("no front that feeds segment 1 is open")
+
+
+def test_a_tracker_that_is_being_rebuilt_takes_no_time_back() -> None:
+    """Who it waits for is said, and the min times are those that were known before."""
+    said = "workers 1 have not reported"
+    rebuilt = replace(report(min_times={1: 0, 2: 0}, global_min=0, missing=(1,), era=2), held=None, holder=said)
+    seen = view(moment(3000, tracker=rebuilt, restarts=1), moment(1000), moment(2000, tracker=rebuilt))
+    assert (seen.min_time_ms, seen.lag_ms, seen.held_s) == (2 * MIN_TIME, 3000, 2.0)
+    assert seen.segments[1].min_time_ms == 2 * MIN_TIME
+    assert seen.holder == "workers 1 have not reported"
+    assert (seen.tracker.era, seen.tracker.restarts) == (2, 1)
+    assert view(moment(tracker=rebuilt)).min_time_ms is None
+    assert view(moment(tracker=None), moment()).min_time_ms is None
 
 
 def test_what_is_not_known_yet_is_none() -> None:
-    fresh = TrackerReport(global_min=NO_TICK, min_times={1: NO_TICK})
+    fresh = report(global_min=NO_TICK, min_times={1: NO_TICK})
     seen = view(Moment(now_ms=1, phase="starting", fronts=PARTITIONS, tracker=fresh))
     assert (seen.min_time_ms, seen.lag_ms, seen.delivered_time_ms, seen.latency_ms.p50) == (None, None, None, None)
     assert (seen.segments[0].min_time_ms, seen.rates.records_in) == (None, None)

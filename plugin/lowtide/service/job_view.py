@@ -33,7 +33,7 @@ class SegmentView(Struct, frozen=True, kw_only=True):
         name: The steps that receive its frames.
         min_time_ms: Every record before it has left the segment, for ever.
         lag_ms: How far min time is behind the broker's clock.
-        holder: Who keeps it from moving.
+        holder: Who keeps it from moving; told of the segment that holds up the whole job.
     """
 
     segment: int

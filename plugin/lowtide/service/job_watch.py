@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from lowtide.events import EventLog
+from lowtide.fronts.floors import NO_TICK
 from lowtide.service.job_view import JobView
 from lowtide.service.moment import JobShape, Moment
 from lowtide.service.recent import Recent
 from lowtide.service.teller import job_view
+from lowtide.service.tracker_report import TrackerReport
 
 __all__ = ["JobWatch"]
 
@@ -25,6 +28,7 @@ class JobWatch:
         self.shape = shape
         self.events = events
         self._recent = Recent()
+        self._tracker: TrackerReport | None = None
         self._view: JobView | None = None
 
     def look(self, at_s: float, moment: Moment) -> JobView:
@@ -34,7 +38,11 @@ class JobWatch:
             at_s: A monotonic clock's time.
             moment: All that is known.
         """
-        self._recent.look(at_s, moment.workers, moment.tracker.global_min)
+        tracker = moment.tracker
+        if tracker is not None:
+            tracker = self._tracker = _as_known(tracker, self._tracker)
+            moment = replace(moment, tracker=tracker)
+        self._recent.look(at_s, moment.workers, None if tracker is None else tracker.global_min)
         self._view = job_view(self.shape, moment, self._recent, self.events.last)
         return self._view
 
@@ -45,3 +53,15 @@ class JobWatch:
     def histograms(self) -> Mapping[str, Mapping[int, int]]:
         """Return all durations since the life began by name, as of the last look: bucket to records."""
         return self._recent.histograms
+
+
+def _as_known(report: TrackerReport, before: TrackerReport | None) -> TrackerReport:
+    """The report with min times that were known before, if it is of a tracker that is being rebuilt.
+
+    Such a one tells those that the life began with, and no time that was told goes back.
+    """
+    if not report.missing:
+        return report
+    if before is None:
+        return replace(report, min_times={}, global_min=NO_TICK)
+    return replace(report, min_times=before.min_times, global_min=before.global_min)

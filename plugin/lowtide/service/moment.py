@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from lowtide.service.tracker_report import TrackerReport
+
 if TYPE_CHECKING:
     from lowtide.plan import Plan
 
-__all__ = ["JobShape", "Moment", "TrackerReport"]
+__all__ = ["JobShape", "Moment"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,31 +56,6 @@ class JobShape:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrackerReport:
-    """What the tracker says of itself.
-
-    Attributes:
-        era: Of its process.
-        pid: Of its process; None while there is none.
-        min_times: Segment to tick.
-        global_min: The smallest of them; None while it is being rebuilt.
-        holder: Who holds the global min time, as `str(lowtide_tracker.Holder)` says it; empty if not known.
-        holders: The same for each segment.
-        floors: How many it keeps.
-        restarts: How often it was started anew in this life.
-    """
-
-    era: int = 1
-    pid: int | None = None
-    min_times: Mapping[int, int] = field(default_factory=dict)
-    global_min: int | None = None
-    holder: str = ""
-    holders: Mapping[int, str] = field(default_factory=dict)
-    floors: int = 0
-    restarts: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
     """All that the service knows at one moment.
 
@@ -90,7 +67,8 @@ class Moment:
         workers: As in `WorkerView`, each with the `gauges` it has sent last.
         fronts: Number to `topic-partition`, of all fronts that are registered.
         idle_fronts: Number to `{"heartbeat": tick, "next_offset": …}` of those that the service heartbeats itself.
-        tracker: What the tracker says.
+        tracker: The newest report of the tracker's process; None while there is none.
+        restarts: How often the tracker was started anew in this life.
         delivered_time: The largest that is *stored*, as a tick (R18); None if there is none.
     """
 
@@ -101,5 +79,6 @@ class Moment:
     workers: Sequence[Mapping[str, Any]] = ()
     fronts: Mapping[int, str] = field(default_factory=dict)
     idle_fronts: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
-    tracker: TrackerReport = field(default_factory=TrackerReport)
+    tracker: TrackerReport | None = None
+    restarts: int = 0
     delivered_time: int | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -25,7 +24,7 @@ def job_view(shape: JobShape, moment: Moment, recent: Recent, events: Iterable[M
     """Put the status of a job together; O(workers + fronts + segments)."""
     teller = _Teller(shape, moment)
     tracker = moment.tracker
-    min_time_ms = teller.time_ms(tracker.global_min)
+    min_time_ms = None if tracker is None else teller.time_ms(tracker.global_min)
     return JobView(
         job=shape.job,
         incarnation=shape.incarnation,
@@ -36,7 +35,7 @@ def job_view(shape: JobShape, moment: Moment, recent: Recent, events: Iterable[M
         control=moment.control,
         min_time_ms=min_time_ms,
         lag_ms=teller.lag_ms(min_time_ms),
-        holder=teller.holder(tracker.holder),
+        holder=teller.holder(),
         held_s=recent.held_s,
         delivered_time_ms=teller.time_ms(moment.delivered_time),
         rates=recent.rates,
@@ -47,7 +46,7 @@ def job_view(shape: JobShape, moment: Moment, recent: Recent, events: Iterable[M
         fronts=teller.fronts(),
         workers=[_worker(worker) for worker in moment.workers],
         sinks=teller.sinks(),
-        tracker=TrackerView(era=tracker.era, pid=tracker.pid, floors=tracker.floors, restarts=tracker.restarts),
+        tracker=teller.tracker(),
         events=[dict(event) for event in events],
     )
 
@@ -80,13 +79,23 @@ class _Teller:
     def lag_ms(self, time_ms: int | None) -> int | None:
         return None if time_ms is None else max(0, self._moment.now_ms - time_ms)
 
-    def holder(self, said: str) -> str:
-        """The tracker's words, with partitions beside the fronts' numbers and times in the place of ticks."""
-        if found := re.fullmatch(r"front (\d+) may still label at tick -?\d+", said):
-            return self._front_name(int(found[1]))
-        if found := re.fullmatch(r"segment (\d+) has an open ack at tick (-?\d+)", said):
-            return f"an open ack of segment {found[1]}{AT}{self._tick_name(int(found[2]))}"
-        return said
+    def holder(self) -> str:
+        """Who holds min time: a front with its partition, an open ack with its segment and its time."""
+        tracker = self._moment.tracker
+        if tracker is None:
+            return ""
+        held = tracker.held
+        if held is None:
+            return tracker.holder
+        if not held.at_front:
+            return f"an open ack of segment {held.segment}{AT}{self._tick_name(held.tick)}"
+        return tracker.holder if held.front is None else self._front_name(held.front)
+
+    def tracker(self) -> TrackerView:
+        tracker, restarts = self._moment.tracker, self._moment.restarts
+        if tracker is None:
+            return TrackerView(restarts=restarts)
+        return TrackerView(era=tracker.era, pid=tracker.pid, floors=tracker.floors, restarts=restarts)
 
     def _front_name(self, front: int) -> str:
         partition = self._moment.fronts.get(front)
@@ -102,16 +111,18 @@ class _Teller:
 
     def segments(self) -> list[SegmentView]:
         tracker, names = self._moment.tracker, self._shape.segments
+        min_times = {} if tracker is None else tracker.min_times
+        held = None if tracker is None or tracker.held is None else tracker.held.segment
         views = []
-        for segment in sorted({*names, *tracker.min_times}):
-            min_time_ms = self.time_ms(tracker.min_times.get(segment))
+        for segment in sorted({*names, *min_times}):
+            min_time_ms = self.time_ms(min_times.get(segment))
             views.append(
                 SegmentView(
                     segment=segment,
                     name=names.get(segment, ""),
                     min_time_ms=min_time_ms,
                     lag_ms=self.lag_ms(min_time_ms),
-                    holder=self.holder(tracker.holders.get(segment, "")),
+                    holder=self.holder() if segment == held else "",
                 )
             )
         return views

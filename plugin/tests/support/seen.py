@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from lowtide.service.moment import JobShape, Moment, TrackerReport
+from lowtide.service.moment import JobShape, Moment
+from lowtide.service.tracker_report import TrackerReport
+from lowtide_tracker import Holder
 
 MIN_TIME = 883_661_550_000
 """2026-01-02 03:05:00 UTC, as a tick of 2 ms."""
@@ -33,16 +35,15 @@ def reader(name: str, front: int, records_in: int = 0, **said: Any) -> dict[str,
     return worker(name, records_in=records_in, front=gauge | said)
 
 
+def report(held: Holder | None = None, **changes: Any) -> TrackerReport:
+    """What a tracker says that stands at `MIN_TIME`."""
+    held = held or Holder(MIN_TIME, 1, 3, at_front=True)
+    usual: dict[str, Any] = {"era": 1, "pid": 77, "min_times": {1: MIN_TIME, 2: MIN_TIME}, "global_min": MIN_TIME}
+    usual |= {"holder": str(held), "held": held, "missing": (), "floors": 5, "flushes": 9, "workers": 4}
+    return TrackerReport(**(usual | changes))
+
+
 def moment(lag_ms: int = 4, **changes: Any) -> Moment:
     """A moment at which min time is so far behind, held by front 3."""
-    held = f"front 3 may still label at tick {MIN_TIME}"
-    tracker = TrackerReport(
-        pid=77,
-        min_times={1: MIN_TIME, 2: MIN_TIME},
-        global_min=MIN_TIME,
-        holder=held,
-        holders={1: held, 2: f"segment 2 has an open ack at tick {MIN_TIME}"},
-        floors=5,
-    )
     usual: dict[str, Any] = {"now_ms": 2 * MIN_TIME + lag_ms, "phase": "running", "fronts": PARTITIONS}
-    return Moment(**(usual | {"tracker": tracker} | changes))
+    return Moment(**(usual | {"tracker": report()} | changes))
