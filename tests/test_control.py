@@ -12,11 +12,13 @@ import pytest
 from controlled import TOKEN, ControlledJob, controlled
 from seen import MIN_TIME, SHAPE, moment, reader, worker
 
-from lowtide.conf import Conf
+from lowtide.conf import Conf, ControlConf
+from lowtide.errors import ConfError
 from lowtide.events import EventLog
 from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.process import Process
 from lowtide.jobs.state import JobState
+from lowtide.jobs.token import job_token
 
 
 @pytest.fixture(name="job")
@@ -95,3 +97,17 @@ def test_it_listens_on_loopback_unless_the_conf_says_otherwise(job: ControlledJo
     port = int(job.address.rpartition(":")[2])
     listening = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     assert f"0100007F:{port:04X}" in {line[1] for line in listening if line[3] == "0A"}
+
+
+def test_a_token_of_ones_own_comes_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    control = ControlConf(token_file=str(file))
+    with pytest.raises(ConfError, match="cannot be read"):
+        job_token(control)
+    for wrong in ("short", "with a blank in it", "not ascii ÄÖÜäöüß€", "two-lines-of-it-\nand-another"):
+        file.write_text(wrong)
+        with pytest.raises(ConfError, match="16 or more"):
+            job_token(control)
+    file.write_text("0123456789abcdef\n")
+    assert job_token(control) == "0123456789abcdef"
+    assert len({job_token(ControlConf()) for _ in range(3)}) == 3
