@@ -124,7 +124,8 @@ class Runner:
             # PySpark has put a handler of its own in the place of ours.
             self._signals.hear(breaks_off=True)
             self._folder.keep_secret(job.secret)
-            self._note(jvm=child_jvm(), incarnation=job.incarnation, address=job.address)
+            self._folder.keep_token(job.token)
+            self._note(jvm=child_jvm(), incarnation=job.incarnation, address=job.address, control=job.control)
             self._step("waiting for the workers")
             job.wait_for_workers(self._conf.job.start_limit_s)
         except BaseException:

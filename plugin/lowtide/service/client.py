@@ -36,8 +36,11 @@ class ServiceClient:
             self._gone(error)
         self._connection.settimeout(limit_s)
 
-    def begin(self, setting: LifeSetting, deployment: bytes) -> None:
+    def begin(self, setting: LifeSetting, deployment: bytes) -> str:
         """Begin a life with its setting, and the pickled deployment that every worker is given.
+
+        Returns:
+            Where the life's control API listens, `host:port`.
 
         Raises:
             AlreadyRunning: another life runs in this session.
@@ -51,6 +54,7 @@ class ServiceClient:
             )
         if "refused" in answer:
             raise LifeEnded(answer["refused"], way_out="start the job again")
+        return str(answer["control"])
 
     def stopping(self, incarnation: int) -> None:
         """Say that the life's query is about to be stopped on purpose: what breaks off with it is no failure."""

@@ -74,6 +74,12 @@ class IdleFronts:
         self._local.floor(Floor(front, offset, tick))
         self._local.heartbeat(front, tick)
 
+    def promised(self) -> dict[int, dict[str, int]]:
+        """By front the tick below which it labels nothing, and the offset that it expects."""
+        return {
+            number: {"heartbeat": start.opening, "next_offset": start.offset} for number, start in self._fronts.items()
+        }
+
     def flush(self) -> None:
         """Tell the tracker what was promised since the last time."""
         if not self._closed:

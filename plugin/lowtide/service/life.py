@@ -14,6 +14,7 @@ from typing import Any
 
 from lowtide.connectors.claims import transactional_id
 from lowtide.errors import LifeEnded
+from lowtide.events import EventLog
 from lowtide.fronts.register import FrontEntry, Partition
 from lowtide.service.broker_clock import BrokerClock, clock_topic
 from lowtide.service.idle_fronts import SERVICE_WORKER, IdleFronts
@@ -40,6 +41,7 @@ class Life:
         secret: The job's.
         host: Where the tracker listens.
         register: The life's workers.
+        events: Told what happens.
         on_end: Called with the cause when the life cannot go on.
         tell_worker: Sends a message to a worker, by name; one that is not there is left out.
     """
@@ -51,6 +53,7 @@ class Life:
         secret: bytes,
         host: str,
         register: Register,
+        events: EventLog,
         on_end: Callable[[str], None],
         tell_worker: Callable[[str, dict[str, Any]], None],
     ) -> None:
@@ -60,6 +63,7 @@ class Life:
         self.restarts = 0
         self._secret = secret
         self._register = register
+        self._events = events
         self._on_end = on_end
         self._tell_worker = tell_worker
         self._loop = asyncio.get_running_loop()
@@ -120,7 +124,7 @@ class Life:
                 on_lost=self._on_end,
             )
             self._idle.connect()
-            self._clock = BrokerClock(setting.kafka, clock_topic(setting.job), on_error=LOG.warning)
+            self._clock = BrokerClock(setting.kafka, clock_topic(setting.job), on_error=self._trouble)
             self._clock.start()
             self._tails = Tails(
                 setting.kafka,
@@ -128,7 +132,7 @@ class Life:
                 skew_ms=setting.allowed_skew_ms,
                 topics=sorted(setting.topic_ids),
                 on_grants=partial(self._in_loop, self._granted),
-                on_error=LOG.warning,
+                on_error=self._trouble,
                 on_partitions=partial(self._in_loop, self._appeared),
             )
             for start in setting.fronts:
@@ -196,12 +200,21 @@ class Life:
         async with self._zookeeper:
             await asyncio.to_thread(call, *arguments)
 
+    def now_ms(self) -> int:
+        """The broker's time, as far as it is known."""
+        return time.time_ns() // 1_000_000 if self._clock is None else self._clock.now_ms()
+
+    def idle_fronts(self) -> dict[int, dict[str, int]]:
+        """Of the fronts that the service speaks for, what it has promised."""
+        return {} if self._idle is None else self._idle.promised()
+
     async def current(self) -> str:
         """Return why this life is not the current one any more; empty if it is. ZooKeeper is asked (W10)."""
         try:
             await self._asking(self._store.check, self.setting.incarnation)
         except SnapshotsError as error:
             return str(error)
+        self._events.event("sink_claimed")
         return ""
 
     async def _front_for(self, worker: str, name: str) -> FrontStart:
@@ -225,7 +238,7 @@ class Life:
             return
         ahead = self._clock_ahead_ms()
         for grant in grants:
-            tick = grant.ms // self.setting.slack_ms
+            tick = grant.ms // self.setting.shape.slack_ms
             owner = self._owners.get(grant.front)
             if owner is None:
                 self._idle.grant(grant.front, grant.offset, tick)
@@ -266,7 +279,7 @@ class Life:
         era = self.restarts
         opening = floor if self._idle is None else self._idle.open(number, floor)
         entry = FrontEntry(number, Partition(topic, setting.topic_ids[topic], partition), 0, opening)
-        if setting.dead_letters and setting.delivery == "exactly_once":
+        if setting.dead_letters and setting.shape.delivery == "exactly_once":
             await self._asking(
                 self._store.add_sink_ids, setting.incarnation, [transactional_id(setting.job, 0, number)]
             )
@@ -284,11 +297,15 @@ class Life:
             self._tails.watch(Tail(number, topic, partition, 0))
         for worker in self._register.workers:
             self._tell_worker(worker, {"fronts": {str(number): start.name}})
-        LOG.info("source partition %s is front %d and labels nothing below tick %d", start.name, number, opening)
+        self._events.event("front_registered", front=number, partition=start.name, opening=opening)
 
     def _restarted(self, era: int, how: str) -> None:
         self.restarts += 1
-        LOG.warning("the tracker %s; the one of era %d is being rebuilt", how, era)
+        self._events.event("tracker_restarted", era=era, how=how)
+
+    def _trouble(self, what: str) -> None:
+        """Something keeps idle fronts from going on; called in threads, too."""
+        self._events.event("grant_failed", why=what)
 
     # -- now and then ----------------------------------------------------------------------------------------------
 

@@ -10,10 +10,12 @@ from functools import partial
 from typing import Any
 
 from lowtide.errors import LifeEnded, LowtideError
+from lowtide.events import EventLog
 from lowtide.service.life import Life
 from lowtide.service.peer import Peer
 from lowtide.service.register import Fork, Found, Refused, Register, Worker
-from lowtide.service.setting import unpack
+from lowtide.service.setting import LifeSetting, unpack
+from lowtide.service.showing import Showing
 from lowtide.wire import NONCE_BYTES, ConnectionClosed, Kind, expect_acks, tune
 from lowtide.worker import welcome
 from lowtide_snapshots.errors import SnapshotsError
@@ -42,6 +44,8 @@ class Service:
     def __init__(self, secret: bytes, python: dict[str, str], host: str = "127.0.0.1") -> None:
         self.register = Register(-1)
         self.life: Life | None = None
+        self._showing: Showing | None = None
+        self._events: EventLog | None = None
         self._secret = secret
         self._host = host
         self._python = python
@@ -83,27 +87,32 @@ class Service:
                 continue
             question = json.loads(payload)
             match question["ask"]:
-                case "find":
-                    await peer.send(Kind.ASK, await self._find(question))
-                case "current":
-                    await peer.send(Kind.ASK, {"refused": await self._current(question["incarnation"])})
-                case "end":
-                    await self._end_unless_the_worker_says_why(question["incarnation"], question["cause"])
-                    await peer.send(Kind.ASK, {"ended": self.register.cause})
-                case "stopping":
-                    self._stopping(question["incarnation"])
-                    await peer.send(Kind.ASK, {"stopping": True})
-                case "finish":
-                    killed = await self._finish(question["incarnation"])
-                    await peer.send(Kind.ASK, {"finished": not self._links, "killed": killed})
-                case "status":
-                    await peer.send(Kind.ASK, self.status())
                 case "forkserver":
                     await self._serve_fork_server(peer, question)
                 case "worker":
                     await self._serve_worker(peer, question)
-                case other:
-                    await peer.send(Kind.ASK, {"refused": f"the service knows no question {other!r}"})
+                case _:
+                    await peer.send(Kind.ASK, await self._answer(question))
+
+    async def _answer(self, question: dict[str, Any]) -> dict[str, Any]:
+        match question["ask"]:
+            case "find":
+                return await self._find(question)
+            case "current":
+                return {"refused": await self._current(question["incarnation"])}
+            case "end":
+                await self._end_unless_the_worker_says_why(question["incarnation"], question["cause"])
+                return {"ended": self.register.cause}
+            case "stopping":
+                self._stopping(question["incarnation"])
+                return {"stopping": True}
+            case "finish":
+                killed = await self._finish(question["incarnation"])
+                return {"finished": not self._links, "killed": killed}
+            case "status":
+                return self.status()
+            case other:
+                return {"refused": f"the service knows no question {other!r}"}
 
     # -- lives -----------------------------------------------------------------------------------------------------
 
@@ -128,24 +137,37 @@ class Service:
         for link in list(links.values()):
             link.close()
         await self.close()
-        life = Life(
+        try:
+            await self._open(setting, register)
+        except (LowtideError, SnapshotsError, OSError) as error:
+            await self.close()
+            register.end(str(error))
+            return {"refused": str(error)}
+        assert self._showing is not None
+        return {"begun": incarnation, "control": self._showing.address}
+
+    async def _open(self, setting: LifeSetting, register: Register) -> None:
+        """Start what a life needs besides its workers."""
+        events = self._events = EventLog(setting.job, setting.incarnation)
+        life = self.life = Life(
             setting,
             secret=self._secret,
             host=self._host,
             register=register,
-            on_end=partial(self._end, incarnation),
+            events=events,
+            on_end=partial(self._end, setting.incarnation),
             tell_worker=self._tell_worker,
         )
-        try:
-            await life.start()
-        except (LowtideError, SnapshotsError) as error:
-            register.end(str(error))
-            return {"refused": str(error)}
-        self.life = life
-        return {"begun": incarnation}
+        await life.start()
+        self._showing = Showing(life, events, register)
+        await self._showing.start()
+        events.event("life_begun", fronts=len(setting.fronts))
 
     async def close(self) -> None:
         """End what the last life has started here."""
+        showing, self._showing = self._showing, None
+        if showing is not None:
+            await showing.close()
         life, self.life = self.life, None
         if life is not None:
             await life.close()
@@ -200,7 +222,13 @@ class Service:
         """Ends the life for a cause: the driver plugin is told, and cancels Spark's jobs."""
         if incarnation == self.register.incarnation and not self.register.cause and not self.register.finished:
             self.register.end(cause)
-            say({"ended": cause, "incarnation": incarnation})
+            self._tell_end()
+
+    def _tell_end(self) -> None:
+        """Tell the driver plugin that the life has ended."""
+        say({"ended": self.register.cause, "incarnation": self.register.incarnation})
+        if self._events is not None:
+            self._events.event("life_ended", cause=self.register.cause)
 
     # -- who talks to it -------------------------------------------------------------------------------------------
 
@@ -214,7 +242,7 @@ class Service:
         before = register.cause
         found = register.find(q["worker"], q["level"], q["epoch"], q["incarnation"], q["executor"])
         if register.cause != before:
-            say({"ended": register.cause, "incarnation": register.incarnation})
+            self._tell_end()
         match found:
             case Found(address):
                 return {"at": address}
@@ -274,6 +302,8 @@ class Service:
             return
         links, gauges, life = self._links, self._gauges, self.life
         links[name] = peer
+        if self._events is not None:
+            self._events.event("worker_forked", worker=name, pid=hello["pid"], executor=worker.executor)
         try:
             assert life is not None, "a register has a life"
             await peer.send(Kind.PLAN, welcome.pack(await life.welcome(name), self._plan))
@@ -297,7 +327,9 @@ class Service:
         before = register.cause
         register.lost(name, self._deaths.get((register.incarnation, name), ""), pid)
         if register.cause != before and register is self.register:
-            say({"ended": register.cause, "incarnation": register.incarnation})
+            if self._events is not None:
+                self._events.event("worker_lost", worker=name, pid=pid, why=register.cause)
+            self._tell_end()
 
     # -- figures ---------------------------------------------------------------------------------------------------
 
@@ -305,6 +337,8 @@ class Service:
         """Look after the life; to be called each second."""
         if self.life is not None and self.register.runs:
             self.life.look(self._gauges)
+        if self._showing is not None:
+            self._showing.look(self._workers())
 
     def totals(self) -> dict[str, int]:
         """The job's gauges: records read from the sources, delivered to sinks and to the dead letters."""
@@ -320,9 +354,18 @@ class Service:
 
     def status(self) -> dict[str, Any]:
         """What ``lowtide status`` shows of a running job."""
-        workers = [
+        return {
+            "incarnation": self.register.incarnation,
+            "cause": self.register.cause,
+            "totals": self.totals(),
+            "workers": self._workers(),
+        }
+
+    def _workers(self) -> list[dict[str, Any]]:
+        return [
             {
                 "worker": w.name,
+                "number": w.number,
                 "level": int(w.name.partition("/")[0]),
                 "executor": w.executor,
                 "pid": w.pid,
@@ -332,12 +375,6 @@ class Service:
             }
             for w in self.register.workers.values()
         ]
-        return {
-            "incarnation": self.register.incarnation,
-            "cause": self.register.cause,
-            "totals": self.totals(),
-            "workers": workers,
-        }
 
 
 async def _until_empty(links: dict[str, Peer], limit_s: float) -> None:

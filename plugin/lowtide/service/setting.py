@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from lowtide.service.moment import JobShape
 from lowtide.worker.welcome import FrontStart
 
 _HEAD = struct.Struct("<QI")
@@ -34,16 +35,12 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
     """One life.
 
     Attributes:
-        job: The job's name.
-        incarnation: The life's number.
-        slack_ms: How many milliseconds one tick is long.
         levels: How many levels there are; each from 1 on is a segment.
         parallelism: How many workers each level from 1 on has.
         tracking: Whether there is a tracker.
-        delivery: How sinks are written.
         dead_letters: Whether level 0 delivers too.
-        sinks: The sinks' names.
-        lanes: How many lanes each sink has.
+        shape: What the job's view says of the plan.
+        driver_pid: The driver program, which ends the job when it is told to terminate.
         start: The tick at which min time begins.
         relied_on: The largest tick that anything rests on.
         told: The largest delivered time that was told.
@@ -57,16 +54,12 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
         control: Of the control API.
     """
 
-    job: str
-    incarnation: int
-    slack_ms: int
     levels: int
     parallelism: int
     tracking: bool
-    delivery: str
     dead_letters: bool
-    sinks: list[str]
-    lanes: int
+    shape: JobShape
+    driver_pid: int
     start: int
     relied_on: int
     told: int | None
@@ -78,6 +71,16 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
     kafka: dict[str, Any]
     zookeeper: ZooKeeperAccess
     control: ControlSetting
+
+    @property
+    def job(self) -> str:
+        """The job's name."""
+        return self.shape.job
+
+    @property
+    def incarnation(self) -> int:
+        """The life's number."""
+        return self.shape.incarnation
 
     @property
     def graph(self) -> dict[int, list[int]]:

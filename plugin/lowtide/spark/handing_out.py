@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import secrets
-from pathlib import Path
+import os
+import time
 
-from lowtide.conf import Conf, ControlConf
-from lowtide.errors import ConfError
+from lowtide.conf import Conf
 from lowtide.fronts.front import Window
 from lowtide.kafka_access import librdkafka_settings
 from lowtide.operators.limits import Limits
 from lowtide.plan import Plan
+from lowtide.service.moment import JobShape
 from lowtide.service.setting import ControlSetting, LifeSetting, ZooKeeperAccess
 from lowtide.spark.opening import Opening
 from lowtide.spark.preflight import Surroundings
 from lowtide.worker.deployment import Deployment
 from lowtide.zookeeper_access import zookeeper_auth
 
-__all__ = ["control_token", "deployment_of", "setting_of"]
+__all__ = ["deployment_of", "setting_of"]
 
 SPARE_TICKS = 1024
 """How much larger the tracker's table is than a front may be ahead."""
@@ -50,16 +50,17 @@ def setting_of(plan: Plan, conf: Conf, opening: Opening, token: str) -> LifeSett
     """Return what the service is told."""
     job, access = conf.job, conf.zookeeper
     return LifeSetting(
-        job=plan.name,
-        incarnation=opening.incarnation,
-        slack_ms=plan.slack_ms,
         levels=plan.levels,
         parallelism=plan.parallelism,
         tracking=job.tracking == "on",
-        delivery=job.delivery,
         dead_letters=plan.dead_letters is not None,
-        sinks=[vertex.name for vertex in plan.sinks()],
-        lanes=plan.lanes,
+        shape=JobShape.of(
+            plan,
+            incarnation=opening.incarnation,
+            started_ms=time.time_ns() // 1_000_000,
+            delivery=job.delivery,
+        ),
+        driver_pid=os.getpid(),
         start=opening.start,
         relied_on=opening.relied_on,
         told=opening.told,
@@ -78,24 +79,6 @@ def setting_of(plan: Plan, conf: Conf, opening: Opening, token: str) -> LifeSett
         ),
         control=ControlSetting(host=conf.control.host, port=conf.control.port, token=token),
     )
-
-
-def control_token(control: ControlConf) -> str:
-    """Return the control API's token: that of the conf's file, else a new one for this life.
-
-    Raises:
-        ConfError: the file cannot be read.
-    """
-    if control.token_file is None:
-        return secrets.token_urlsafe(32)
-    try:
-        return Path(control.token_file).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfError(
-            f"token_file names {control.token_file}, which cannot be read",
-            where="[control] of the conf",
-            way_out="correct the path, or leave it out: then each life has a token of its own",
-        ) from error
 
 
 def _lead_ticks(conf: Conf) -> int:

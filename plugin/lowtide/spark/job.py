@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
+import socket
 import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +20,17 @@ from lowtide.compiler import compile_job
 from lowtide.conf import Conf
 from lowtide.errors import InterpreterMismatch, LifeEnded, LowtideError, ServiceUnavailable, TooFewSlots
 from lowtide.flow import Flow
+from lowtide.jobs.token import job_token
 from lowtide.pickling import dump_plan, register_modules
 from lowtide.plan import Plan
 from lowtide.service.client import ServiceClient
 from lowtide.spark import preflight, slots
 from lowtide.spark.broker_watch import BrokerWatch
-from lowtide.spark.handing_out import control_token, deployment_of, setting_of
+from lowtide.spark.handing_out import deployment_of, setting_of
 from lowtide.spark.opening import as_ours, open_life, store_of
 from lowtide.spark.query import start_query
 from lowtide.spark.session import master_of, session_runs, start_session
+from lowtide_snapshots.errors import SnapshotsError
 
 LOG = logging.getLogger(__name__)
 
@@ -46,8 +51,12 @@ class Job:
         self.plan = plan
         self.incarnation = 0
         """The life's number; 0 before it has begun."""
-        self.token: str = control_token(conf.control)
+        self.token: str = job_token(conf.control)
         """What the control API asks for."""
+        self.control = ""
+        """Where the control API listens, `host:port`; empty before the life has begun."""
+        self._ended = ""
+        """Why the life has ended by itself."""
         self._conf = conf
         self._store = store_of(conf, plan.name)
         self._session = session
@@ -109,12 +118,30 @@ class Job:
         say("starting the query")
         deployment = deployment_of(plan, conf, found, opening)
         setting = setting_of(plan, conf, opening, self.token)
-        self._service.begin(setting, cloudpickle.dumps(deployment))
+        self.control = self._service.begin(setting, cloudpickle.dumps(deployment))
+        self._note("running")
         fronts = {start.name: start.offset for start in opening.fronts}
         self._query = start_query(
             self._session, plan, conf, fronts, incarnation=self.incarnation, checkpoint=self._checkpoint
         )
         self._side.watch(str(self._query.runId()))
+
+    def _note(self, phase: str, cause: str = "") -> None:
+        """Write down in the job's place how it stands with this life; where ZooKeeper is away, it is left out."""
+        if not self.incarnation:
+            return
+        life = {
+            "incarnation": self.incarnation,
+            "phase": phase,
+            "cause": cause,
+            "control": self.control,
+            "driver": f"process {os.getpid()} on {socket.gethostname()}",
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        try:
+            self._store.set_life(self.incarnation, life)
+        except SnapshotsError as error:
+            LOG.warning("the job's place in ZooKeeper does not say that it is %s: %s", phase, error)
 
     def wait_for_workers(self, limit_s: float) -> None:
         """Wait until every worker of the later levels is there, so that a record would be taken at once.
@@ -162,7 +189,9 @@ class Job:
             self.outage_s = self._brokers.look()
             with as_ours():
                 self._store.keep_lease()
-        raise self._cause()
+        cause = self._cause()
+        self._ended = str(cause)
+        raise cause
 
     def _await(self) -> None:
         try:
@@ -199,6 +228,7 @@ class Job:
                     LOG.warning("workers did not end in time and were killed: %s", ", ".join(killed))
         finally:
             self._service.close()
+            self._note("failed" if self._ended else "stopped", self._ended)
             self._store.close()
             if self._owned:
                 self._session.stop()

@@ -117,7 +117,7 @@ def open_life(store: JobStore, plan: Plan, conf: Conf, found: Surroundings, say:
         durable, topic = Durable({}, ()), ""
         if conf.job.delivery == "exactly_once":
             topic = topic_of(plan.name)
-            durable = _claimed(store, plan, conf, incarnation, _ids(plan, register, found), say)
+            durable = _claimed(store, plan, conf, incarnation, ids=_ids(plan, register, found), say=say)
         told = store.told()
         ticks = [key.tick + 1 for key in durable.last.values()]
         relied_on = max([START, *ticks, *(() if told is None else (told,))])
@@ -138,7 +138,7 @@ def open_life(store: JobStore, plan: Plan, conf: Conf, found: Surroundings, say:
     return Opening(incarnation, fronts, topic_ids, last, durable.floors, relied_on, told, START, topic)
 
 
-def _claimed(store: JobStore, plan: Plan, conf: Conf, incarnation: int, ids: set[str], say: Say) -> Durable:
+def _claimed(store: JobStore, plan: Plan, conf: Conf, incarnation: int, *, ids: set[str], say: Say) -> Durable:
     """Fence every earlier life at the sinks, then read what is durable."""
     limit_s = conf.kafka.delivery_limit_ms / 1000
     say("claiming the sinks")

@@ -1,0 +1,85 @@
+"""What a life shows: events in the log, a view made each second, and the control API over both."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lowtide.events import EventLog
+from lowtide.service.control import Control
+from lowtide.service.job_watch import JobWatch
+from lowtide.service.life import Life
+from lowtide.service.metrics import JobMetrics
+from lowtide.service.moment import Moment
+from lowtide.service.register import Register
+
+__all__ = ["Showing"]
+
+HALTED_MS = 3_000
+"""How long min time stands before an event says so, and that it goes on again."""
+
+
+class Showing:
+    """The control API of one life; belongs to the service's event loop.
+
+    Args:
+        life: The life.
+        events: Its events.
+        register: Its workers.
+    """
+
+    def __init__(self, life: Life, events: EventLog, register: Register) -> None:
+        self.address = ""
+        """Where the control API listens, `host:port`."""
+        self._life = life
+        self._register = register
+        self._events = events
+        self._halted = False
+        setting = life.setting
+        self._watch = JobWatch(setting.shape, events)
+        metrics = JobMetrics(self._watch.view, self._watch.histograms)
+        self._control = Control(
+            self._watch.view,
+            setting.control.token,
+            metrics=metrics.exposition,
+            stop=lambda: os.kill(setting.driver_pid, signal.SIGTERM),
+            host=setting.control.host,
+            port=setting.control.port,
+        )
+
+    async def start(self) -> None:
+        """Begin to listen.
+
+        Raises:
+            OSError: the port is taken, or the host is not this machine's.
+        """
+        self.address = await self._control.start()
+
+    async def close(self) -> None:
+        """Listen no more."""
+        await self._control.close()
+
+    def look(self, workers: Sequence[Mapping[str, Any]]) -> None:
+        """Make the view anew; to be called each second, with the workers as `Moment` has them."""
+        life, register = self._life, self._register
+        phase = "ended" if register.cause else "stopping" if register.finished else "running"
+        moment = Moment(
+            now_ms=life.now_ms(),
+            phase=phase,
+            cause=register.cause,
+            control=self.address,
+            workers=workers,
+            fronts={start.number: start.name for start in life.fronts.values()},
+            idle_fronts=life.idle_fronts(),
+            tracker=life.report,
+            restarts=life.restarts,
+            delivered_time=life.told,
+        )
+        view = self._watch.look(time.monotonic(), moment)
+        halted = (view.lag_ms or 0) > HALTED_MS and (view.held_s or 0) * 1000 > HALTED_MS
+        if halted != self._halted:
+            self._halted = halted
+            self._events.event("stalled" if halted else "resumed", holder=view.holder, lag_ms=view.lag_ms)
