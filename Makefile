@@ -62,8 +62,8 @@ sim: env  ## simulate the core over many seeds, and break every rule on purpose 
 	@PYTHONHASHSEED=0 PYTHONPATH=tests:plugin/tests/support $(RUN) -m simulation $(ARGS)
 
 .PHONY: demo
-demo: env jars jar  ## run examples/payments.py on a Kafka of its own, and take everything down again
-	@$(RUN) examples/demo.py
+demo: env jars jar  ## index real text, kill the driver in the middle, compare every byte (DOCUMENTS=dir, WORD=word)
+	@PYTHONPATH=examples $(RUN) -m demo
 
 .PHONY: bench
 bench: env $(if $(filter core,$(firstword $(ARGS))),,jars jar)  ## measure (ARGS='latency --flow passthrough --rate 1000', ARGS='core')

@@ -1,0 +1,215 @@
+"""Indexes real text on a Kafka of its own, kills the job in the middle, and compares every byte that came out.
+
+    make demo                    # the Python standard library's sources
+    make demo DOCUMENTS=~/notes  # the text files of a folder
+
+It takes everything down again; data and logs stay in .lowtide/demo until the next time. The last line is one JSON
+object, and the exit status is 0 only if nothing was lost, doubled or out of order, although records came late.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+from inverted_index import flow
+
+from demo.corpus import Corpus, read_corpus
+from demo.feeding import Feeder
+from demo.looking_up import answer, documents_with
+from demo.reading import CAUGHT_UP_MS, WARM_UP_MS, Reader, caught_up, steady
+from demo.running import Job
+from demo.showing import Show
+from lowtide.bench.arrivals import percentiles
+from lowtide.compiler import compile_job
+from lowtide.conf import Conf
+from lowtide.connectors.lasts import read_lasts, topic_of
+from lowtide.embedded import EmbeddedServices
+from lowtide.errors import LowtideError
+from lowtide.fronts.register import FrontRegister
+from lowtide.jobs.figures import headline
+from lowtide.oracle import Output, Verdict, compare, read_output, read_sources
+from lowtide.topics import Topics
+from lowtide_snapshots.job_store import JobStore
+
+FLOW = Path("examples/inverted_index.py")
+FOLDER = Path(".lowtide/demo")
+CONF_FILE = FOLDER / "lowtide.toml"
+PARTITIONS = 2
+FEED_S = 45.0
+KILL_AFTER_S = 15.0
+GATE_SHARE = 0.75
+"""The last quarter is sent when the killed job has caught up, so that there is something to measure after it."""
+CATCH_UP_LIMIT_S = 90.0
+ARRIVE_LIMIT_S = 90.0
+LINGER_S = 1.0
+"""After the last change that is awaited: one too many would still come."""
+LASTS_LIMIT_S = 20.0
+LOOK_EVERY_S = 0.5
+
+CONF = f"""\
+[job]
+folder = "{FOLDER}/jobs"
+grouping = "optimistic"
+
+[kafka]
+bootstrap = "{{kafka}}"
+
+[zookeeper]
+hosts = "{{zookeeper}}"
+
+[spark]
+checkpoint_folder = "{FOLDER}/checkpoints"
+
+[embedded]
+enabled = false
+"""
+
+MEANING = f"""
+p50 and p99 are of {{count:,}} changes, from a document's timestamp in Kafka to the clock of a read_committed reader.
+Left out are the first {WARM_UP_MS // 1000} s, and from the kill until a change came that was less than
+{CAUGHT_UP_MS // 1000} s old ({{outage_s:.1f}} s). records_per_s is of the same changes: the producers' pace, no limit.
+The job's log and conf are in {FOLDER} until the next time."""
+
+
+class Demo:
+    """One run of it, between services that are there and go with it."""
+
+    def __init__(self, services: EmbeddedServices, corpus: Corpus, show: Show) -> None:
+        CONF_FILE.write_text(CONF.format(kafka=services.kafka, zookeeper=services.zookeeper))
+        self._conf = Conf.load(CONF_FILE)
+        self._corpus = corpus
+        self._show = show
+        self._job = Job(flow.name, FLOW, CONF_FILE, FOLDER / "jobs", show.say)
+        self._reader = Reader(services.kafka, "index", PARTITIONS)
+        self._feeder = Feeder(
+            services.kafka, "documents", corpus.texts, PARTITIONS, seconds=FEED_S, gate_share=GATE_SHARE
+        )
+        self._due = corpus.changes()
+
+    def run(self) -> int:
+        """Feed, kill, recover, compare; returns the exit status."""
+        for name in ("documents", "index"):
+            Topics(self._conf.kafka).create(name, partitions=PARTITIONS)
+        try:
+            self._job.check()
+            self._job.start()
+            self._reader.start()
+            outage_ms = self._feed()
+            self._job.stop()
+        finally:
+            self._feeder.end()
+            self._reader.end()
+            self._job.stop()
+        verdict, delivered = self._compare()
+        return self._tell(verdict, delivered, outage_ms)
+
+    def _feed(self) -> tuple[float, float]:
+        """Send all documents, with a kill on the way; returns when it was, and when the reader had caught up, in ms."""
+        show = self._show
+        show.step(f"two producers send {self._feeder.total:,} documents, each twice as it was and as it became")
+        self._feeder.start()
+        self._watch(KILL_AFTER_S, lambda: False)
+        killed_ms = time.time() * 1e3
+        pid = self._job.kill()
+        show.step(f"driver {pid} is dead, and all it had started; the producers do not know")
+        self._job.start()
+        self._watch(CATCH_UP_LIMIT_S, lambda: caught_up(*self._reader.seen(), killed_ms) is not None)
+        caught_up_ms = caught_up(*self._reader.seen(), killed_ms)
+        if caught_up_ms is None:
+            raise SystemExit(f"demo: not caught up within {CATCH_UP_LIMIT_S:.0f} s of the start\n{self._job.log()}")
+        show.step(f"caught up {(caught_up_ms - killed_ms) / 1e3:.1f} s after the kill; the last documents are sent")
+        self._feeder.open_gate()
+        self._watch(FEED_S + ARRIVE_LIMIT_S, lambda: self._feeder.done and len(self._reader) >= self._due)
+        self._watch(LINGER_S, lambda: False)
+        self._job.look()
+        return killed_ms, caught_up_ms
+
+    def _watch(self, limit_s: float, done: Any) -> None:
+        """Show how it goes until it is done, or for so long."""
+        deadline = time.monotonic() + limit_s
+        while time.monotonic() < deadline and not done():
+            view = self._job.look()
+            told = headline(view) if view is not None else "starting"
+            self._show.progress(
+                f"{self._feeder.sent:,} of {self._feeder.total:,} documents sent, "
+                f"{len(self._reader):,} of {self._due:,} changes delivered; {told}"
+            )
+            time.sleep(LOOK_EVERY_S)
+        self._show.hide()
+
+    def _compare(self) -> tuple[Verdict, dict[int, list[Output]]]:
+        """Hold what was delivered against a run here and now on the same log, with the labels that the job decided."""
+        self._show.step("the same log through run_locally's interpreter, one record after the other")
+        conf, plan = self._conf, compile_job(flow, self._conf)
+        with JobStore(conf.zookeeper.hosts, plan.name, root=conf.zookeeper.root) as store:
+            register = FrontRegister.from_json(store.fronts())
+        durable = read_lasts(conf.kafka, topic_of(plan.name), LASTS_LIMIT_S)
+        fronts = {f"documents-{entry.partition.partition}": entry.number for entry in register.entries}
+        delivered = read_output(conf.kafka, "index")
+        log = read_sources(conf.kafka, plan, fronts)
+        verdict = compare(plan, log, [*register.floors(), *durable.floors], delivered)
+        self._show.say(str(verdict))
+        return verdict, delivered
+
+    def _tell(self, verdict: Verdict, delivered: dict[int, list[Output]], outage_ms: tuple[float, float]) -> int:
+        show = self._show
+        word = os.environ.get("WORD", "yield")
+        found = documents_with(word, [output for lane in delivered.values() for output in lane])
+        as_in_the_texts = found == self._corpus.documents_with(word)
+        show.step(f"from the topic: {answer(word, found)}")
+        show.say(f"the texts say {'the same' if as_in_the_texts else 'something else'}")
+        latency, rate = steady(*self._reader.seen(), outage_ms)
+        p50, p99 = percentiles(np.asarray(latency), (50, 99))
+        show.say(MEANING.format(count=len(latency), outage_s=(outage_ms[1] - outage_ms[0]) / 1e3))
+        said = {
+            "records": self._feeder.sent,
+            "delivered": verdict.delivered,
+            "lost": verdict.lost,
+            "duplicated": verdict.duplicated,
+            "out_of_order": verdict.out_of_order,
+            "repairs": self._job.repairs,
+            "kills": 1,
+            "records_per_s": round(rate, 1),
+            "p50_ms": round(p50, 1),
+            "p99_ms": round(p99, 1),
+        }
+        show.say(json.dumps(said))
+        return 0 if verdict.right and as_in_the_texts and self._job.repairs > 0 else 1
+
+
+def main() -> int:
+    os.chdir(Path(__file__).parents[2])
+    signal.signal(signal.SIGTERM, _interrupt)
+    show = Show()
+    given = os.environ.get("DOCUMENTS")
+    corpus = read_corpus(Path(given).expanduser() if given else None, PARTITIONS)
+    show.step(corpus.said)
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True)
+    try:
+        show.step("starting Kafka and ZooKeeper")
+        with EmbeddedServices(FOLDER / "services") as services:
+            return Demo(services, corpus, show).run()
+    except LowtideError as error:
+        show.say(f"error: {error}")
+        return error.exit_code
+    finally:
+        show.hide()
+        shutil.rmtree(FOLDER / "services", ignore_errors=True)
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())
