@@ -1,0 +1,151 @@
+"""A ZooKeeper that restarts, hangs, is away, or whose answers are lost."""
+
+import contextlib
+import functools
+import logging
+import os
+import re
+import select
+import signal
+import socket
+import struct
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from lowtide_snapshots.errors import ZooKeeperUnavailable
+
+pytestmark = pytest.mark.zookeeper
+
+LONG_S = 10.0
+MULTI = 14
+ENTRY = {"number": 0, "source": "documents", "topic_id": "x", "partition": 0, "offset": 0, "opening": 0}
+WRITES = ("add_fronts", "add_sink_ids", "set_lasts_id", "tell", "set_life")
+
+
+class Proxy:
+    """Stands before ZooKeeper, and ends a connection at the next transaction: before it, or with its answer."""
+
+    def __init__(self, hosts: str) -> None:
+        host, _, port = hosts.partition(":")
+        self._server = (host, int(port))
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.hosts = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self.drop: str | None = None
+        self.dropped = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client, socket.create_connection(self._server) as server, contextlib.suppress(OSError):
+            while True:
+                for readable in select.select([client, server], [], [])[0]:
+                    data = readable.recv(65536)
+                    if not data:
+                        return
+                    transaction = (
+                        readable is client and len(data) >= 12 and struct.unpack(">iii", data[:12])[2] == MULTI
+                    )
+                    drop, self.drop = (self.drop, None) if transaction else (None, self.drop)
+                    self.dropped += drop is not None
+                    if drop == "request":
+                        return
+                    (server if readable is client else client).sendall(data)
+                    if drop == "answer":
+                        server.recv(65536)
+                        return
+
+
+@pytest.mark.slow
+def test_a_restart_of_zookeeper_within_the_time_out_changes_nothing(place: Any, services: Any) -> None:
+    mine = place.open(session_timeout_s=LONG_S)
+    life = place.living(mine, "the same")
+    mine.tell(life, 5)
+    session = mine._zk.session
+    services.stop("zookeeper", grace_s=0)
+    try:
+        for _ in range(20):
+            mine.keep_lease()
+            time.sleep(0.05)
+    finally:
+        services.start("zookeeper")
+    assert place.eventually(lambda: mine._zk.connected)
+    mine.keep_lease()
+    mine.tell(life, 6)
+    assert (mine._zk.session, mine.holder(), mine.incarnation(), mine.told()) == (session, "the same", 1, 6)
+
+
+@pytest.mark.slow
+def test_keeping_the_lease_does_not_wait_for_a_zookeeper_that_hangs(place: Any, services: Any) -> None:
+    mine = place.open(session_timeout_s=3.0)
+    life = place.living(mine)
+    time.sleep(1.1)
+    os.kill(services.pid("zookeeper"), signal.SIGSTOP)
+    try:
+        started = time.monotonic()
+        mine.keep_lease()
+        assert 0.5 < time.monotonic() - started < 2
+    finally:
+        os.kill(services.pid("zookeeper"), signal.SIGCONT)
+    mine.keep_lease()
+    mine.tell(life, 1)
+
+
+@pytest.mark.parametrize("drop", ["request", "answer"])
+def test_a_write_whose_answer_is_lost_is_done_once(place: Any, drop: str) -> None:
+    proxy = Proxy(place.hosts)
+    try:
+        mine = place.open(hosts=proxy.hosts, session_timeout_s=LONG_S)
+        proxy.drop = drop
+        mine.take_lease("me", 0, place.nobody)
+        proxy.drop = drop
+        assert mine.raise_incarnation() == 1
+        assert proxy.dropped == 2
+        for write in WRITES:
+            proxy.drop = drop
+            place.write(write, mine, 1)
+        proxy.drop = drop
+        mine.tell(1, 10**9 + 1)
+        assert proxy.dropped == 2 + len(WRITES) + 1
+        versions = [mine._zk.get(path) for path in (mine._paths.incarnation, mine._paths.told, mine._paths.life)]
+        assert [node and node.version for node in versions] == [0, 1, 0]
+        assert place.content(place.open()) == ([ENTRY], {"late"}, "late", 10**9 + 1, {"phase": "late"})
+    finally:
+        proxy.close()
+
+
+@pytest.mark.slow
+def test_without_zookeeper_every_call_ends_in_time_and_says_where(
+    place: Any, services: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    mine = place.open(limit_s=0.5)
+    life = place.living(mine)
+    services.stop("zookeeper")
+    try:
+        with caplog.at_level(logging.DEBUG):
+            for call in (mine.incarnation, mine.fronts, functools.partial(mine.tell, life, 1), mine.raise_incarnation):
+                started = time.monotonic()
+                with pytest.raises(ZooKeeperUnavailable, match=rf"(?s){re.escape(place.hosts)}.*start or mend"):
+                    call()
+                assert time.monotonic() - started < 1.5
+            mine.keep_lease()
+        said = [record for record in caplog.records if record.name == "lowtide_snapshots.kazoo"]
+        assert {record.levelno for record in said} <= {logging.WARNING}
+        assert len(said) == len({record.msg for record in said})
+        with pytest.raises(ZooKeeperUnavailable):
+            place.open(limit_s=0.5)
+        started = time.monotonic()
+        mine.close()
+        assert time.monotonic() - started < 3
+    finally:
+        services.start("zookeeper")
