@@ -11,7 +11,7 @@ from lowtide.conf import KafkaConf
 from lowtide.errors import ServiceUnavailable
 from lowtide.kafka_access import librdkafka_settings
 
-__all__ = ["claim", "transactional_id"]
+__all__ = ["claim", "pair_of", "transactional_id"]
 
 AT_ONCE = 8
 """Producers at a time: each has a connection and several threads of its own."""
@@ -19,7 +19,7 @@ RETRY_S = 0.05
 
 
 def transactional_id(job: str, level: int, lane: int) -> str:
-    """The id under which a worker delivers, named for its first lane; different for different arguments.
+    """The name of the ids under which a worker delivers, for its first lane; different for different arguments.
 
     Args:
         job: The job's name.
@@ -29,8 +29,17 @@ def transactional_id(job: str, level: int, lane: int) -> str:
     return f"lowtide.{job}.{level}.{lane}"
 
 
+def pair_of(name: str) -> tuple[str, str]:
+    """The two ids that a worker takes in turn where one was named.
+
+    Kafka writes a transaction's markers after it has granted the commit, and refuses the same id a new one until it
+    has; librdkafka asks again only 20 ms later. Under the other id the next transaction begins at once.
+    """
+    return f"{name}.a", f"{name}.b"
+
+
 def claim(kafka: KafkaConf, ids: Iterable[str], limit_s: float) -> None:
-    """Claim transactional ids: whatever was open under them is aborted, and who held them cannot commit any more.
+    """Claim transactional ids, each a pair: what was open under them is aborted, who held them cannot commit any more.
 
     When it returns, all that was ever committed under these ids can be read. A claim is the last one to be made, not
     the one of the newest life: check the incarnation afterwards.
@@ -43,7 +52,7 @@ def claim(kafka: KafkaConf, ids: Iterable[str], limit_s: float) -> None:
     Raises:
         ServiceUnavailable: Kafka did not grant one of them in time, or does not allow it.
     """
-    wanted = sorted(set(ids))
+    wanted = sorted({each for name in ids for each in pair_of(name)})
     if not wanted:
         return
     settings = librdkafka_settings(kafka)

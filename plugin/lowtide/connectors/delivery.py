@@ -52,14 +52,15 @@ class Delivery(Protocol):
 class ExactlyOnce(Courier):
     """Delivers in transactions: all packets that wait, with their lasts, become visible together, or never.
 
-    It claims its transactional id as soon as it is made, and delivers nothing before `check` has been passed.
+    It claims its transactional ids as soon as it is made, and delivers nothing before `check` has been passed.
 
     Args:
         settings: librdkafka's, with the bootstrap servers and the security; they win over our own.
-        transactional_id: Listed before use among those that the next life claims.
+        transactional_id: The name of the pair of ids (`claims.pair_of`) that it uses in turn; listed before use among
+            those that the next life claims.
         lasts_topic: The job's.
-        check: Called in another thread once the id is claimed; raises if this life is not the job's newest (W10).
-        delivery_limit_ms: How long Kafka may take for one transaction, or to grant the id.
+        check: Called in another thread once the ids are claimed; raises if this life is not the job's newest (W10).
+        delivery_limit_ms: How long Kafka may take for one transaction, or to grant the ids.
         max_record_bytes: What key and value of one record may have; whether its topic takes it is the broker's word.
     """
 

@@ -122,7 +122,7 @@ def read_lasts(kafka: KafkaConf, topic: str, limit_s: float, say: Callable[[str]
         LastsUnreadable: Another version wrote it.
         ServiceUnavailable: It took longer, because Kafka does not answer or a transaction is still open.
     """
-    from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+    from confluent_kafka import Consumer, TopicPartition
 
     deadline = time.monotonic() + limit_s
     end = _end_offset(kafka, topic, limit_s)
@@ -134,7 +134,7 @@ def read_lasts(kafka: KafkaConf, topic: str, limit_s: float, say: Callable[[str]
     })
     # fmt: on
     try:
-        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+        consumer.assign([TopicPartition(topic, 0, 0)])
         return durable_of(_newest(consumer, kafka, topic, end=end, deadline=deadline, say=say), topic)
     finally:
         consumer.close()
@@ -196,21 +196,26 @@ def _topic_id(kafka: KafkaConf, topic: str) -> str | None:
 
 def _end_offset(kafka: KafkaConf, topic: str, limit_s: float) -> int:
     """The offset behind the last one there is, be it committed or not."""
-    from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+    from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
     from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
+    deadline = time.monotonic() + limit_s
     client: Any = AdminClient({**librdkafka_settings(kafka), "log_level": 0})
     place, spec = TopicPartition(topic, 0), OffsetSpec.latest()  # type: ignore[no-untyped-call]
-    try:
-        # fmt: off
-        answer = client.list_offsets({place: spec}, request_timeout=limit_s,
-                                     isolation_level=IsolationLevel.READ_UNCOMMITTED)
-        # fmt: on
-        return int(answer[place].result().offset)
-    except KafkaException as caught:
-        if caught.args[0].code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
-            raise _lost(kafka, topic, "is gone") from caught
-        raise _unanswered(kafka, topic, limit_s, caught) from caught
+    while True:
+        if _topic_id(kafka, topic) is None:
+            raise _lost(kafka, topic, "is gone")
+        try:
+            # fmt: off
+            answer = client.list_offsets({place: spec}, request_timeout=max(0.1, deadline - time.monotonic()),
+                                         isolation_level=IsolationLevel.READ_UNCOMMITTED)
+            # fmt: on
+            return int(answer[place].result().offset)
+        except KafkaException as caught:
+            # The partition may be between two leaders.
+            if time.monotonic() + READ_S > deadline:
+                raise _unanswered(kafka, topic, limit_s, caught) from caught
+            time.sleep(READ_S)
 
 
 def _unanswered(kafka: KafkaConf, topic: str, limit_s: float, caught: Any) -> ServiceUnavailable:

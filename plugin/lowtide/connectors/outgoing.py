@@ -29,6 +29,8 @@ SETTINGS: dict[str, Any] = {
     "retry.backoff.max.ms": 4,
     # After an outage, be back soon.
     "reconnect.backoff.max.ms": 500,
+    # What it would print at each attempt to connect stands in our errors.
+    "log_level": 2,
 }
 PERMANENT = frozenset(
     {

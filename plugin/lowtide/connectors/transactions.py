@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
+from lowtide.connectors.claims import pair_of
 from lowtide.connectors.outgoing import PERMANENT, Packet, refusal, too_slow
 from lowtide.connectors.producing import Producing
 from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
@@ -57,23 +59,31 @@ class Transactions:
         max_record_bytes: int,
     ) -> None:
         self.end_by = math.inf
-        self._id = transactional_id
+        self._ids = pair_of(transactional_id)
         self._lasts_topic = lasts_topic
         self._check = check
         self._limit_ms = delivery_limit_ms
         self._max_record_bytes = max_record_bytes
         longest = max(delivery_limit_ms, min(LONGEST_MS, delivery_limit_ms + MARGIN_MS))
-        self._settings = {"transactional.id": transactional_id, "transaction.timeout.ms": longest} | dict(settings)
+        self._settings = {"transaction.timeout.ms": longest} | dict(settings)
         self._deadline = math.inf
         self._begun = False
+        self._turns: deque[Producing] = deque()
 
     def open(self) -> None:
         """Claim the id, *then* see that this life is still the one: a claim that comes late is the last one, too."""
-        self._producing = Producing(self._settings, self._limit_ms, self._max_record_bytes)
-        self._producer = self._producing.producer
         self._deadline = time.monotonic() + self._limit_ms / 1000
+        for name in self._ids:
+            settings = self._settings | {"transactional.id": name}
+            self._turns.append(Producing(settings, self._limit_ms, self._max_record_bytes))
+            self._next()
+            # This begins what goes on in the background until it is asked for below: both at the same time.
+            with suppress(KafkaException):
+                self._producer.init_transactions(0.001)
         try:
-            self._call(self._producer.init_transactions, "grant the transactional id")
+            for _ in self._ids:
+                self._next()
+                self._call(self._producer.init_transactions, "grant the transactional id")
         except KafkaException as caught:
             raise self._ended(caught.args[0]) from caught
         self._check()
@@ -81,6 +91,7 @@ class Transactions:
     def deliver(self, packets: Sequence[Packet]) -> None:
         """Commit all packets with their lasts, together."""
         self._deadline = time.monotonic() + self._limit_ms / 1000
+        self._producing.reason = ""
         try:
             while not self._committed(packets):
                 self._call(self._producer.abort_transaction, "abort a transaction")
@@ -119,7 +130,14 @@ class Transactions:
             return False
         assert whole, "a producer that takes no record commits none"
         self._begun = False
+        self._next()
         return True
+
+    def _next(self) -> None:
+        """Let the other id take its turn, whose last transaction has had one of the other's time to end."""
+        self._turns.rotate(1)
+        self._producing = self._turns[0]
+        self._producer = self._producing.producer
 
     def _produced(self, packets: Sequence[Packet]) -> bool:
         lasts_topic = self._lasts_topic
@@ -142,6 +160,7 @@ class Transactions:
                 error = caught.args[0]
                 if not error.retriable():
                     raise
+                self._producer.poll(0)  # For what is said of the brokers meanwhile.
                 self._patience(what, error.str())
                 if error.code() != KafkaError._TIMED_OUT:
                     time.sleep(RETRY_S)
@@ -154,7 +173,7 @@ class Transactions:
 
     def _ended(self, error: KafkaError) -> LowtideError:
         """What to say of an error after which this producer can do nothing."""
-        where = f"broker {self._producing.brokers}, transactional id {self._id}"
+        where = f"broker {self._producing.brokers}, transactional ids {' and '.join(self._ids)}"
         if error.code() in FENCED:
             return LifeEnded(
                 "another life of the job has claimed this worker's deliveries, or Kafka has given up waiting for the "

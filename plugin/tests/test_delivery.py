@@ -1,0 +1,102 @@
+"""Delivery when no broker answers: nothing waits but closing, and limits hold."""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lowtide.connectors.delivery import AtLeastOnce, Delivery, ExactlyOnce, Packet
+from lowtide.errors import FrameTooLarge, ServiceUnavailable
+
+NOBODY = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
+Make = Callable[..., Delivery]
+
+
+def exactly_once(settings: dict[str, Any] = NOBODY, **limits: int) -> Delivery:
+    given = {"delivery_limit_ms": 60_000} | limits
+    return ExactlyOnce(settings, transactional_id="id", lasts_topic="lasts", check=lambda: None, **given)
+
+
+def at_least_once(settings: dict[str, Any] = NOBODY, **limits: int) -> Delivery:
+    return AtLeastOnce(settings, **({"delivery_limit_ms": 60_000} | limits))
+
+
+def packet(count: int = 1, size: int = 10) -> Packet:
+    return Packet(1, 2, [("out", 0, None, bytes(size), 1, None)] * count, [(b"key", b"value")])
+
+
+both = pytest.mark.parametrize("make", [exactly_once, at_least_once])
+
+
+def hear(delivery: Delivery, within_s: float = 5.0) -> None:
+    """Wait until there is something to be heard, and raise it if it is an error."""
+    assert select.select([delivery], [], [], within_s)[0]
+    delivery.durable()
+
+
+@both
+def test_making_and_putting_wait_for_nobody(make: Make) -> None:
+    begun = time.monotonic()
+    delivery = make()
+    for _ in range(100):
+        delivery.put(packet(1_000))
+    assert time.monotonic() - begun < 0.2
+    assert delivery.queued == 100_000
+    assert not select.select([delivery], [], [], 0)[0]
+    assert delivery.durable() == []
+    assert delivery.gauges() == {"transactions": 0, "records": 0, "commit": {}}
+    delivery.close(0)
+
+
+@both
+@pytest.mark.parametrize("room", [10, 100_000], ids=["waiting for room", "all in the queue"])
+def test_closing_takes_no_longer_than_it_may(make: Make, room: int) -> None:
+    delivery = make(NOBODY | {"queue.buffering.max.messages": room})
+    delivery.put(packet(100))
+    begun = time.monotonic()
+    assert delivery.close(0.4) == 100
+    assert 0.3 < time.monotonic() - begun < 0.6
+    delivery.close(5)
+
+
+@both
+def test_with_nothing_to_deliver_closing_waits_for_no_broker(make: Make) -> None:
+    delivery = make()
+    begun = time.monotonic()
+    assert delivery.close(10) == 0
+    assert time.monotonic() - begun < 1.5
+
+
+@both
+def test_kafka_may_take_so_long_and_no_longer(make: Make) -> None:
+    delivery = make(delivery_limit_ms=1_000)
+    delivery.put(packet())
+    begun = time.monotonic()
+    with pytest.raises(ServiceUnavailable, match=r"within 1000 ms: .*127\.0\.0\.1:1.*") as failed:
+        hear(delivery)
+    assert 0.9 < time.monotonic() - begun < 2.5
+    assert "delivery_limit_ms" in failed.value.way_out
+    assert delivery.queued == 1
+    with pytest.raises(ServiceUnavailable):
+        delivery.durable()
+    assert delivery.close(1) == 1
+
+
+def test_a_record_that_is_too_large_is_said_with_both_sizes() -> None:
+    delivery = at_least_once(max_record_bytes=2_000_000)
+    delivery.put(packet(1, 3_000_000))
+    with pytest.raises(FrameTooLarge, match=r'a record of 3000000 bytes for topic "out" .* 2000000 bytes') as refused:
+        hear(delivery)
+    assert "exchange.max_frame_bytes" in str(refused.value)
+    delivery.close(1)
+
+
+def test_a_record_as_large_as_a_frame_may_be_is_taken() -> None:
+    delivery = at_least_once(max_record_bytes=96 << 20)
+    delivery.put(packet(1, 96 << 20))
+    assert not select.select([delivery], [], [], 0.5)[0]
+    delivery.close(0.1)

@@ -1,0 +1,307 @@
+"""The Kafka sink on a real broker: what a read_committed reader finds, and what the next life learns (R13, W10)."""
+
+from __future__ import annotations
+
+import select
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lowtide.conf import Conf, KafkaConf
+from lowtide.connectors.claims import claim, transactional_id
+from lowtide.connectors.delivery import AtLeastOnce, Delivery, ExactlyOnce, Packet
+from lowtide.connectors.lasts import LaneName, LastsLost, open_lasts, read_lasts, records_of, topic_of
+from lowtide.embedded import EmbeddedServices
+from lowtide.errors import FrameTooLarge, LifeEnded, ServiceUnavailable
+from lowtide.operators.order import OrderKey
+from lowtide.topics import Topics
+from lowtide_tracker import Floor
+
+if TYPE_CHECKING:
+    from tests.conftest import Kafka
+
+pytestmark = pytest.mark.kafka
+
+SINK = 7
+LIMIT_S = 30.0
+
+
+class Sink:
+    """One job with one worker and one output topic of three partitions, one for each lane."""
+
+    def __init__(self, kafka: Kafka) -> None:
+        self.kafka = kafka
+        self.out = kafka.topic("out", 3, max_message_bytes="100000")
+        self.job = self.out
+        self.lasts = topic_of(self.job)
+        self.id = transactional_id(self.job, 1, 0)
+        self.lasts_id = open_lasts(self.conf, self.job, None)
+        self._begun: list[Delivery] = []
+
+    @property
+    def conf(self) -> KafkaConf:
+        return Conf.load(None, {"kafka.bootstrap": self.kafka.address}).kafka
+
+    def worker(self, check: Callable[[], None] = lambda: None, limit_ms: int = 30_000, **limits: int) -> ExactlyOnce:
+        settings = {"bootstrap.servers": self.kafka.address, "log_level": 0}
+        more: dict[str, Any] = {"check": check, "delivery_limit_ms": limit_ms, **limits}
+        worker = ExactlyOnce(settings, transactional_id=self.id, lasts_topic=self.lasts, **more)
+        self._begun.append(worker)
+        return worker
+
+    def packet(self, lane: int, numbers: range, floors: Sequence[Floor] = (), size: int = 0) -> Packet:
+        """Records with these numbers; the last one is the lane's `last`."""
+        messages = [(self.out, lane, None, b"%d" % n + bytes(size), 1 + n, None) for n in numbers]
+        last = OrderKey(numbers[-1], 0, numbers[-1])
+        return Packet(SINK, lane, messages, records_of(LaneName(1, "out", lane), last, floors, 1))
+
+    def found(self) -> dict[int, list[int]]:
+        """By lane the numbers that a reader finds, in their order."""
+        found: dict[int, list[int]] = {}
+        for message in self.kafka.messages(self.out):
+            found.setdefault(message.partition(), []).append(int(message.value()))
+        return found
+
+    def last(self, limit_s: float = LIMIT_S) -> dict[int, int]:
+        """By lane the number that the lasts topic tells."""
+        return {name.lane: key.tick for name, key in read_lasts(self.conf, self.lasts, limit_s).last.items()}
+
+    def close(self) -> None:
+        for worker in self._begun:
+            worker.close(1)
+
+
+@pytest.fixture
+def sink(kafka: Kafka) -> Iterator[Sink]:
+    sink = Sink(kafka)
+    yield sink
+    sink.close()
+
+
+def hear(worker: Delivery, packets: int = 1, within_s: float = LIMIT_S) -> list[tuple[int, int]]:
+    """Wait until so many packets are durable."""
+    heard: list[tuple[int, int]] = []
+    deadline = time.monotonic() + within_s
+    while len(heard) < packets:
+        assert select.select([worker], [], [], max(0, deadline - time.monotonic()))[0], f"only {heard} in time"
+        heard += worker.durable()
+    return heard
+
+
+class Pause(Sequence[tuple[bytes, bytes]]):
+    """A packet's lasts whose writing stops, before the first or behind the last, until it may go on."""
+
+    def __init__(self, records: Sequence[tuple[bytes, bytes]], *, before: bool) -> None:
+        self._records, self._before = records, before
+        self.reached, self.may_go_on = threading.Event(), threading.Event()
+
+    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
+        if not self._before:
+            yield from self._records
+        self.reached.set()
+        self.may_go_on.wait(60)
+        if self._before:
+            yield from self._records
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._records[index]
+
+
+def paused(packet: Packet, *, before: bool = False) -> tuple[Packet, Pause]:
+    pause = Pause(packet.lasts, before=before)
+    return Packet(packet.sink, packet.lane, packet.messages, pause), pause
+
+
+def test_r13_all_that_waits_goes_in_one_transaction_with_its_lasts(sink: Sink) -> None:
+    claimed = threading.Event()
+    worker = sink.worker(lambda: assert_true(claimed.wait(60)))
+    floors = (Floor(0, 5, 100), Floor(1, 6, 50, cap=True))
+    for lane in (2, 0, 1):
+        worker.put(sink.packet(lane, range(10 * lane, 10 * lane + 10), floors[:lane]))
+    assert worker.queued == 30
+    claimed.set()
+    assert hear(worker, 3) == [(SINK, 2), (SINK, 0), (SINK, 1)]
+    gauges = worker.gauges()
+    assert (gauges["transactions"], gauges["records"], worker.queued) == (1, 30, 0)
+    assert sum(gauges["commit"].values()) == 3
+    assert sink.found() == {lane: list(range(10 * lane, 10 * lane + 10)) for lane in range(3)}
+    durable = read_lasts(sink.conf, sink.lasts, LIMIT_S)
+    assert durable.floors == floors
+    assert durable.last == {LaneName(1, "out", lane): OrderKey(10 * lane + 9, 0, 10 * lane + 9) for lane in range(3)}
+    assert {message.timestamp()[1] for message in sink.kafka.messages(sink.out)} == set(range(1, 31))
+
+
+def assert_true(value: bool) -> None:
+    assert value
+
+
+@pytest.mark.parametrize("delivered", [1, 2], ids=["one id", "the other id"])
+@pytest.mark.parametrize("before", [True, False], ids=["producing", "about to commit"])
+def test_w10_a_zombie_commits_nothing_after_a_claim(sink: Sink, delivered: int, before: bool) -> None:
+    zombie = sink.worker()
+    for number in range(delivered):
+        zombie.put(sink.packet(0, range(number, number + 1)))
+        hear(zombie)
+    packet, pause = paused(sink.packet(0, range(50, 60)), before=before)
+    zombie.put(packet)
+    assert pause.reached.wait(10)
+    claim(sink.conf, [sink.id], LIMIT_S)
+    assert sink.last() == {0: delivered - 1}
+    pause.may_go_on.set()
+    with pytest.raises(LifeEnded, match="another life of the job has claimed"):
+        hear(zombie)
+    assert zombie.queued == 10
+    # What the zombie left behind is in nobody's way.
+    successor = sink.worker()
+    successor.put(sink.packet(0, range(delivered, 5)))
+    hear(successor)
+    assert sink.found() == {0: list(range(5))}
+    assert sink.last() == {0: 4}
+
+
+def test_w10_last_is_complete_only_after_a_claim(sink: Sink) -> None:
+    worker = sink.worker()
+    worker.put(sink.packet(0, range(3)))
+    hear(worker)
+    packet, pause = paused(sink.packet(0, range(3, 6)))
+    worker.put(packet)
+    assert pause.reached.wait(10)
+    with pytest.raises(ServiceUnavailable, match="could not be read to its end"):
+        sink.last(limit_s=3)
+    pause.may_go_on.set()
+    hear(worker)
+    assert sink.last() == {0: 5}
+
+
+def test_w10_a_life_that_is_over_claims_but_delivers_nothing(sink: Sink) -> None:
+    old = sink.worker()
+    old.put(sink.packet(0, range(3)))
+    hear(old)
+
+    def check() -> None:
+        raise LifeEnded("incarnation 4 is over")
+
+    late = sink.worker(check)
+    late.put(sink.packet(0, range(3, 6)))
+    with pytest.raises(LifeEnded, match="incarnation 4 is over"):
+        hear(late)
+    assert late.close(1) == late.queued == 3
+    assert sink.found() == {0: [0, 1, 2]}
+    # It was claimed *before* the check: else a life could be found to go on, pause, and claim after the next one.
+    old.put(sink.packet(0, range(3, 6)))
+    with pytest.raises(LifeEnded, match="another life"):
+        hear(old)
+
+
+def test_w10_a_lasts_topic_that_is_not_the_jobs_own_is_refused(sink: Sink) -> None:
+    topics = Topics(sink.conf)
+    assert open_lasts(sink.conf, sink.job, sink.lasts_id) == sink.lasts_id
+    assert open_lasts(sink.conf, sink.job, None) == sink.lasts_id
+    topics.delete(sink.lasts)
+    with pytest.raises(LastsLost, match="is gone") as lost:
+        open_lasts(sink.conf, sink.job, sink.lasts_id)
+    assert "deliver everything again" in lost.value.way_out
+    with pytest.raises(LastsLost, match="is gone"):
+        read_lasts(sink.conf, sink.lasts, LIMIT_S)
+    topics.create(sink.lasts, config={"cleanup.policy": "compact"})
+    with pytest.raises(LastsLost, match="is not the one it was"):
+        open_lasts(sink.conf, sink.job, sink.lasts_id)
+    topics.delete(sink.lasts)
+    topics.create(sink.lasts)
+    with pytest.raises(LastsLost, match=r"cleanup\.policy=delete"):
+        open_lasts(sink.conf, sink.job, None)
+
+
+def test_a_record_that_the_topic_does_not_take_ends_the_delivery(sink: Sink) -> None:
+    worker = sink.worker(max_record_bytes=1_000_000)
+    worker.put(sink.packet(1, range(3)))
+    hear(worker)
+    worker.put(sink.packet(0, range(3)))
+    worker.put(sink.packet(1, range(3, 4), size=200_000))
+    with pytest.raises(FrameTooLarge, match=f'topic "{sink.out}" does not take a record of 200001 bytes'):
+        hear(worker, 2)
+    # Nothing of the transaction is left, nor is it open, which would hold readers up.
+    assert sink.found() == {1: [0, 1, 2]}
+    assert sink.last(limit_s=5) == {1: 2}
+
+
+def test_a_record_that_is_larger_than_configured_is_said_with_both_sizes(sink: Sink) -> None:
+    worker = sink.worker(max_record_bytes=10_000)
+    worker.put(sink.packet(0, range(1), size=100_000))
+    with pytest.raises(FrameTooLarge, match=r"a record of 100001 bytes .* 10000 bytes"):
+        hear(worker)
+    assert sink.last(limit_s=5) == {}
+
+
+@pytest.mark.parametrize(("topic", "partition"), [("nowhere", 0), (None, 3)], ids=["topic", "partition"])
+def test_a_topic_or_partition_that_is_not_there_is_said(sink: Sink, topic: str | None, partition: int) -> None:
+    worker = sink.worker(limit_ms=6_000)
+    worker.put(Packet(SINK, 0, [(topic or sink.out, partition, None, b"1", 1, None)], [(b"key", b"value")]))
+    with pytest.raises(ServiceUnavailable, match=f'record for topic "{topic or sink.out}".*[Uu]nknown'):
+        hear(worker)
+
+
+def test_closing_delivers_what_was_put(sink: Sink) -> None:
+    worker = sink.worker()
+    for number in range(20):
+        worker.put(sink.packet(number % 3, range(number, number + 1)))
+    assert worker.close(LIMIT_S) == 0
+    assert sink.found() == {lane: list(range(lane, 20, 3)) for lane in range(3)}
+
+
+def test_at_least_once_delivers_and_writes_no_lasts(sink: Sink) -> None:
+    settings = {"bootstrap.servers": sink.kafka.address, "log_level": 0}
+    worker = AtLeastOnce(settings, delivery_limit_ms=30_000, max_record_bytes=1_000_000)
+    for lane in (1, 0):
+        worker.put(sink.packet(lane, range(5)))
+    assert hear(worker, 2) == [(SINK, 1), (SINK, 0)]
+    assert sink.found() == {0: list(range(5)), 1: list(range(5))}
+    assert sink.last() == {}
+    worker.put(sink.packet(0, range(1), size=200_000))
+    with pytest.raises(FrameTooLarge, match=f'topic "{sink.out}" does not take a record of 200001 bytes'):
+        hear(worker)
+    worker.close(1)
+
+
+@pytest.mark.slow
+def test_r13_each_record_once_over_a_broker_that_is_killed(kafka: Kafka, tmp_path: Path) -> None:
+    """Killed in the middle of transactions and of commits, at moments that differ."""
+    with EmbeddedServices(tmp_path / "services", only=["kafka"]) as services:
+        sink = Sink(type(kafka)(services))
+        worker = sink.worker(limit_ms=60_000)
+        sent, lanes_done = [0, 0, 0], [0, 0, 0]
+        stop = threading.Event()
+
+        def deliver() -> None:
+            for lane in range(3):
+                worker.put(sink.packet(lane, range(10)))
+                sent[lane] = 10
+            while not (stop.is_set() and sent == lanes_done):
+                for _, lane in hear(worker, within_s=70):
+                    lanes_done[lane] = sent[lane]
+                    if not stop.is_set():
+                        worker.put(sink.packet(lane, range(sent[lane], sent[lane] + 10)))
+                        sent[lane] += 10
+
+        with ThreadPoolExecutor(1) as threads:
+            delivering = threads.submit(deliver)
+            for pause_s in (0.5, 0.313):
+                before = sum(lanes_done)
+                while sum(lanes_done) <= before and not delivering.done():
+                    time.sleep(0.01)
+                time.sleep(pause_s)
+                services.stop("kafka", grace_s=0)
+                services.start("kafka")
+            stop.set()
+            delivering.result()
+        assert sink.found() == {lane: list(range(sent[lane])) for lane in range(3)}
+        assert sink.last() == {lane: sent[lane] - 1 for lane in range(3)}
+        sink.close()
