@@ -281,9 +281,9 @@ def test_a_broker_that_was_away_is_told_once_and_grants_come_again(kafka: Kafka,
             assert len(heard.grants) == granted
             services.start("kafka")
             heard.wait_for(2, 0)
-            assert len(heard.errors) == 1
+            assert len(heard.errors) == 1, heard.errors
             assert f"{topic}-2" in heard.errors[0]
-            services.stop("kafka")
+            services.stop("kafka", grace_s=0)
             heard.wait(lambda: len(heard.errors) == 2)
 
 

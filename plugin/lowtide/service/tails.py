@@ -25,6 +25,9 @@ ASK_AGAIN_WITHIN_S = 0.1
 """How long others may be held up by a broker that did not answer the last time."""
 GONE_AFTER = 2
 """A broker that has just come back may not know its topics yet: so often in a row it has to say that one is gone."""
+TELL_AFTER = 5
+TELL_GONE_AFTER = 9
+"""Looks in a row that were not answered: five take 0.3 s at least, as leaders move and brokers start; nine take 4 s."""
 CLOSE_WITHIN_S = 3.0
 
 log = logging.getLogger(__name__)
@@ -76,6 +79,7 @@ class Tails:
         self._known: set[tuple[str, int]] = set()
         self._leaders: dict[tuple[str, int], int] = {}
         self._partitions_s = 0.0
+        self._told: set[int] = set()
         self._gone: dict[str, int] = {}
         self._thread = threading.Thread(target=self._run, name="lowtide-tails", daemon=True)
 
@@ -176,21 +180,29 @@ class Tails:
         with self._lock:
             for tail, answer in zip(group, answers, strict=True):
                 if isinstance(answer, Unanswered):
-                    if self._state.failed(tail.front, time.monotonic()) == 2:
+                    failures = self._state.failed(tail.front, time.monotonic())
+                    if tail.front not in self._told and self._worth_telling(tail, answer, failures):
+                        self._told.add(tail.front)
                         unanswered.append((tail, answer))
                 else:
+                    self._told.discard(tail.front)
                     grants.append(self._state.looked(tail.front, answer, before_ms=before_ms, now_s=now_s))
             probes = self._state.probes((grant.front for grant in grants), now_s)
         if grants:
             self._on_grants(grants)
-        # That a source topic is gone is told when its partitions are asked for.
-        unanswered = [
-            (tail, answer) for tail, answer in unanswered if not answer.gone or tail.topic not in self._topics
-        ]
         if unanswered:
             self._tell_unanswered(unanswered)
         if probes:
             self._probe(reader, probes)
+
+    def _worth_telling(self, tail: Tail, answer: Unanswered, failures: int) -> bool:
+        """Whether it lasts, and is not for `_discover` to tell.
+
+        librdkafka says that a topic is gone also where it has lost sight of all brokers.
+        """
+        if answer.gone:
+            return failures >= TELL_GONE_AFTER and not self._gone.get(tail.topic)
+        return failures >= TELL_AFTER
 
     def _probe(self, reader: TailReader, probes: list[Tail]) -> None:
         """Point a reader at what the owners expect next; what it finds counts from the next look on."""
