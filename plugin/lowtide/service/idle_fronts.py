@@ -11,7 +11,7 @@ import msgspec
 from lowtide.errors import LifeEnded
 from lowtide.worker.tracker_line import TrackerLine
 from lowtide.worker.welcome import FrontStart
-from lowtide_tracker import Floor, LocalTracker, Notice
+from lowtide_tracker import Floor, LocalTracker
 
 __all__ = ["SERVICE_WORKER", "IdleFronts"]
 
@@ -29,7 +29,6 @@ class IdleFronts:
         secret: The job's.
         incarnation: The life.
         start: The tick at which its min time begins.
-        on_notice: Called with every notice.
         on_lost: Called with why, when the line is gone for good.
     """
 
@@ -40,12 +39,10 @@ class IdleFronts:
         secret: bytes,
         incarnation: int,
         start: int,
-        on_notice: Callable[[Notice], None],
         on_lost: Callable[[str], None],
     ) -> None:
         self._local = LocalTracker(SERVICE_WORKER, incarnation, start=start)
         self._line = TrackerLine(address, secret=secret, incarnation=incarnation, local=self._local, name="service")
-        self._on_notice = on_notice
         self._on_lost = on_lost
         self._fronts: dict[int, FrontStart] = {}
         self._loop = asyncio.get_running_loop()
@@ -90,9 +87,13 @@ class IdleFronts:
         """Open a front that was not registered when the life began; the tick below which it labels nothing.
 
         Raises:
-            LifeEnded: there is no tracker to ask.
+            ConnectionLost: there is no tracker to ask; ask again soon.
+            LifeEnded: it refuses.
         """
-        return self._line.open_front(front, floor)
+        try:
+            return self._line.open_front(front, floor)
+        finally:
+            self._watch()
 
     async def hand_over(self, front: int) -> FrontStart:
         """Speak for a front no more; return as what its worker begins with it, once the tracker knows all promises.
@@ -128,8 +129,7 @@ class IdleFronts:
             self._lose(error)
             return
         for notice in notices:
-            if self._local.hear(notice):
-                self._on_notice(notice)
+            self._local.hear(notice)
         self._watch()
 
     def _watch(self) -> None:

@@ -10,12 +10,12 @@ from functools import partial
 from typing import Any
 
 from lowtide.errors import LifeEnded, LowtideError
-from lowtide.events import EventLog
-from lowtide.service.life import Life
+from lowtide.events import EventName
+from lowtide.service import figures
 from lowtide.service.peer import Peer
 from lowtide.service.register import Fork, Found, Refused, Register, Worker
-from lowtide.service.setting import LifeSetting, unpack
-from lowtide.service.showing import Showing
+from lowtide.service.running import Running
+from lowtide.service.setting import unpack
 from lowtide.wire import NONCE_BYTES, ConnectionClosed, Kind, expect_acks, tune
 from lowtide.worker import welcome
 from lowtide_snapshots.errors import SnapshotsError
@@ -43,9 +43,7 @@ class Service:
 
     def __init__(self, secret: bytes, python: dict[str, str], host: str = "127.0.0.1") -> None:
         self.register = Register(-1)
-        self.life: Life | None = None
-        self._showing: Showing | None = None
-        self._events: EventLog | None = None
+        self._running: Running | None = None
         self._secret = secret
         self._host = host
         self._python = python
@@ -95,24 +93,28 @@ class Service:
                     await peer.send(Kind.ASK, await self._answer(question))
 
     async def _answer(self, question: dict[str, Any]) -> dict[str, Any]:
+        answer: dict[str, Any]
         match question["ask"]:
             case "find":
-                return await self._find(question)
+                answer = await self._find(question)
             case "current":
-                return {"refused": await self._current(question["incarnation"])}
+                running = self._running
+                over = "the life is over" if running is None else await running.current(question["incarnation"])
+                answer = {"refused": over}
             case "end":
                 await self._end_unless_the_worker_says_why(question["incarnation"], question["cause"])
-                return {"ended": self.register.cause}
+                answer = {"ended": self.register.cause}
             case "stopping":
                 self._stopping(question["incarnation"])
-                return {"stopping": True}
+                answer = {"stopping": True}
             case "finish":
                 killed = await self._finish(question["incarnation"])
-                return {"finished": not self._links, "killed": killed}
+                answer = {"finished": not self._links, "killed": killed}
             case "status":
-                return self.status()
+                answer = self.status()
             case other:
-                return {"refused": f"the service knows no question {other!r}"}
+                answer = {"refused": f"the service knows no question {other!r}"}
+        return answer
 
     # -- lives -----------------------------------------------------------------------------------------------------
 
@@ -137,46 +139,27 @@ class Service:
         for link in list(links.values()):
             link.close()
         await self.close()
-        try:
-            await self._open(setting, register)
-        except (LowtideError, SnapshotsError, OSError) as error:
-            await self.close()
-            register.end(str(error))
-            return {"refused": str(error)}
-        assert self._showing is not None
-        return {"begun": incarnation, "control": self._showing.address}
-
-    async def _open(self, setting: LifeSetting, register: Register) -> None:
-        """Start what a life needs besides its workers."""
-        events = self._events = EventLog(setting.job, setting.incarnation)
-        life = self.life = Life(
+        running = Running(
             setting,
             secret=self._secret,
             host=self._host,
             register=register,
-            events=events,
-            on_end=partial(self._end, setting.incarnation),
+            on_end=partial(self._end, incarnation),
             tell_worker=self._tell_worker,
         )
-        await life.start()
-        self._showing = Showing(life, events, register)
-        await self._showing.start()
-        events.event("life_begun", fronts=len(setting.fronts))
+        try:
+            control = await running.start()
+        except (LowtideError, SnapshotsError, OSError) as error:
+            register.end(str(error))
+            return {"refused": str(error)}
+        self._running = running
+        return {"begun": incarnation, "control": control}
 
     async def close(self) -> None:
         """End what the last life has started here."""
-        showing, self._showing = self._showing, None
-        if showing is not None:
-            await showing.close()
-        life, self.life = self.life, None
-        if life is not None:
-            await life.close()
-
-    async def _current(self, incarnation: int) -> str:
-        """Return why a life is not the current one; empty if it is."""
-        if self.life is None or incarnation != self.register.incarnation or self.register.cause:
-            return self.register.cause or f"incarnation {incarnation} is over"
-        return await self.life.current()
+        running, self._running = self._running, None
+        if running is not None:
+            await running.close()
 
     def _tell_worker(self, name: str, message: dict[str, Any]) -> None:
         if name in self._links:
@@ -227,16 +210,19 @@ class Service:
     def _tell_end(self) -> None:
         """Tell the driver plugin that the life has ended."""
         say({"ended": self.register.cause, "incarnation": self.register.incarnation})
-        if self._events is not None:
-            self._events.event("life_ended", cause=self.register.cause)
+        self._event("life_ended", cause=self.register.cause)
+
+    def _event(self, name: EventName, **fields: Any) -> None:
+        if self._running is not None:
+            self._running.events.event(name, **fields)
 
     # -- who talks to it -------------------------------------------------------------------------------------------
 
     async def _find(self, q: dict[str, Any]) -> dict[str, Any]:
         register = self.register
-        if q["level"] == 0 and self.life is not None and q["incarnation"] == register.incarnation:
+        if q["level"] == 0 and self._running is not None and q["incarnation"] == register.incarnation:
             try:
-                await self.life.know(q["worker"].partition("/")[2])
+                await self._running.life.fronts.know(q["worker"].partition("/")[2])
             except (LowtideError, SnapshotsError) as error:
                 self._end(register.incarnation, str(error))
         before = register.cause
@@ -300,12 +286,12 @@ class Service:
         if isinstance(worker, Refused):
             await peer.send(Kind.ASK, {"refused": worker.reason})
             return
-        links, gauges, life = self._links, self._gauges, self.life
+        links, gauges, running = self._links, self._gauges, self._running
         links[name] = peer
-        if self._events is not None:
-            self._events.event("worker_forked", worker=name, pid=hello["pid"], executor=worker.executor)
+        self._event("worker_forked", worker=name, pid=hello["pid"], executor=worker.executor)
         try:
-            assert life is not None, "a register has a life"
+            assert running is not None, "whose worker was to be forked has begun"
+            life = running.life
             await peer.send(Kind.PLAN, welcome.pack(await life.welcome(name), self._plan))
             while True:
                 _, payload = await peer.receive()
@@ -315,7 +301,7 @@ class Service:
                 elif "gauges" in said:
                     gauges[name] = said["gauges"]
                 else:
-                    life.heard_from(name, said)
+                    life.fronts.heard_from(name, said)
         except LifeEnded as error:
             self._end(register.incarnation, str(error))
         finally:
@@ -327,54 +313,28 @@ class Service:
         before = register.cause
         register.lost(name, self._deaths.get((register.incarnation, name), ""), pid)
         if register.cause != before and register is self.register:
-            if self._events is not None:
-                self._events.event("worker_lost", worker=name, pid=pid, why=register.cause)
+            self._event("worker_lost", worker=name, pid=pid, why=register.cause)
             self._tell_end()
 
     # -- figures ---------------------------------------------------------------------------------------------------
 
     def look(self) -> None:
         """Look after the life; to be called each second."""
-        if self.life is not None and self.register.runs:
-            self.life.look(self._gauges)
-        if self._showing is not None:
-            self._showing.look(self._workers())
+        if self._running is not None:
+            self._running.look(figures.workers(self.register, self._gauges), self._gauges)
 
     def totals(self) -> dict[str, int]:
-        """The job's gauges: records read from the sources, delivered to sinks and to the dead letters."""
-        read = [gauges for name, gauges in self._gauges.items() if name.startswith("0/")]
-        return {
-            "workers": len(self.register.workers),
-            "executors": len(self._fork_servers),
-            "records_in": sum(gauges.get("records_in", 0) for gauges in read),
-            "records_out": sum(gauges.get("delivered", 0) for gauges in self._gauges.values()),
-            "dead_letters": sum(gauges.get("dead_letters", 0) for gauges in self._gauges.values()),
-            "repairs": sum(gauges.get("repairs", 0) for gauges in self._gauges.values()),
-        }
+        """The job's gauges."""
+        return figures.totals(self.register, self._gauges, len(self._fork_servers))
 
     def status(self) -> dict[str, Any]:
-        """What ``lowtide status`` shows of a running job."""
+        """What the driver program is told of a running job."""
         return {
             "incarnation": self.register.incarnation,
             "cause": self.register.cause,
             "totals": self.totals(),
-            "workers": self._workers(),
+            "workers": figures.workers(self.register, self._gauges),
         }
-
-    def _workers(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "worker": w.name,
-                "number": w.number,
-                "level": int(w.name.partition("/")[0]),
-                "executor": w.executor,
-                "pid": w.pid,
-                "address": w.address,
-                "attached": w.name in self._gauges and self._gauges[w.name]["attached"],
-                "gauges": self._gauges.get(w.name, {}),
-            }
-            for w in self.register.workers.values()
-        ]
 
 
 async def _until_empty(links: dict[str, Peer], limit_s: float) -> None:

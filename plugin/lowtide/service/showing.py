@@ -67,13 +67,13 @@ class Showing:
         life, register = self._life, self._register
         phase = "ended" if register.cause else "stopping" if register.finished else "running"
         moment = Moment(
-            now_ms=life.now_ms(),
+            now_ms=life.fronts.now_ms(),
             phase=phase,
             cause=register.cause,
             control=self.address,
             workers=workers,
-            fronts={start.number: start.name for start in life.fronts.values()},
-            idle_fronts=life.idle_fronts(),
+            fronts=life.fronts.names(),
+            idle_fronts=life.fronts.promised(),
             tracker=life.report,
             restarts=life.restarts,
             delivered_time=life.told,

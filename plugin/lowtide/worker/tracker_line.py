@@ -161,13 +161,14 @@ class TrackerLine:
         """Open a front; return the tick below which it must label nothing. Waits for the answer: for rare use.
 
         Raises:
-            LifeEnded: there is no line, or the tracker refuses it.
+            ConnectionLost: there is no line, or no answer; ask again once `mend` has made one.
+            LifeEnded: the tracker refuses it.
         """
         try:
             return self._client.open_front(front, floor)
         except TrackerError as error:
             self._broke(error)
-            raise LifeEnded(str(error), way_out="start the job again") from error
+            raise
 
     def close(self) -> None:
         """Close the line; what was not applied is kept."""

@@ -1,0 +1,47 @@
+"""What the workers of a life have said of themselves, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lowtide.service.register import Register
+
+__all__ = ["totals", "workers"]
+
+Gauges = Mapping[str, Mapping[str, Any]]
+"""By worker what it said last."""
+
+
+def totals(register: Register, gauges: Gauges, executors: int) -> dict[str, int]:
+    """The job's gauges: records read from the sources, delivered to sinks and to the dead letters, and repairs."""
+
+    def total(name: str) -> int:
+        return sum(each.get(name, 0) for each in gauges.values())
+
+    read = [each for name, each in gauges.items() if name.startswith("0/")]
+    return {
+        "workers": len(register.workers),
+        "executors": executors,
+        "records_in": sum(each.get("records_in", 0) for each in read),
+        "records_out": total("delivered"),
+        "dead_letters": total("dead_letters"),
+        "repairs": total("repairs"),
+    }
+
+
+def workers(register: Register, gauges: Gauges) -> list[dict[str, Any]]:
+    """All workers of a register, each with its gauges."""
+    return [
+        {
+            "worker": worker.name,
+            "number": worker.number,
+            "level": int(worker.name.partition("/")[0]),
+            "executor": worker.executor,
+            "pid": worker.pid,
+            "address": worker.address,
+            "attached": worker.name in gauges and gauges[worker.name]["attached"],
+            "gauges": gauges.get(worker.name, {}),
+        }
+        for worker in register.workers.values()
+    ]

@@ -1,0 +1,258 @@
+"""The fronts of a life: who speaks for each, what idle ones are granted, and partitions that appear (R2, R3)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from typing import Any
+
+from lowtide.connectors.claims import transactional_id
+from lowtide.errors import LifeEnded
+from lowtide.events import EventLog
+from lowtide.fronts.register import FrontEntry, Partition
+from lowtide.service.broker_clock import BrokerClock, clock_topic
+from lowtide.service.idle_fronts import IdleFronts
+from lowtide.service.setting import LifeSetting
+from lowtide.service.tails import Grant, Tail, Tails
+from lowtide.worker.welcome import FrontStart
+from lowtide_snapshots.errors import ZooKeeperUnavailable
+from lowtide_snapshots.job_store import JobStore
+from lowtide_tracker import ConnectionLost
+
+__all__ = ["SourceFronts"]
+
+LOG = logging.getLogger(__name__)
+AGAIN_S = 0.5
+"""How long until a tracker or a ZooKeeper that was away is asked again."""
+
+
+class SourceFronts:
+    """All fronts of a life; belongs to the service's event loop.
+
+    Args:
+        setting: What the driver program said.
+        secret: The job's.
+        ask: Calls a method of the store in a thread.
+        store: The job's place in ZooKeeper.
+        told: The largest delivered time that was told.
+        events: Told what happens.
+        on_end: Called with the cause when the life cannot go on.
+        tell_worker: Sends a message to a worker, by name.
+        workers: The names of all workers.
+
+    Attributes:
+        known: All registered fronts by `topic-partition`.
+        openings: Their opening floors by number.
+    """
+
+    def __init__(
+        self,
+        setting: LifeSetting,
+        *,
+        secret: bytes,
+        ask: Callable[..., Awaitable[None]],
+        store: JobStore,
+        told: Callable[[], int | None],
+        events: EventLog,
+        on_end: Callable[[str], None],
+        tell_worker: Callable[[str, dict[str, Any]], None],
+        workers: Callable[[], Iterable[str]],
+    ) -> None:
+        self.known = {start.name: start for start in setting.fronts}
+        self.openings = {start.number: start.opening for start in setting.fronts}
+        self._setting = setting
+        self._secret = secret
+        self._ask = ask
+        self._store = store
+        self._told = told
+        self._events = events
+        self._on_end = on_end
+        self._tell_worker = tell_worker
+        self._workers = workers
+        self._loop = asyncio.get_running_loop()
+        self._owners: dict[int, str] = {}
+        """The workers that speak for fronts."""
+        self._registering = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._idle: IdleFronts | None = None
+        self._tails: Tails | None = None
+        self._clock: BrokerClock | None = None
+
+    def start(self, tracker: str) -> None:
+        """Speak for all fronts, as none has a worker yet, and look at their tails.
+
+        Args:
+            tracker: Where the tracker listens.
+
+        Raises:
+            LifeEnded: it does not answer.
+        """
+        setting = self._setting
+        self._idle = IdleFronts(
+            tracker,
+            secret=self._secret,
+            incarnation=setting.incarnation,
+            start=setting.start,
+            on_lost=self._on_end,
+        )
+        self._idle.connect()
+        self._clock = BrokerClock(setting.kafka, clock_topic(setting.job), on_error=self._trouble)
+        self._clock.start()
+        self._tails = Tails(
+            setting.kafka,
+            clock=self._clock,
+            skew_ms=setting.allowed_skew_ms,
+            topics=sorted(setting.topic_ids),
+            on_grants=partial(self._in_loop, self._granted),
+            on_error=self._trouble,
+            on_partitions=partial(self._in_loop, self._appeared),
+        )
+        for start in setting.fronts:
+            self._idle.add(start)
+            self._tails.watch(Tail(start.number, start.topic, start.partition, start.offset))
+        self._tails.start()
+
+    async def close(self) -> None:
+        """Look at nothing any more, and speak for nobody."""
+        tails, self._tails = self._tails, None
+        if tails is not None:
+            await asyncio.to_thread(tails.close)
+        if self._clock is not None:
+            await asyncio.to_thread(self._clock.close)
+        for task in self._tasks:
+            task.cancel()
+        if self._idle is not None:
+            self._idle.close()
+
+    def names(self) -> dict[int, str]:
+        """`topic-partition` of every front."""
+        return {start.number: start.name for start in self.known.values()}
+
+    def promised(self) -> dict[int, dict[str, int]]:
+        """Of the fronts that the service speaks for, the heartbeat and the next offset."""
+        return {} if self._idle is None else self._idle.promised()
+
+    def now_ms(self) -> int:
+        """The broker's time, as far as it is known."""
+        return time.time_ns() // 1_000_000 if self._clock is None else self._clock.now_ms()
+
+    def clock_ahead_ms(self) -> int:
+        """By how much the broker's clock is ahead of this machine's."""
+        return self.now_ms() - time.time_ns() // 1_000_000
+
+    # -- workers ---------------------------------------------------------------------------------------------------
+
+    async def hand_over(self, worker: str) -> FrontStart:
+        """Let a worker of level 0 speak for its front from now on.
+
+        Raises:
+            LifeEnded: it had a worker before, or the tracker does not answer.
+        """
+        start = self.known[worker.partition("/")[2]]
+        self._owners[start.number] = worker
+        if self._idle is None:
+            return start
+        if start.number not in self._idle:
+            raise LifeEnded(f"front {start.number} ({start.name}) has had a worker before")
+        return await self._idle.hand_over(start.number)
+
+    def heard_from(self, worker: str, said: dict[str, Any]) -> None:
+        """A worker of level 0 waits for min time, and expects this offset next."""
+        start = self.known.get(worker.partition("/")[2])
+        if self._tails is not None and start is not None:
+            self._tails.at(start.number, said["at"])
+            self._tails.active()
+
+    def _granted(self, grants: Iterable[Grant]) -> None:
+        if self._idle is None or self._tails is None:
+            return
+        ahead = self.clock_ahead_ms()
+        for grant in grants:
+            tick = grant.ms // self._setting.shape.slack_ms
+            owner = self._owners.get(grant.front)
+            if owner is None:
+                self._idle.grant(grant.front, grant.offset, tick)
+            else:
+                self._tell_worker(owner, {"grant": [grant.front, grant.offset, tick], "ahead": ahead})
+        self._idle.flush()
+
+    # -- partitions that appear ------------------------------------------------------------------------------------
+
+    async def know(self, name: str) -> None:
+        """See that a source partition, `topic-partition`, is registered before its worker is made (R3).
+
+        Raises:
+            LifeEnded, SnapshotsError: it cannot be registered.
+        """
+        topic, _, partition = name.rpartition("-")
+        await self._register([(topic, int(partition))])
+
+    def _appeared(self, partitions: Iterable[tuple[str, int]]) -> None:
+        task = self._loop.create_task(self._register(partitions))
+        self._tasks.add(task)
+        task.add_done_callback(self._registered)
+
+    def _registered(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._on_end(str(error))
+
+    async def _register(self, partitions: Iterable[tuple[str, int]]) -> None:
+        async with self._registering:
+            for topic, partition in partitions:
+                if f"{topic}-{partition}" not in self.known:
+                    await self._register_one(topic, partition)
+
+    async def _register_one(self, topic: str, partition: int) -> None:
+        """Open a front at the tracker, write it down, and only then let it label anything (R3)."""
+        setting, number, told = self._setting, len(self.known), self._told()
+        opening = await self._opened(number, max(setting.relied_on, setting.start if told is None else told))
+        # From here on a tracker that takes another's place knows of it.
+        self.openings[number] = opening
+        entry = FrontEntry(number, Partition(topic, setting.topic_ids[topic], partition), 0, opening)
+        if setting.dead_letters and setting.shape.delivery == "exactly_once":
+            await self._write(self._store.add_sink_ids, [transactional_id(setting.job, 0, number)])
+        await self._write(self._store.add_fronts, [entry.to_json()])
+        start = FrontStart(number=number, topic=topic, partition=partition, offset=0, opening=opening)
+        self.known[start.name] = start
+        if self._idle is not None and self._tails is not None:
+            self._idle.add(start)
+            self._tails.watch(Tail(number, topic, partition, 0))
+        for worker in self._workers():
+            self._tell_worker(worker, {"fronts": {str(number): start.name}})
+        self._events.event("front_registered", front=number, partition=start.name, opening=opening)
+
+    async def _opened(self, number: int, floor: int) -> int:
+        """Ask the tracker to open a front, again while it is being started anew."""
+        while self._idle is not None:
+            try:
+                return self._idle.open(number, floor)
+            except ConnectionLost as error:
+                LOG.info("front %d is opened again: %s", number, error)
+                await asyncio.sleep(AGAIN_S)
+        return floor
+
+    async def _write(self, call: Callable[..., None], what: Iterable[Any]) -> None:
+        """Write to ZooKeeper, again while it is away: a front that the tracker knows must be registered."""
+        while True:
+            try:
+                await self._ask(call, self._setting.incarnation, what)
+                return
+            except ZooKeeperUnavailable as error:
+                self._events.event("zookeeper_lost", why=str(error))
+                await asyncio.sleep(AGAIN_S)
+
+    # -- threads ---------------------------------------------------------------------------------------------------
+
+    def _in_loop(self, call: Callable[[Any], None], argument: Any) -> None:
+        """Called in the tails' thread: go on in the loop."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(call, argument)
+
+    def _trouble(self, what: str) -> None:
+        """Something keeps idle fronts from going on; called in threads."""
+        self._events.event("grant_failed", why=what)
