@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from controlled import TOKEN, ControlledJob, controlled
@@ -16,7 +17,7 @@ from lowtide.control_client import ControlClient, ControlUnreachable, TokenRefus
 from lowtide.events import EventLog
 from lowtide.histogram import Histogram
 from lowtide.service import control
-from lowtide.service.metrics import BOUNDS_S
+from lowtide.service.metrics import BOUNDS_S, JobMetrics
 from lowtide_tracker import Holder
 
 
@@ -213,3 +214,12 @@ def test_a_holder_that_moves_is_no_new_series(job: ControlledJob) -> None:
     assert "2026-01-02" in str(job.watch.view())
     found = samples(ControlClient(job.address, TOKEN).metrics())
     assert ("lowtide_min_time_holder_info", "holder=an open ack of segment 2,segment=all") in found
+
+
+def test_every_metric_is_in_the_manual(job: ControlledJob) -> None:
+    manual = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    suffixes = {"counter": "_total", "info": "_info"}
+    metrics = JobMetrics(job.watch.view, job.watch.histograms).collect()
+    names = [metric.name + suffixes.get(metric.type, "") for metric in metrics]
+    assert len(names) > 20
+    assert [name for name in names if f"| `{name}`" not in manual and f"| `{name}{{" not in manual] == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 
 from prometheus_client import CollectorRegistry
@@ -162,9 +162,3 @@ def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
 def _one(name: str, text: str, value: float | None) -> Metric:
     """A gauge without labels; without a sample where the value is not known."""
     return GaugeMetricFamily(f"lowtide_{name}", text, value=value)
-
-
-def names(metrics: Iterable[Metric]) -> list[str]:
-    """Return the metrics' names, as the samples have them."""
-    suffix = {"counter": "_total", "info": "_info"}
-    return [metric.name + suffix.get(metric.type, "") for metric in metrics]
