@@ -74,7 +74,8 @@ class _Teller:
         self._moment = moment
 
     def time_ms(self, tick: int | None) -> int | None:
-        return None if tick is None or not NO_TICK < tick < LAST_TICK else tick * self._shape.slack_ms
+        # Tick 0 is where the first life begins, before anything is known.
+        return None if tick is None or not 0 < tick < LAST_TICK else tick * self._shape.slack_ms
 
     def lag_ms(self, time_ms: int | None) -> int | None:
         return None if time_ms is None else max(0, self._moment.now_ms - time_ms)
