@@ -112,7 +112,9 @@ class Job:
         say(f"asking ZooKeeper at {conf.zookeeper.hosts}")
         with as_ours():
             self._store.open()
-        opening = open_life(self._store, plan, conf, found, say)
+        # Tasks of the session's earlier lives may be about: they are told from this one's by its number.
+        before = int(self.status()["incarnation"])
+        opening = open_life(self._store, plan, conf, found, say, above=before)
         self.incarnation = opening.incarnation
         register_modules(plan)
         say("starting the query")

@@ -90,7 +90,7 @@ def job_record(plan: Plan) -> JobRecord:
     return JobRecord(plan.name, plan.slack_ms, plan.units, plan.lanes, "log", HASH_VERSION, sources)
 
 
-def open_life(store: JobStore, plan: Plan, conf: Conf, found: Surroundings, say: Say) -> Opening:
+def open_life(store: JobStore, plan: Plan, conf: Conf, found: Surroundings, say: Say, *, above: int = 0) -> Opening:
     """Begin a life of a job; see the module.
 
     Args:
@@ -99,6 +99,7 @@ def open_life(store: JobStore, plan: Plan, conf: Conf, found: Surroundings, say:
         conf: Where and how.
         found: What Kafka has.
         say: Told each step in a few words.
+        above: The life's number is larger than this: that of the last life, of whatever job, in the same session.
 
     Raises:
         AlreadyRunning: another driver holds the lease.
@@ -112,7 +113,8 @@ def open_life(store: JobStore, plan: Plan, conf: Conf, found: Surroundings, say:
         say("taking the job's lease")
         holder = f"process {os.getpid()} on {socket.gethostname()}"
         store.take_lease(holder, conf.zookeeper.session_timeout_s + LEASE_SLACK_S, say)
-        incarnation = store.raise_incarnation()
+        while (incarnation := store.raise_incarnation()) <= above:
+            pass
         register = FrontRegister.from_json(store.fronts())
         durable, topic = Durable({}, ()), ""
         if conf.job.delivery == "exactly_once":
