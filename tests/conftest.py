@@ -1,10 +1,10 @@
-"""What all end-to-end tests share: one real Kafka and one SparkSession, and what it takes to use them."""
+"""What all end-to-end tests share: a real Kafka, a real ZooKeeper and a SparkSession, and what it takes to use them."""
 
 import dataclasses
 import json
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,11 @@ READY_WITHIN_S = 60.0
 SLOTS = 12
 
 
+def unique(name: str) -> str:
+    """A name that no other test has: a job's stays in ZooKeeper, and its lasts topic in Kafka, for good."""
+    return f"{name}-{uuid.uuid4().hex[:8]}"
+
+
 @dataclass(frozen=True)
 class Kafka:
     """A broker on loopback."""
@@ -35,10 +40,10 @@ class Kafka:
 
     def topic(self, name: str, partitions: int = 1, **config: str) -> str:
         """Create a topic whose name begins with `name` and that no other test has; returns its name."""
-        unique = f"{name}-{uuid.uuid4().hex[:8]}"
+        chosen = unique(name)
         topics = Topics(Conf.load(None, {"kafka.bootstrap": self.address}).kafka)
-        topics.create(unique, partitions=partitions, config={k.replace("_", "."): v for k, v in config.items()})
-        return unique
+        topics.create(chosen, partitions=partitions, config={k.replace("_", "."): v for k, v in config.items()})
+        return chosen
 
     def produce(self, topic: str, records: Iterable[Mapping[str, Any] | bytes], partition: int = 0) -> None:
         """Write records, in order, and wait until the broker has them; dicts go as JSON."""
@@ -93,11 +98,25 @@ def _kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
         yield Kafka(services)
 
 
+@pytest.fixture(name="zookeeper", scope="session")
+def _zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where the one ZooKeeper answers; jobs are told apart by their names."""
+    with EmbeddedServices(tmp_path_factory.mktemp("zookeeper") / "services", only=["zookeeper"]) as services:
+        yield services.zookeeper
+
+
+@pytest.fixture(name="unique", scope="session")
+def _unique() -> Callable[[str], str]:
+    """Makes names for jobs."""
+    return unique
+
+
 @dataclass(frozen=True)
 class Spark:
     """One SparkSession with the plugin, in which jobs run one after the other."""
 
     kafka: Kafka
+    zookeeper: str
     session: Any
     folder: Path
 
@@ -119,6 +138,7 @@ class Spark:
     def settings(self) -> dict[str, object]:
         return {
             "kafka.bootstrap": self.kafka.address,
+            "zookeeper.hosts": self.zookeeper,
             "epoch.duration_s": 5.0,
             "spark.master": f"local[{SLOTS}]",
             "spark.checkpoint_folder": str(self.folder / "checkpoints"),
@@ -126,8 +146,8 @@ class Spark:
 
 
 @pytest.fixture(name="spark", scope="session")
-def _spark(kafka: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark]:
-    spark = Spark(kafka, None, tmp_path_factory.mktemp("spark"))
+def _spark(kafka: Kafka, zookeeper: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark]:
+    spark = Spark(kafka, zookeeper, None, tmp_path_factory.mktemp("spark"))
     session = start_session(spark.conf(), "tests")
     try:
         yield dataclasses.replace(spark, session=session)

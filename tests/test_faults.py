@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -64,7 +65,7 @@ def flow_of(
 ) -> Flow:
     source, sink, dead = topics
     sink_for_letters: Topic[Raw] | None = kafka(dead, raw()) if letters else None
-    flow = Flow("faults", dead_letters=sink_for_letters)
+    flow = Flow(f"faults-{uuid.uuid4().hex[:8]}", dead_letters=sink_for_letters)
     stream = flow.read("orders", kafka(source, as_json(Order)))
     stream = stream.key_by("user").map(step) if keyed_first else stream.map(step).key_by("user")
     stream.write("out", kafka(sink, as_json(Order), key="user"))

@@ -1,0 +1,125 @@
+"""The verdict on what a job has delivered: the log, the fronts and the floors it used, and a run here and now."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+
+from lowtide.compiler import compile_job
+from lowtide.conf import Conf
+from lowtide.connectors.lasts import read_lasts, topic_of
+from lowtide.flow import Flow
+from lowtide.fronts.register import FrontRegister
+from lowtide.kafka_access import librdkafka_settings
+from lowtide.local import run_log
+from lowtide.oracle import Output, Verdict, compare_lanes, read_output, read_sources
+from lowtide.plan import Plan
+from lowtide.spark.opening import store_of
+
+LASTS_WITHIN_S = 30.0
+POLL_S = 0.3
+
+
+class Judge:
+    """Judges one job. What was produced before a verdict is asked for is what had to be delivered.
+
+    Args:
+        flow: The job's.
+        conf: What it was started with.
+    """
+
+    def __init__(self, flow: Flow, conf: Conf) -> None:
+        self._conf = conf
+        self._job = flow.name
+        self._plan: Plan = compile_job(flow, conf)
+        self._topics = {vertex.name: vertex.step.sink.topic for vertex in self._plan.sinks()}  # type: ignore[union-attr]
+
+    def register(self) -> FrontRegister:
+        """The fronts that the job has registered."""
+        with store_of(self._conf, self._job) as store:
+            return FrontRegister.from_json(store.fronts())
+
+    def fronts(self) -> dict[str, int]:
+        """The front's number of each partition."""
+        entries = self.register().entries
+        return {f"{entry.partition.source}-{entry.partition.partition}": entry.number for entry in entries}
+
+    def expected(self) -> tuple[dict[str, dict[int, list[Output]]], Counter[tuple[bytes | None, bytes | None]]]:
+        """By sink and lane what is to be delivered, and the dead letters."""
+        log = read_sources(self._conf.kafka, self._plan, self.fronts())
+        durable = read_lasts(self._conf.kafka, topic_of(self._job), LASTS_WITHIN_S)
+        floors = [*durable.floors, *self.register().floors()]
+        written, dead = run_log(self._plan, log, floors, check_states=False)
+        sinks: dict[str, dict[int, list[Output]]] = {}
+        for sink, messages in written.items():
+            lanes = sinks.setdefault(sink, {lane: [] for lane in range(self._plan.lanes)})
+            for message in messages:
+                lanes[message.lane].append(Output(message.key, message.value, message.timestamp))
+        return sinks, Counter((letter.key, letter.value) for letter in dead)
+
+    def verdict(self, sink: str = "out") -> Verdict:
+        """Compare what one sink's topic holds now with what it had to be given."""
+        return compare_lanes(self.expected()[0][sink], read_output(self._conf.kafka, self._topics[sink]))
+
+    def right(self, within_s: float = 90.0) -> int:
+        """Wait until every sink has as much as it has to have, then see that it is that, byte by byte and in order.
+
+        Returns:
+            How many messages there are in all sinks.
+        """
+        sinks, letters = self.expected()
+        deadline = time.monotonic() + within_s
+        for sink, lanes in sinks.items():
+            self._await(self._topics[sink], sum(map(len, lanes.values())), deadline)
+        if self._plan.dead_letters is not None:
+            self._await(self._plan.dead_letters.topic, letters.total(), deadline)
+        # Floors that were granted meanwhile have lifted what came after them, so they are read again.
+        sinks, letters = self.expected()
+        for sink, lanes in sinks.items():
+            verdict = compare_lanes(lanes, read_output(self._conf.kafka, self._topics[sink]))
+            assert verdict.right, f"{sink}: {verdict}"
+        if self._plan.dead_letters is not None:
+            found = read_output(self._conf.kafka, self._plan.dead_letters.topic)
+            assert Counter((each.key, each.value) for lane in found.values() for each in lane) == letters
+        return sum(len(lane) for lanes in sinks.values() for lane in lanes.values())
+
+    def _await(self, topic: str, count: int, deadline: float) -> None:
+        while committed(self._conf, topic) < count and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+
+
+def committed(conf: Conf, topic: str) -> int:
+    """How many messages a read_committed reader finds in a topic."""
+    return sum(map(len, read_output(conf.kafka, topic).values()))
+
+
+def produce(
+    conf: Conf, topic: str, values: Mapping[int, list[tuple[bytes, int | None]]], *, transaction: str = ""
+) -> None:
+    """Write messages to the partitions of a topic and wait until the broker has them.
+
+    Args:
+        conf: Where.
+        topic: The topic.
+        values: By partition, in order: the value, and its timestamp in ms or None for now.
+        transaction: "commit" or "abort" writes them in one transaction that ends so.
+    """
+    from confluent_kafka import Producer
+
+    settings = {**librdkafka_settings(conf.kafka), "linger.ms": 1, "enable.idempotence": True}
+    if transaction:
+        settings["transactional.id"] = f"producer-of-{topic}"
+    producer = Producer(settings)
+    if transaction:
+        producer.init_transactions(30)
+        producer.begin_transaction()
+    for partition, messages in values.items():
+        for value, at_ms in messages:
+            producer.produce(topic, value, partition=partition, **({} if at_ms is None else {"timestamp": at_ms}))
+            producer.poll(0)
+    assert producer.flush(30) == 0
+    if transaction == "commit":
+        producer.commit_transaction(30)
+    elif transaction:
+        producer.abort_transaction(30)
