@@ -51,7 +51,9 @@ class Courier:
         self._waiting: SimpleQueue[tuple[Packet, int] | None] = SimpleQueue()
         self._arrived: deque[tuple[int, int]] = deque()
         self._error: BaseException | None = None
-        self._readable, self._writable = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._readable, self._writable = os.pipe()
+        os.set_blocking(self._readable, False)
+        os.set_blocking(self._writable, False)
         # Each counter has one thread that writes it.
         self._put = self._done = self._turns = 0
         self._commit = Histogram()
@@ -133,6 +135,6 @@ class Courier:
         self._wake()
 
     def _wake(self) -> None:
-        # A full pipe wakes as well; a closed one has nobody to wake.
-        with suppress(OSError):
+        # A full pipe wakes as well.
+        with suppress(BlockingIOError):
             os.write(self._writable, b"\0")
