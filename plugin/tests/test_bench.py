@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 from itertools import zip_longest
 from typing import Any
 
@@ -17,8 +18,9 @@ from lowtide.bench.breakdown import breakdown
 from lowtide.bench.counted import Counted
 from lowtide.bench.figures import Figures, Observed
 from lowtide.bench.flows import FLOWS
-from lowtide.bench.markdown import markdown
+from lowtide.bench.markdown import markdown, ramps
 from lowtide.bench.processes import busy_s, cpu_s, descendants
+from lowtide.bench.ramp import Ramp, drained_per_s, steps, sustained
 from lowtide.bench.record import KEYS, Records, Sample, Samples
 from lowtide.bench.report import report
 from lowtide.bench.schedule import NS, Schedule
@@ -121,6 +123,58 @@ def test_a_probe_comes_out_as_one_message_with_an_identity_below_0(name: str) ->
     identities = records.read([message.value or b"" for message in delivered])[0]
     assert len(identities) == 2
     assert (identities < 0).all()
+
+
+RAMP = Ramp(START, (10, 20, 30), 2.0)
+
+
+def test_a_ramp_says_when_each_record_is_due() -> None:
+    assert RAMP.firsts == [0, 20, 60, 120]
+    assert RAMP.time_of(20) == START + 2 * NS
+    assert RAMP.time_of(21) == START + 2 * NS + NS // 20
+    assert RAMP.time_of(RAMP.count) == START + 6 * NS == RAMP.window_ns[1]
+    for sequence in range(RAMP.count):
+        time = RAMP.time_of(sequence)
+        assert RAMP.due(time) >= sequence + 1
+        assert RAMP.due(time - 1) <= sequence
+    assert (RAMP.due(START - 1), RAMP.due(START + 100 * NS)) == (0, RAMP.count)
+
+
+def served(rate: float) -> Arrivals:
+    """What arrives if so many records a second are taken, one after the other."""
+    free_ms, records = 0.0, []
+    for sequence in range(RAMP.count):
+        sent_ms = (RAMP.time_of(sequence) - START) / MS
+        free_ms = max(free_ms, sent_ms) + 1e3 / rate
+        records.append((sequence, sent_ms, free_ms - sent_ms))
+    return arrived(*records)
+
+
+@pytest.mark.parametrize(("rate", "highest"), [(9, 0), (10.5, 10), (19, 10), (21, 20), (29, 20), (31, 30)])
+def test_sustained_is_the_last_rate_at_which_the_lag_does_not_grow(rate: float, highest: int) -> None:
+    assert sustained(steps(served(rate), RAMP)) == highest
+
+
+def test_what_is_left_behind_is_drained_and_counted() -> None:
+    drained = drained_per_s(served(15), RAMP)
+    assert drained == pytest.approx(15, rel=0.1)
+    assert drained_per_s(served(31), RAMP) is None
+
+
+def test_a_ramps_table_has_both_sides_and_says_which_steps_were_not_kept() -> None:
+    side: dict[str, Any] = {"sustained_per_s": 10, "drained_per_s": None, "lost": 0, "duplicated": 0, "faults": None}
+    side["steps"] = [step.as_json() for step in steps(served(15), RAMP)]
+    share = {"sustained_per_s": 1.0, "drained_per_s": None}
+    run = {"flow": "running-count", "grouping": "ordered", "tracking": "on", **side, "share_of_bare": share}
+    told = ramps([{**run, "bare": side}])
+    assert "| running-count, ordered | 10 | - | 1.00 | - | 0, 0, - |" in told
+    assert re.search(r"\| 30/s \| [\d,]+ \(not kept\) \| [\d,]+ \(not kept\) \|", told)
+
+
+def test_a_step_of_which_nothing_came_is_not_kept() -> None:
+    arrivals = served(100)
+    found = steps(arrivals.only(arrivals.sequence < 60), RAMP)
+    assert [step.kept for step in found] == [True, True, False]
 
 
 def test_a_counted_record_has_32_bytes_and_its_key_comes_from_every_partition() -> None:

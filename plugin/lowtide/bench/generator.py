@@ -9,6 +9,7 @@ import numpy as np
 
 from lowtide.bench.child import Parent
 from lowtide.bench.flows import records_of
+from lowtide.bench.ramp import Ramp
 from lowtide.bench.record import Records
 from lowtide.bench.schedule import NS, Schedule
 
@@ -30,7 +31,7 @@ SETTINGS: dict[str, Any] = {
 class Generator:
     """Sends the records of a schedule, each when it is due, late ones as fast as it can."""
 
-    def __init__(self, schedule: Schedule, records: Records, kafka: str, topic: str, partitions: int) -> None:
+    def __init__(self, schedule: Schedule | Ramp, records: Records, kafka: str, topic: str, partitions: int) -> None:
         from confluent_kafka import Producer
 
         self._schedule = schedule
@@ -85,7 +86,10 @@ def main() -> None:
     """Send the task's records, then wait to be ended."""
     parent = Parent()
     task = parent.task
-    schedule = Schedule(**task["schedule"])
+    given = task["schedule"]
+    schedule = (
+        Ramp(given["start_ns"], tuple(given["rates"]), given["step_s"]) if "rates" in given else Schedule(**given)
+    )
     records = records_of(task["flow"])
     Generator(schedule, records, task["kafka"], task["topic"], task["partitions"]).run(parent)
     parent.wait()

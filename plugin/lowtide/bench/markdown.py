@@ -9,6 +9,10 @@ _HEAD = (
     "records/s", "", "received/s", "p50, ms", "p99, ms", "p99 with boundaries, ms", "longest stall at a boundary, ms",
     "lost, doubled, wrong", "CPU, s",
 )  # fmt: skip
+_RAMP_HEAD = (
+    "", "sustained/s", "backlog drained/s", "sustained, of the bare loop", "drained, of the bare loop",
+    "lost, doubled, wrong",
+)  # fmt: skip
 
 
 def markdown(results: Sequence[Mapping[str, Any]]) -> str:
@@ -16,12 +20,39 @@ def markdown(results: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join([*_figures(results), "", *_parts(results)])
 
 
+def ramps(results: Sequence[Mapping[str, Any]]) -> str:
+    """Return a table of how much was taken, and one of the steps that led to it."""
+    lines = [_row(_RAMP_HEAD), "|---" * len(_RAMP_HEAD) + "|"]
+    sides = [side for result in results for side in ((_mode(result), result), ("bare loop", result["bare"]))]
+    for name, side in sides:
+        share = side.get("share_of_bare", {})
+        figures = (_number(side[figure], 0) for figure in ("sustained_per_s", "drained_per_s"))
+        ratios = (_number(share.get(figure), 2) for figure in ("sustained_per_s", "drained_per_s"))
+        lines.append(_row((name, *figures, *ratios, _faults(side))))
+    lines += ["", _row(("lag at the end of a step, ms", *(name for name, _ in sides))), "|---" * (len(sides) + 1) + "|"]
+    for number, step in enumerate(results[0]["steps"]):
+        lags = (_lag(side["steps"][number]) for _, side in sides)
+        lines.append(_row((f"{step['rate']:,}/s", *lags)))
+    return "\n".join(lines)
+
+
+def _lag(step: Mapping[str, Any]) -> str:
+    return _number(step["lag_ms"], 0) + ("" if step["kept"] else " (not kept)")
+
+
+def _mode(result: Mapping[str, Any]) -> str:
+    return f"{result['flow']}, {result['grouping']}" + ("" if result["tracking"] == "on" else ", untracked")
+
+
+def _faults(side: Mapping[str, Any]) -> str:
+    return ", ".join(_number(side[name], 0) for name in ("lost", "duplicated", "faults"))
+
+
 def _figures(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield _row(_HEAD)
     yield "|---" * len(_HEAD) + "|"
     for result in results:
-        mode = f"{result['flow']}, {result['grouping']}" + ("" if result["tracking"] == "on" else ", untracked")
-        for name, side, rate in ((mode, result, f"{result['rate']:,}"), ("bare loop", result["bare"], "")):
+        for name, side, rate in ((_mode(result), result, f"{result['rate']:,}"), ("bare loop", result["bare"], "")):
             yield _row((rate, name, *_cells(side)))
 
 
@@ -29,7 +60,7 @@ def _cells(side: Mapping[str, Any]) -> Iterator[str]:
     yield _number(side["sustained_per_s"], 0)
     for name in ("p50_ms", "p99_ms", "p99_all_ms", "boundary_stall_max_ms"):
         yield _number(side[name], 1)
-    yield ", ".join(_number(side[name], 0) for name in ("lost", "duplicated", "faults"))
+    yield _faults(side)
     yield _number(side["cpu_s"], 1)
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from lowtide.bench.figures import Figures
 from lowtide.bench.machine import load as machine_load
 from lowtide.bench.machine import machine, versions
-from lowtide.bench.session import Load, Say, measure
+from lowtide.bench.ramp import drained_per_s, steps, sustained
+from lowtide.bench.session import Load, Rise, Say, Subject, measure, observe
 from lowtide.bench.systems import Bare, Running, System, Way
 from lowtide.conf import Conf
 from lowtide.embedded import EmbeddedServices
@@ -47,24 +47,21 @@ class Ground:
         topics.create(way.sink, partitions=PARTITIONS)
         return way
 
-    def bare(self, flow: str, load: Load, say: Say) -> Figures:
-        """Measure the bare loop with a flow's records."""
+    def bare(self, flow: str, say: Say) -> Subject:
+        """Return the bare loop, for a flow's records."""
+        say("the bare loop")
         way = self.way(flow, "bare", passed=True)
-        return self._measure(way, "bare", load, lambda: Bare(way), say)
+        return self._subject(way, lambda: Bare(way), say)
 
-    def flow(self, flow: str, load: Load, say: Say, *, name: str | None = None) -> Figures:
-        """Measure a flow, as a job of this name."""
-        named = name or flow
-        way = self.way(flow, named)
+    def flow(self, flow: str, say: Say) -> Subject:
+        """Return a flow."""
+        say(f"the flow {flow}")
+        way = self.way(flow, flow)
+        return self._subject(way, lambda: Running(flow, way, self.conf, say), say)
 
-        def start() -> System:
-            return Running(named, way, self.conf, say)
-
-        return self._measure(way, named, load, start, say)
-
-    def _measure(self, way: Way, name: str, load: Load, start: Any, say: Say) -> Figures:
-        limit_s = self.conf.job.start_limit_s
-        return measure(way, load, start, file=self.folder / f"{name}.npy", start_limit_s=limit_s, say=say)
+    def _subject(self, way: Way, start: Callable[[], System], say: Say) -> Subject:
+        file = self.folder / f"{way.sink}.npy"
+        return Subject(way, start, file, self.conf.job.start_limit_s, say)
 
 
 @contextmanager
@@ -94,24 +91,72 @@ def run(flow: str, load: Load, conf: Conf, say: Say, *, timestamps: Timestamps =
     """
     where = machine()
     with ground(conf, timestamps, say) as here:
-        say("the bare loop")
-        bare = here.bare(flow, load, say)
-        say(f"the flow {flow}")
-        figures = here.flow(flow, load, say)
+        bare = measure(here.bare(flow, say), load)
+        figures = measure(here.flow(flow, say), load)
     return {
         "flow": flow,
         "rate": load.rate,
-        "grouping": conf.job.grouping,
-        "delivery": conf.job.delivery,
-        "tracking": conf.job.tracking,
-        "timestamps": timestamps,
+        **modes(conf, timestamps),
         "seconds": load.seconds,
         "warmup_s": load.warmup_s,
-        "epoch_s": conf.epoch.duration_s,
         **figures.as_json(),
         "bare": bare.as_json(),
         "versions": versions(),
         "machine": {**where, "load_after": machine_load()},
+    }
+
+
+def run_ramp(flow: str, rise: Rise, conf: Conf, say: Say, *, timestamps: Timestamps = "create") -> dict[str, Any]:
+    """Find out how much the bare loop and the flow can take; return what `lowtide bench throughput --json` prints.
+
+    Args and errors as of `run`.
+    """
+    where = machine()
+    with ground(conf, timestamps, say) as here:
+        bare = _ramped(here.bare(flow, say), rise)
+        figures = _ramped(here.flow(flow, say), rise)
+    shares = {name: _share(figures[name], bare[name]) for name in ("sustained_per_s", "drained_per_s")}
+    if bare["sustained_per_s"] == max(rise.rates):
+        # The loop was not taken to its limit, so a share of what it did would flatter.
+        shares["sustained_per_s"] = None
+    return {
+        "flow": flow,
+        **modes(conf, timestamps),
+        "step_s": rise.step_s,
+        **figures,
+        "share_of_bare": shares,
+        "bare": bare,
+        "versions": versions(),
+        "machine": {**where, "load_after": machine_load()},
+    }
+
+
+def _share(figure: float | None, of: float | None) -> float | None:
+    return round(figure / of, 3) if figure and of else None
+
+
+def _ramped(subject: Subject, rise: Rise) -> dict[str, Any]:
+    arrivals, schedule, observed = observe(subject, rise)
+    found = steps(arrivals, schedule)
+    return {
+        "sustained_per_s": sustained(found),
+        "drained_per_s": drained_per_s(arrivals, schedule),
+        "lost": observed.due - len(arrivals),
+        "duplicated": arrivals.duplicated,
+        "faults": arrivals.faults,
+        "generator_lag_p99_ms": observed.lag_p99_ms,
+        "steps": [step.as_json() for step in found],
+    }
+
+
+def modes(conf: Conf, timestamps: Timestamps) -> dict[str, Any]:
+    """Return how a flow was run, as far as its figures depend on it."""
+    return {
+        "grouping": conf.job.grouping,
+        "delivery": conf.job.delivery,
+        "tracking": conf.job.tracking,
+        "timestamps": timestamps,
+        "epoch_s": conf.epoch.duration_s,
     }
 
 

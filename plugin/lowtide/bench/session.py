@@ -8,12 +8,14 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from lowtide.bench import hops
 from lowtide.bench.arrivals import Arrivals
 from lowtide.bench.child import Child, ChildFailed
 from lowtide.bench.figures import Figures, Observed
 from lowtide.bench.processes import busy_s, cpu_s, descendants, parents
+from lowtide.bench.ramp import Ramp
 from lowtide.bench.schedule import NS, Schedule
 from lowtide.bench.systems import System, Way
 
@@ -28,6 +30,19 @@ LATE_LIMIT_S = 30.0
 POLL_S = 0.1
 
 Say = Callable[[str], None]
+S = TypeVar("S", Schedule, Ramp)
+S_co = TypeVar("S_co", Schedule, Ramp, covariant=True)
+
+
+class _Sent(Protocol[S_co]):
+    """What is sent: a `Load` or a `Rise`."""
+
+    def schedule(self, start_ns: int) -> S_co:
+        """Return when each record is due."""
+
+    @property
+    def limit_s(self) -> float:
+        """How long sending may take, and how long what is then under way may take to arrive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,31 +63,66 @@ class Load:
         return 1.5 * (self.seconds + self.warmup_s) + LATE_LIMIT_S
 
 
-def measure(
-    way: Way, load: Load, start: Callable[[], System], *, file: Path, start_limit_s: float, say: Say
-) -> Figures:
-    """Measure one system.
+@dataclass(frozen=True, slots=True)
+class Rise:
+    """What is sent to find out how much a system can take: so many records a second, each rate for so long."""
 
-    Args:
+    rates: tuple[int, ...]
+    step_s: float
+
+    def schedule(self, start_ns: int) -> Ramp:
+        """Return when each record is due."""
+        return Ramp(start_ns, self.rates, self.step_s)
+
+    @property
+    def limit_s(self) -> float:
+        """As of `Load`; of what is too much there is a backlog, which takes its time."""
+        return 3 * self.step_s * len(self.rates) + LATE_LIMIT_S
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A system that is to be measured.
+
+    Attributes:
         way: Its topics, which are there and empty.
-        load: What is sent.
-        start: Starts the system.
+        start: Starts it.
         file: Where the reader may write what arrived.
-        start_limit_s: How long the system may take from its start to its first record.
+        start_limit_s: How long it may take from its start to its first record.
         say: Told what happens.
+    """
+
+    way: Way
+    start: Callable[[], System]
+    file: Path
+    start_limit_s: float
+    say: Say
+
+
+def measure(subject: Subject, load: Load) -> Figures:
+    """Measure what a system does under a load; as `observe`."""
+    return Figures.of(*observe(subject, load))
+
+
+def observe(subject: Subject, load: _Sent[S]) -> tuple[Arrivals, S, Observed]:
+    """Send a system its records and keep what comes out.
+
+    Returns:
+        What arrived, when each record was due, and what was seen from outside meanwhile.
 
     Raises:
         LowtideError: the system ended, or something did not happen in time; nothing is left running.
     """
+    way, say = subject.way, subject.say
     with ExitStack() as stack:
         task = {"flow": way.flow, "passed": way.passed, "kafka": way.kafka, "partitions": way.partitions}
-        reader = _child(stack, "lowtide.bench.reader", {**task, "topic": way.sink, "file": str(file)})
+        reader = _child(stack, "lowtide.bench.reader", {**task, "topic": way.sink, "file": str(subject.file)})
         reader.expect("ready", READY_LIMIT_S)
         _send_probes(way)
         began = time.time_ns()
-        system = start()
+        system = subject.start()
         stack.callback(system.stop)
-        start_s = (_probed(reader, system, start_limit_s) - began) / NS
+        start_s = (_probed(reader, system, subject.start_limit_s) - began) / NS
         say(f"the first record arrived after {start_s:.1f} s")
         schedule = load.schedule(time.time_ns() + round(LEAD_S * NS))
         generator = _child(
@@ -97,7 +147,7 @@ def measure(
             others_cpu_s=after.others_s(before),
             start_s=start_s,
         )
-    return Figures.of(Arrivals.load(file, way.records), schedule, observed)
+    return Arrivals.load(subject.file, way.records), schedule, observed
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +204,7 @@ def _probed(reader: Child, system: System, limit_s: float) -> int:
     )
 
 
-def _watch(system: System, schedule: Schedule, reader: Child, say: Say) -> tuple[_Look, _Look]:
+def _watch(system: System, schedule: Schedule | Ramp, reader: Child, say: Say) -> tuple[_Look, _Look]:
     """Look at the system at both ends of the window, and say how things go meanwhile."""
     looks = []
     for end, what in zip(schedule.window_ns, ("warming up", "measuring"), strict=True):

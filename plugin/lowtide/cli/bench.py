@@ -124,6 +124,57 @@ def latency(
 
 
 @bench.command()
+@FLOW
+@click.option(
+    "--rates",
+    type=Rates(),
+    default="30000,40000,50000,55000,60000,65000,70000,75000,80000,90000,100000,115000,130000",
+    show_default=True,
+    help="Records a second of each step.",
+)
+@click.option("--step", type=click.FloatRange(min=2), default=5.0, show_default=True, help="Seconds of a step.")
+@GROUPING
+@click.option(
+    "--tracking",
+    type=click.Choice(["on", "off", "both"]),
+    default="both",
+    show_default=True,
+    help="both: one after the other, and what tracking costs.",
+)
+@TIMESTAMPS
+@click.option("--markdown", is_flag=True, help="Print a table as markdown.")
+@with_conf
+@as_json
+def throughput(
+    *,
+    conf: Conf,
+    flow: str,
+    rates: tuple[int, ...],
+    step: float,
+    grouping: Grouping | None,
+    tracking: Literal["on", "off", "both"],
+    timestamps: Literal["create", "append"],
+    markdown: bool,
+    as_json: bool,
+) -> int:
+    """Find out how many records a second go through a flow for good, beside the bare loop of the same run.
+
+    The rate rises step by step. A step is kept while the lag does not grow; what the steps above leave behind is then
+    worked off, which gives a second, higher figure. With --json the last line is one object.
+    """
+    if tracking == "both":
+        return _tracked_and_not(as_json, markdown)
+    conf = _conf(conf, grouping, tracking, conf.epoch.duration_s)
+    from lowtide.bench.run import run_ramp
+    from lowtide.bench.session import Rise
+
+    with _ended_by_sigterm(), _progress() as say:
+        result = run_ramp(flow, Rise(tuple(sorted(rates)), step), conf, say, timestamps=timestamps)
+    _show_ramps([result], as_json=as_json, markdown=markdown)
+    return 0
+
+
+@bench.command()
 @click.option("--trials", type=click.IntRange(min=1), default=5, show_default=True, help="Of each part, at most.")
 @click.option("--limit", type=click.FloatRange(min=0), default=2.0, show_default=True, help="Seconds for these.")
 @click.option("--markdown", is_flag=True, help="Print the tables as markdown.")
@@ -161,6 +212,28 @@ def _conf(conf: Conf, grouping: Grouping | None, tracking: Literal["on", "off"],
     return dataclasses.replace(conf, job=job, epoch=dataclasses.replace(conf.epoch, duration_s=epoch))
 
 
+def _tracked_and_not(as_json: bool, markdown: bool) -> int:
+    """Run a ramp with tracking and one without, each as a command of its own."""
+    results = []
+    for tracking in ("on", "off"):
+        click.echo(f"tracking {tracking}", err=True)
+        code, result = _one("--tracking", tracking)
+        if code:
+            return code
+        results.append(result)
+    _show_ramps(results, as_json=as_json, markdown=markdown)
+    return 0
+
+
+def _show_ramps(results: list[dict[str, Any]], *, as_json: bool, markdown: bool) -> None:
+    from lowtide.bench.markdown import ramps
+
+    if markdown or not as_json:
+        click.echo(ramps(results))
+    if as_json:
+        click.echo(json.dumps(results[0] if len(results) == 1 else {"runs": results}))
+
+
 def _show_markdown(results: list[dict[str, Any]]) -> None:
     from lowtide.bench.markdown import markdown
 
@@ -181,7 +254,7 @@ def _each(rates: tuple[int, ...], as_json: bool, markdown: bool) -> int:
     results = []
     for rate in rates:
         click.echo(f"rate {rate}", err=True)
-        code, result = _one(rate)
+        code, result = _one("--rate", str(rate))
         if code:
             click.echo(f"error: the run at {rate} records/s ended with {code}; what it said is above", err=True)
             return code
@@ -194,10 +267,10 @@ def _each(rates: tuple[int, ...], as_json: bool, markdown: bool) -> int:
     return 0
 
 
-def _one(rate: int) -> tuple[int, dict[str, Any]]:
-    # The last `--rate` wins, so the arguments of this command can be handed on as they are.
+def _one(option: str, value: str) -> tuple[int, dict[str, Any]]:
+    # The last of an option given twice wins, so the arguments of this command can be handed on as they are.
     given = [word for word in sys.argv[1:] if word != "--markdown"]
-    command = [sys.executable, "-m", "lowtide.cli", *given, "--rate", str(rate), "--json"]
+    command = [sys.executable, "-m", "lowtide.cli", *given, option, value, "--json"]
     with _ended_by_sigterm():
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         try:
