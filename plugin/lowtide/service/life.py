@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lowtide.events import EventLog
@@ -17,6 +17,7 @@ from lowtide.service.register import Register
 from lowtide.service.setting import LifeSetting
 from lowtide.service.source_fronts import SourceFronts
 from lowtide.service.stall import Stall
+from lowtide.service.teller import delivered_time
 from lowtide.service.tracker_process import TrackerProcess, TrackerReport, TrackerSetting
 from lowtide.worker.welcome import Welcome
 from lowtide_snapshots.errors import Fenced, SnapshotsError
@@ -147,19 +148,18 @@ class Life:
         self._events.event("sink_claimed")
         return ""
 
-    def look(self, gauges: Mapping[str, Mapping[str, Any]]) -> None:
+    def look(self, workers: Sequence[Mapping[str, Any]]) -> None:
         """Each second: see whether min time stands for no reason, and store what may be told of delivered time."""
         report = self.report
         if report is None:
             return
-        stalled = self._stall.look(report, gauges.values(), time.monotonic())
+        stalled = self._stall.look(report, [worker["gauges"] for worker in workers], time.monotonic())
         if stalled:
             self._on_end(stalled)
-        later = [each for name, each in gauges.items() if not name.startswith("0/")]
         expected = (self.setting.levels - 1) * self.setting.parallelism
-        if len(later) < expected or (self._telling is not None and not self._telling.done()):
+        delivered = delivered_time(workers, expected)
+        if delivered is None or (self._telling is not None and not self._telling.done()):
             return
-        delivered = min(each["delivered_time"] for each in gauges.values() if "delivered_time" in each)
         if delivered > max(self.setting.start, self.told if self.told is not None else self.setting.start):
             self._telling = asyncio.get_running_loop().create_task(self._tell(delivered))
 

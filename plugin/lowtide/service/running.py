@@ -69,10 +69,10 @@ class Running:
         await self._showing.close()
         await self.life.close()
 
-    def look(self, workers: Sequence[Mapping[str, Any]], gauges: Mapping[str, dict[str, Any]]) -> None:
+    def look(self, workers: Sequence[Mapping[str, Any]]) -> None:
         """Look after the life, and make its view anew; to be called each second."""
         if self.register.runs:
-            self.life.look(gauges)
+            self.life.look(workers)
         self._showing.look(workers)
 
     async def current(self, incarnation: int) -> str:

@@ -321,7 +321,7 @@ class Service:
     def look(self) -> None:
         """Look after the life; to be called each second."""
         if self._running is not None:
-            self._running.look(figures.workers(self.register, self._gauges), self._gauges)
+            self._running.look(figures.workers(self.register, self._gauges))
 
     def totals(self) -> dict[str, int]:
         """The job's gauges."""
