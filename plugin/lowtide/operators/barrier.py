@@ -61,6 +61,9 @@ class Barrier:
         last: Per lane what the sink said at recovery; a lane that is missing was never delivered to.
         floors: The floors found at recovery; they go with each lane's first bundle.
         max_bundle_records: No bundle has more records.
+
+    Attributes:
+        backlog: How many records are released and not durable.
     """
 
     def __init__(
@@ -75,6 +78,7 @@ class Barrier:
         max_bundle_records: int = 10_000,
     ) -> None:
         assert max_bundle_records >= 1, "a bundle holds one record at least"
+        self.backlog = 0
         self._name = name
         self._lane_of_unit = lane_of_unit
         self._depth = depth
@@ -130,7 +134,9 @@ class Barrier:
         self._floors.merge(floors)
         for lane, part in self._pending.release_parts(min_time, self._lane_of_unit):
             assert lane in self._lanes, f'lane {lane} of "{self._name}" has another owner'
-            self._lanes[lane].released.extend(self._undelivered(lane, part))
+            pieces = self._undelivered(lane, part)
+            self._lanes[lane].released.extend(pieces)
+            self.backlog += sum(map(len, pieces))
         if self._found and self._pending.released > self._found_tick:
             self._found.clear()
         if self._resting and self._resting[-1][0] == self._floors.version:
@@ -143,6 +149,7 @@ class Barrier:
         """Take the sink's word that the lane's bundle is durable; return the next one, if there is any."""
         state = self._lanes[lane]
         assert state.in_flight is not None, f'lane {lane} of "{self._name}" has nothing in flight'
+        self.backlog -= len(state.in_flight)
         state.in_flight = None
         state.kept = state.given
         self._keep()

@@ -205,7 +205,7 @@ class LevelStage:
 
     def full(self) -> bool:
         """Whether the sinks have no room, so that no more input should be read."""
-        return self._delivery is not None and self._delivery.queued >= MAX_QUEUED_RECORDS
+        return any(barrier.backlog >= MAX_QUEUED_RECORDS for barrier in self._core.barriers.values())
 
     # -- tracker, sinks, service -----------------------------------------------------------------------------------
 
