@@ -24,6 +24,7 @@ from lowtide.bench.ramp import Ramp, drained_per_s, steps, sustained
 from lowtide.bench.record import KEYS, Records, Sample, Samples
 from lowtide.bench.report import report
 from lowtide.bench.schedule import NS, Schedule
+from lowtide.bench.session import Rise
 from lowtide.compiler import compile_flow
 from lowtide.histogram import Histogram
 from lowtide.local import Message, run_log
@@ -169,6 +170,13 @@ def test_a_ramps_table_has_both_sides_and_says_which_steps_were_not_kept() -> No
     told = ramps([{**run, "bare": side}])
     assert "| running-count, ordered | 10 | - | 1.00 | - | 0, 0, - |" in told
     assert re.search(r"\| 30/s \| [\d,]+ \(not kept\) \| [\d,]+ \(not kept\) \|", told)
+
+
+def test_a_warm_up_counts_in_no_step() -> None:
+    rise = Rise((10, 20), 2.0, 3.0)
+    ramp = rise.schedule(START)
+    assert (ramp.rates, ramp.warmup_steps) == ((10, 10, 10, 20), 2)
+    assert [step.rate for step in steps(served(30), ramp)] == [10, 20]
 
 
 def test_a_step_of_which_nothing_came_is_not_kept() -> None:

@@ -87,9 +87,7 @@ def main() -> None:
     parent = Parent()
     task = parent.task
     given = task["schedule"]
-    schedule = (
-        Ramp(given["start_ns"], tuple(given["rates"]), given["step_s"]) if "rates" in given else Schedule(**given)
-    )
+    schedule = Ramp(**given) if "rates" in given else Schedule(**given)
     records = records_of(task["flow"])
     Generator(schedule, records, task["kafka"], task["topic"], task["partitions"]).run(parent)
     parent.wait()

@@ -38,11 +38,13 @@ class Ramp:
         start_ns: When record 0 is due, ns since 1970.
         rates: Records a second of each step, rising.
         step_s: How long a step is.
+        warmup_steps: So many first steps do not count.
     """
 
     start_ns: int
     rates: tuple[int, ...]
     step_s: float
+    warmup_steps: int = 0
 
     @property
     def rate(self) -> int:
@@ -112,9 +114,9 @@ class Step:
 
 
 def steps(arrivals: Arrivals, ramp: Ramp) -> list[Step]:
-    """Return what became of each step; O(steps x messages)."""
+    """Return what became of each step that counts; O(steps x messages)."""
     found = []
-    for number, rate in enumerate(ramp.rates):
+    for number, rate in list(enumerate(ramp.rates))[ramp.warmup_steps :]:
         start, end = ramp.start_of(number), ramp.start_of(number + 1)
         before, lag = _lag_ms(arrivals, start, start + SLICE_NS), _lag_ms(arrivals, end - SLICE_NS, end)
         received = np.count_nonzero((arrivals.received_ns >= start) & (arrivals.received_ns < end))

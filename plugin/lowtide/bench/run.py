@@ -123,6 +123,7 @@ def run_ramp(flow: str, rise: Rise, conf: Conf, say: Say, *, timestamps: Timesta
         "flow": flow,
         **modes(conf, timestamps),
         "step_s": rise.step_s,
+        "warmup_s": rise.warmup_s,
         **figures,
         "share_of_bare": shares,
         "bare": bare,

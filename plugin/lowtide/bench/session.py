@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -65,19 +66,27 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Rise:
-    """What is sent to find out how much a system can take: so many records a second, each rate for so long."""
+    """What is sent to find out how much a system can take: so many records a second, each rate for so long.
+
+    Attributes:
+        rates: Records a second, rising.
+        step_s: How long each is kept up.
+        warmup_s: How long the first is kept up before that, rounded up to whole steps.
+    """
 
     rates: tuple[int, ...]
     step_s: float
+    warmup_s: float
 
     def schedule(self, start_ns: int) -> Ramp:
         """Return when each record is due."""
-        return Ramp(start_ns, self.rates, self.step_s)
+        warmups = math.ceil(self.warmup_s / self.step_s)
+        return Ramp(start_ns, (*self.rates[:1] * warmups, *self.rates), self.step_s, warmups)
 
     @property
     def limit_s(self) -> float:
         """As of `Load`; of what is too much there is a backlog, which takes its time."""
-        return 3 * self.step_s * len(self.rates) + LATE_LIMIT_S
+        return 3 * (self.step_s * len(self.rates) + self.warmup_s) + LATE_LIMIT_S
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,6 +133,7 @@ def latency(
     help="Records a second of each step.",
 )
 @click.option("--step", type=click.FloatRange(min=2), default=5.0, show_default=True, help="Seconds of a step.")
+@click.option("--warmup", type=click.FloatRange(min=0), default=15.0, show_default=True, help="Seconds before them.")
 @GROUPING
 @click.option(
     "--tracking",
@@ -151,6 +152,7 @@ def throughput(
     flow: str,
     rates: tuple[int, ...],
     step: float,
+    warmup: float,
     grouping: Grouping | None,
     tracking: Literal["on", "off", "both"],
     timestamps: Literal["create", "append"],
@@ -169,7 +171,7 @@ def throughput(
     from lowtide.bench.session import Rise
 
     with _ended_by_sigterm(), _progress() as say:
-        result = run_ramp(flow, Rise(tuple(sorted(rates)), step), conf, say, timestamps=timestamps)
+        result = run_ramp(flow, Rise(tuple(sorted(rates)), step, warmup), conf, say, timestamps=timestamps)
     _show_ramps([result], as_json=as_json, markdown=markdown)
     return 0
 
