@@ -271,6 +271,8 @@ class Loop:
 
     def _hear_stage(self, _events: int) -> None:
         self._guard(lambda: self._emit(self._stage.hear()))
+        # A line that broke is unwatched before another one can have its descriptor's number.
+        self._watch_stage()
 
     def _do_what_is_due(self) -> None:
         now = time.monotonic()

@@ -40,6 +40,8 @@ from lowtide_tracker import Floor, LocalTracker
 
 FLUSH_S = 0.001
 """Least time between two flushes to the tracker (T4): it bounds what tracking adds to a record's latency."""
+MEND_S = 0.005
+"""How often a line that is broken is looked after."""
 KEEP_FLOORS_S = 1.0
 """How often floors are handed on that no bundle carries, where a sink is idle (R18)."""
 WAKE_S = 0.02
@@ -265,7 +267,11 @@ class LevelStage:
 
     def due_s(self, now_s: float) -> float:
         """In how many seconds `tick` has something to do."""
-        return max(0.0, self._flushed_s + FLUSH_S - now_s) if self._dirty and self._line is not None else 1.0
+        if self._line is None:
+            return 1.0
+        if self._line.fileno() < 0:
+            return MEND_S
+        return max(0.0, self._flushed_s + FLUSH_S - now_s) if self._dirty else 1.0
 
     def gauges(self) -> dict[str, Any]:
         """Counts, and histograms of `HOPS` (bucket to records)."""
