@@ -115,15 +115,16 @@ class Demo:
     def _feed(self) -> tuple[float, float]:
         """Send all documents, with a kill on the way; returns when it was, and when the reader had caught up, in ms."""
         show = self._show
-        show.step(f"two producers send {self._feeder.total:,} documents, each twice as it was and as it became")
+        show.step(f"two producers send {self._feeder.total:,} documents: each of them in two versions")
         self._feeder.start()
         self._watch(KILL_AFTER_S, lambda: False)
         killed_ms = time.time() * 1e3
         pid = self._job.kill()
+        dead_ms = time.time() * 1e3
         show.step(f"driver {pid} is dead, and all it had started; the producers do not know")
         self._job.start()
-        self._watch(CATCH_UP_LIMIT_S, lambda: caught_up(*self._reader.seen(), killed_ms) is not None)
-        caught_up_ms = caught_up(*self._reader.seen(), killed_ms)
+        self._watch(CATCH_UP_LIMIT_S, lambda: caught_up(*self._reader.seen(), dead_ms) is not None)
+        caught_up_ms = caught_up(*self._reader.seen(), dead_ms)
         if caught_up_ms is None:
             raise SystemExit(f"demo: not caught up within {CATCH_UP_LIMIT_S:.0f} s of the start\n{self._job.log()}")
         show.step(f"caught up {(caught_up_ms - killed_ms) / 1e3:.1f} s after the kill; the last documents are sent")

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
 
-MAX_DOCUMENTS = 1_500
-MAX_CHARACTERS = 3_000
+MAX_DOCUMENTS = 1_200
+MAX_CHARACTERS = 2_500
 """Of one document, up to the end of a line: so that the whole is some hundred thousand changes of the index."""
 SUFFIXES = frozenset((".c", ".csv", ".h", ".html", ".java", ".js", ".json", ".md", ".py", ".rst", ".tex", ".txt"))
 FOREIGN = frozenset(("site-packages", "dist-packages", "__pycache__"))

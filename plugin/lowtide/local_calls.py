@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -50,8 +49,8 @@ def call(vertex: Vertex, item: Item) -> list[Item]:
     if isinstance(vertex.step, Filter):
         return [item] if result else []
     if isinstance(vertex.step, FlatMap):
-        return [replace(item, record=record).child(number) for number, record in enumerate(result, 1)]
-    return [replace(item, record=result)]
+        return [item.becomes(record).child(number) for number, record in enumerate(result, 1)]
+    return [item.becomes(result)]
 
 
 def _map_batch(vertex: Vertex, step: MapBatches, item: Item) -> Item:
@@ -61,4 +60,4 @@ def _map_batch(vertex: Vertex, step: MapBatches, item: Item) -> Item:
     stepped = MapBatchesOperator(step.function, vertex.gives).apply(batch)
     for failure in stepped.failures:
         raise UserError(vertex, item.message.position, failure)
-    return replace(item, record=stepped.batch.rows()[0])
+    return item.becomes(stepped.batch.rows()[0])

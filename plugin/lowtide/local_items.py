@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from lowtide.operators.meta import Position
@@ -45,4 +45,13 @@ class Item:
 
     def child(self, element: int) -> Item:
         """The same with one more element in its child path."""
-        return replace(self, order=self.order._replace(child=(*self.order.child, element)))
+        tick, front, sequence, child = self.order
+        return Item(self.record, Order(tick, front, sequence, (*child, element)), self.message, self.unit)
+
+    def becomes(self, record: Any) -> Item:
+        """The same with another record."""
+        return Item(record, self.order, self.message, self.unit)
+
+    def into(self, unit: int) -> Item:
+        """The same in a hash unit."""
+        return Item(self.record, self.order, self.message, unit)

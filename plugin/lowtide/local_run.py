@@ -8,7 +8,7 @@ It takes every record through its columns where a worker would, so that a functi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -113,9 +113,9 @@ class Run:
         if isinstance(step, Write):
             self.written[vertex.id].append(item)
         elif isinstance(step, Last):
-            return [replace(item, record=window) for window in self._windows[vertex.id].take(item.record)]
+            return [item.becomes(window) for window in self._windows[vertex.id].take(item.record)]
         elif isinstance(step, Scan) and port == 0:
-            return [replace(item, record=self._scanned[vertex.id].take(item))]
+            return [item.becomes(self._scanned[vertex.id].take(item))]
         elif isinstance(step, Scan):
             self._scanned[vertex.id].look(item)
         elif isinstance(step, Merge | Loop):
@@ -128,14 +128,14 @@ class Run:
         """The record as it comes out of an exchange; of a broadcast only the first unit's copy, as all see the same."""
         if not is_plain(vertex.gives, item.record):
             schema = schema_of(vertex.gives)
-            item = replace(item, record=schema.rows(schema.columns([item.record]))[0])
+            item = item.becomes(schema.rows(schema.columns([item.record]))[0])
         if isinstance(vertex.step, Broadcast):
-            return replace(item, unit=0).child(1)
+            return item.into(0).child(1)
         if isinstance(vertex.step, KeyBy) and vertex.step.columns:
-            return replace(item, unit=hash_unit(key_of(vertex.step.columns, item.record), self._plan.units))
+            return item.into(hash_unit(key_of(vertex.step.columns, item.record), self._plan.units))
         if item.unit >= 0:
             return item
-        return replace(item, unit=int(front_units(np.array([item.order.front], np.int32), self._plan.units)[0]))
+        return item.into(int(front_units(np.array([item.order.front], np.int32), self._plan.units)[0]))
 
     def _turned(self, tail: Vertex, step: Again, item: Item) -> _Way:
         """Where a record goes from a loop's tail: on, or back to the head."""
