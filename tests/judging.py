@@ -102,7 +102,7 @@ def produce(
     Args:
         conf: Where.
         topic: The topic.
-        values: By partition, in order: the value, and its timestamp in ms or None for now.
+        values: By partition, in order: the value, and its timestamp in ms, None for now.
         transaction: "commit" or "abort" writes them in one transaction that ends so.
     """
     from confluent_kafka import Producer
@@ -116,7 +116,7 @@ def produce(
         producer.begin_transaction()
     for partition, messages in values.items():
         for value, at_ms in messages:
-            producer.produce(topic, value, partition=partition, **({} if at_ms is None else {"timestamp": at_ms}))
+            producer.produce(topic, value, partition=partition, timestamp=at_ms or 0)
             producer.poll(0)
     assert producer.flush(30) == 0
     if transaction == "commit":

@@ -1,6 +1,6 @@
 """Flows on real Spark and Kafka deliver what `run_locally` says, over epochs.
 
-Exactly once and in order: a lane is one partition of the output, and its messages are those of the oracle, byte by byte.
+Exactly once and in order: a lane is one partition of the output, and its messages are the oracle's, byte by byte.
 """
 
 from __future__ import annotations

@@ -1,0 +1,190 @@
+"""A driver program of its own, which can be killed: ``python -m tests.driver`` with a shop as JSON on its first line.
+
+It starts the shop's job and then answers lines: "status", "again" (a new life, in the same Spark session if that still
+runs), "stop". It says {"ready": ...} for every life that has begun and {"ended": ...} for every one that has ended.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import select
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from tests.shop import Shop
+
+from lowtide.errors import LowtideError
+from lowtide.spark.job import Job
+from lowtide.spark.session import start_session
+
+ROOT = Path(__file__).parent.parent
+READY_WITHIN_S = 120.0
+ANSWER_WITHIN_S = 180.0
+LOG = logging.getLogger(__name__)
+
+
+class Driver:
+    """The program below, running. Its complaints lie in `folder`."""
+
+    def __init__(self, shop: Shop, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._log = folder / f"driver-{len(list(folder.glob('driver-*')))}"
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), *sys.path]))}
+        with self._log.open("w") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.driver"],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, cwd=folder, env=environment,
+            )  # fmt: skip
+        self._rest = b""
+        self._say(shop.to_json())
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def ready(self) -> dict[str, Any]:
+        """Wait until a life has begun, all its workers attached."""
+        said = self._hear()
+        assert "ready" in said, f"{said}\n{self.log()}"
+        return said
+
+    def ended(self) -> str:
+        """Wait until the life has ended by itself; why."""
+        said = self._hear()
+        assert "ended" in said, f"{said}\n{self.log()}"
+        return str(said["ended"])
+
+    def again(self) -> dict[str, Any]:
+        """Begin another life in this program."""
+        self._say("again")
+        return self.ready()
+
+    def status(self) -> dict[str, Any]:
+        """What the control API says of the job."""
+        self._say("status")
+        status = self._hear()
+        assert "job" in status, f"{status}\n{self.log()}"
+        return status
+
+    def stop(self) -> None:
+        """Stop the job and the program."""
+        self._say("stop")
+        assert self._process.wait(60) == 0, self.log()
+
+    def kill(self) -> None:
+        """SIGKILL; Spark's JVM and what it has started go by themselves."""
+        self._process.kill()
+        self._process.wait(10)
+
+    def children(self, what: str) -> list[int]:
+        """The processes below this one whose command has `what` in it."""
+        found = []
+        for pid in below(self.pid):
+            try:
+                command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            if what in command:
+                found.append(pid)
+        return found
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        left = below(self.pid) if self._process.poll() is None else []
+        self._process.kill()
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        self._process.communicate()
+
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")[-6000:]
+
+    def _say(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(line.encode() + b"\n")
+        self._process.stdin.flush()
+
+    def _hear(self, within_s: float = ANSWER_WITHIN_S) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        descriptor = self._process.stdout.fileno()
+        while b"\n" not in self._rest:
+            ready, _, _ = select.select([descriptor], [], [], within_s)
+            some = os.read(descriptor, 1 << 16) if ready else b""
+            assert some, f"nothing was said within {within_s:g} s, or the program has ended\n{self.log()}"
+            self._rest += some
+        line, _, self._rest = self._rest.partition(b"\n")
+        said: dict[str, Any] = json.loads(line)
+        return said
+
+
+def below(pid: int) -> list[int]:
+    """All processes that a process has started, and those that they have started."""
+    parents: dict[int, list[int]] = {}
+    for entry in os.scandir("/proc"):
+        if entry.name.isdecimal():
+            try:
+                stat = Path(entry, "stat").read_text()
+            except OSError:
+                continue
+            parents.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(entry.name))
+    found = []
+    waiting = [pid]
+    while waiting:
+        children = parents.get(waiting.pop(), [])
+        found += children
+        waiting += children
+    return found
+
+
+def view(job: Job) -> dict[str, Any]:
+    """What the job's control API answers."""
+    request = urllib.request.Request(f"http://{job.control}/status", headers={"Authorization": f"Bearer {job.token}"})
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        status: dict[str, Any] = json.load(answer)
+        return status
+
+
+def tell(said: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(said) + "\n")
+    sys.stdout.flush()
+
+
+def live(shop: Shop) -> bool:
+    """One life; returns whether another one is wanted."""
+    job = None
+    try:
+        job = Job.start(shop.flow(), shop.conf, lambda step: LOG.warning("%s", step))
+        job.wait_for_workers(READY_WITHIN_S)
+        tell({"ready": job.incarnation, "pid": os.getpid()})
+        while True:
+            job.wait(lambda: not select.select([sys.stdin], [], [], 0)[0])
+            if sys.stdin.readline().strip() != "status":
+                return False
+            tell(view(job))
+    except LowtideError as error:
+        tell({"ended": str(error)})
+    finally:
+        if job is not None:
+            job.stop()
+    return sys.stdin.readline().strip() == "again"
+
+
+def main() -> None:
+    """Live, one life after the other."""
+    shop = Shop.from_json(sys.stdin.readline())
+    start_session(shop.conf, shop.name)
+    while live(shop):
+        pass
+
+
+if __name__ == "__main__":
+    main()

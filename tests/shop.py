@@ -1,0 +1,228 @@
+"""The flow of the tests that kill things, and what belongs to one job of it: topics, producers, conf, verdict."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import Producer
+from tests.judging import Judge, produce
+
+from lowtide import Flow, kafka, raw
+from lowtide import json as as_json
+from lowtide.conf import Conf
+from lowtide.kafka_access import librdkafka_settings
+from lowtide.spark.job import Job
+
+if TYPE_CHECKING:
+    from tests.conftest import Kafka
+
+LANES = 2
+USERS, ITEMS = 23, 7
+READY_WITHIN_S = 120.0
+BIG_PRIME = 2_147_483_647
+
+
+@dataclass(frozen=True)
+class Order:
+    user: str
+    item: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Bought:
+    """An order with what its user had ordered before, in order: `history` changes if two orders change places."""
+
+    user: str
+    item: str
+    number: int
+    so_far: int = 0
+    history: int = 0
+
+
+@dataclass(frozen=True)
+class Sold:
+    item: str
+    user: str
+    number: int
+    so_far: int = 0
+    history: int = 0
+
+
+def refuse_negative(order: Order) -> Order:
+    if order.number < 0:
+        raise ValueError(f"{order.user} owes us")
+    return order
+
+
+def buy(before: Bought, order: Order) -> tuple[Bought, Bought]:
+    history = (before.history * 31 + order.number + 1) % BIG_PRIME
+    after = Bought(order.user, order.item, order.number, before.so_far + 1, history)
+    return after, after
+
+
+def refuse_thousandth(bought: Bought) -> Bought:
+    if bought.number % 1000 == 999:
+        raise ValueError("too lucky")
+    return bought
+
+
+def sell(before: Sold, bought: Bought) -> tuple[Sold, Sold]:
+    history = (before.history * 31 + bought.history) % BIG_PRIME
+    after = Sold(bought.item, bought.user, bought.number, before.so_far + 1, history)
+    return after, after
+
+
+@dataclass(frozen=True)
+class Shop:
+    """One job: what it reads and writes, and where. As JSON it goes to the driver programs that run it.
+
+    Attributes:
+        name: The job's.
+        sources: The topics that it reads, merged into one stream.
+        sink: The topic that it writes, a partition for each lane.
+        letters: The topic of its dead letters; empty for none.
+        settings: What its conf says besides the defaults.
+    """
+
+    name: str
+    sources: tuple[str, ...]
+    sink: str
+    letters: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def open(
+        cls, name: str, kafka_: Kafka, settings: Mapping[str, Any], *sources: str, lanes: int = LANES, letters: int = 0
+    ) -> Shop:
+        """Make the topics: of two partitions for a source, unless sources are given; `letters` partitions for those."""
+        return cls(
+            f"{name}-{uuid.uuid4().hex[:8]}",
+            sources or (kafka_.topic("orders", 2),),
+            kafka_.topic("out", lanes),
+            kafka_.topic("letters", letters) if letters else "",
+            {**settings, "job.lanes": lanes},
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Shop:
+        known = json.loads(text)
+        return cls(**{**known, "sources": tuple(known["sources"])})
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    def but(self, **settings: object) -> Shop:
+        """The same job with other settings, as `job__parallelism=4`."""
+        changed = {key.replace("__", "."): value for key, value in settings.items()}
+        return Shop(self.name, self.sources, self.sink, self.letters, {**self.settings, **changed})
+
+    @property
+    def conf(self) -> Conf:
+        return Conf.load(None, self.settings)
+
+    @property
+    def judge(self) -> Judge:
+        return Judge(self.flow(), self.conf)
+
+    def flow(self) -> Flow:
+        """Two keyed levels, both of which depend on the order of every record before."""
+        flow = Flow(self.name, dead_letters=kafka(self.letters, raw()) if self.letters else None)
+        first, *others = [
+            flow.read(f"orders-{number}", kafka(topic, as_json(Order))) for number, topic in enumerate(self.sources)
+        ]
+        orders = first.merge(*others, name="all") if others else first
+        bought = orders.map(refuse_negative).key_by("user").scan("bought", buy, Bought("", "", 0))
+        sold = bought.map(refuse_thousandth).key_by("item").scan("sold", sell, Sold("", "", 0))
+        sold.write("out", kafka(self.sink, as_json(Sold), key="item"))
+        return flow
+
+    def produce(
+        self,
+        numbers: Iterable[int],
+        at_ms: int | None = None,
+        *,
+        source: int = 0,
+        partitions: Sequence[int] = (0, 1),
+        step_ms: int = 1,
+        transaction: str = "",
+    ) -> None:
+        """Write orders, one by one to each partition in turn: timestamps of different partitions interleave.
+
+        Args:
+            numbers: Theirs; a negative one is refused by the flow.
+            at_ms: The first one's timestamp; None takes the time at which each is written.
+            source: Which source.
+            partitions: Of its topic.
+            step_ms: Between two orders.
+            transaction: See `judging.produce`.
+        """
+        values: dict[int, list[tuple[bytes, int | None]]] = {partition: [] for partition in partitions}
+        for place, number in enumerate(numbers):
+            stamp = None if at_ms is None else at_ms + step_ms * place
+            values[partitions[place % len(partitions)]].append((order(number), stamp))
+        produce(self.conf, self.sources[source], values, transaction=transaction)
+
+    @contextmanager
+    def running(self) -> Iterator[Job]:
+        """Run the job in this program until the block ends."""
+        job = Job.start(self.flow(), self.conf)
+        try:
+            job.wait_for_workers(READY_WITHIN_S)
+            yield job
+        finally:
+            job.stop()
+
+
+class Load:
+    """Orders at a steady rate, written by a thread for as long as the block lasts; one in 50 is refused by the flow.
+
+    Args:
+        shop: Whose first source they are written to, to two partitions in turn.
+        first: The first order's number.
+        per_s: How many a second.
+    """
+
+    def __init__(self, shop: Shop, first: int = 0, per_s: int = 300) -> None:
+        self.written = 0
+        self._shop, self._first, self._per_s = shop, first, per_s
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="load")
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        began = time.monotonic()
+        settings = {**librdkafka_settings(self._shop.conf.kafka), "linger.ms": 1, "enable.idempotence": True}
+        producer = Producer({**settings, "delivery.timeout.ms": 60_000, "log_level": 0})
+        while not self._over.wait(0.01):
+            for number in range(self.written, int((time.monotonic() - began) * self._per_s)):
+                chosen = self._first + number
+                value = order(-chosen if self._shop.letters and number % 50 == 49 else chosen)
+                producer.produce(self._shop.sources[0], value, partition=number % 2)
+                self.written += 1
+            producer.poll(0)
+        assert producer.flush(60) == 0
+
+
+def order(number: int) -> bytes:
+    """An order as a message's value."""
+    said = Order(f"user-{number % USERS}", f"item-{number // USERS % ITEMS}", number)
+    return json.dumps(asdict(said)).encode()
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,168 @@
+"""SIGKILL of everything a job is made of, in mid-run: afterwards nothing has come out twice and nothing is missing.
+
+Each kill comes under load, and after each the whole output is compared with the oracle's, dead letters too.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.driver import Driver
+from tests.shop import Load, Shop
+
+if TYPE_CHECKING:
+    from tests.conftest import Kafka
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.slow]
+MOVED_WITHIN_S = 60.0
+Start = Callable[[], Driver]
+
+
+@pytest.fixture(name="settings")
+def _settings(kafka: Kafka, zookeeper: str, tmp_path: Path) -> dict[str, Any]:
+    return {
+        "kafka.bootstrap": kafka.address,
+        "zookeeper.hosts": zookeeper,
+        "epoch.duration_s": 5.0,
+        "spark.master": "local[8]",
+        "spark.checkpoint_folder": str(tmp_path / "checkpoints"),
+    }
+
+
+class Lives:
+    """The lives of one shop's job: driver programs, one after the other."""
+
+    def __init__(self, shop: Shop, folder: Path) -> None:
+        self.shop = shop
+        self._folder = folder
+        self._begun: list[Driver] = []
+        self._written = 0
+
+    def start(self) -> Driver:
+        """Begin a life in a program of its own."""
+        driver = Driver(self.shop, self._folder)
+        self._begun.append(driver)
+        driver.ready()
+        return driver
+
+    def load(self) -> Load:
+        """Orders that nobody has written before."""
+        self._written += 1
+        return Load(self.shop, 100_000 * self._written)
+
+    def close(self) -> None:
+        for driver in self._begun:
+            driver.close()
+
+
+@pytest.fixture(name="lives")
+def _lives(kafka: Kafka, settings: dict[str, Any], tmp_path: Path) -> Iterator[Callable[..., Lives]]:
+    made: list[Lives] = []
+
+    def make(name: str, **more: object) -> Lives:
+        shop = Shop.open(name, kafka, settings, letters=2).but(**more)
+        made.append(Lives(shop, tmp_path / name))
+        return made[-1]
+
+    yield make
+    for lives in made:
+        lives.close()
+
+
+def moved(driver: Driver, records: int = 200) -> dict[str, Any]:
+    """Wait until the job has delivered so many more; what it says of itself then."""
+    deadline = time.monotonic() + MOVED_WITHIN_S
+    before = driver.status()["totals"]["delivered"]
+    while (status := driver.status())["totals"]["delivered"] < before + records:
+        assert time.monotonic() < deadline, status
+        time.sleep(0.2)
+    return status
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+
+
+def worker_of(status: dict[str, Any], name: str) -> int:
+    return next(int(worker["pid"]) for worker in status["workers"] if worker["worker"].startswith(name))
+
+
+def test_one_program_lives_on_without_its_tracker_and_again_without_workers(lives: Callable[..., Lives]) -> None:
+    shop_lives = lives("killed-workers")
+    driver, judge = shop_lives.start(), shop_lives.shop.judge
+    with shop_lives.load():
+        before = moved(driver)
+        kill(before["tracker"]["pid"])
+        after = wait_for_another_tracker(driver, before)
+        moved(driver)
+    assert after["incarnation"] == before["incarnation"]
+    assert judge.right()
+
+    for worker in ("0/", "1/0", "2/1"):
+        with shop_lives.load():
+            pid = worker_of(moved(driver), worker)
+            kill(pid)
+            assert f"(pid {pid} on executor driver) died" in driver.ended()
+            driver.again()
+            moved(driver)
+        assert judge.right(), worker
+    driver.stop()
+    assert judge.right()
+
+
+def wait_for_another_tracker(driver: Driver, before: dict[str, Any]) -> dict[str, Any]:
+    """Wait until another tracker's min time has passed what the killed one's can have been."""
+    deadline = time.monotonic() + MOVED_WITHIN_S
+    while time.monotonic() < deadline:
+        status = driver.status()
+        if status["tracker"]["pid"] != before["tracker"]["pid"] and status["min_time_ms"] > before["seen_ms"] + 1000:
+            assert status["tracker"]["restarts"] == 1
+            return status
+        time.sleep(0.2)
+    pytest.fail(f"min time stands: {driver.status()}")
+
+
+def test_nothing_is_lost_with_the_fork_server_the_service_or_the_driver(lives: Callable[..., Lives]) -> None:
+    shop_lives = lives("killed-programs")
+    judge = shop_lives.shop.judge
+    driver = shop_lives.start()
+    for what in ("-m lowtide.worker.forkserver", "-m lowtide.service "):
+        with shop_lives.load():
+            moved(driver)
+            victim = driver.children(what)[0]
+            kill(victim)
+            assert driver.ended()
+            driver.stop()
+            driver = shop_lives.start()
+            moved(driver)
+        assert judge.right(), what
+    with shop_lives.load():
+        moved(driver)
+        driver.kill()
+        # The next one waits until ZooKeeper has given up the lease of the dead one.
+        driver = shop_lives.start()
+        moved(driver)
+    assert judge.right()
+    driver.stop()
+    assert judge.right()
+
+
+def test_nothing_is_lost_with_an_executor(lives: Callable[..., Lives]) -> None:
+    shop_lives = lives("killed-executor", spark__master="local-cluster[2,3,1024]")
+    judge = shop_lives.shop.judge
+    driver = shop_lives.start()
+    with shop_lives.load():
+        moved(driver)
+        kill(driver.children("CoarseGrainedExecutorBackend")[0])
+        assert driver.ended()
+        driver.again()
+        moved(driver)
+    assert judge.right()
+    driver.stop()
+    assert judge.right()
