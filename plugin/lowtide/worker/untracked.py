@@ -32,6 +32,8 @@ class UntrackedCore(WorkerCore):
         for admitted in self.front.admitted(UNBOUNDED):
             for source in self._sources:
                 self._route(self.program.feed_source(source, admitted), effects)
+            assert admitted.ticks is not None
+            self._arrived = max(self._arrived, int(admitted.ticks[-1]))
         self.front.prune(UNBOUNDED)
         self._release((), effects)
         return effects
@@ -41,8 +43,7 @@ class UntrackedCore(WorkerCore):
         effects = Effects()
         batch = Batch.concat([frame.batch for frame in frames])
         self._arrived = max(self._arrived + 1, *(frame.ticks[-1] for frame in frames))
-        ticks = np.full(len(batch), self._arrived, np.int64)
-        self._route(self.program.feed(frames[0].vertex, batch.with_meta(replace(batch.meta, tick=ticks))), effects)
+        self._route(self.program.feed(frames[0].vertex, self._as_of_now(batch)), effects)
         self._route(self.program.advance(self._arrived + 1), effects)
         self._release((), effects)
         self.program.prune(self._arrived)
@@ -51,7 +52,7 @@ class UntrackedCore(WorkerCore):
     @property
     def min_time(self) -> int:
         """Behind everything that has come."""
-        return UNBOUNDED if self.front is not None else self._arrived + 1
+        return self._arrived + 1
 
     def flush(self) -> Flush | None:
         """Nobody is told anything."""
@@ -60,6 +61,15 @@ class UntrackedCore(WorkerCore):
     def keep_floors(self) -> Effects:
         """There are none."""
         return Effects()
+
+    def _as_of_now(self, batch: Batch) -> Batch:
+        return batch.with_meta(replace(batch.meta, tick=np.full(len(batch), self._arrived, np.int64)))
+
+    def _bury(self, batch: Batch) -> None:
+        if self.front is not None:
+            self._arrived = max(self._arrived + 1, int(batch.meta.tick[-1]))
+            batch = self._as_of_now(batch)
+        super()._bury(batch)
 
     def _send(self, output: Exchange, effects: Effects) -> None:
         for target, part in output.batch.split(self._workers):
