@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,10 +37,17 @@ class Limits:
     max_frame_bytes: int
     max_frame_rows: int
 
-    def messages(self, rows: SourceRows, source: Vertex) -> tuple[SourceRows, Batch | None]:
+    def messages(
+        self, rows: SourceRows, source: Vertex, meta_of: Callable[[SourceRows], Meta]
+    ) -> tuple[SourceRows, Batch | None]:
         """Return the labelled messages that are small enough, and a batch of `Fault`s for the others.
 
         One look at all of them if they are small together.
+
+        Args:
+            rows: The messages.
+            source: Who reads them.
+            meta_of: Gives their meta, as that source has it.
         """
         limit = self.max_frame_bytes
         if len(rows.values.data) + len(rows.keys.data) <= limit:
@@ -49,9 +56,7 @@ class Limits:
         large = np.flatnonzero(sizes > limit).tolist()
         if not large:
             return rows, None
-        assert rows.ticks is not None, "a front labels its messages before anything looks at them"
-        indices = np.array(large, np.int64)
-        meta = Meta.of_source(rows.front, 0, rows.offsets[indices], rows.ticks[indices])
+        meta = meta_of(rows).take(np.array(large, np.int64))
         found = [Fault(source, self._failure(index, None, int(sizes[index])), _cut(rows, index)) for index in large]
         return _without(rows, large), Batch(None, meta, rows=found)
 

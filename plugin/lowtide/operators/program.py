@@ -118,7 +118,7 @@ class Program:
         """Take labelled messages of a source of this level."""
         source, large = self.plan.vertices[vertex], None
         if self._limits is not None:
-            rows, large = self._limits.messages(rows, source)
+            rows, large = self._limits.messages(rows, source, self._sources[vertex].meta)
         feed = _Feed(rows)
         if large is not None:
             feed.outputs.append(Faults(large))
