@@ -50,8 +50,9 @@ def test_init_writes_a_flow_that_passes_its_own_test_and_check(
     lowtide = [sys.executable, "-m", "lowtide.cli"]
     checked = [*lowtide, "check", "flow.py", "--explain", "--conf", "lowtide.toml"]
     said = subprocess.run(checked, check=True, cwd=folder, capture_output=True, text=True).stdout
-    assert 'flow "lengths" is sound' in said
+    assert 'flow "counts" is sound' in said
     assert "level 1: 2 workers" in said
+    assert "scan: Word of words/by-text -> Count, with the state int" in said
 
 
 def test_init_overwrites_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ import click
 from lowtide.errors import LowtideError
 
 FLOW = '''\
-"""Counts the letters of words: reads the topic "words", writes the topic "lengths"."""
+"""Counts words: reads the topic "words", writes the topic "counts"."""
 
 from dataclasses import dataclass
 
@@ -23,21 +23,22 @@ class Word:
 
 
 @dataclass(frozen=True)
-class Length:
+class Count:
     word: str
-    letters: int
+    seen: int
 
 
-def measure(word: Word) -> Length:
-    return Length(word.text, len(word.text))
+def count(seen: int, word: Word) -> tuple[int, Count]:
+    """How often the word has been seen behind this one, as the state and as the record that goes on."""
+    return seen + 1, Count(word.text, seen + 1)
 
 
-flow = Flow("lengths")
+flow = Flow("counts")
 (
     flow.read("words", kafka("words", json(Word)))
     .key_by("text")
-    .map(measure)
-    .write("lengths", kafka("lengths", json(Length), key="word"))
+    .scan("count", count, 0)
+    .write("counts", kafka("counts", json(Count), key="word"))
 )
 
 if __name__ == "__main__":
@@ -48,10 +49,13 @@ CONF = """\
 # What differs from the defaults; an unknown key is an error that names the nearest one.
 
 [job]
-parallelism = 2             # workers of each level after the first
+parallelism = 2             # workers of each level after the first; a topic that is written needs as many partitions
 
 [kafka]
 bootstrap = "127.0.0.1:9092"
+
+[zookeeper]
+hosts = "127.0.0.1:2181"
 
 [embedded]
 kafka_port = 9092           # 0: a free one
@@ -61,12 +65,12 @@ zookeeper_port = 2181
 TEST = '''\
 """Runs the flow here and now: no Spark, no services."""
 
-from flow import Length, Word, flow
+from flow import Count, Word, flow
 
 
-def test_every_word_gets_its_length() -> None:
-    delivered = flow.run_locally(words=[Word("to"), Word("tide")])
-    assert delivered["lengths"] == [Length("to", 2), Length("tide", 4)]
+def test_every_word_is_counted_by_itself() -> None:
+    delivered = flow.run_locally(words=[Word("to"), Word("be"), Word("to")])
+    assert delivered["counts"] == [Count("to", 1), Count("be", 1), Count("to", 2)]
 '''
 
 FILES = {"flow.py": FLOW, "lowtide.toml": CONF, "test_flow.py": TEST}
@@ -77,8 +81,8 @@ next:
   lowtide check flow.py --explain              faults, and what runs where
   lowtide up                                   Kafka and ZooKeeper on this machine
   lowtide topic create words --partitions 2
-  lowtide topic create lengths --partitions 2
-  lowtide run flow.py --conf lowtide.toml"""
+  lowtide topic create counts --partitions 2
+  lowtide run flow.py --conf lowtide.toml      until Ctrl-C"""
 
 
 class WouldOverwrite(LowtideError):
