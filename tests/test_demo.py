@@ -128,6 +128,7 @@ def test_versions_go_in_order_from_two_producers_and_the_topic_answers(kafka: "K
         feeder.open_gate()
         wait_until(lambda: feeder.done)
         sent = kafka.messages(source)
+        assert feeder.changes == corpus.changes()
         assert feeder.sent == feeder.total == len(sent) == 2 * len(corpus.texts)
         versions: dict[str, list[tuple[int, str]]] = {}
         for message in sent:

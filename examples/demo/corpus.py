@@ -29,6 +29,10 @@ class Text:
     second: str
     partition: int
 
+    def changes(self) -> tuple[int, int]:
+        """How many changes of the index each version makes."""
+        return _different("", self.first), _different(self.first, self.second)
+
 
 @dataclass(frozen=True)
 class Corpus:
@@ -39,7 +43,7 @@ class Corpus:
 
     def changes(self) -> int:
         """How many changes of the index both versions of all texts make, in whatever order documents come."""
-        return sum(_different("", text.first) + _different(text.first, text.second) for text in self.texts)
+        return sum(sum(text.changes()) for text in self.texts)
 
     def documents_with(self, word: str) -> Counter[str]:
         """How often the word stands in the second version of each document that has it."""

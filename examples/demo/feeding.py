@@ -39,6 +39,7 @@ class Feeder:
         self._gate = threading.Event()
         self._ended = threading.Event()
         self._sent = [0] * partitions
+        self._changes = [0] * partitions
         self._error: BaseException | None = None
         self._threads = [threading.Thread(target=self._run, args=(number,)) for number in range(partitions)]
 
@@ -51,6 +52,11 @@ class Feeder:
     def sent(self) -> int:
         """How many of them were sent."""
         return sum(self._sent)
+
+    @property
+    def changes(self) -> int:
+        """How many changes of the index those that were sent make."""
+        return sum(self._changes)
 
     @property
     def done(self) -> bool:
@@ -95,7 +101,7 @@ class Feeder:
         messages = self._messages[number]
         gate, pause_s = int(len(messages) * self._gate_share), self._seconds / max(1, len(messages))
         due = time.monotonic()
-        for index, (name, text) in enumerate(messages):
+        for index, (name, text, changes) in enumerate(messages):
             if index == gate and not self._gate.is_set():
                 producer.flush(FLUSH_LIMIT_S)
                 self._gate.wait()
@@ -107,19 +113,19 @@ class Feeder:
             value = json.dumps({"name": name, "text": text}).encode()
             producer.produce(self._topic, value, name.encode(), number)
             producer.poll(0)
+            self._changes[number] += changes
             self._sent[number] += 1
         if producer.flush(FLUSH_LIMIT_S) or failed:
             raise RuntimeError(f"Kafka did not take all documents of producer {number}: {failed[:1]}")
 
 
-def _versions(texts: Sequence[Text]) -> Iterator[tuple[str, str]]:
-    """Name and text of every message of one producer: first versions, each second one some documents later."""
-    later: deque[Text] = deque()
+def _versions(texts: Sequence[Text]) -> Iterator[tuple[str, str, int]]:
+    """Name, text and changes of every message of one producer: second versions some documents after the first ones."""
+    later: deque[tuple[str, str, int]] = deque()
     for text in texts:
-        yield text.name, text.first
-        later.append(text)
+        first, second = text.changes()
+        yield text.name, text.first, first
+        later.append((text.name, text.second, second))
         if len(later) > BEHIND:
-            first = later.popleft()
-            yield first.name, first.second
-    for text in later:
-        yield text.name, text.second
+            yield later.popleft()
+    yield from later
