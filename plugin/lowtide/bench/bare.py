@@ -10,7 +10,7 @@ from typing import Any
 
 from lowtide.bench.child import Parent
 from lowtide.bench.reader import SETTINGS as CONSUMER
-from lowtide.connectors.kafka_producer import SETTINGS as PRODUCER
+from lowtide.connectors.outgoing import SETTINGS as PRODUCER
 from lowtide.histogram import Histogram
 
 BATCH = 2_000

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lowtide.bytes_column import BytesColumn
-from lowtide.connectors.kafka_producer import Headers
+from lowtide.connectors.outgoing import Headers
 from lowtide.operators.source import SourceRows
 
 _HEAD = struct.Struct("<qqiiiH")
