@@ -95,7 +95,7 @@ class Limits:
 
 
 def _bytes_of(batch: Batch) -> int:
-    return META_BYTES * len(batch) + sum(column.nbytes for column in batch.columns())
+    return META_BYTES * len(batch) + sum(int(column.nbytes) for column in batch.columns())
 
 
 def _cut(rows: SourceRows, index: int) -> Original:
