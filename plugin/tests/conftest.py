@@ -15,7 +15,10 @@ from typing import Any
 
 import cloudpickle
 import pytest
+from life_settings import setting
 
+from lowtide.embedded import EmbeddedServices
+from lowtide.service.setting import LifeSetting, pack
 from lowtide.wire import ConnectionClosed, Kind, connect, receive, send
 
 SECRET = b"the secret of a test, 32 bytes.."
@@ -50,10 +53,11 @@ class Task:
 
 
 class Life:
-    """The processes of one life; `executors` are fork servers by name."""
+    """The processes of one life without tracking; `executors` are fork servers by name."""
 
-    def __init__(self, incarnation: int = 7) -> None:
+    def __init__(self, zookeeper: str, incarnation: int = 7) -> None:
         self.incarnation = incarnation
+        self._zookeeper = zookeeper
         first = {"secret": SECRET.hex(), "host": "127.0.0.1"}
         self.service = self._start("lowtide.service", first)
         self.address: str = self._hear(self.service)["ready"]
@@ -68,8 +72,13 @@ class Life:
 
     def begin(self, deployment: object) -> None:
         """Begins the life with a deployment."""
-        send(self._control, Kind.PLAN, self.incarnation.to_bytes(8, "little") + cloudpickle.dumps(deployment))
-        assert "begun" in json.loads(receive(self._control)[1])
+        send(self._control, Kind.PLAN, pack(self.setting(), cloudpickle.dumps(deployment)))
+        answer = json.loads(receive(self._control)[1])
+        assert "begun" in answer, answer
+
+    def setting(self) -> LifeSetting:
+        """What the driver program would say of the life."""
+        return setting(self._zookeeper, self.incarnation)
 
     def finish(self) -> None:
         """Ends the life on purpose; its workers go by themselves."""
@@ -160,10 +169,17 @@ def _until() -> Callable[[Callable[[], Any]], Any]:
     return until
 
 
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A ZooKeeper's address."""
+    with EmbeddedServices(tmp_path_factory.mktemp("zookeeper") / "services", only=["zookeeper"]) as services:
+        yield services.zookeeper
+
+
 @pytest.fixture
-def life() -> Iterator[Life]:
+def life(zookeeper: str) -> Iterator[Life]:
     """A life with the executors "0" and "1", and no plan yet."""
-    started = Life()
+    started = Life(zookeeper)
     try:
         started.executor("0")
         started.executor("1")

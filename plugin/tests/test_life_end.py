@@ -6,15 +6,20 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 import pytest
+from idle_stage import IdleStage, StageDeployment
+from life_settings import setting
 
 from lowtide.errors import AlreadyRunning, FlowError, LifeEnded
 from lowtide.service.client import ServiceClient
 from lowtide.wire import Kind, connect
+from lowtide.worker.birth import Birth
+from lowtide.worker.protocol import Frames
+from lowtide.worker.welcome import Welcome
 
 if TYPE_CHECKING:
     from tests.conftest import Life, Task
@@ -22,10 +27,10 @@ if TYPE_CHECKING:
 SECRET = b"the secret of a test, 32 bytes.."
 
 
-class Wayward:
+class Wayward(IdleStage):
     """A stage that does what user code may do."""
 
-    def frames(self, messages: list[bytes], _now: int) -> list[tuple[int, bytes]]:
+    def frames(self, messages: Sequence[bytes], now_ns: int) -> Frames:
         if messages == [b"hang"]:
             time.sleep(60)
         if messages == [b"leave a child"] and os.fork() == 0:
@@ -33,35 +38,15 @@ class Wayward:
             os._exit(0)
         return [(0, str(os.getpid()).encode())]
 
-    def end(self, _epoch: int, _now: int) -> list[tuple[int, bytes]]:
-        return []
 
-    def tick(self, _now: int) -> list[tuple[int, bytes]]:
-        return []
+class Misfit(StageDeployment):
+    """Cannot make a stage."""
 
-    def full(self) -> bool:
-        return False
-
-    def gauges(self) -> dict[str, Any]:
-        return {}
-
-    def close(self, _timeout_s: float) -> int:
-        return 0
-
-
-class Deployment:
-    max_queued_bytes = 1 << 20
-    max_frame_rows = 100
-
-    def stage(self, _level: int, _name: str, _number: int) -> Wayward:
-        return Wayward()
-
-
-class Misfit(Deployment):
     def __init__(self, error: Exception) -> None:
+        super().__init__(IdleStage)
         self.error = error
 
-    def stage(self, _level: int, _name: str, _number: int) -> Wayward:
+    def stage(self, birth: Birth, welcome: Welcome) -> IdleStage:
         raise self.error
 
 
@@ -71,11 +56,12 @@ class Unpicklable:
 
 
 cloudpickle.register_pickle_by_value(__import__(__name__, fromlist=["Wayward"]))
+pytestmark = pytest.mark.zookeeper
 
 
 @pytest.fixture
 def task(life: Life) -> Task:
-    life.begin(Deployment())
+    life.begin(StageDeployment(Wayward))
     answer = life.attach("1/0", 0)
     assert not isinstance(answer, str), answer
     return answer
@@ -120,18 +106,18 @@ def test_a_worker_of_a_life_that_has_ended_is_killed_when_the_next_begins(
     task.send(Kind.FRAME, b"hang")
     life.ask({"ask": "end", "incarnation": life.incarnation, "cause": "a task failed"})
     life.incarnation += 1
-    life.begin(Deployment())
+    life.begin(StageDeployment(Wayward))
     assert not alive(pid)
 
 
-def test_a_second_life_is_refused_while_the_first_runs(task: Task, life: Life) -> None:
+def test_a_second_life_is_refused_while_the_first_runs(task: Task, life: Life, zookeeper: str) -> None:
     with ServiceClient(life.address, SECRET) as service:
         with pytest.raises(AlreadyRunning, match="incarnation 7") as refused:
-            service.begin(8, b"")
+            service.begin(setting(zookeeper, 8), b"")
         assert "stop that job first" in str(refused.value)
         assert service.status()["incarnation"] == 7
         service.finish(7)
-        service.begin(8, b"")
+        service.begin(setting(zookeeper, 8), b"")
 
 
 def test_a_worker_that_cannot_load_the_flow_shows_where_it_failed(life: Life) -> None:
@@ -186,7 +172,7 @@ def test_a_service_that_has_gone_is_said_so_whatever_is_asked(life: Life, kill: 
     with pytest.raises(LifeEnded, match="service is gone"):
         clients[0].status()
     with pytest.raises(LifeEnded, match="service is gone"):
-        clients[1].begin(8, bytes(1 << 24))
+        clients[1].begin(setting(), bytes(1 << 24))
     with pytest.raises(LifeEnded, match="service is gone"):
         clients[2].finish(7)
     with pytest.raises(LifeEnded, match="service is gone"):

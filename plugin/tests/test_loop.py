@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import cloudpickle
 import pytest
+from idle_stage import IdleStage, StageDeployment
 
 from lowtide.errors import UserCodeFailed
 from lowtide.wire import Kind, head
+from lowtide.worker.protocol import Frames
 
 if TYPE_CHECKING:
     from tests.conftest import Life, Task
@@ -21,12 +24,12 @@ FRAMES = 300
 NAP_S = 0.01
 
 
-class Napping:
+class Napping(IdleStage):
     """A stage that takes `NAP_S` for a frame."""
 
     raising = False
 
-    def frames(self, messages: list[bytes], _now: int) -> list[tuple[int, bytes]]:
+    def frames(self, messages: Sequence[bytes], now_ns: int) -> Frames:
         if b"raise" in messages:
             self.raising = True
             return []
@@ -35,39 +38,20 @@ class Napping:
         time.sleep(NAP_S * len(messages))
         return [(0, message) for message in messages]
 
-    def end(self, _epoch: int, _now: int) -> list[tuple[int, bytes]]:
-        return []
-
-    def tick(self, _now: int) -> list[tuple[int, bytes]]:
+    def tick(self, now_s: float) -> Frames:
         if self.raising:
             time.sleep(0.5)
             raise UserCodeFailed("it raised late")
         return []
 
-    def full(self) -> bool:
-        return False
-
-    def gauges(self) -> dict[str, Any]:
-        return {}
-
-    def close(self, _timeout_s: float) -> int:
-        return 0
-
-
-class Deployment:
-    max_queued_bytes = 1 << 20
-    max_frame_rows = 100
-
-    def stage(self, _level: int, _name: str, _number: int) -> Napping:
-        return Napping()
-
 
 cloudpickle.register_pickle_by_value(__import__(__name__, fromlist=["Napping"]))
+pytestmark = pytest.mark.zookeeper
 
 
 @pytest.fixture
 def task(life: Life) -> Task:
-    life.begin(Deployment())
+    life.begin(StageDeployment(Napping, max_group_rows=100))
     answer = life.attach("1/0", 0)
     assert not isinstance(answer, str), answer
     return answer
@@ -126,3 +110,102 @@ def test_a_failure_that_the_task_cannot_be_told_is_still_the_cause(
     assert life.cause() == "it raised late"
     time.sleep(0.3)
     assert alive(life.pids()["1/0"])
+
+
+class Stopping(IdleStage):
+    """A front that is stopped by the rows "stop" for `STOP_S`; its output is one frame per message."""
+
+    stopped_until_s = 0.0
+
+    def rows(self, message: bytes, now_ns: int) -> Frames:
+        if message == b"stop":
+            self.stopped_until_s = time.monotonic() + STOP_S
+        return [(0, message)]
+
+    def pulling(self) -> bool:
+        return time.monotonic() >= self.stopped_until_s
+
+    def end(self, epoch: int, now_ns: int) -> Frames:
+        return [(0, b"mark")]
+
+
+STOP_S = 1.0
+
+
+def stopped(life: Life) -> Task:
+    life.begin(StageDeployment(Stopping))
+    answer = life.attach("0/in-0", 0)
+    assert not isinstance(answer, str), answer
+    answer.send(Kind.ROWS, b"go")
+    assert [answer.receive()[0] for _ in range(2)] == [Kind.OUT, Kind.TAKEN]
+    for _ in range(2):
+        answer.send(Kind.ROWS, b"stop")
+    assert [answer.receive()[0] for _ in range(2)] == [Kind.OUT] * 2
+    return answer
+
+
+def test_rows_of_a_stopped_front_are_owed_until_min_time_moves(life: Life) -> None:
+    """R8: their task sends no more rows meanwhile; then it is told of each."""
+    task = stopped(life)
+    task.connection.settimeout(STOP_S / 2)
+    with pytest.raises(TimeoutError):
+        task.receive()
+    task.connection.settimeout(STOP_S * 2)
+    assert [task.receive()[0] for _ in range(2)] == [Kind.TAKEN] * 2
+
+
+def test_an_end_is_answered_while_rows_are_owed(life: Life) -> None:
+    """R8: nothing that the end of an epoch waits for depends on min time."""
+    task = stopped(life)
+    task.connection.settimeout(STOP_S / 2)
+    assert [payload for _, payload in task.end(0)] == [b"mark"]
+    after = life.attach("0/in-0", 1)
+    assert not isinstance(after, str), after
+    after.connection.settimeout(STOP_S * 2)
+    after.send(Kind.ROWS, b"go")
+    assert [after.receive()[0] for _ in range(2)] == [Kind.OUT, Kind.TAKEN]
+    after.connection.settimeout(0.2)
+    with pytest.raises(TimeoutError):
+        after.receive()  # Nothing is owed to a task that has ended.
+
+
+class Mended(IdleStage):
+    """A line that breaks when it is first heard, and is made anew at once, with the same descriptor's number."""
+
+    def __init__(self) -> None:
+        self.line = self.pipe()
+        self.heard = 0
+
+    @staticmethod
+    def pipe() -> int:
+        reading, writing = os.pipe()
+        os.write(writing, b"x")
+        os.close(writing)
+        return reading
+
+    def descriptors(self) -> tuple[int, ...]:
+        return () if self.line < 0 else (self.line,)
+
+    def hear(self) -> Frames:
+        self.heard += 1
+        if self.heard == 1:
+            os.close(self.line)
+            self.line = -1
+        return []
+
+    def tick(self, now_s: float) -> Frames:
+        if self.line < 0:
+            self.line = self.pipe()
+        return []
+
+    def frames(self, messages: Sequence[bytes], now_ns: int) -> Frames:
+        return [(0, str(self.heard).encode())]
+
+
+def test_a_line_that_is_made_anew_is_heard_again_whatever_its_number(life: Life) -> None:
+    life.begin(StageDeployment(Mended))
+    task = life.attach("1/0", 0)
+    assert not isinstance(task, str), task
+    time.sleep(0.2)
+    task.send(Kind.FRAME, b"how often?")
+    assert int(task.receive()[1][4:]) > 1

@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import pytest
-from state_flows import across_levels, diamond, index
+from stage_rig import deployment
 
-from lowtide import Flow
+from lowtide import Flow, kafka, raw
 from lowtide.compiler import compile_flow
 from lowtide.errors import FlowError
-from lowtide.spark.preflight import refuse_tracked
+from lowtide.spark.preflight import _refuse_compacted, _refuse_narrow, sink_topics
+from lowtide.topics import Topic
+
+TOPIC = Topic("out", 1, "CreateTime", "delete", "id of out")
 
 
-def test_steps_that_need_min_time_are_refused_by_name() -> None:
-    flow = Flow("index")
-    index(flow)
-    with pytest.raises(FlowError, match=r'last "versions", scan "index"') as caught:
-        refuse_tracked(compile_flow(flow, parallelism=1))
-    assert "run_locally" in caught.value.way_out
+def test_a_sink_with_fewer_partitions_than_lanes_is_refused() -> None:
+    """R12: each lane owns a partition, else the order of its records would be nobody's."""
+    plan = deployment(parallelism=2).plan
+    with pytest.raises(FlowError, match='"out" has 1 partition, and the job 2 lanes') as caught:
+        _refuse_narrow(plan, {"out": TOPIC})
+    assert 'sink "out"' in str(caught.value)
+    _refuse_narrow(deployment(parallelism=1).plan, {"out": TOPIC})
 
 
-@pytest.mark.parametrize("build", [diamond, across_levels])
-def test_merges_with_state_behind_them_are_refused_too(build: object) -> None:
-    flow = Flow("merged")
-    build(flow)  # type: ignore[operator]
-    with pytest.raises(FlowError, match="does not track min time"):
-        refuse_tracked(compile_flow(flow, parallelism=1))
+@pytest.mark.parametrize("cleanup", ["compact", "compact,delete"])
+def test_a_compacted_source_is_refused(cleanup: str) -> None:
+    """R3: read again, it would not give the same records."""
+    with pytest.raises(FlowError, match="is compacted"):
+        _refuse_compacted([TOPIC, Topic("in", 1, "CreateTime", cleanup, "id of in")])
+    _refuse_compacted([TOPIC])
+
+
+def test_dead_letters_count_as_written_and_a_topic_once() -> None:
+    flow = Flow("twice", dead_letters=kafka("out", raw()))
+    stream = flow.read("in", kafka("in", raw())).key_by("key")
+    stream.write("one", kafka("out", raw()))
+    stream.write("two", kafka("other", raw()))
+    assert sink_topics(compile_flow(flow, parallelism=1)) == ["out", "other"]

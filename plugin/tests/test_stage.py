@@ -1,166 +1,312 @@
-"""A worker's stage on messages as the JVM sends them: frames, limits, dead letters; no socket, no Kafka."""
+"""Workers' stages on messages as the JVM sends them, with a real tracker; what Kafka is given is kept."""
 
 from __future__ import annotations
 
 import json
-import struct
+import os
+import socket
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
 
 import pytest
+from stage_rig import NOW, Kept, Rig, Served, deployment, kept, orders, packed, stage_of
 
-from lowtide import Flow, kafka, raw
-from lowtide import json as as_json
-from lowtide.compiler import compile_flow
-from lowtide.errors import FrameTooLarge, LifeEnded, LowtideError
+from lowtide.errors import LifeEnded, LowtideError
 from lowtide.frames import FrameKind, Header
+from lowtide.fronts.front import Window
+from lowtide.operators.limits import Limits
 from lowtide.worker import stage as stage_module
-from lowtide.worker.deployment import Deployment
-from lowtide.worker.stage import LevelStage
-
-NOW = 1_000_000_000
-
-
-@dataclass(frozen=True)
-class Order:
-    user: str
-    number: int
-
-
-def checked(order: Order) -> Order:
-    if order.number < 0:
-        raise ValueError("negative")
-    return Order(order.user * 1000, order.number) if order.number == 13 else order
-
-
-class Taken:
-    """Stands where the producer stands: keeps what it is given."""
-
-    def __init__(self, *_: object) -> None:
-        self.messages: list[Any] = []
-
-    def send(self, messages: Iterator[Any]) -> None:
-        self.messages += messages
+from lowtide.worker.stage import FLUSH_S, KEEP_FLOORS_S
+from lowtide_tracker import Flush
 
 
 @pytest.fixture(autouse=True)
 def _no_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stage_module, "KafkaDelivery", Taken)
+    monkeypatch.setattr(stage_module, "ExactlyOnce", Kept)
 
 
-def deployment(*, letters: bool = False, **limits: Any) -> Deployment:
-    flow = Flow("stage", dead_letters=kafka("letters", raw()) if letters else None)
-    stream = flow.read("orders", kafka("orders", as_json(Order))).map(checked).key_by("user")
-    stream.write("out", kafka("out", as_json(Order), key="user"))
-    plan = compile_flow(flow, parallelism=2)
-    fronts = {"orders-0": 0, "orders-1": 1}
-    made = Deployment(plan, fronts, {"out": 2, "letters": 1}, {}, 200_000, 1 << 20, 8192, 1000, 1 << 20)
-    return replace(made, **limits)
+@pytest.fixture
+def tracker() -> Iterator[Served]:
+    with Served() as served:
+        yield served
+        assert served.faults == []
 
 
-def packed(records: list[dict[str, Any] | bytes], partition: int = 1, first: int = 100) -> bytes:
-    values = [record if isinstance(record, bytes) else json.dumps(record).encode() for record in records]
-    n, topic = len(values), b"orders"
-    message = struct.pack("<qqiiiH", NOW, NOW, partition, n, 0, len(topic)) + topic
-    message += struct.pack(f"<{n}q", *range(first, first + n)) + struct.pack(f"<{n}q", *[5] * n)
-    return message + struct.pack(f"<{n}i", *[-1] * n) + struct.pack(f"<{n}i", *map(len, values)) + b"".join(values)
+@pytest.fixture
+def rig(tracker: Served) -> Rig:
+    return Rig.of(deployment(), tracker.address)
 
 
-def orders(count: int, size: int = 3) -> list[dict[str, Any] | bytes]:
-    return [{"user": f"{n % 7}".rjust(size, "x"), "number": n} for n in range(14, 14 + count)]
+def test_records_are_delivered_once_and_in_order_when_min_time_has_passed_them(rig: Rig) -> None:
+    rig.read(packed(orders(25), 1, tick=5), 1)
+    rig.read(packed(orders(25, first=39), 0, tick=3), 0)
+    rig.turn()
+    assert rig.delivered == [], "R12: nothing below min time yet"
+    rig.grant(20)
+    rig.until(lambda: len(rig.delivered) >= 50)
+    assert sorted(record["number"] for record in rig.delivered) == list(range(14, 64))
+    for place in (0, 1):
+        messages = kept(rig.stages[f"1/{place}"]).messages
+        assert {message[1] for message in messages} == {place}
+        assert [message[4] for message in messages] == sorted(message[4] for message in messages)
 
 
-def sent(stage: LevelStage) -> list[Any]:
-    """What the stage gave its producer."""
-    return stage._delivery.messages  # type: ignore[union-attr,no-any-return]
-
-
-def level_0(made: Deployment) -> LevelStage:
-    return made.stage(0, "0/orders-1", 0)
-
-
-def test_frames_cross_from_level_0_to_level_1_and_are_delivered_once() -> None:
-    made = deployment()
-    source, targets = level_0(made), [made.stage(1, f"1/{n}", 1 + n) for n in (0, 1)]
-    for target, frame in source.rows(packed(orders(50)), NOW):
-        list(targets[target].frames([frame], NOW))
-    delivered = [message for target in targets for message in sent(target)]
-    assert sorted(json.loads(message[3])["number"] for message in delivered) == list(range(14, 64))
-    assert {message[0] for message in delivered} == {"out"}
-    for number, worker in enumerate(targets):
-        assert {message[1] for message in sent(worker)} == {number}
-
-
-def test_frames_that_came_together_keep_their_order() -> None:
-    made = replace(deployment(), max_frame_rows=4)
-    source, target = level_0(made), made.stage(1, "1/0", 1)
+def test_frames_that_came_together_keep_their_order(tracker: Served) -> None:
+    made = deployment(limits=Limits(200_000, 1 << 20, 4))
+    source, target = stage_of(made, "0/orders-1", 0, tracker.address), stage_of(made, "1/0", 1, tracker.address)
     frames = [frame for to, frame in source.rows(packed(orders(60)), NOW) if to == 0]
     assert len(frames) > 2
     list(target.frames(frames, NOW))
-    numbers = [json.loads(message[3])["number"] for message in sent(target)]
-    assert numbers == sorted(numbers)
+    assert target.gauges()["waiting"] == sum(Header.unpack(frame).rows for frame in frames)
 
 
-@pytest.mark.parametrize(("limits", "most"), [({"max_frame_rows": 4}, 4), ({"frame_bytes": 2000}, 50)])
-def test_frames_keep_within_rows_and_bytes(limits: dict[str, Any], most: int) -> None:
-    frames = [frame for _, frame in level_0(replace(deployment(), **limits)).rows(packed(orders(100)), NOW)]
-    headers = [Header.unpack(frame) for frame in frames]
-    assert sum(header.rows for header in headers) == 100
-    assert max(header.rows for header in headers) <= most
+def test_value_and_ticks_of_a_frame_are_what_both_sides_fold(rig: Rig) -> None:
+    """R5, over the wire: the acks of a frame cancel out whatever way it went."""
+    rig.read(packed(orders(9), tick=5))
+    flushes = [stage._core.flush() for stage in rig.stages.values()]
+    sums: dict[tuple[int, int], int] = {}
+    for flush in flushes:
+        if flush is not None:
+            for segment, tick, value in zip(flush.segments, flush.ticks, flush.values, strict=True):
+                sums[int(segment), int(tick)] = sums.get((int(segment), int(tick)), 0) ^ int(value)
+    sent = [Header.unpack(frame) for frame in rig.frames]
+    assert {tick for header, frame in zip(sent, rig.frames, strict=True) for tick in header.ticks_of(frame)} == {5}
+    assert all(header.value for header in sent)
+    assert sums == {(1, 5): 0}
 
 
-def test_a_record_larger_than_a_frames_target_has_a_frame_of_its_own() -> None:
-    made = deployment(frame_bytes=2000)
-    [(_, frame)] = level_0(made).rows(packed(orders(1, size=10_000)), NOW)
-    assert Header.unpack(frame).rows == 1
+def flushes_of(stage: stage_module.LevelStage, monkeypatch: pytest.MonkeyPatch) -> list[Flush]:
+    """What is sent from now on."""
+    sent: list[Flush] = []
+    line = stage._line
+    assert line is not None
+    monkeypatch.setattr(line, "flush", lambda flush: sent.append(flush) if flush is not None else None)
+    return sent
 
 
-def test_a_message_over_the_limit_stops_the_job_and_is_named() -> None:
-    with pytest.raises(FrameTooLarge, match="larger than a frame may be, 1000 bytes") as caught:
-        level_0(deployment(max_frame_bytes=1000)).rows(packed([*orders(2), *orders(1, size=2000)]), NOW)
-    assert "orders-1, offset 102" in str(caught.value)
+def test_flushes_keep_their_distance(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """T4: however often the loop turns."""
+    stage = rig.stages["0/orders-1"]
+    list(stage.tick(100.0))
+    sent = flushes_of(stage, monkeypatch)
+    for number in range(10):
+        list(stage.rows(packed(orders(1), first=number, tick=5 + number), NOW))
+        list(stage.tick(100.0 + FLUSH_S * number / 10))
+    assert sent == []
+    assert 0.0 < stage.due_s(100.0 + FLUSH_S * 0.9) <= FLUSH_S / 5
+    list(stage.tick(100.0 + FLUSH_S * 1.001))
+    (flush,) = sent
+    assert sorted(flush.ticks.tolist()) == list(range(5, 15))
+    assert flush.heartbeats == ((1, 14),), "R5: the heartbeat goes with the acks of what it closes"
+    list(stage.tick(101.0))
+    assert len(sent) == 1, "nothing is left"
 
 
-def test_a_record_that_a_step_makes_too_large_stops_the_job_and_is_named() -> None:
-    made = deployment(max_frame_bytes=10_000, frame_bytes=5_000)
-    with pytest.raises(FrameTooLarge, match="larger than a frame may be, 10000 bytes") as caught:
-        list(level_0(made).rows(packed([{"user": "x" * 20, "number": 13}]), NOW))
-    assert "orders-1, offset 100" in str(caught.value)
+def test_what_cannot_be_flushed_yet_is_flushed_later(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A local tracker with too many flushes under way makes no more; what it has is not forgotten."""
+    stage = rig.stages["0/orders-1"]
+    local = stage._core.tracker
+    list(stage.rows(packed(orders(1)), NOW))
+    sent = flushes_of(stage, monkeypatch)
+    local._max_unacknowledged = 0
+    list(stage.tick(100.0))
+    assert sent == []
+    assert stage.due_s(100.0) == pytest.approx(FLUSH_S)
+    local._max_unacknowledged = 10
+    list(stage.tick(100.0 + 2 * FLUSH_S))
+    assert [flush.ticks.tolist() for flush in sent] == [[5]]
 
 
-def test_records_over_the_limit_go_to_the_dead_letters_if_the_flow_names_them() -> None:
-    made = deployment(letters=True, max_frame_bytes=10_000, frame_bytes=5_000)
-    source = level_0(made)
-    records = [*orders(1), {"user": "y" * 20_000, "number": 1}, {"user": "x" * 20, "number": 13}, *orders(1)]
-    frames = list(source.rows(packed(records), NOW))
-    assert sum(Header.unpack(frame).rows for _, frame in frames) == 2
-    letters = sent(source)
-    offsets = [dict(letter[5])["lowtide.offset"] for letter in letters]
-    assert offsets == [b"101", b"102"]
-    assert all(b"larger than a frame may be" in dict(letter[5])["lowtide.error"] for letter in letters)
-    assert source.gauges()["dead_letters"] == 2
+def test_a_grant_counts_only_at_the_offset_that_is_expected(rig: Rig) -> None:
+    """R2."""
+    stage = rig.stages["0/orders-1"]
+    list(stage.rows(packed(orders(3)), NOW))
+    for offset, heartbeat in ((2, 5), (4, 5), (3, 50)):
+        stage.told({"grant": [1, offset, 50], "ahead": 0})
+        assert stage.gauges()["front"]["heartbeat"] == heartbeat
+    list(stage.rows(packed(orders(1), first=3, tick=7), NOW))
+    assert Header.unpack(rig.frames[0] if rig.frames else last_frame(stage)).rows == 1
 
 
-def test_a_failed_record_is_named_by_its_partition() -> None:
+def last_frame(stage: stage_module.LevelStage) -> bytes:
+    """A frame of one more record."""
+    ((_, frame),) = stage.rows(packed(orders(1), first=4, tick=7), NOW)
+    assert Header.unpack(frame).ticks_of(frame) == [50], "R2: what comes after the grant is labelled no lower"
+    return frame
+
+
+def test_a_lane_has_one_bundle_in_flight(tracker: Served) -> None:
+    """R13: the next goes when the one before is durable; `Kept` fails at a second one."""
+    rig = Rig.of(deployment(parallelism=1, max_bundle_records=2), tracker.address)
+    rig.settling = False
+    sink = kept(rig.stages["1/0"])
+    rig.read(packed(orders(5)))
+    rig.grant(20)
+    rig.until(lambda: sink.packets)
+    sink.settle()  # Floors alone, as it may be.
+    rig.until(lambda: rig.delivered)
+    for _ in range(20):
+        rig.turn()
+    assert len(rig.delivered) == 2
+    assert rig.stages["1/0"].gauges()["delivered_time"] == 5
+    sink.settle()
+    rig.turn()
+    assert len(rig.delivered) == 4
+    rig.settling = True
+    rig.until(lambda: rig.stages["1/0"].gauges()["delivered_time"] == 20)
+    assert [record["number"] for record in rig.delivered] == [14, 15, 16, 17, 18]
+
+
+def test_floors_are_handed_on_though_a_sink_is_idle(rig: Rig) -> None:
+    """R18: else nobody could be told of time that has passed without records."""
+    stage = rig.stages["1/0"]
+    rig.grant(20)
+    rig.until(lambda: stage._core.min_time == 20)
+    list(stage.tick(stage._kept_s + KEEP_FLOORS_S * 0.9))
+    assert (kept(stage).packets, stage.gauges()["delivered_time"]) == ([], 0)
+    list(stage.tick(stage._kept_s + KEEP_FLOORS_S * 1.1))
+    (packet,) = kept(stage).packets
+    assert (len(packet.messages), len(packet.lasts)) == (0, 2), "one floor of each front"
+    kept(stage).settle()
+    list(stage.tick(time.monotonic()))
+    assert stage.gauges()["delivered_time"] == 20
+
+
+def test_nothing_is_lost_while_the_tracker_is_made_anew(tracker: Served, rig: Rig) -> None:
+    rig.read(packed(orders(10), tick=5))
+    rig.turn()
+    tracker.stop()
+    rig.until(lambda: all(stage.descriptors() == () for stage in rig.stages.values()))
+    rig.read(packed(orders(10, first=24), first=10, tick=8))
+    rig.grant(20)
+    rig.turn()
+    assert rig.delivered == []
+    tracker.start(range(4))
+    rig.until(lambda: len(rig.delivered) >= 20)
+    assert sorted(record["number"] for record in rig.delivered) == list(range(14, 34))
+
+
+def test_frames_flow_on_while_a_line_is_broken(rig: Rig) -> None:
+    for number in range(20):
+        rig.read(packed(orders(5), first=5 * number, tick=5 + number))
+        for stage in list(rig.stages.values())[number % 4 :: 4]:
+            if stage.descriptors():
+                with socket.socket(fileno=os.dup(stage.descriptors()[0])) as connection:
+                    connection.shutdown(socket.SHUT_RDWR)
+        rig.turn()
+    rig.grant(100)
+    rig.until(lambda: len(rig.delivered) >= 100)
+    assert len(rig.delivered) == 100
+
+
+def test_a_worker_without_a_line_does_not_spin(tracker: Served, rig: Rig) -> None:
+    """The tracker that is being made anew needs the processor."""
+    stage = rig.stages["0/orders-1"]
+    tracker.stop()
+    rig.until(lambda: stage.descriptors() == ())
+    list(stage.rows(packed(orders(1)), NOW))
+    list(stage.tick(now := time.monotonic()))
+    assert stage.due_s(now + 1.0) > FLUSH_S
+
+
+def test_a_stopped_front_goes_on_when_min_time_does(tracker: Served) -> None:
+    """R8: it says that it is not to be read on, and what it has parked comes with a notice."""
+    rig = Rig.of(deployment(window=Window(3, 1 << 20)), tracker.address)
+    stage = rig.stages["0/orders-1"]
+    rig.read(packed([*orders(1)], tick=2))
+    rig.read(packed(orders(1), first=1, tick=9))
+    assert (stage.pulling(), stage.gauges()["front"]["parked"], len(rig.frames)) == (False, 1, 1)
+    other = rig.stages["0/orders-0"]
+    other.told({"grant": [0, 0, 30], "ahead": 0})
+    rig.until(stage.pulling)
+    assert (stage.gauges()["front"]["parked"], len(rig.frames)) == (0, 2)
+
+
+def test_a_front_begins_above_what_the_service_promised_for_it() -> None:
+    """R2, R3: a heartbeat is never taken back, by nobody."""
+    made = deployment(tracking=False)
+    stage = stage_of(made, "0/orders-1", opening=40, offset=7, floors=[(7, 40)])
+    assert stage.gauges()["front"]["heartbeat"] == 40
+    assert stage.asks(100.0) == [{"at": 7}]
+    ((_, frame),) = stage.rows(packed(orders(1), first=7, tick=5), NOW)
+    assert Header.unpack(frame).ticks_of(frame) == [40]
+
+
+def test_the_service_hears_which_offset_is_expected_once() -> None:
+    stage = stage_of(deployment(tracking=False), "0/orders-1")
+    assert stage.asks(100.0) == [{"at": 0}]
+    assert stage.asks(200.0) == []
+    list(stage.rows(packed(orders(3)), NOW))
+    assert stage.asks(100.0 + stage_module.WAKE_S / 2) == []
+    assert stage.asks(200.0) == [{"at": 3}]
+
+
+def test_a_failed_record_is_named_by_its_partition(rig: Rig) -> None:
+    rig.read(packed([*orders(3), {"user": "ann", "number": -1}]))
+    rig.grant(20)
     with pytest.raises(LowtideError, match="raised ValueError: negative") as caught:
-        list(level_0(deployment()).rows(packed([*orders(3), {"user": "ann", "number": -1}]), NOW))
-    assert "record at orders-1, offset 103" in str(caught.value)
+        rig.until(lambda: False)
+    assert "record at orders-1, offset 3" in str(caught.value)
+
+
+def test_a_dead_letter_passes_the_barrier_of_its_level(tracker: Served) -> None:
+    """R13: with where it stood, and once min time has passed it."""
+    rig = Rig.of(deployment(letters=True), tracker.address)
+    source = kept(rig.stages["0/orders-1"])
+    rig.read(packed([b"{}", *orders(1), {"user": "ann", "number": -1}]))
+    rig.turn()
+    assert source.packets == []
+    rig.grant(20)
+    rig.until(lambda: source.messages)
+    headers = [dict(letter[5] or []) for letter in source.messages]
+    assert [each["lowtide.offset"] for each in headers] == [b"0", b"2"]
+    assert {each["lowtide.partition"] for each in headers} == {b"orders-1"}
+    assert [(letter[0], letter[1], letter[4]) for letter in source.messages] == [("letters", 0, 5)] * 2
+    assert json.loads(source.messages[1][3] or b"") == {"user": "ann", "number": -1}
+    (packet,) = source.packets
+    assert packet.lasts, "with the lane's last"
+    assert rig.stages["0/orders-1"].gauges()["dead_letters"] == 2
+
+
+def test_a_partition_that_appears_is_named_from_then_on(tracker: Served) -> None:
+    stage = stage_of(deployment(letters=True), "1/0", 1, tracker.address)
+    assert stage._outputs is not None
+    stage.told({"fronts": {"2": "orders-2"}})
+    assert stage._outputs._fronts[2] == "orders-2"
+
+
+def test_a_worker_writes_under_the_name_of_its_first_lane() -> None:
+    """W10: every name is claimed by the next life, whatever lanes a worker has."""
+    made = deployment(letters=True, tracking=False)
+    names = ["0/orders-1", "1/0", "1/1"]
+    ids = [kept(stage_of(made, name)).said["transactional_id"] for name in names]
+    assert len(set(ids)) == 3
+    assert [part.rpartition(".")[0][-1] for part in ids] == ["0", "1", "1"]
+    assert [part.rpartition(".")[2] for part in ids] == ["1", "0", "1"]
 
 
 def test_records_of_another_partition_are_refused() -> None:
     """R10: level-0 state goes by the topic-partition in the rows."""
+    stage = stage_of(deployment(tracking=False), "0/orders-1")
     with pytest.raises(LifeEnded, match="0/orders-1 was given records of orders-0"):
-        level_0(deployment()).rows(packed(orders(1), partition=0), NOW)
+        list(stage.rows(packed(orders(1), partition=0), NOW))
 
 
-def test_a_partition_that_the_job_does_not_know_is_refused() -> None:
-    with pytest.raises(LifeEnded, match="orders-2 was added after the job had started"):
-        deployment().stage(0, "0/orders-2", 0)
+def test_an_epochs_end_marks_every_target_and_the_last_level_none() -> None:
+    made = deployment(tracking=False)
+    source, target = stage_of(made, "0/orders-1"), stage_of(made, "1/0")
+    marks = source.end(3, NOW)
+    assert [place for place, _ in marks] == [0, 1]
+    headers = [Header.unpack(frame) for _, frame in marks]
+    assert [(mark.kind, mark.rows) for mark in headers] == [(FrameKind.MARK, 3)] * 2
+    assert list(target.frames([marks[0][1]], NOW)) == []
+    assert target.end(3, NOW) == []
 
 
-def test_an_epochs_end_marks_every_target() -> None:
-    source = level_0(deployment())
-    marks = [Header.unpack(frame) for _, frame in source.end(3, NOW)]
-    assert [mark.kind for mark in marks] == [FrameKind.MARK] * 2
-    assert [mark.rows for mark in marks] == [3, 3]
+def test_an_epoch_whose_last_frames_are_missing_ends_the_life() -> None:
+    made = deployment(tracking=False)
+    source, target = stage_of(made, "0/orders-1"), stage_of(made, "1/0")
+    frames = [frame for to, frame in source.rows(packed(orders(20)), NOW) if to == 0]
+    list(target.frames(frames, NOW))
+    with pytest.raises(LifeEnded, match="its last frames were lost"):
+        target.end(0, NOW)

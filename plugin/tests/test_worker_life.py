@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 import pytest
+from idle_stage import IdleStage, StageDeployment
 
 from lowtide.errors import UserCodeFailed
+from lowtide.service.setting import pack
 from lowtide.wire import ConnectionClosed, Kind, connect, receive, send
+from lowtide.worker.protocol import Frames
 
 if TYPE_CHECKING:
     from tests.conftest import Life, Task
@@ -20,14 +23,14 @@ if TYPE_CHECKING:
 FRAME = Kind.FRAME
 
 
-class Counter:
+class Counter(IdleStage):
     """A stage that counts its frames, and answers each with the count so far and its pid."""
 
     def __init__(self) -> None:
         self.count = 0
         self.due: list[tuple[float, bytes]] = []
 
-    def frame(self, message: bytes, _now: int) -> list[tuple[int, bytes]]:
+    def frame(self, message: bytes) -> list[tuple[int, bytes]]:
         if message == b"raise":
             raise UserCodeFailed('step "double": raised ValueError: no', where="flow.py:3, record at in-0, offset 17")
         if message == b"bug":
@@ -42,51 +45,20 @@ class Counter:
         self.count += 1
         return [(1, f"{self.count} {os.getpid()}".encode())]
 
-    def frames(self, messages: list[bytes], now: int) -> list[tuple[int, bytes]]:
-        return [answer for message in messages for answer in self.frame(message, now)]
+    def frames(self, messages: Sequence[bytes], now_ns: int) -> Frames:
+        return [answer for message in messages for answer in self.frame(message)]
 
-    def end(self, _epoch: int, _now: int) -> list[tuple[int, bytes]]:
-        return []
-
-    def tick(self, _now: int) -> list[tuple[int, bytes]]:
-        ready = [(0, frame) for at, frame in self.due if at <= time.monotonic()]
-        self.due = [(at, frame) for at, frame in self.due if at > time.monotonic()]
+    def tick(self, now_s: float) -> Frames:
+        ready = [(0, frame) for at, frame in self.due if at <= now_s]
+        self.due = [(at, frame) for at, frame in self.due if at > now_s]
         return ready
-
-    def full(self) -> bool:
-        return False
 
     def gauges(self) -> dict[str, Any]:
         return {"records_in": self.count}
 
-    def close(self, _timeout_s: float) -> int:
-        return 0
-
-
-class Deployment:
-    max_queued_bytes = 1 << 20
-    max_frame_rows = 8192
-
-    def stage(self, _level: int, _name: str, _number: int) -> Counter:
-        return Counter()
-
-
-class WithFile(Deployment):
-    """Workers that write a file when they are told to end."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def stage(self, _level: int, _name: str, _number: int) -> Counter:
-        class Closing(Counter):
-            def close(_self, _timeout_s: float) -> int:  # noqa: N805
-                self.path.write_text("delivered")
-                return 0
-
-        return Closing()
-
 
 cloudpickle.register_pickle_by_value(__import__(__name__, fromlist=["Counter"]))
+pytestmark = pytest.mark.zookeeper
 
 
 def attached(answer: Task | str) -> Task:
@@ -105,7 +77,7 @@ def one(task: Task, message: bytes = b"x") -> tuple[int, int]:
 
 @pytest.fixture
 def running(life: Life) -> Life:
-    life.begin(Deployment())
+    life.begin(StageDeployment(Counter))
     return life
 
 
@@ -218,11 +190,7 @@ def test_full_sinks_stop_the_worker_from_reading(life: Life) -> None:
         def full(self) -> bool:
             return True
 
-    class Deployed(Deployment):
-        def stage(self, _level: int, _name: str, _number: int) -> Counter:
-            return Full()
-
-    life.begin(Deployed())
+    life.begin(StageDeployment(Full))
     task = attached(life.attach("1/0", 0))
     task.send(FRAME, b"x")
     task.connection.settimeout(0.5)
@@ -231,7 +199,14 @@ def test_full_sinks_stop_the_worker_from_reading(life: Life) -> None:
 
 
 def test_no_process_is_left_after_a_normal_stop(life: Life, alive: Callable[[int], bool], tmp_path: Path) -> None:
-    life.begin(WithFile(tmp_path / "delivered"))
+    class Closing(Counter):
+        """Writes a file when it is told to end."""
+
+        def close(self, timeout_s: float) -> int:
+            (tmp_path / "delivered").write_text("delivered")
+            return 0
+
+    life.begin(StageDeployment(Closing))
     task = attached(life.attach("1/0", 0))
     one(task)
     task.end(0)
@@ -245,15 +220,11 @@ def test_no_worker_is_left_after_the_fork_server_is_killed_while_user_code_hangs
     life: Life, alive: Callable[[int], bool], kill: Callable[[int], None]
 ) -> None:
     class Hanging(Counter):
-        def frame(self, _message: bytes, _now: int) -> list[tuple[int, bytes]]:
+        def frame(self, message: bytes) -> list[tuple[int, bytes]]:
             while True:
                 time.sleep(1)
 
-    class Hang(Deployment):
-        def stage(self, _level: int, _name: str, _number: int) -> Counter:
-            return Hanging()
-
-    life.begin(Hang())
+    life.begin(StageDeployment(Hanging))
     task = attached(life.attach("1/0", 0))
     task.send(FRAME, b"x")
     pid = life.pids()["1/0"]
@@ -270,7 +241,7 @@ def test_a_new_life_finds_no_worker_of_the_one_before(
     task.end(0)
     running.finish()
     running.incarnation += 1
-    running.begin(Deployment())
+    running.begin(StageDeployment(Counter))
     after = attached(running.attach("1/0", 0))
     count, other = one(after)
     assert (count, other != pid) == (1, True)
@@ -289,13 +260,13 @@ def test_a_life_that_was_finished_has_no_cause_and_takes_no_task(running: Life) 
 def test_numbers_of_lives_only_grow(running: Life) -> None:
     connection = connect(running.address, b"the secret of a test, 32 bytes..")
     with connection:
-        send(connection, Kind.PLAN, running.incarnation.to_bytes(8, "little"))
+        send(connection, Kind.PLAN, pack(running.setting(), b""))
         assert b"is not above 7" in receive(connection)[1]
 
 
 def test_another_python_than_the_drivers_is_named(life: Life) -> None:
     hello = {"ask": "forkserver", "executor": "9", "host": "elsewhere", "executable": "/usr/bin/python3"}
-    life.begin(Deployment())
+    life.begin(StageDeployment(Counter))
     with connect(life.address, b"the secret of a test, 32 bytes..") as connection:
         send(connection, Kind.ASK, hello | {"python": {"python": "3.10.1"}})
         cause = life.cause()

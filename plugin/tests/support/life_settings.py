@@ -1,0 +1,43 @@
+"""What a driver program would tell its service, for lives in tests."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import msgspec
+
+from lowtide.service.moment import JobShape
+from lowtide.service.setting import ControlSetting, LifeSetting, ZooKeeperAccess
+from lowtide.worker.welcome import FrontStart
+
+
+def setting(zookeeper: str = "", incarnation: int = 7, **others: Any) -> LifeSetting:
+    """A life of two levels without tracking, with one source partition; `others` are fields that differ."""
+    plain = LifeSetting(
+        levels=2,
+        parallelism=1,
+        tracking=False,
+        dead_letters=False,
+        shape=JobShape(
+            job="test",
+            incarnation=incarnation,
+            started_ms=0,
+            slack_ms=1,
+            segments={1: "key_by"},
+            sinks={"out": (1, 1)},
+        ),
+        driver_pid=os.getpid(),
+        start=0,
+        relied_on=0,
+        told=None,
+        capacity_ticks=1024,
+        allowed_skew_ms=10,
+        stall_limit_ms=1000,
+        fronts=[FrontStart(number=0, topic="in", partition=0, offset=0, opening=0)],
+        topic_ids={"in": "the id of in"},
+        kafka={},
+        zookeeper=ZooKeeperAccess(hosts=zookeeper, root="lowtide", session_timeout_s=6.0, reach_limit_s=10.0),
+        control=ControlSetting(host="127.0.0.1", port=0, token="a token of a test"),
+    )
+    return msgspec.structs.replace(plain, **others)

@@ -1,0 +1,243 @@
+"""Workers' stages in one process, with frames between them, a real tracker, and sinks that the test settles."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lowtide import Flow, kafka, raw
+from lowtide import json as as_json
+from lowtide.compiler import compile_flow
+from lowtide.connectors.delivery import Outgoing, Packet
+from lowtide.fronts.front import Window
+from lowtide.operators.limits import Limits
+from lowtide.worker.birth import Birth
+from lowtide.worker.deployment import Deployment
+from lowtide.worker.stage import LevelStage
+from lowtide.worker.welcome import FrontStart, Welcome
+from lowtide_tracker import Graph, Tracker, TrackerError, TrackerServer
+
+SECRET = bytes(range(32))
+INCARNATION = 3
+NOW = 1_000_000_000
+LIMIT_S = 10.0
+PARTITIONS = 2
+
+
+@dataclass(frozen=True)
+class Order:
+    user: str
+    number: int
+
+
+def checked(order: Order) -> Order:
+    if order.number < 0:
+        raise ValueError("negative")
+    return Order(order.user * 1000, order.number) if order.number == 13 else order
+
+
+def deployment(
+    *, letters: bool = False, limits: Limits | None = None, parallelism: int = 2, **others: Any
+) -> Deployment:
+    """Orders by user; 13 makes a record large, and numbers below 0 fail."""
+    flow = Flow("stage", dead_letters=kafka("letters", raw()) if letters else None)
+    stream = flow.read("orders", kafka("orders", as_json(Order))).map(checked).key_by("user")
+    stream.write("out", kafka("out", as_json(Order), key="user"))
+    plain: dict[str, Any] = {
+        "plan": compile_flow(flow, parallelism=parallelism, lanes=parallelism, slack_ms=1),
+        "sink_partitions": {"out": parallelism, "letters": 1},
+        "producer": {},
+        "limits": limits or Limits(200_000, 1 << 20, 8192),
+        "delivery": "exactly_once",
+        "tracking": True,
+        "window": Window(1000, 1 << 20),
+        "max_future_ms": 10_000,
+        "max_bundle_records": 1000,
+        "delivery_limit_ms": 1000,
+        "max_queued_bytes": 1 << 20,
+        "lasts_topic": "lasts",
+    }
+    return Deployment(**plain | others)
+
+
+def packed(records: Sequence[Mapping[str, Any] | bytes], partition: int = 1, first: int = 0, tick: int = 5) -> bytes:
+    """Messages of one partition, as the JVM packs them."""
+    values = [record if isinstance(record, bytes) else json.dumps(record).encode() for record in records]
+    n, topic = len(values), b"orders"
+    message = struct.pack("<qqiiiH", NOW, NOW, partition, n, 0, len(topic)) + topic
+    message += struct.pack(f"<{n}q", *range(first, first + n)) + struct.pack(f"<{n}q", *[tick] * n)
+    return message + struct.pack(f"<{n}i", *[-1] * n) + struct.pack(f"<{n}i", *map(len, values)) + b"".join(values)
+
+
+def orders(count: int, size: int = 3, first: int = 14) -> list[dict[str, Any]]:
+    return [{"user": f"{n % 7}".rjust(size, "x"), "number": n} for n in range(first, first + count)]
+
+
+class Kept:
+    """Stands where Kafka stands: keeps what it is given, durable when the test says so."""
+
+    def __init__(self, _settings: Mapping[str, Any], **said: Any) -> None:
+        self.said = said
+        self.packets: list[Packet] = []
+        self.in_flight: list[tuple[int, int]] = []
+        self._ready: list[tuple[int, int]] = []
+
+    def put(self, packet: Packet) -> None:
+        assert (packet.sink, packet.lane) not in self.in_flight, "R13: one in flight per lane"
+        self.packets.append(packet)
+        self.in_flight.append((packet.sink, packet.lane))
+
+    def settle(self) -> None:
+        self._ready += self.in_flight
+        self.in_flight = []
+
+    @property
+    def messages(self) -> list[Outgoing]:
+        return [message for packet in self.packets for message in packet.messages]
+
+    def fileno(self) -> int:
+        return -1
+
+    def durable(self) -> list[tuple[int, int]]:
+        ready, self._ready = self._ready, []
+        return ready
+
+    @property
+    def queued(self) -> int:
+        return 0
+
+    def gauges(self) -> dict[str, Any]:
+        return {}
+
+    def close(self, timeout_s: float) -> int:
+        return 0
+
+
+def kept(stage: LevelStage) -> Kept:
+    assert isinstance(stage._delivery, Kept)
+    return stage._delivery
+
+
+def stage_of(made: Deployment, name: str, number: int = 0, tracker: str = "", **start: Any) -> LevelStage:
+    """A worker's stage; `start` are fields of its front that differ."""
+    level, _, place = name.partition("/")
+    front = None
+    if level == "0":
+        partition = int(place.rpartition("-")[2])
+        plain: dict[str, Any] = {
+            "number": partition,
+            "topic": "orders",
+            "partition": partition,
+            "offset": 0,
+            "opening": 0,
+        }
+        front = FrontStart(topic="orders", **plain | start)
+    birth = Birth(name, int(level), number, INCARNATION, "0", "", SECRET, socket.socket(), "")
+    birth.listener.close()
+    names = {number: f"orders-{number}" for number in range(PARTITIONS)}
+    return made.stage(birth, Welcome(tracker=tracker, clock_ahead_ms=0, fronts=names, front=front))
+
+
+class Served:
+    """A tracker's server in a thread, which can be stopped and made anew on its port."""
+
+    def __init__(self, levels: int = 2, fronts: Iterable[int] = range(PARTITIONS)) -> None:
+        self._graph = Graph({level: [level - 1] if level > 1 else [] for level in range(1, levels)})
+        self._fronts = dict.fromkeys(fronts, 0)
+        self.faults: list[TrackerError] = []
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        self._server: TrackerServer | None = None
+        self._era = 0
+        self.address = ""
+
+    def __enter__(self) -> Served:
+        self.start()
+        return self
+
+    def start(self, workers: Iterable[int] = ()) -> None:
+        """Serve; a second time it is rebuilt from what these workers report."""
+        self._era += 1
+        size: dict[str, Any] = {"start": 0, "capacity_ticks": 1 << 16, "era": self._era}
+        if self._era == 1:
+            tracker = Tracker(self._graph, self._fronts, **size)
+        else:
+            tracker = Tracker.rebuilding(self._graph, self._fronts, workers=list(workers), **size)
+
+        async def serve() -> str:
+            self._server = TrackerServer(tracker, secret=SECRET, incarnation=INCARNATION, on_fault=self.faults.append)
+            return await self._server.start(port=int(self.address.rpartition(":")[2] or 0))
+
+        self.address = asyncio.run_coroutine_threadsafe(serve(), self._loop).result(LIMIT_S)
+
+    def stop(self) -> None:
+        if self._server is not None:
+            asyncio.run_coroutine_threadsafe(self._server.close(), self._loop).result(LIMIT_S)
+            self._server = None
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(LIMIT_S)
+        self._loop.close()
+
+
+@dataclass
+class Rig:
+    """Stages by name, and the frames that went between them; what is durable is durable at once if `settling`."""
+
+    stages: dict[str, LevelStage]
+    settling: bool = True
+    frames: list[bytes] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, made: Deployment, tracker: str = "") -> Rig:
+        names = [f"0/orders-{number}" for number in range(PARTITIONS)]
+        names += [f"1/{place}" for place in range(made.plan.parallelism)]
+        return cls({name: stage_of(made, name, number, tracker) for number, name in enumerate(names)})
+
+    def read(self, message: bytes, partition: int = 1) -> None:
+        self.route(0, self.stages[f"0/orders-{partition}"].rows(message, NOW))
+
+    def route(self, level: int, frames: Iterable[tuple[int, bytes]]) -> None:
+        for target, frame in frames:
+            self.frames.append(frame)
+            self.route(level + 1, self.stages[f"{level + 1}/{target}"].frames([frame], NOW))
+
+    def turn(self) -> None:
+        """One turn of all loops."""
+        for name, stage in self.stages.items():
+            level = int(name[0])
+            if self.settling and isinstance(stage._delivery, Kept):
+                stage._delivery.settle()
+            self.route(level, stage.hear())
+            self.route(level, stage.tick(time.monotonic()))
+
+    def until(self, done: Callable[[], object]) -> None:
+        deadline = time.monotonic() + LIMIT_S
+        while not done():
+            assert time.monotonic() < deadline
+            self.turn()
+            time.sleep(0.001)
+
+    def grant(self, tick: int) -> None:
+        """Let all fronts say that they label nothing below a tick."""
+        for name, stage in self.stages.items():
+            if name.startswith("0/"):
+                front = stage._core.front
+                assert front is not None
+                stage.told({"grant": [front.number, front.next_offset, tick], "ahead": 0})
+
+    @property
+    def delivered(self) -> list[Any]:
+        """All that the sinks were given for "out", parsed."""
+        found = [message for stage in self.stages.values() if stage._delivery for message in kept(stage).messages]
+        return [json.loads(message[3] or b"null") for message in found if message[0] == "out"]

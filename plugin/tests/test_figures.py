@@ -1,0 +1,34 @@
+"""Where a record's time goes is counted once per record."""
+
+from __future__ import annotations
+
+from lowtide.worker.figures import Figures
+
+MS = 1_000_000
+
+
+def counts(figures: Figures, hop: str) -> int:
+    return sum(figures.as_json()["hops"].get(hop, {}).values())
+
+
+def test_records_wait_until_min_time_has_passed_them() -> None:
+    figures = Figures()
+    figures.waits(5, 10, 100 * MS)
+    figures.waits(7, 20, 100 * MS)
+    figures.released(5, 103 * MS)
+    assert counts(figures, "wait") == 0
+    figures.released(6, 103 * MS)
+    assert counts(figures, "wait") == 10
+    figures.released(8, 200 * MS)
+    figures.released(9, 200 * MS)
+    assert counts(figures, "wait") == 30
+    assert 100 <= figures.hops["wait"].percentile_ms(99) < 120
+
+
+def test_latency_goes_from_a_records_tick_to_its_being_durable() -> None:
+    figures = Figures()
+    figures.durable((100, 110, 5), slack_ms=10, put_ns=1_150 * MS, now_ns=1_200 * MS)
+    figures.durable((0, 0, 0), slack_ms=10, put_ns=0, now_ns=1_200 * MS)
+    assert (figures.delivered, sum(figures.latency.counts.values()), counts(figures, "sink")) == (5, 5, 5)
+    assert 100 <= figures.latency.percentile_ms(30) < 110
+    assert 200 <= figures.latency.percentile_ms(99) < 220

@@ -1,0 +1,93 @@
+"""How a life begins: what is claimed, what is registered, and what is known of the lives before. No server."""
+
+from __future__ import annotations
+
+import pytest
+from stage_rig import deployment
+
+from lowtide.connectors.claims import transactional_id
+from lowtide.connectors.lasts import Durable, LaneName
+from lowtide.errors import AlreadyRunning, FlowError, LifeEnded, LowtideError, ServiceUnavailable
+from lowtide.fronts.register import FrontRegister, Partition
+from lowtide.operators.order import OrderKey
+from lowtide.spark.opening import _by_vertex, _completed, _ids, as_ours, job_record
+from lowtide.spark.preflight import Surroundings
+from lowtide.topics import Topic
+from lowtide.worker.effects import letters_of
+from lowtide_snapshots.errors import Fenced, LeaseTaken, RecordDiffers, SnapshotsError, ZooKeeperUnavailable
+
+FOUND = Surroundings(
+    (Topic("orders", 2, "CreateTime", "delete", "id"),), {"out": 2}, {("orders", 0): 0, ("orders", 1): 4}
+)
+KEY = OrderKey(7, 0, 3)
+
+
+class Written:
+    """Stands where the job's place in ZooKeeper stands: notes what is written."""
+
+    def __init__(self) -> None:
+        self.fronts: list[object] = []
+
+    def add_fronts(self, incarnation: int, entries: list[object]) -> None:
+        self.fronts += [(incarnation, entry) for entry in entries]
+
+
+def ids(*places: tuple[int, int]) -> set[str]:
+    return {transactional_id("stage", level, lane) for level, lane in places}
+
+
+def test_all_ids_that_a_life_may_use_are_claimed() -> None:
+    """W10: of sinks every lane, whoever owns it; of dead letters every level, and each front that is or comes."""
+    assert _ids(deployment().plan, FrontRegister(), FOUND) == ids((1, 0), (1, 1))
+    register, _ = FrontRegister().opened(Partition("orders", "id", 0), offset=0, above=0)
+    claimed = _ids(deployment(letters=True).plan, register, FOUND)
+    assert ids((0, 0), (0, 1), (1, 0), (1, 1)) <= claimed
+
+
+def test_new_partitions_are_written_down_and_old_ones_stay_as_they_are() -> None:
+    """R3: append-only, and nothing new below what anybody was told is over."""
+    known, _ = FrontRegister().opened(Partition("orders", "id", 1), offset=2, above=5)
+    store = Written()
+    register = _completed(store, known, 9, FOUND, 40)  # type: ignore[arg-type]
+    assert [(e.number, e.partition.partition, e.offset, e.opening) for e in register.entries] == [
+        (0, 1, 2, 5),
+        (1, 0, 0, 40),
+    ]
+    assert store.fronts == [(9, register.entries[1].to_json())]
+    again = Written()
+    assert _completed(again, register, 10, FOUND, 50) == register  # type: ignore[arg-type]
+    assert again.fronts == []
+
+
+def test_what_is_durable_is_found_by_the_vertices_of_this_plan() -> None:
+    """R13."""
+    plan = deployment(letters=True).plan
+    (sink,) = plan.sinks()
+    last = {LaneName(0, "out", 1): KEY, LaneName(0, "", 3): KEY, LaneName(1, "", 0): KEY, LaneName(0, "gone", 0): KEY}
+    found = _by_vertex(plan, Durable(last, ()), 4)
+    assert found == {(sink.id, 1): KEY, (letters_of(0), 3): KEY, (letters_of(1), 0): KEY}
+
+
+def test_the_record_says_what_order_and_state_hang_on() -> None:
+    """R11."""
+    plan = deployment().plan
+    record = job_record(plan)
+    assert (record.job, record.slack_ms, record.lanes, record.sources) == ("stage", 1, 2, ("orders=orders",))
+    assert record != job_record(deployment(parallelism=3).plan)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        (LeaseTaken, AlreadyRunning),
+        (RecordDiffers, FlowError),
+        (ZooKeeperUnavailable, ServiceUnavailable),
+        (Fenced, LifeEnded),
+    ],
+)
+def test_what_zookeeper_refuses_is_said_as_one_of_our_errors(
+    theirs: type[SnapshotsError], ours: type[LowtideError]
+) -> None:
+    with pytest.raises(ours, match="what happened") as caught, as_ours():
+        raise theirs("what happened", where="there", way_out="do this")
+    assert (caught.value.where, caught.value.way_out) == ("there", "do this")

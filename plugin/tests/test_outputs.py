@@ -1,0 +1,103 @@
+"""From bundles to Kafka's messages, with what the lanes keep of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from stage_rig import Kept, Order, deployment
+
+from lowtide.connectors.lasts import LaneName, records_of
+from lowtide.operators.batch import Batch
+from lowtide.operators.bundle import FIRST_KEY, Bundle
+from lowtide.operators.dead_letter import Dead
+from lowtide.operators.meta import Meta, Position
+from lowtide.operators.order import OrderKey
+from lowtide.schema import schema_of
+from lowtide.worker.deployment import Deployment
+from lowtide.worker.effects import letters_of
+from lowtide.worker.figures import Figures
+from lowtide.worker.outputs import Outputs, lane_name
+from lowtide_tracker import Floor
+
+FLOOR = Floor(0, 5, 40)
+MADE = deployment(letters=True)
+(SINK,) = MADE.plan.sinks()
+
+
+def outputs(made: Deployment = MADE) -> tuple[Outputs, Kept, Figures]:
+    delivery, figures = Kept({}), Figures()
+    fronts = {0: "orders-0"}
+    return (
+        Outputs(made, level=1, incarnation=7, delivery=delivery, figures=figures, fronts=fronts),
+        delivery,
+        figures,
+    )
+
+
+def bundle(lane: int, *orders: Order, rows: list[Any] | None = None) -> Bundle:
+    n = len(orders) if rows is None else len(rows)
+    meta = Meta.of_source(0, 1, np.arange(n, dtype=np.int64), np.full(n, 30, np.int64))
+    batch = Batch(schema_of(Order) if rows is None else None, meta, rows=list(orders) if rows is None else rows)
+    last = OrderKey.at(meta, n - 1) if n else FIRST_KEY
+    return Bundle(lane, 1, batch, last, (FLOOR,))
+
+
+def test_a_lane_writes_its_own_partition_with_the_tick_as_timestamp_and_its_last() -> None:
+    """R12, R13."""
+    given, delivery, _ = outputs()
+    one = bundle(1, Order("ann", 1), Order("ann", 2))
+    given.give(SINK.id, one)
+    (packet,) = delivery.packets
+    assert (packet.sink, packet.lane) == (SINK.id, 1)
+    assert [message[:3] for message in packet.messages] == [("out", 1, b"ann")] * 2
+    assert [message[4] for message in packet.messages] == [30, 30]
+    assert list(packet.lasts) == records_of(LaneName(0, "out", 1), one.last, (FLOOR,), 7)
+
+
+def test_floors_alone_are_kept_too() -> None:
+    """R18."""
+    given, delivery, figures = outputs()
+    given.give(SINK.id, bundle(0))
+    (packet,) = delivery.packets
+    assert (len(packet.messages), len(packet.lasts)) == (0, 1)
+    delivery.settle()
+    assert given.settled() == [(SINK.id, 0)]
+    assert figures.delivered == 0
+
+
+def test_without_a_topic_for_lasts_nothing_is_kept() -> None:
+    given, delivery, _ = outputs(deployment(lasts_topic=""))
+    given.give(SINK.id, bundle(0, Order("ann", 1)))
+    assert [list(packet.lasts) for packet in delivery.packets] == [[]]
+
+
+def test_records_count_as_delivered_when_they_are_durable() -> None:
+    given, delivery, figures = outputs()
+    given.give(SINK.id, bundle(0, Order("ann", 1)))
+    given.give(SINK.id, bundle(1, Order("bob", 1), Order("bob", 2)))
+    assert (given.settled(), figures.delivered) == ([], 0)
+    delivery.settle()
+    assert sorted(given.settled()) == [(SINK.id, 0), (SINK.id, 1)]
+    assert (given.settled(), figures.delivered) == ([], 3)
+
+
+@pytest.mark.parametrize("lane", [0, 1, 5])
+def test_a_dead_letter_says_where_it_stood_whatever_its_lane(lane: int) -> None:
+    given, delivery, figures = outputs()
+    dead = [Dead("checked", Position(front, 9), 30, "it is bad", b"key", b"value", None) for front in (0, 3)]
+    one = bundle(lane, rows=dead)
+    given.give(letters_of(1), one)
+    (packet,) = delivery.packets
+    assert [message[:5] for message in packet.messages] == [("letters", 0, b"key", b"value", 30)] * 2
+    assert [dict(m[5] or [])["lowtide.partition"] for m in packet.messages] == [b"orders-0", b"front 3"]
+    assert dict(packet.messages[0][5] or [])["lowtide.error"] == b"it is bad"
+    assert list(packet.lasts) == records_of(LaneName(1, "", lane), one.last, (FLOOR,), 7)
+    assert figures.dead_letters == 2
+
+
+def test_lanes_of_sinks_and_of_dead_letters_have_different_names() -> None:
+    names = [lane_name(SINK, 1, 0), lane_name(SINK, 1, 1), lane_name(None, 1, 0), lane_name(None, 0, 0)]
+    assert len(set(names)) == 4
+    assert lane_name(SINK, 1, 0) == lane_name(SINK, 2, 0), "a sink's lane keeps its name where its level changes"
