@@ -138,7 +138,7 @@ def stage_of(made: Deployment, name: str, number: int = 0, tracker: str = "", **
             "offset": 0,
             "opening": 0,
         }
-        front = FrontStart(topic="orders", **plain | start)
+        front = FrontStart(**plain | start)
     birth = Birth(name, int(level), number, INCARNATION, "0", "", SECRET, socket.socket(), "")
     birth.listener.close()
     names = {number: f"orders-{number}" for number in range(PARTITIONS)}
