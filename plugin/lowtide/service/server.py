@@ -49,6 +49,7 @@ class Service:
         self._python = python
         self._plan = b""
         self._links: dict[str, Peer] = {}
+        self._welcomed: set[str] = set()
         self._deaths: dict[tuple[int, str], str] = {}
         self._gauges: dict[str, dict[str, Any]] = {}
         self._fork_servers: dict[str, Peer] = {}
@@ -133,6 +134,7 @@ class Service:
         register = self.register = Register(incarnation)
         self._plan = deployment
         self._links, self._gauges, self._deaths = {}, {}, {}
+        self._welcomed = set()
         for wrong in self._other_pythons.values():
             self._end(incarnation, wrong)
         await self._kill(before, links)
@@ -162,7 +164,7 @@ class Service:
             await running.close()
 
     def _tell_worker(self, name: str, message: dict[str, Any]) -> None:
-        if name in self._links:
+        if name in self._welcomed and name in self._links:  # A worker's first message is its welcome.
             self._links[name].tell(message)
 
     def _stopping(self, incarnation: int) -> None:
@@ -292,7 +294,10 @@ class Service:
         try:
             assert running is not None, "whose worker was to be forked has begun"
             life = running.life
-            await peer.send(Kind.PLAN, welcome.pack(await life.welcome(name), self._plan))
+            greeting = welcome.pack(await life.welcome(name), self._plan)
+            if register is self.register:
+                self._welcomed.add(name)
+            await peer.send(Kind.PLAN, greeting)
             while True:
                 _, payload = await peer.receive()
                 said = json.loads(payload)

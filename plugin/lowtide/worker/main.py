@@ -36,7 +36,7 @@ def work(birth: Birth) -> int:
     send(control, Kind.ASK, hello | {"pid": os.getpid(), "incarnation": birth.incarnation})
     kind, payload = receive(control)
     if kind != Kind.PLAN:
-        LOG.warning("the service refused worker %s: %s", birth.name, json.loads(payload)["refused"])
+        LOG.warning("the service refused worker %s: %s", birth.name, json.loads(payload).get("refused", "it stops"))
         return 1
     try:
         welcome, pickled = unpack(payload)
