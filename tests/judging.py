@@ -110,15 +110,22 @@ def produce(
     settings = {**librdkafka_settings(conf.kafka), "linger.ms": 1, "enable.idempotence": True}
     if transaction:
         settings["transactional.id"] = f"producer-of-{topic}"
+    refused = []
+
+    def taken(error: object, _: object) -> None:
+        if error is not None:
+            refused.append(error)
+
     producer = Producer(settings)
     if transaction:
         producer.init_transactions(30)
         producer.begin_transaction()
     for partition, messages in values.items():
         for value, at_ms in messages:
-            producer.produce(topic, value, partition=partition, timestamp=at_ms or 0)
+            producer.produce(topic, value, partition=partition, timestamp=at_ms or 0, on_delivery=taken)
             producer.poll(0)
     assert producer.flush(30) == 0
+    assert not refused, refused
     if transaction == "commit":
         producer.commit_transaction(30)
     elif transaction:
