@@ -225,10 +225,10 @@ def test_a_stopped_front_goes_on_when_min_time_does(tracker: Served) -> None:
     assert (stage.gauges()["front"]["parked"], len(rig.frames)) == (0, 2)
 
 
-def test_a_front_begins_above_what_the_service_promised_for_it() -> None:
+@pytest.mark.parametrize(("opening", "floors"), [(40, []), (40, [(7, 40)]), (0, [(7, 40)])])
+def test_a_front_begins_above_what_the_service_promised_for_it(opening: int, floors: list[tuple[int, int]]) -> None:
     """R2, R3: a heartbeat is never taken back, by nobody."""
-    made = deployment(tracking=False)
-    stage = stage_of(made, "0/orders-1", opening=40, offset=7, floors=[(7, 40)])
+    stage = stage_of(deployment(tracking=False), "0/orders-1", opening=opening, offset=7, floors=floors)
     assert stage.gauges()["front"]["heartbeat"] == 40
     assert stage.asks(100.0) == [{"at": 7}]
     ((_, frame),) = stage.rows(packed(orders(1), first=7, tick=5), NOW)
