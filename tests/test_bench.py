@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper]
 
 NAMES = {
     "rate", "sustained_per_s", "p50_ms", "p90_ms", "p99_ms", "p99_all_ms", "max_ms", "boundary_stalls_ms",
-    "boundary_stall_max_ms", "lost", "duplicated", "cpu_s", "start_s", "breakdown", "bare", "versions", "machine",
+    "boundary_stall_max_ms", "lost", "duplicated", "faults", "cpu_s", "start_s", "breakdown", "bare", "versions",
+    "machine",
 }  # fmt: skip
 LIMIT_S = 240
 
@@ -31,7 +32,7 @@ def left_behind(marker: str) -> list[str]:
 
 
 def test_a_short_run_delivers_every_record_once_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    arguments = ["bench", "latency", "--flow", "passthrough", "--rate", "200", "--seconds", "5", "--warmup", "1"]
+    arguments = ["bench", "latency", "--flow", "running-count", "--rate", "200", "--seconds", "5", "--warmup", "1"]
     # Every process that the run starts inherits this, whatever becomes of its parents.
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     done = subprocess.run(
@@ -49,7 +50,8 @@ def test_a_short_run_delivers_every_record_once_and_leaves_nothing_behind(tmp_pa
     for side in (result, result["bare"]):
         assert (side["records"], side["lost"], side["duplicated"]) == (1000, 0, 0)
         assert 0 < side["p50_ms"] <= side["p90_ms"] <= side["p99_ms"] <= side["max_ms"]
-    assert {"stages", "python_0", "exchange_1", "python_1"} <= result["breakdown"].keys()
+    assert result["faults"] == 0
+    assert {"stages", "python_0", "exchange_1", "python_1", "wait", "sink"} <= result["breakdown"].keys()
     assert {kind for kind, used in result["cpu_by_process_s"].items() if used > 0} >= {"jvm", "workers"}
     assert left_behind(f"TMPDIR={tmp_path}") == []
     assert not list(tmp_path.glob("lowtide-bench-*"))

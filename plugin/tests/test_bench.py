@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 
@@ -154,6 +155,15 @@ def served(rate: float) -> Arrivals:
 @pytest.mark.parametrize(("rate", "highest"), [(9, 0), (10.5, 10), (19, 10), (21, 20), (29, 20), (31, 30)])
 def test_sustained_is_the_last_rate_at_which_the_lag_does_not_grow(rate: float, highest: int) -> None:
     assert sustained(steps(served(rate), RAMP)) == highest
+
+
+def test_a_step_that_was_disturbed_is_made_good_by_the_next() -> None:
+    arrivals = served(100)
+    late = (arrivals.sequence >= 30) & (arrivals.sequence < 60)
+    disturbed = replace(arrivals, received_ns=arrivals.received_ns + np.where(late, NS, 0))
+    found = steps(disturbed, RAMP)
+    assert [step.kept for step in found] == [True, False, True]
+    assert sustained(found) == 30
 
 
 def test_what_is_left_behind_is_drained_and_counted() -> None:

@@ -2,8 +2,9 @@
 
 Two figures come of one ramp, and both are told:
 
-- *sustained*: the rate of the last step up to which every one was *kept*. Generator and reader share the machine, so it
-  is what can go on for ever here. As fine as the steps are.
+- *sustained*: the rate of the last step that was *kept*. Beyond what a system can take the lag grows from step to step,
+  so that none is kept any more, while one that something else has disturbed is made good by the next. Generator and
+  reader share the machine, so it is what can go on for ever here. As fine as the steps are.
 - *drained*: how fast the backlog that the steps above left is worked off once the generator has ended. It is the
   higher figure, as batches are full and the generator's share of the processor is free.
 """
@@ -126,13 +127,8 @@ def steps(arrivals: Arrivals, ramp: Ramp) -> list[Step]:
 
 
 def sustained(found: list[Step]) -> int:
-    """Return the rate of the last step up to which every one was kept; 0 if the first was not."""
-    highest = 0
-    for step in found:
-        if not step.kept:
-            break
-        highest = step.rate
-    return highest
+    """Return the rate of the last step that was kept; 0 if none was."""
+    return max((step.rate for step in found if step.kept), default=0)
 
 
 def drained_per_s(arrivals: Arrivals, ramp: Ramp) -> float | None:
