@@ -166,7 +166,8 @@ def test_floors_are_handed_on_though_a_sink_is_idle(rig: Rig) -> None:
     rig.grant(20)
     rig.until(lambda: stage._core.min_time == 20)
     list(stage.tick(stage._kept_s + KEEP_FLOORS_S * 0.9))
-    assert (kept(stage).packets, stage.gauges()["delivered_time"]) == ([], 0)
+    assert kept(stage).packets == []
+    assert stage.gauges()["delivered_time"] <= 0, "min time rests on floors that no sink has"
     list(stage.tick(stage._kept_s + KEEP_FLOORS_S * 1.1))
     (packet,) = kept(stage).packets
     assert (len(packet.messages), len(packet.lasts)) == (0, 2), "one floor of each front"

@@ -158,17 +158,18 @@ class WorkerCore:
 
     # -- from the tracker ------------------------------------------------------------------------------------------
 
-    def notice(self, notice: Notice) -> Effects:
-        """Hear that min times have moved."""
+    def notice(self, *notices: Notice) -> Effects:
+        """Hear that min times have moved; of several notices in order, what they come to is done once."""
         effects = Effects()
-        if not self.tracker.hear(notice):
+        heard = [notice for notice in notices if self.tracker.hear(notice)]
+        if not heard:
             return effects
         if self.front is not None:
             effects = self._admit()
             self.front.prune(self._prune_time())
         else:
             self._advance(effects)
-        self._release(notice.floors, effects)
+        self._release(tuple(floor for notice in heard for floor in notice.floors), effects)
         self.program.prune(self._prune_time())
         return effects
 

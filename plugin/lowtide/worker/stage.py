@@ -44,6 +44,8 @@ MEND_S = 0.005
 """How often a line that is broken is looked after."""
 KEEP_FLOORS_S = 1.0
 """How often floors are handed on that no bundle carries, where a sink is idle (R18)."""
+HEAR_S = 0.01
+"""How often a front that is not stopped hears what the tracker says."""
 WAKE_S = 0.02
 """How often the service is told that somebody waits for min time."""
 MAX_QUEUED_RECORDS = 100_000
@@ -93,7 +95,7 @@ class LevelStage:
             )
         self._delivers = self._delivery is not None and level > 0
         self._dirty = True
-        self._flushed_s = self._kept_s = self._woke_s = 0.0
+        self._flushed_s = self._kept_s = self._heard_s = self._woke_s = 0.0
         self._woke_at = -1
 
     def _make_core(self, birth: Birth, welcome: Welcome, local: LocalTracker) -> WorkerCore:
@@ -212,23 +214,32 @@ class LevelStage:
     # -- tracker, sinks, service -----------------------------------------------------------------------------------
 
     def descriptors(self) -> tuple[int, ...]:
-        """What the loop is to watch; `hear` is to be called when there is something to read on one."""
-        found = [] if self._line is None else [self._line.fileno()]
+        """What the loop is to watch; `hear` is to be called when there is something to read on one.
+
+        A front that may go on has no use for each of the tracker's notices: it takes them now and then.
+        """
+        found = [] if self._line is None or self._runs_freely() else [self._line.fileno()]
         if self._delivery is not None:
             found.append(self._delivery.fileno())
         return tuple(descriptor for descriptor in found if descriptor >= 0)
+
+    def _runs_freely(self) -> bool:
+        front = self._core.front
+        return front is not None and self._delivery is None and front.pulling
 
     def hear(self) -> Frames:
         """Take what the tracker and the sinks have said."""
         yield from self._settle()
         if self._line is None:
             return
-        for notice in self._line.receive():
-            now = time.time_ns()
-            with self._named_fronts():
-                effects = self._core.notice(notice)
-            self._figures.released(self._core.min_time, now)
-            yield from self._send(effects, now)
+        notices = self._line.receive()
+        if not notices:
+            return
+        now = time.time_ns()
+        with self._named_fronts():
+            effects = self._core.notice(*notices)
+        self._figures.released(self._core.min_time, now)
+        yield from self._send(effects, now)
 
     def told(self, message: dict[str, Any]) -> None:
         """Take what the service says: a floor for the front, or source partitions that are new."""
@@ -249,7 +260,11 @@ class LevelStage:
 
     def tick(self, now_s: float) -> Frames:
         """Do what is due."""
-        yield from self._settle()
+        if now_s - self._heard_s >= HEAR_S and self._runs_freely():
+            self._heard_s = now_s
+            yield from self.hear()
+        else:
+            yield from self._settle()
         if now_s - self._kept_s >= KEEP_FLOORS_S:
             self._kept_s = now_s
             yield from self._send(self._core.keep_floors(), 0)
