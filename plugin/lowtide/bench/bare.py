@@ -19,7 +19,10 @@ SAY_EVERY_S = 0.5
 
 
 class BareLoop:
-    """Passes every record on, with the settings of Lowtide's own sink and the reader's of the same benchmark."""
+    """Passes every record on, with the settings of Lowtide's own sink and the reader's of the same benchmark.
+
+    It lingers for 1 ms, as it has no transaction that gathers records.
+    """
 
     def __init__(self, task: dict[str, Any]) -> None:
         from confluent_kafka import Consumer, Producer, TopicPartition
@@ -27,7 +30,7 @@ class BareLoop:
         self._to = task["to"]
         self._consumer = Consumer({"bootstrap.servers": task["kafka"], **CONSUMER})
         self._consumer.assign([TopicPartition(task["from"], partition, 0) for partition in range(task["partitions"])])
-        self._producer = Producer({"bootstrap.servers": task["kafka"], **PRODUCER})
+        self._producer = Producer({"bootstrap.servers": task["kafka"], **PRODUCER, "linger.ms": 1})
         self._source = Histogram()
 
     def run(self, parent: Parent) -> None:
