@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import uuid
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,21 +43,23 @@ class Seen:
     so_far: int
 
 
-COUNTS = {}
+@dataclass(frozen=True)
+class Count:
+    so_far: int = 0
 
 
-def count(order: Order) -> Seen:
-    COUNTS[order.user] = COUNTS.get(order.user, 0) + 1
-    return Seen(order.user, order.number, COUNTS[order.user])
+def count(state: Count, order: Order) -> tuple[Count, Seen]:
+    after = Count(state.so_far + 1)
+    return after, Seen(order.user, order.number, after.so_far)
 
 
-source, sink, broker = sys.argv[1:]
-flow = Flow("cluster")
-stream = flow.read("orders", kafka(source, as_json(Order))).key_by("user").map(count)
+name, source, sink, broker, zookeeper = sys.argv[1:]
+flow = Flow(name)
+stream = flow.read("orders", kafka(source, as_json(Order))).key_by("user").scan("count", count, Count())
 stream.write("out", kafka(sink, as_json(Seen), key="user"))
 conf = Conf.load(None, {
-    "kafka.bootstrap": broker, "epoch.duration_s": 5.0, "spark.master": "local-cluster[2,3,1024]",
-    "spark.checkpoint_folder": "checkpoints",
+    "kafka.bootstrap": broker, "zookeeper.hosts": zookeeper, "epoch.duration_s": 5.0,
+    "spark.master": "local-cluster[2,3,1024]", "spark.checkpoint_folder": "checkpoints",
 })
 job = Job.start(flow, conf)
 job.wait_for_workers(90)
@@ -75,12 +78,13 @@ job.stop()
 class Cluster:
     """The program above, running."""
 
-    def __init__(self, kafka: Kafka, folder: Path) -> None:
+    def __init__(self, kafka: Kafka, zookeeper: str, folder: Path) -> None:
         self.kafka = kafka
         self.source, self.sink = kafka.topic("orders", 2), kafka.topic("out", 2)
         program = folder / "program.py"
         program.write_text(PROGRAM)
-        command = [sys.executable, str(program), self.source, self.sink, kafka.address]
+        name = f"cluster-{uuid.uuid4().hex[:8]}"
+        command = [sys.executable, str(program), name, self.source, self.sink, kafka.address, zookeeper]
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, cwd=folder)
         assert self.line() == "ready"
@@ -114,8 +118,8 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster(kafka: Kafka, tmp_path: Path) -> Iterator[Cluster]:
-    running = Cluster(kafka, tmp_path)
+def cluster(kafka: Kafka, zookeeper: str, tmp_path: Path) -> Iterator[Cluster]:
+    running = Cluster(kafka, zookeeper, tmp_path)
     yield running
     running.close()
 

@@ -53,7 +53,7 @@ def test_a_sound_machine_passes_every_check(conf: Conf, monkeypatch: pytest.Monk
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     topics = Topics(conf.kafka)
     topics.create("sound-in", partitions=2)
-    topics.create("sound-out")
+    topics.create("sound-out", partitions=2)
     surroundings = Surroundings(conf, flow_of("sound-in", "sound-out"), probe=True)
     answers = {check.name: ask(check, surroundings) for check in CHECKS}
     assert {name: answer for name, answer in answers.items() if answer.verdict == "fail"} == {}
@@ -74,7 +74,7 @@ def test_a_topic_that_is_not_there_is_named(conf: Conf) -> None:
 def test_a_compacted_source_is_refused(conf: Conf) -> None:
     topics = Topics(conf.kafka)
     topics.create("squeezed", config={"cleanup.policy": "compact"})
-    topics.create("squeezed-out")
+    topics.create("squeezed-out", partitions=2)
     answer = told("topics", Surroundings(conf, flow_of("squeezed", "squeezed-out")))
     assert answer.verdict == "fail"
     assert "compacted" in answer.found
@@ -82,7 +82,7 @@ def test_a_compacted_source_is_refused(conf: Conf) -> None:
 
 def test_too_few_slots_are_said_with_the_number_needed(conf: Conf) -> None:
     Topics(conf.kafka).create("wide", partitions=5)
-    Topics(conf.kafka).create("wide-out")
+    Topics(conf.kafka).create("wide-out", partitions=2)
     flow = Flow("flow")
     wide = flow.read("in", lowtide.kafka("wide", lowtide.raw()))
     wide.key_by("key").write("out", lowtide.kafka("wide-out", lowtide.raw()))

@@ -154,7 +154,8 @@ def test_nothing_is_lost_with_the_fork_server_the_service_or_the_driver(lives: C
 
 
 def test_nothing_is_lost_with_an_executor(lives: Callable[..., Lives]) -> None:
-    shop_lives = lives("killed-executor", spark__master="local-cluster[2,3,1024]")
+    # Six slots are what the job needs: one executor has them, until Spark has replaced the other.
+    shop_lives = lives("killed-executor", spark__master="local-cluster[2,6,1024]")
     judge = shop_lives.shop.judge
     driver = shop_lives.start()
     with shop_lives.load():

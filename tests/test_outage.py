@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,7 +44,7 @@ def wait_while(job: Job, *, down: bool) -> None:
 
 def test_a_short_outage_is_waited_out_and_a_long_one_ends_the_job(spark: Spark, own: Kafka) -> None:
     source, sink = own.topic("orders", 2), own.topic("out", 2)
-    flow = Flow("outage")
+    flow = Flow(f"outage-{uuid.uuid4().hex[:8]}")
     flow.read("orders", kafka(source, as_json(Order))).key_by("user").write("out", kafka(sink, as_json(Order)))
     with spark.job(flow, kafka__bootstrap=own.address, kafka__outage_limit_ms=20_000) as job:
         own.produce(source, [{"user": "ann", "number": 1}])

@@ -39,7 +39,7 @@ def handle(order: Order) -> Order:
     return order
 
 
-flow = Flow("orders")
+flow = Flow("{job}")
 source = flow.read("orders", kafka("{source}", json(Order)))
 source.key_by("user").map(handle).write("out", kafka("{sink}", json(Order), key="user"))
 
@@ -53,18 +53,23 @@ class Place:
     """A folder with a flow, its topics and a conf; and all processes that are started in it."""
 
     kafka: Any
+    zookeeper: str
     folder: Path
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
     started: list[subprocess.Popen[str]] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.job = f"orders-{self.mark[:8]}"
+
     def prepare(self) -> None:
         self.source, self.sink = self.kafka.topic("orders", 2), self.kafka.topic("out", 2)
         self.write_flow(self.source)
-        conf = f'[kafka]\nbootstrap = "{self.kafka.address}"\n[epoch]\nduration_s = 5.0\n[job]\nstop_limit_s = 20.0\n'
+        conf = f'[kafka]\nbootstrap = "{self.kafka.address}"\n[zookeeper]\nhosts = "{self.zookeeper}"\n'
+        conf += "[epoch]\nduration_s = 5.0\n[job]\nstop_limit_s = 20.0\n"
         (self.folder / "lowtide.toml").write_text(conf)
 
     def write_flow(self, source: str) -> None:
-        (self.folder / "flow.py").write_text(FLOW.format(source=source, sink=self.sink))
+        (self.folder / "flow.py").write_text(FLOW.format(job=self.job, source=source, sink=self.sink))
 
     def start(self, *command: str, **environment: str) -> subprocess.Popen[str]:
         """Start a program; its JVMs compile quickly rather than well, as they live for seconds."""
@@ -98,15 +103,15 @@ class Place:
         assert "ready after" in self.said(process), self.said(process) + self.log()
 
     def log(self) -> str:
-        file = self.folder / ".lowtide/jobs/orders/job.log"
+        file = self.folder / ".lowtide/jobs" / self.job / "job.log"
         return "".join(file.read_text(errors="replace")[-4000:]) if file.exists() else ""
 
     def state(self) -> dict[str, Any]:
-        state: dict[str, Any] = json.loads((self.folder / ".lowtide/jobs/orders/state.json").read_text())
+        state: dict[str, Any] = json.loads((self.folder / ".lowtide/jobs" / self.job / "state.json").read_text())
         return state
 
     def status(self) -> dict[str, Any]:
-        asked = self.lowtide("status", "orders", "--json")
+        asked = self.lowtide("status", self.job, "--json")
         told, _ = asked.communicate(timeout=30)
         assert asked.returncode == 0, self.said(asked)
         status: dict[str, Any] = json.loads(told)[0]
@@ -152,14 +157,14 @@ def until(true: Callable[[], bool], within_s: float) -> None:
 
 
 @pytest.fixture(name="new_place")
-def _new_place(kafka: Any, tmp_path: Path) -> Iterator[Callable[[], Place]]:
+def _new_place(kafka: Any, zookeeper: str, tmp_path: Path) -> Iterator[Callable[[], Place]]:
     """Makes places: jobs that are started together are ready sooner than one after the other."""
     places: list[Place] = []
 
     def make() -> Place:
         folder = tmp_path / f"place-{len(places)}"
         folder.mkdir()
-        places.append(Place(kafka, folder))
+        places.append(Place(kafka, zookeeper, folder))
         places[-1].prepare()
         return places[-1]
 
@@ -202,8 +207,8 @@ def watch(place: Place, run: subprocess.Popen[str]) -> None:
     }  # fmt: skip
     second = place.start(sys.executable, "flow.py")
     assert place.ended(second) == 4
-    assert f'job "orders" runs already, as process {run.pid}' in place.said(second)
-    secret = place.folder / ".lowtide/jobs/orders/secret"
+    assert f'job "{place.job}" runs already, as process {run.pid}' in place.said(second)
+    secret = place.folder / ".lowtide/jobs" / place.job / "secret"
     assert secret.stat().st_mode & 0o777 == 0o600
     run.send_signal(signal.SIGTERM)
     assert place.ended(run, 20) == 0
@@ -223,9 +228,9 @@ def stop_twice(place: Place) -> None:
     assert place.status()["supervisor"]["pid"] == place.one("lowtide.jobs.supervisor")
     stop = place.lowtide("stop")
     assert place.ended(stop) == 0, place.said(stop)
-    assert 'job "orders" has stopped' in place.said(stop)
+    assert f'job "{place.job}" has stopped' in place.said(stop)
     place.none_left(1)
-    again = place.lowtide("stop", "orders")
+    again = place.lowtide("stop", place.job)
     assert place.ended(again) == 4
     assert "does not run" in place.said(again)
     assert place.state()["phase"] == "stopped"
@@ -292,7 +297,7 @@ def test_the_loss_of_the_jvm_the_service_or_an_executor_ends_the_life(new_place:
     executors = [pid for pid, command in executor.processes().items() if "CoarseGrainedExecutorBackend" in command]
     assert len(executors) == 2
     os.kill(jvm.one("org.apache.spark.deploy.SparkSubmit"), signal.SIGKILL)
-    os.kill(service.one("-m lowtide.service"), signal.SIGKILL)
+    os.kill(service.one("-m lowtide.service "), signal.SIGKILL)
     os.kill(executors[0], signal.SIGKILL)
     for place, run in runs:
         assert place.ended(run, 40) == 5
@@ -372,7 +377,7 @@ def test_spark_submit_runs_the_same_flow(place: Place) -> None:
     run = place.start("bash", "-c", program, "bash", PATH=f"{folder}:{os.environ['PATH']}")
     place.until_ready(run)
     place.pass_through(50)
-    stop = place.lowtide("stop", "orders")
+    stop = place.lowtide("stop", place.job)
     assert place.ended(stop) == 0, place.said(stop)
     assert place.ended(run, 20) == 0, place.said(run)
     place.none_left(5)
@@ -423,11 +428,11 @@ def test_a_session_with_the_plugin_is_taken(place: Place) -> None:
     place.none_left(0)
 
 
-def test_a_job_is_stopped_while_kafka_is_down(new_place: Callable[[], Place], tmp_path: Path) -> None:
+def test_a_job_is_stopped_while_kafka_is_down(kafka: Any, zookeeper: str, tmp_path: Path) -> None:
     from lowtide.embedded import EmbeddedServices
 
     with EmbeddedServices(tmp_path / "services", only=["kafka"]) as services:
-        place = Place(type(new_place().kafka)(services), tmp_path)
+        place = Place(type(kafka)(services), zookeeper, tmp_path)
         place.prepare()
         run = place.lowtide("run", "flow.py")
         place.until_ready(run)
