@@ -306,6 +306,12 @@ def _wanted(table: str, key: str) -> str:
 
 
 def _check_together(conf: Conf, where: str) -> None:
+    if conf.job.tracking == "off" and conf.job.delivery == "exactly_once":
+        raise ConfError(
+            "[job] tracking is off, and [job] delivery exactly_once: without tracking there is no order to go by",
+            where=where,
+            way_out="set job.delivery to at_least_once as well, or leave tracking on",
+        )
     lanes = conf.job.lanes or conf.job.parallelism
     if not conf.job.parallelism <= lanes <= conf.exchange.units:
         raise ConfError(

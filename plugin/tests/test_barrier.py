@@ -226,7 +226,7 @@ def test_floors_go_with_each_lanes_next_bundle_once() -> None:
     barrier = make(floors=[known])
     barrier.add(items([1, 2, 3]))
     (bundle,) = barrier.advance(2, [first])
-    assert bundle.floors == (known, first)
+    assert bundle.floors == (first,), "what was found is durable already"
     to_keep = [barrier.floors_to_keep]
     barrier.advance(3, [second])
     following = barrier.durable(0)
@@ -236,7 +236,7 @@ def test_floors_go_with_each_lanes_next_bundle_once() -> None:
     assert [*to_keep, barrier.floors_to_keep] == [True, False], "until they are durable in one lane"
     barrier.add(items([3], unit=4))
     (one, other) = barrier.advance(4)
-    assert (one.lane, one.floors, other.lane, other.floors) == (0, (), 2, (known, first, second))
+    assert (one.lane, one.floors, other.lane, other.floors) == (0, (), 2, (first, second))
 
 
 def test_floors_of_a_quiet_sink_can_be_kept_by_a_bundle_of_their_own() -> None:
@@ -272,7 +272,8 @@ def test_delivered_time_waits_for_the_floors_that_min_time_rests_on() -> None:
 
 
 def test_forgotten_floors_are_not_carried_any_more() -> None:
-    barrier = make(floors=[Floor(0, 1, 1), Floor(0, 5, 10), Floor(1, 3, 7)])
+    barrier = make()
+    assert barrier.advance(1, [Floor(0, 1, 1), Floor(0, 5, 10), Floor(1, 3, 7)]) == []
     barrier.forget(0, 6)
     barrier.add(items([1]))
     (bundle,) = barrier.advance(2)
@@ -313,3 +314,12 @@ def test_a_last_at_every_types_edge_drops_what_it_covers(place: int) -> None:
     barrier.add(batch([(key, 0, False) for key in EDGES]))
     out = barrier.advance((1 << 63) - 1)
     assert [key for bundle in out for key in bundle.batch.rows()] == ordered[place + 1 :]
+
+
+def test_a_barrier_that_keeps_no_floors_does_not_note_what_rests_on_them() -> None:
+    """That of dead letters may have none for ever, while each notice brings a floor."""
+    barrier = make(keeps_floors=False)
+    for tick in range(1, 100):
+        barrier.advance(tick, [Floor(0, 0, tick)])
+    assert not barrier._resting
+    assert barrier.durable_time == 99

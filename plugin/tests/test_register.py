@@ -97,3 +97,15 @@ def test_a_life_runs_from_its_beginning_to_its_end() -> None:
     assert Register(LIFE).runs
     assert not Register(LIFE, cause="a worker died").runs
     assert not Register(LIFE, finished=True).runs
+
+
+def test_a_task_of_level_0_finds_its_seat_before_it_has_seen_a_row() -> None:
+    """R8: a worker may have frames to send in an epoch in which its partition has no rows."""
+    register = Register(1)
+    assert register.seat_of(0, 2) == ""
+    register.seat(0, 2, "0/a-0")
+    register.seat(1, 2, "0/a-1")
+    assert (register.seat_of(0, 2), register.seat_of(1, 2)) == ("0/a-0", "0/a-1")
+    assert register.seat_of(1, 3) == "", "a partition was added: Spark may order them otherwise"
+    register.seat(2, 3, "0/a-1")
+    assert register.seat_of(0, 3) == "", "seats of an order that is over are forgotten"

@@ -110,6 +110,11 @@ class LocalTracker:
     # -- what goes to the tracker ----------------------------------------------------------------------------------
 
     @property
+    def flushed(self) -> int:
+        """The number of the last flush that was made; 0 before the first."""
+        return self._number
+
+    @property
     def unflushed(self) -> bool:
         """Whether there is something that no flush has, be it that too many wait to be applied. O(ticks)."""
         sums = any(value for sums in self._sums.values() for value in sums.values())

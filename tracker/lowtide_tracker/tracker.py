@@ -165,6 +165,11 @@ class Tracker:
         return min(self._min)
 
     @property
+    def floors(self) -> int:
+        """How many floors are kept."""
+        return len(self._floors)
+
+    @property
     def missing(self) -> tuple[int, ...]:
         """The workers that a tracker being rebuilt waits for; empty once it works."""
         return () if self._rebuild is None else self._rebuild.missing

@@ -39,6 +39,8 @@ __all__ = [
 
 TOPIC_CONFIG = {
     "cleanup.policy": "compact",
+    # A segment's age goes by its records' timestamps.
+    "message.timestamp.type": "LogAppendTime",
     # Only segments that are full or old are compacted, and a life begins with reading all that is left.
     "segment.bytes": str(4 << 20),
     "segment.ms": str(600_000),

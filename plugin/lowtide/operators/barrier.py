@@ -59,8 +59,10 @@ class Barrier:
         lane_of_unit: int32[units], as `Plan.lane_of_unit` gives it.
         depth: The longest child path of the records.
         last: Per lane what the sink said at recovery; a lane that is missing was never delivered to.
-        floors: The floors found at recovery; they go with each lane's first bundle.
+        floors: The floors found at recovery.
         max_bundle_records: No bundle has more records.
+        keeps_floors: Whether `delivered_time` is asked for; a barrier of dead letters, whose floors others keep, is
+            asked for `durable_time` alone.
 
     Attributes:
         backlog: How many records are released and not durable.
@@ -76,6 +78,7 @@ class Barrier:
         last: Mapping[int, OrderKey] | None = None,
         floors: Iterable[Floor] = (),
         max_bundle_records: int = 10_000,
+        keeps_floors: bool = True,
     ) -> None:
         assert max_bundle_records >= 1, "a bundle holds one record at least"
         self.backlog = 0
@@ -87,7 +90,10 @@ class Barrier:
         self._found_version = self._floors.version
         self._max_bundle_records = max_bundle_records
         found = dict(last or {})
-        self._lanes = {lane: _Lane(found.get(lane, FIRST_KEY)) for lane in sorted(lanes)}
+        # What was found is durable already, in whichever lane: it is not given again.
+        version = self._found_version
+        self._lanes = {lane: _Lane(found.get(lane, FIRST_KEY), given=version, kept=version) for lane in sorted(lanes)}
+        self._keeps_floors = keeps_floors
         assert self._lanes, "a barrier owns one lane at least"
         # Only where a lane has a last record, and only until min time has passed it, is there anything to drop.
         self._found = {lane: key for lane, key in found.items() if lane in self._lanes}
@@ -139,10 +145,11 @@ class Barrier:
             self.backlog += sum(map(len, pieces))
         if self._found and self._pending.released > self._found_tick:
             self._found.clear()
-        if self._resting and self._resting[-1][0] == self._floors.version:
-            self._resting.pop()
-        self._resting.append((self._floors.version, self.released))
-        self._keep()
+        if self._keeps_floors:
+            if self._resting and self._resting[-1][0] == self._floors.version:
+                self._resting.pop()
+            self._resting.append((self._floors.version, self.released))
+            self._keep()
         return [bundle for lane in self._lanes if (bundle := self._next(lane)) is not None]
 
     def durable(self, lane: int) -> Bundle | None:

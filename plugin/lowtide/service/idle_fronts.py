@@ -104,12 +104,15 @@ class IdleFronts:
         start = self._fronts.pop(front)
         deadline = time.monotonic() + HAND_OVER_LIMIT_S
         self.flush()
-        # Of two heartbeats of one front, the worker's must not come before ours.
-        while self._local.unflushed or self._local.unacknowledged():
-            if time.monotonic() > deadline:
+        # Of two heartbeats of one front, the worker's must not come before ours. Later flushes do not speak of it.
+        last = None if self._local.unflushed else self._local.flushed
+        while last is None or any(flush.number <= last for flush in self._local.unacknowledged()[:1]):
+            if self._closed or time.monotonic() > deadline:
                 raise LifeEnded(f"the tracker has applied nothing for {HAND_OVER_LIMIT_S:g} s")
             await asyncio.sleep(POLL_S)
             self.flush()
+            if last is None and not self._local.unflushed:
+                last = self._local.flushed
         return start
 
     def close(self) -> None:

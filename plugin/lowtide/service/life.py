@@ -20,7 +20,7 @@ from lowtide.service.stall import Stall
 from lowtide.service.teller import delivered_time
 from lowtide.service.tracker_process import TrackerProcess, TrackerReport, TrackerSetting
 from lowtide.worker.welcome import Welcome
-from lowtide_snapshots.errors import Fenced, SnapshotsError
+from lowtide_snapshots.errors import Fenced, SnapshotsError, ZooKeeperUnavailable
 from lowtide_snapshots.job_store import JobStore
 
 __all__ = ["Life"]
@@ -141,24 +141,30 @@ class Life:
 
     async def current(self) -> str:
         """Return why this life is not the job's newest any more; empty if it is. ZooKeeper is asked (W10)."""
-        try:
-            await self._ask(self._store.check, self.setting.incarnation)
-        except SnapshotsError as error:
-            return str(error)
+        while True:
+            try:
+                await self._ask(self._store.check, self.setting.incarnation)
+                break
+            except ZooKeeperUnavailable as error:
+                LOG.warning("whether this life is the job's newest is asked again: %s", error)
+            except SnapshotsError as error:
+                return str(error)
         self._events.event("sink_claimed")
         return ""
 
     def look(self, workers: Sequence[Mapping[str, Any]]) -> None:
         """Each second: see whether min time stands for no reason, and store what may be told of delivered time."""
         report = self.report
-        if report is None:
+        if report is None or self._tracker is None:
             return
+        self._tracker.end_if_silent()
         stalled = self._stall.look(report, [worker["gauges"] for worker in workers], time.monotonic())
         if stalled:
             self._on_end(stalled)
         expected = (self.setting.levels - 1) * self.setting.parallelism
         delivered = delivered_time(workers, expected)
-        if delivered is None or (self._telling is not None and not self._telling.done()):
+        telling = self._telling is not None and not self._telling.done()
+        if not self.setting.keeps_lasts or delivered is None or telling:
             return
         if delivered > max(self.setting.start, self.told if self.told is not None else self.setting.start):
             self._telling = asyncio.get_running_loop().create_task(self._tell(delivered))

@@ -50,6 +50,9 @@ class Register:
     incarnation: int
     first_epoch: int | None = None
     workers: dict[str, Worker] = field(default_factory=dict)
+    seats: dict[int, str] = field(default_factory=dict)
+    """Which worker of level 0 the task of which index had last, among `seated` tasks."""
+    seated: int = 0
     cause: str = ""
     """Why the life ended; empty while it goes on. The first cause stays."""
     finished: bool = False
@@ -84,6 +87,20 @@ class Register:
             + ". Its state is lost with it, so the life ends; start the job again"
         )
         return Refused(self.cause)
+
+    def seat(self, index: int, count: int, name: str) -> None:
+        """Note which worker of level 0 a task attaches to: task `index` of `count`."""
+        if count != self.seated:
+            self.seats.clear()
+            self.seated = count
+        self.seats[index] = name
+
+    def seat_of(self, index: int, count: int) -> str:
+        """Which worker a task of level 0 is for, before it has seen a row; empty if that is not known.
+
+        Spark keeps the order of the partitions as long as there are as many; the rows say the last word.
+        """
+        return self.seats.get(index, "") if count == self.seated else ""
 
     def reported(self, name: str, number: int, address: str, pid: int) -> Worker | Refused:
         """A forked worker says where it listens."""

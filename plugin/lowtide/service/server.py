@@ -98,6 +98,10 @@ class Service:
         match question["ask"]:
             case "find":
                 answer = await self._find(question)
+            case "seat":
+                known = question["incarnation"] == self.register.incarnation
+                seat = self.register.seat_of(question["index"], question["count"]) if known else ""
+                answer = {"seat": seat}
             case "current":
                 running = self._running
                 over = "the life is over" if running is None else await running.current(question["incarnation"])
@@ -227,6 +231,8 @@ class Service:
                 await self._running.life.fronts.know(q["worker"].partition("/")[2])
             except (LowtideError, SnapshotsError) as error:
                 self._end(register.incarnation, str(error))
+            if "index" in q:
+                register.seat(q["index"], q["count"], q["worker"])
         before = register.cause
         found = register.find(q["worker"], q["level"], q["epoch"], q["incarnation"], q["executor"])
         if register.cause != before:

@@ -83,6 +83,11 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
         return self.shape.incarnation
 
     @property
+    def keeps_lasts(self) -> bool:
+        """Whether sinks keep `last` and floors: where they do not, no delivered time may be told (R18)."""
+        return self.shape.delivery == "exactly_once"
+
+    @property
     def graph(self) -> dict[int, list[int]]:
         """Every segment with what feeds it: a level's frames are tracked in the segment of its number."""
         return {level: [level - 1] if level > 1 else [] for level in range(1, self.levels)}

@@ -187,8 +187,9 @@ class SourceFronts:
         Raises:
             LifeEnded, SnapshotsError: it cannot be registered.
         """
-        topic, _, partition = name.rpartition("-")
-        await self._register([(topic, int(partition))])
+        if name not in self.known:
+            topic, _, partition = name.rpartition("-")
+            await self._register([(topic, int(partition))])
 
     def _appeared(self, partitions: Iterable[tuple[str, int]]) -> None:
         task = self._loop.create_task(self._register(partitions))
@@ -210,11 +211,13 @@ class SourceFronts:
     async def _register_one(self, topic: str, partition: int) -> None:
         """Open a front at the tracker, write it down, and only then let it label anything (R3)."""
         setting, number, told = self._setting, len(self.known), self._told()
+        # An open front holds min time until it is registered, so it is not opened while ZooKeeper is away.
+        await self._write(self._store.check)
         opening = await self._opened(number, max(setting.relied_on, setting.start if told is None else told))
         # From here on a tracker that takes another's place knows of it.
         self.openings[number] = opening
         entry = FrontEntry(number, Partition(topic, setting.topic_ids[topic], partition), 0, opening)
-        if setting.dead_letters and setting.shape.delivery == "exactly_once":
+        if setting.dead_letters and setting.keeps_lasts:
             await self._write(self._store.add_sink_ids, [transactional_id(setting.job, 0, number)])
         await self._write(self._store.add_fronts, [entry.to_json()])
         start = FrontStart(number=number, topic=topic, partition=partition, offset=0, opening=opening)
@@ -236,15 +239,21 @@ class SourceFronts:
                 await asyncio.sleep(AGAIN_S)
         return floor
 
-    async def _write(self, call: Callable[..., None], what: Iterable[Any]) -> None:
-        """Write to ZooKeeper, again while it is away: a front that the tracker knows must be registered."""
+    async def _write(self, call: Callable[..., None], *what: Iterable[Any]) -> None:
+        """Ask ZooKeeper for something in this life's name, again while it is away."""
+        away = False
         while True:
             try:
-                await self._ask(call, self._setting.incarnation, what)
-                return
+                await self._ask(call, self._setting.incarnation, *what)
             except ZooKeeperUnavailable as error:
-                self._events.event("zookeeper_lost", why=str(error))
+                if not away:
+                    self._events.event("zookeeper_lost", why=str(error))
+                away = True
                 await asyncio.sleep(AGAIN_S)
+                continue
+            if away:
+                self._events.event("zookeeper_back")
+            return
 
     # -- threads ---------------------------------------------------------------------------------------------------
 

@@ -31,6 +31,8 @@ END_LIMIT_S = 3.0
 MAX_DEATHS = 5
 DEATHS_WITHIN_S = 30.0
 """More deaths than these within so long end the life: there is a cause that a new process does not mend."""
+SILENT_LIMIT_S = 10.0
+"""How long a process that reports twice a second may be silent: it is stopped, or hangs."""
 LINE_BYTES = 1 << 20
 SINGLE_THREADED = {"OPENBLAS_NUM_THREADS": "1"}
 """What keeps numpy from starting threads that the tracker does not use."""
@@ -113,6 +115,8 @@ class TrackerProcess:
         self._process: Process | None = None
         self._watch: asyncio.Task[None] | None = None
         self._ready: asyncio.Future[None] | None = None
+        self._heard_s = 0.0
+        """When a process last said something, or began."""
         self._fault = ""
         self._closing = False
 
@@ -144,6 +148,16 @@ class TrackerProcess:
             raise
         return f"{host}:{port}"
 
+    def end_if_silent(self) -> None:
+        """Kill a process that lives and says nothing for `SILENT_LIMIT_S`: another one takes its place."""
+        process = self._process
+        if self.pid is None or process is None or time.monotonic() - self._heard_s < SILENT_LIMIT_S:
+            return
+        LOG.error("the tracker's process %d has said nothing for %g s, and is killed", self.pid, SILENT_LIMIT_S)
+        self._heard_s = time.monotonic()
+        with suppress(ProcessLookupError):
+            process.kill()
+
     async def close(self) -> None:
         """End the process, and listen no more; nobody is told."""
         self._closing = True
@@ -170,6 +184,7 @@ class TrackerProcess:
             limit=LINE_BYTES,
         )
         self.pid = self._process.pid
+        self._heard_s = time.monotonic()
         first = {
             "secret": self._secret.hex(),
             "listener": descriptor,
@@ -207,6 +222,7 @@ class TrackerProcess:
         return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
 
     def _hear(self, said: dict[str, Any]) -> None:
+        self._heard_s = time.monotonic()
         if "report" in said:
             self.report = TrackerReport.from_json(said["report"])
         elif "ready" in said:

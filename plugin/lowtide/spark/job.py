@@ -184,16 +184,18 @@ class Job:
             LifeEnded: with the cause; whatever ended it, the input is still there.
             ServiceUnavailable: no broker was reached for too long.
         """
-        while self.running():
-            if not go_on():
-                return
-            self._await()
-            self.outage_s = self._brokers.look()
-            with as_ours():
-                self._store.keep_lease()
-        cause = self._cause()
-        self._ended = str(cause)
-        raise cause
+        try:
+            while self.running():
+                if not go_on():
+                    return
+                self._await()
+                self.outage_s = self._brokers.look()
+                with as_ours():
+                    self._store.keep_lease()
+            raise self._cause()
+        except LowtideError as error:
+            self._ended = str(error)
+            raise
 
     def _await(self) -> None:
         try:

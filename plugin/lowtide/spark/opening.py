@@ -120,6 +120,7 @@ def open_life(store: JobStore, plan: Plan, conf: Conf, found: Surroundings, say:
         if conf.job.delivery == "exactly_once":
             topic = topic_of(plan.name)
             durable = _claimed(store, plan, conf, incarnation, ids=_ids(plan, register, found), say=say)
+        _refuse_forgotten(plan, durable)
         told = store.told()
         ticks = [key.tick + 1 for key in durable.last.values()]
         relied_on = max([START, *ticks, *(() if told is None else (told,))])
@@ -181,6 +182,20 @@ def _completed(
     if new:
         store.add_fronts(incarnation, [entry.to_json() for entry in new])
     return register
+
+
+def _refuse_forgotten(plan: Plan, durable: Durable) -> None:
+    """Refuse a flow without a sink that has delivered: under another name everything would be delivered again."""
+    sinks = {vertex.name for vertex in plan.sinks()}
+    gone = sorted({lane.sink for lane in durable.last if lane.sink} - sinks)
+    if gone:
+        raise FlowError(
+            f'the job has delivered to sink "{gone[0]}", which the flow does not have any more; it has '
+            f"{', '.join(sorted(sinks))}",
+            where=f'job "{plan.name}"',
+            way_out="give the sink its old name; or give the flow another name: that is a new job, which reads its "
+            "sources from their beginning",
+        )
 
 
 def _by_vertex(plan: Plan, durable: Durable, fronts: int) -> dict[tuple[int, int], OrderKey]:

@@ -58,10 +58,27 @@ def look(plan: Plan, conf: Conf) -> Surroundings:
             f'the flow reads and writes topic "{both[0]}", so it would read its own output for ever',
             way_out="write to another topic",
         )
+    _refuse_shared(plan)
     found = tuple(known[name] for name in sources)
     _refuse_compacted(found)
     _refuse_narrow(plan, known)
     return Surroundings(found, {name: known[name].partitions for name in sinks}, topics.earliest(found))
+
+
+def _refuse_shared(plan: Plan) -> None:
+    """Refuse two sinks on one topic: which of them writes first would be by chance."""
+    writers: dict[str, str] = {}
+    for vertex in plan.sinks():
+        assert isinstance(vertex.step, Write)
+        topic = vertex.step.sink.topic
+        letters = plan.dead_letters is not None and plan.dead_letters.topic == topic
+        other = writers.setdefault(topic, "dead letters" if letters else vertex.name)
+        if other != vertex.name:
+            raise FlowError(
+                f'sink "{vertex.name}" and sink "{other}" both write topic "{topic}": which of them writes first would '
+                "be by chance",
+                way_out="merge the streams before one sink, or give each a topic of its own",
+            )
 
 
 def _refuse_narrow(plan: Plan, topics: Mapping[str, Topic]) -> None:

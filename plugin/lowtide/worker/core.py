@@ -105,6 +105,7 @@ class WorkerCore:
             last={lane: key for (other, lane), key in self._last.items() if other == sink},
             floors=self._floors,
             max_bundle_records=self._max_bundle_records,
+            keeps_floors=sink != self._letters,
         )
 
     @property

@@ -128,7 +128,7 @@ class Loop:
 
     def _watch_stage(self) -> None:
         """Watch what the stage waits for; a line that was made anew has another descriptor."""
-        wanted = self._stage.descriptors()
+        wanted = () if self._failed else self._stage.descriptors()
         if wanted == self._watched:
             return
         for descriptor in set(self._watched) - set(wanted):
@@ -243,7 +243,7 @@ class Loop:
 
     def _state(self) -> dict[str, bool]:
         """Whether a task is attached, and whether there is work that does not wait for min time."""
-        return {"attached": self._task.attached, "busy": bool(self._task.backlog or self._task.parked)}
+        return {"attached": self._task.attached, "busy": self._task.busy}
 
     def _tell(self, message: dict[str, Any]) -> None:
         self._control.send(Kind.ASK, json.dumps(message).encode())

@@ -93,7 +93,7 @@ class LevelStage:
                 figures=self._figures,
                 fronts=self._fronts,
             )
-        self._delivers = self._delivery is not None and level > 0
+        self._delivers = self._delivery is not None and level > 0 and deployment.tracking
         self._dirty = True
         self._flushed_s = self._kept_s = self._heard_s = self._woke_s = 0.0
         self._woke_at = -1

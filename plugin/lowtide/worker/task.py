@@ -56,6 +56,11 @@ class Task:
         return self._link is not None
 
     @property
+    def busy(self) -> bool:
+        """Whether there is work that will be done without anything else happening."""
+        return bool(self.backlog) or (self.attached and bool(self.parked))
+
+    @property
     def has_room(self) -> bool:
         """Whether there is one, and not too much waits for it."""
         return self._link is not None and self._link.unsent_bytes < self._max_queued_bytes

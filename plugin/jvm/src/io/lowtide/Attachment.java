@@ -3,8 +3,8 @@ package io.lowtide;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 
-/** What a task is to its worker: the job's life, the level, and the epoch. */
-record Attachment(long incarnation, int level, long epoch) {
+/** What a task is to its worker: the job's life, the level, the epoch, and which of how many tasks of its level. */
+record Attachment(long incarnation, int level, long epoch, int index, int count) {
   private static final ObjectMapper JSON = new ObjectMapper();
 
   /** A question about the worker of this name, as the service and the worker understand it. */
@@ -14,6 +14,8 @@ record Attachment(long incarnation, int level, long epoch) {
         .put("worker", worker)
         .put("incarnation", incarnation)
         .put("level", level)
-        .put("epoch", epoch);
+        .put("epoch", epoch)
+        .put("index", index)
+        .put("count", count);
   }
 }

@@ -96,6 +96,12 @@ public final class ExecutorSide implements ExecutorPlugin {
     return channel;
   }
 
+  /** The worker that a task of level 0 is for, as far as its index tells it, {@code topic-partition}; empty if not. */
+  String seat(Attachment task) throws IOException {
+    String worker = ask(task.ask("seat", "")).path("seat").asText();
+    return worker.substring(worker.indexOf('/') + 1);
+  }
+
   private JsonNode ask(ObjectNode question) throws IOException {
     try (Channel channel = Channel.open(service, secret, "Lowtide's service", startLimitMs)) {
       channel.write(Kind.ASK, question.toString());

@@ -7,6 +7,9 @@ interface Feed {
   /** Opens the connection to the worker of this name; at most once in a task. */
   interface Opener {
     Channel open(String worker) throws IOException;
+
+    /** The worker that this task is for, where that is known before any input; empty if it is not. */
+    String seat() throws IOException;
   }
 
   /** Returns when Spark's input is over; what it took from it has then been written. */

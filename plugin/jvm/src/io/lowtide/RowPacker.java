@@ -83,13 +83,25 @@ final class RowPacker implements Feed {
 
   @Override
   public void run(Opener opener) throws IOException {
+    // A worker may have frames to send though its partition has no rows in this epoch: it is attached at once.
+    String seat = opener.seat();
+    if (!seat.isEmpty()) {
+      channel = opener.open(seat);
+    }
     if (!rows.hasNext()) {
       return;
     }
     Row first = rows.next();
     topic = first.getString(0);
     partition = first.getInt(1);
-    channel = opener.open(topic + "-" + partition);
+    String name = topic + "-" + partition;
+    if (channel == null) {
+      channel = opener.open(name);
+    } else if (!name.equals(seat)) {
+      throw new IOException(
+          "Spark gave the rows of " + name + " to a task that was attached to the worker of " + seat
+              + ", as the one of its index was in the epoch before; start the job again");
+    }
     feeder = Thread.currentThread();
     flusher = new Thread(this::flushWhenQuiet, Thread.currentThread().getName() + "-flush");
     flusher.setDaemon(true);

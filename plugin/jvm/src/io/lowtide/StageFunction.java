@@ -52,7 +52,7 @@ public final class StageFunction implements MapPartitionsFunction<Row, Row> {
   public Iterator<Row> call(Iterator<Row> rows) {
     TaskContext context = TaskContext.get();
     long epoch = Long.parseLong(context.getLocalProperty("streaming.sql.batchId"));
-    StageTask task = new StageTask(context, ExecutorSide.current(), new Attachment(incarnation, level, epoch));
+    StageTask task = new StageTask(context, ExecutorSide.current(), new Attachment(incarnation, level, epoch, context.partitionId(), context.numPartitions()));
     task.start(level == 0 ? new RowPacker(rows, maxRows, maxBytes, lingerMicros, epochMillis) : new FramePasser(rows));
     return task;
   }

@@ -52,7 +52,18 @@ final class StageTask implements Iterator<Row> {
     TaskContext$.MODULE$.setTaskContext(context);
     Channel open = null;
     try {
-      feed.run(this::open);
+      feed.run(
+          new Feed.Opener() {
+            @Override
+            public Channel open(String name) throws IOException {
+              return StageTask.this.open(name);
+            }
+
+            @Override
+            public String seat() throws IOException {
+              return side.seat(attachment);
+            }
+          });
       open = channel.getNow(null);
       if (open == null) {
         channel.complete(null);
