@@ -26,11 +26,13 @@ class Speaking:
 
     def __init__(self, tracker: Served) -> None:
         self.lost: list[str] = []
+        self.min_times: list[int] = []
         self.idle = IdleFronts(
             tracker.address,
             secret=SECRET,
             incarnation=INCARNATION,
             start=0,
+            on_min_time=self.min_times.append,
             on_lost=self.lost.append,
         )
         self.idle.connect()

@@ -231,18 +231,19 @@ def test_a_front_begins_above_what_the_service_promised_for_it(opening: int, flo
     """R2, R3: a heartbeat is never taken back, by nobody."""
     stage = stage_of(deployment(tracking=False), "0/orders-1", opening=opening, offset=7, floors=floors)
     assert stage.gauges()["front"]["heartbeat"] == 40
-    assert stage.asks(100.0) == [{"at": 7}]
+    assert stage.asks(100.0) == [{"at": 7, "tick": 40}]
     ((_, frame),) = stage.rows(packed(orders(1), first=7, tick=5), NOW)
     assert Header.unpack(frame).ticks_of(frame) == [40]
 
 
 def test_the_service_hears_which_offset_is_expected_once() -> None:
     stage = stage_of(deployment(tracking=False), "0/orders-1")
-    assert stage.asks(100.0) == [{"at": 0}]
+    assert stage.asks(100.0) == [{"at": 0, "tick": 0}]
     assert stage.asks(200.0) == []
     list(stage.rows(packed(orders(3)), NOW))
     assert stage.asks(100.0 + stage_module.WAKE_S / 2) == []
-    assert stage.asks(200.0) == [{"at": 3}]
+    (ask,) = stage.asks(200.0)
+    assert (ask["at"], ask["tick"]) == (3, stage.gauges()["front"]["heartbeat"])
 
 
 def test_a_failed_record_is_named_by_its_partition(rig: Rig) -> None:

@@ -233,3 +233,13 @@ def test_a_clock_that_is_to_be_measured_is_known_from_its_first_stamp_on() -> No
 
 def test_without_a_stamp_it_is_this_machines_clock() -> None:
     assert abs(ClockEstimate().now_ms() - time.time() * 1000) < 50
+
+
+def test_a_look_is_not_repeated_once_nobody_waits_any_more() -> None:
+    """An idle job costs next to nothing, and one with ten records a second little more."""
+    state = watching(Tail(3, "documents", 1, 7))
+    look(state, 7, 1.0)
+    state.active(1.0)
+    assert state.wait_s(1.0) == pytest.approx(ACTIVE_S)
+    state.calm()
+    assert state.wait_s(1.0) == pytest.approx(IDLE_S)

@@ -29,6 +29,7 @@ class IdleFronts:
         secret: The job's.
         incarnation: The life.
         start: The tick at which its min time begins.
+        on_min_time: Called with the global min time when it was heard.
         on_lost: Called with why, when the line is gone for good.
     """
 
@@ -39,10 +40,12 @@ class IdleFronts:
         secret: bytes,
         incarnation: int,
         start: int,
+        on_min_time: Callable[[int], None],
         on_lost: Callable[[str], None],
     ) -> None:
         self._local = LocalTracker(SERVICE_WORKER, incarnation, start=start)
         self._line = TrackerLine(address, secret=secret, incarnation=incarnation, local=self._local, name="service")
+        self._on_min_time = on_min_time
         self._on_lost = on_lost
         self._fronts: dict[int, FrontStart] = {}
         self._loop = asyncio.get_running_loop()
@@ -133,6 +136,8 @@ class IdleFronts:
             return
         for notice in notices:
             self._local.hear(notice)
+        if notices:
+            self._on_min_time(self._local.global_min)
         self._watch()
 
     def _watch(self) -> None:

@@ -75,6 +75,8 @@ class SourceFronts:
         self._loop = asyncio.get_running_loop()
         self._owners: dict[int, str] = {}
         """The workers that speak for fronts."""
+        self._waited_for = setting.start
+        """The largest tick that somebody waits for."""
         self._registering = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._idle: IdleFronts | None = None
@@ -96,6 +98,7 @@ class SourceFronts:
             secret=self._secret,
             incarnation=setting.incarnation,
             start=setting.start,
+            on_min_time=self._heard_min_time,
             on_lost=self._on_end,
         )
         self._idle.connect()
@@ -160,11 +163,16 @@ class SourceFronts:
         return await self._idle.hand_over(start.number)
 
     def heard_from(self, worker: str, said: dict[str, Any]) -> None:
-        """A worker of level 0 waits for min time, and expects this offset next."""
+        """A worker of level 0 waits until min time has passed this tick, and expects this offset next."""
         start = self.known.get(worker.partition("/")[2])
         if self._tails is not None and start is not None:
             self._tails.at(start.number, said["at"])
+            self._waited_for = max(self._waited_for, said["tick"])
             self._tails.active()
+
+    def _heard_min_time(self, tick: int) -> None:
+        if tick > self._waited_for and self._tails is not None:
+            self._tails.calm()
 
     def _granted(self, grants: Iterable[Grant]) -> None:
         if self._idle is None or self._tails is None:

@@ -24,8 +24,8 @@ RATE_MEMORY_S = 0.1
 """Records per second are averaged over about so long."""
 QUIET_AFTER_S = 0.02
 """A front that got nothing for so long is a quiet one, whatever it got before."""
-ACTIVE_FOR_S = 0.05
-"""How long after the last call somebody is taken to wait for min time."""
+ACTIVE_FOR_S = 0.5
+"""How long after the last call somebody is taken to wait for min time, unless `calm` says otherwise before."""
 MIN_PATIENCE_S = 0.002
 MAX_PATIENCE_S = 0.2
 """Patience: how long an owner's offset and the LSO must have stood, apart, before a probe is worth its price."""
@@ -150,6 +150,10 @@ class TailState:
         begins = now_s >= self._active_until_s
         self._active_until_s = now_s + ACTIVE_FOR_S
         return begins
+
+    def calm(self) -> None:
+        """Nobody waits any more."""
+        self._active_until_s = -math.inf
 
     def due(self, now_s: float) -> list[Tail]:
         """Which tails are to be looked at now."""

@@ -107,11 +107,16 @@ class Tails:
             self._state.at(front, offset, time.monotonic())
 
     def active(self) -> None:
-        """Somebody waits for min time: look at once, and often for the next 50 ms."""
+        """Somebody waits for min time: look at once, and often until `calm` is called, for half a second at most."""
         with self._lock:
             begins = self._state.active(time.monotonic())
         if begins:
             self._wake.set()
+
+    def calm(self) -> None:
+        """Nobody waits for min time any more."""
+        with self._lock:
+            self._state.calm()
 
     def now_ms(self) -> int:
         """The broker's time, estimated; it never falls."""

@@ -163,6 +163,7 @@ class LevelStage:
         count = len(packed.rows)
         self._figures.records_in += count
         self._figures.hops["pack"].add(now_ns - packed.born_ns, count)
+        self._dirty = True
         with self._named_fronts():
             effects = self._core.rows(packed.rows, now_ns // 1_000_000 + self._clock_ahead_ms)
         yield from self._send(effects, packed.born_ns)
@@ -174,6 +175,7 @@ class LevelStage:
         for _, group in groupby(came, lambda frame: frame[0].vertex):
             frames = [self._open(header, message) for header, message in group]
             born_ns = min(header.born_ns for header, _ in came)
+            self._dirty = True
             with self._named_fronts():
                 effects = self._core.frame(*frames)
             yield from self._send(effects, born_ns)
@@ -238,6 +240,8 @@ class LevelStage:
         now = time.time_ns()
         with self._named_fronts():
             effects = self._core.notice(*notices)
+        # What was held is let go, or a stopped front goes on; most notices fold nothing.
+        self._dirty = self._dirty or self._core.front is not None or self._core.tracker.unflushed
         self._figures.released(self._core.min_time, now)
         yield from self._send(effects, now)
 
@@ -256,7 +260,7 @@ class LevelStage:
         if front is None or front.next_offset == self._woke_at or now_s - self._woke_s < WAKE_S:
             return []
         self._woke_at, self._woke_s = front.next_offset, now_s
-        return [{"at": front.next_offset}]
+        return [{"at": front.next_offset, "tick": front.heartbeat}]
 
     def tick(self, now_s: float) -> Frames:
         """Do what is due."""
@@ -332,7 +336,6 @@ class LevelStage:
 
     def _send(self, effects: Effects, born_ns: int) -> Frames:
         """Give bundles to the sinks, and frames to the caller."""
-        self._dirty = True
         for sink, bundle in effects.bundles:
             assert self._outputs is not None
             self._outputs.give(sink, bundle)
