@@ -237,7 +237,7 @@ def test_without_a_stamp_it_is_this_machines_clock() -> None:
 
 def test_a_look_is_not_repeated_once_nobody_waits_any_more() -> None:
     """An idle job costs next to nothing, and one with ten records a second little more."""
-    state = watching(Tail(3, "documents", 1, 7))
+    state = watching()
     look(state, 7, 1.0)
     state.active(1.0)
     assert state.wait_s(1.0) == pytest.approx(ACTIVE_S)

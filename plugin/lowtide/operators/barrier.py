@@ -112,6 +112,11 @@ class Barrier:
         return tuple(self._lanes)
 
     @property
+    def waits(self) -> bool:
+        """Whether min time would bring something to a sink: records wait for it, and some lane is free."""
+        return len(self._pending) > 0 and any(state.in_flight is None for state in self._lanes.values())
+
+    @property
     def released(self) -> int:
         """The min time that was told last: everything below it has been released."""
         return self._pending.released

@@ -108,6 +108,11 @@ class Program:
         return reaching
 
     @property
+    def holds(self) -> bool:
+        """Whether there are groupings that wait for min time."""
+        return bool(self._ordered)
+
+    @property
     def repairs(self) -> int:
         """How many outputs of groupings have been taken back so far."""
         return sum(grouping.repairs for grouping in self._groupings.values())

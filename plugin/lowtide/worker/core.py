@@ -109,6 +109,13 @@ class WorkerCore:
         )
 
     @property
+    def waits(self) -> bool:
+        """Whether something can go on as soon as min time moves; if not, notices may be heard later, and together."""
+        if self.front is not None and not self.front.pulling:
+            return True
+        return self.program.holds or any(barrier.waits for barrier in self.barriers.values())
+
+    @property
     def min_time(self) -> int:
         """The min time of its segment, as heard."""
         return self.tracker.min_time(self._segment)

@@ -38,14 +38,14 @@ from lowtide.worker.untracked import UntrackedCore
 from lowtide.worker.welcome import FrontStart, Welcome
 from lowtide_tracker import Floor, LocalTracker
 
-FLUSH_S = 0.001
+FLUSH_S = 0.002
 """Least time between two flushes to the tracker (T4): it bounds what tracking adds to a record's latency."""
 MEND_S = 0.005
 """How often a line that is broken is looked after."""
 KEEP_FLOORS_S = 1.0
 """How often floors are handed on that no bundle carries, where a sink is idle (R18)."""
 HEAR_S = 0.01
-"""How often a front that is not stopped hears what the tracker says."""
+"""How often a worker hears what the tracker says though nothing of it waits for that."""
 WAKE_S = 0.02
 """How often the service is told that somebody waits for min time."""
 MAX_QUEUED_RECORDS = 100_000
@@ -218,16 +218,13 @@ class LevelStage:
     def descriptors(self) -> tuple[int, ...]:
         """What the loop is to watch; `hear` is to be called when there is something to read on one.
 
-        A front that may go on has no use for each of the tracker's notices: it takes them now and then.
+        While nothing here waits for min time, or all lanes are busy with what it has released before, notices are taken
+        now and then, together.
         """
-        found = [] if self._line is None or self._runs_freely() else [self._line.fileno()]
+        found = [] if self._line is None or not self._core.waits else [self._line.fileno()]
         if self._delivery is not None:
             found.append(self._delivery.fileno())
         return tuple(descriptor for descriptor in found if descriptor >= 0)
-
-    def _runs_freely(self) -> bool:
-        front = self._core.front
-        return front is not None and self._delivery is None and front.pulling
 
     def hear(self) -> Frames:
         """Take what the tracker and the sinks have said."""
@@ -264,7 +261,7 @@ class LevelStage:
 
     def tick(self, now_s: float) -> Frames:
         """Do what is due."""
-        if now_s - self._heard_s >= HEAR_S and self._runs_freely():
+        if now_s - self._heard_s >= HEAR_S and not self._core.waits:
             self._heard_s = now_s
             yield from self.hear()
         else:
