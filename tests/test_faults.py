@@ -205,9 +205,9 @@ def test_a_flow_that_reads_its_own_output_is_refused(spark: Spark, topics: tuple
 
 
 def test_too_few_slots_are_refused_with_both_figures(spark: Spark, topics: tuple[str, str, str]) -> None:
-    flow = flow_of(topics, refuse_negative, keyed_first=True)
+    flow = flow_of((topics[0], spark.kafka.topic("out", 11), topics[2]), refuse_negative, keyed_first=True)
     with pytest.raises(TooFewSlots, match=r"needs 13 slots at once, Spark has 12") as caught:
-        Job.start(flow, spark.conf(job__parallelism=11, job__lanes=2))
+        Job.start(flow, spark.conf(job__parallelism=11))
     assert "2 for the source's partitions and 1 x 11 for the later levels" in str(caught.value)
     assert "local[13]" in str(caught.value)
 
