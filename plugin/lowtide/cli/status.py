@@ -63,7 +63,8 @@ def status(conf: Conf, name: str | None, as_json: bool) -> None:
 def stop(conf: Conf, name: str | None, timeout: float | None) -> int:
     """Stop the job NAME, or the only one that runs; with 5 if it had to be killed.
 
-    What has been read is delivered first. After the limit, [job].stop_limit_s, it is killed with all its processes.
+    What its sinks were given is delivered first; the rest is read again by the next start. After the limit,
+    [job].stop_limit_s, it is killed with all its processes.
     """
     root = Path(conf.job.folder)
     folder = JobFolder.find(root, name) if name is not None else _only(root)

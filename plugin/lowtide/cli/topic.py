@@ -1,8 +1,9 @@
-"""`lowtide topic create|list|delete`: the topics of the Kafka that the conf names."""
+"""`lowtide topic create|list|read|write|delete`: the topics of the Kafka that the conf names."""
 
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict
 
 import click
@@ -10,12 +11,13 @@ import click
 from lowtide.cli.options import as_json, with_conf
 from lowtide.cli.table import table
 from lowtide.conf import Conf
+from lowtide.topic_records import read_topic, write_topic
 from lowtide.topics import Topics
 
 
 @click.group()
 def topic() -> None:
-    """Create, list and delete Kafka topics."""
+    """Create, list, read, write and delete Kafka topics."""
 
 
 @topic.command()
@@ -49,6 +51,31 @@ def list_topics(conf: Conf, as_json: bool) -> None:
         return
     rows = [(each.name, str(each.partitions), each.timestamps, each.cleanup) for each in found]
     click.echo(table(("topic", "partitions", "timestamps", "cleanup"), rows))
+
+
+@topic.command()
+@click.argument("name")
+@click.option("--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option("--keys", is_flag=True, help="Print each key and a tab before its value.")
+@with_conf
+def read(conf: Conf, name: str, follow: bool, keys: bool) -> None:
+    """Print the values of topic NAME, from its beginning, a line each; only what was committed.
+
+    Records of one partition come in its order, those of different partitions as they are fetched.
+    """
+    for message in read_topic(conf.kafka, name, follow=follow):
+        key = (message.key() or b"").decode("utf-8", "replace") + "\t" if keys else ""
+        click.echo(key + (message.value() or b"").decode("utf-8", "replace"))
+
+
+@topic.command()
+@click.argument("name")
+@click.option("--partition", type=click.IntRange(min=0), help="By default partitions take turns.")
+@with_conf
+def write(conf: Conf, name: str, partition: int | None) -> None:
+    """Write each line of standard input to topic NAME as one value."""
+    count = write_topic(conf.kafka, name, (line.rstrip(b"\n") for line in sys.stdin.buffer), partition)
+    click.echo(f"wrote {count} records to {name}", err=True)
 
 
 @topic.command()

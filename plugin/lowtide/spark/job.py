@@ -27,7 +27,7 @@ from lowtide.service.client import ServiceClient
 from lowtide.spark import preflight, slots
 from lowtide.spark.broker_watch import BrokerWatch
 from lowtide.spark.handing_out import deployment_of, setting_of
-from lowtide.spark.opening import as_ours, open_life, store_of
+from lowtide.spark.opening import as_ours, open_life, refuse_other_record, store_of
 from lowtide.spark.query import start_query
 from lowtide.spark.session import master_of, session_runs, start_session
 from lowtide_snapshots.errors import SnapshotsError
@@ -92,6 +92,8 @@ class Job:
         found = preflight.look(plan, conf)
         master = master_of(conf)
         slots.check(plan, found.fronts, slots.offered(master), master)
+        say(f"asking ZooKeeper at {conf.zookeeper.hosts}")
+        refuse_other_record(plan, conf)
         say(f"starting Spark, {conf.spark.master}")
         owned = not session_runs()
         session = start_session(conf, plan.name)
@@ -109,7 +111,6 @@ class Job:
 
     def _begin(self, found: preflight.Surroundings, say: Said) -> None:
         plan, conf = self.plan, self._conf
-        say(f"asking ZooKeeper at {conf.zookeeper.hosts}")
         with as_ours():
             self._store.open()
         # Tasks of the session's earlier lives may be about: they are told from this one's by its number.

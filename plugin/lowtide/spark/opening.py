@@ -34,7 +34,7 @@ from lowtide_snapshots.job_record import JobRecord
 from lowtide_snapshots.job_store import JobStore
 from lowtide_tracker import Floor
 
-__all__ = ["Opening", "as_ours", "job_record", "open_life", "store_of"]
+__all__ = ["Opening", "as_ours", "job_record", "open_life", "refuse_other_record", "store_of"]
 
 LEASE_SLACK_S = 4.0
 """How much longer than a session's time-out a start waits for the lease of a driver that was killed."""
@@ -88,6 +88,19 @@ def job_record(plan: Plan) -> JobRecord:
     """What a plan's order and state hang on (R11)."""
     sources = tuple(f"{v.name}={v.step.source.topic}" for v in plan.sources() if isinstance(v.step, Read))
     return JobRecord(plan.name, plan.slack_ms, plan.units, plan.lanes, "log", HASH_VERSION, sources)
+
+
+def refuse_other_record(plan: Plan, conf: Conf) -> None:
+    """Refuse a start that the job's record forbids before anything is started for it (R11).
+
+    Raises:
+        FlowError: the record says otherwise.
+        ServiceUnavailable: ZooKeeper does not answer.
+    """
+    with as_ours(), store_of(conf, plan.name) as store:
+        frozen = store.record()
+        if frozen is not None:
+            frozen.check(job_record(plan))
 
 
 def open_life(store: JobStore, plan: Plan, conf: Conf, found: Surroundings, say: Say, *, above: int = 0) -> Opening:
@@ -147,12 +160,20 @@ def _claimed(store: JobStore, plan: Plan, conf: Conf, incarnation: int, *, ids: 
     say("claiming the sinks")
     known = store.lasts_id()
     topic_id = open_lasts(conf.kafka, plan.name, known)
-    if known is None:
-        store.set_lasts_id(incarnation, topic_id)
     store.add_sink_ids(incarnation, ids)
     claim(conf.kafka, store.sink_ids(), limit_s)
     store.check(incarnation)
-    return read_lasts(conf.kafka, topic_of(plan.name), limit_s, say)
+    durable = read_lasts(conf.kafka, topic_of(plan.name), limit_s, say)
+    if known is None and (durable.last or durable.floors):
+        raise LifeEnded(
+            f'topic "{topic_of(plan.name)}" has what an earlier life of the job has delivered, but ZooKeeper knows '
+            "nothing of such a life: the job's place there was lost, and with it the numbers of its fronts",
+            where=f"{conf.zookeeper.hosts}/{conf.zookeeper.root}",
+            way_out="restore ZooKeeper's data; or delete the topic, and the job delivers everything again",
+        )
+    if known is None:
+        store.set_lasts_id(incarnation, topic_id)
+    return durable
 
 
 def _ids(plan: Plan, register: FrontRegister, found: Surroundings) -> set[str]:
