@@ -204,9 +204,10 @@ def core(*, trials: int, limit: float, markdown: bool, as_json: bool) -> int:
 
 def _conf(conf: Conf, grouping: Grouping | None, tracking: Literal["on", "off"], epoch: float) -> Conf:
     """Return the conf with what the command line says; ConfError if its figures could not be compared."""
-    if conf.job.parallelism != 2:
+    if conf.job.parallelism > 2:
         raise ConfError(
-            f"[job] parallelism is {conf.job.parallelism}: figures are compared at 2", way_out="leave it as it is"
+            f"[job] parallelism is {conf.job.parallelism}: the sink of a measurement has 2 partitions",
+            way_out="set job.parallelism to 1 or 2",
         )
     job = dataclasses.replace(conf.job, grouping=grouping or conf.job.grouping, tracking=tracking)
     if tracking == "off":
