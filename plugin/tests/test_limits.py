@@ -17,7 +17,6 @@ from lowtide.fronts.front import Front, Window
 from lowtide.local import Message
 from lowtide.operators.limits import LETTER_BYTES, Limits
 from lowtide.operators.meta import Position
-from lowtide.worker import stage as stage_module
 from lowtide.worker.core import WorkerCore
 from lowtide_tracker import LocalTracker, Notice
 
@@ -28,7 +27,7 @@ SMALL = Limits(5_000, 10_000, 8192)
 
 @pytest.fixture(autouse=True)
 def _no_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stage_module, "ExactlyOnce", Kept)
+    monkeypatch.setattr("lowtide.worker.building.ExactlyOnce", Kept)
 
 
 @pytest.mark.parametrize(("limits", "most"), [(Limits(1 << 20, 1 << 20, 4), 4), (Limits(2000, 1 << 20, 8192), 50)])

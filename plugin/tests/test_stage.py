@@ -25,7 +25,7 @@ LATER_S = 1e9
 
 @pytest.fixture(autouse=True)
 def _no_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stage_module, "ExactlyOnce", Kept)
+    monkeypatch.setattr("lowtide.worker.building.ExactlyOnce", Kept)
 
 
 @pytest.fixture

@@ -15,27 +15,21 @@ from typing import Any
 
 import pyarrow as pa
 
-from lowtide.connectors.claims import transactional_id
-from lowtide.connectors.delivery import AtLeastOnce, Delivery, ExactlyOnce
 from lowtide.connectors.kafka_rows import unpack
 from lowtide.errors import LifeEnded
 from lowtide.frames import FrameKind, Header, Inbox, Outbox
-from lowtide.fronts.front import Front
 from lowtide.operators.batch import Batch, exchange_schema
 from lowtide.operators.failure import AtRecord
 from lowtide.schema import schema_of
-from lowtide.service.current import check_current
-from lowtide.steps import Read, Write
 from lowtide.worker.birth import Birth
-from lowtide.worker.core import WorkerCore
+from lowtide.worker.building import make_core, make_delivery
 from lowtide.worker.deployment import Deployment
 from lowtide.worker.effects import Effects, Frame
 from lowtide.worker.figures import Figures
 from lowtide.worker.outputs import Outputs
 from lowtide.worker.protocol import Frames
 from lowtide.worker.tracker_line import TrackerLine
-from lowtide.worker.untracked import UntrackedCore
-from lowtide.worker.welcome import FrontStart, Welcome
+from lowtide.worker.welcome import Welcome
 from lowtide_tracker import Floor, LocalTracker
 
 FLUSH_S = 0.002
@@ -68,7 +62,7 @@ class LevelStage:
         self._fronts = dict(welcome.fronts)
         self._clock_ahead_ms = welcome.clock_ahead_ms
         local = LocalTracker(birth.number, birth.incarnation, start=deployment.start)
-        self._core = self._make_core(birth, welcome, local)
+        self._core = make_core(deployment, birth, welcome.front, local)
         self._line: TrackerLine | None = None
         if deployment.tracking:
             self._line = TrackerLine(
@@ -82,7 +76,7 @@ class LevelStage:
         self._schemas = {vertex.id: schema_of(vertex.gives) for vertex in inputs}
         self._arrow = {vertex: exchange_schema(schema) for vertex, schema in self._schemas.items()}
         self._figures = Figures()
-        self._delivery = self._make_delivery(birth)
+        self._delivery = make_delivery(deployment, birth, self._core)
         self._outputs: Outputs | None = None
         if self._delivery is not None:
             self._outputs = Outputs(
@@ -97,60 +91,6 @@ class LevelStage:
         self._dirty = True
         self._flushed_s = self._kept_s = self._heard_s = self._woke_s = 0.0
         self._woke_at = -1
-
-    def _make_core(self, birth: Birth, welcome: Welcome, local: LocalTracker) -> WorkerCore:
-        deployment = self._deployment
-        start = welcome.front
-        core = (WorkerCore if deployment.tracking else UntrackedCore)(
-            deployment.plan,
-            birth.level,
-            int(birth.name.partition("/")[2]) if birth.level else 0,
-            tracker=local,
-            front=None if start is None else self._make_front(start),
-            last=deployment.last,
-            floors=deployment.floors,
-            max_bundle_records=deployment.max_bundle_records,
-            limits=deployment.limits,
-        )
-        if start is not None:
-            reads = [v for v in deployment.plan.sources() if isinstance(v.step, Read)]
-            core.read_by(v.id for v in reads if v.step.source.topic == start.topic)  # type: ignore[union-attr]
-        return core
-
-    def _make_front(self, start: FrontStart) -> Front:
-        deployment = self._deployment
-        return Front(
-            start.number,
-            slack_ms=deployment.plan.slack_ms,
-            opening=start.opening,
-            window=deployment.window,
-            max_future_ms=deployment.max_future_ms,
-            floors=(*deployment.floors, *start.promised()),
-            relied_on=deployment.relied_on,
-            offset=start.offset,
-        )
-
-    def _make_delivery(self, birth: Birth) -> Delivery | None:
-        deployment, plan = self._deployment, self._deployment.plan
-        writes = any(isinstance(vertex.step, Write) and vertex.level == birth.level for vertex in plan.vertices)
-        if not writes and plan.dead_letters is None:
-            return None
-        limits = {
-            "delivery_limit_ms": deployment.delivery_limit_ms,
-            "max_record_bytes": deployment.limits.max_frame_bytes,
-        }
-        if deployment.delivery == "at_least_once":
-            return AtLeastOnce(deployment.producer, **limits)
-        # One producer for all lanes of the worker, under the name of the first: every name is claimed when a life
-        # begins, so whatever lanes an older worker had, it can write to none of them any more (W10).
-        lane = min(lane for barrier in self._core.barriers.values() for lane in barrier.lanes)
-        return ExactlyOnce(
-            deployment.producer,
-            transactional_id=transactional_id(plan.name, birth.level, lane),
-            lasts_topic=deployment.lasts_topic,
-            check=lambda: check_current(birth.service, birth.secret, birth.incarnation),
-            **limits,
-        )
 
     # -- input -----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,73 @@
+"""What a stage is made of: the worker's core, its front at level 0, and its way to the sinks."""
+
+from __future__ import annotations
+
+from lowtide.connectors.claims import transactional_id
+from lowtide.connectors.delivery import AtLeastOnce, Delivery, ExactlyOnce
+from lowtide.fronts.front import Front
+from lowtide.service.current import check_current
+from lowtide.steps import Read, Write
+from lowtide.worker.birth import Birth
+from lowtide.worker.core import WorkerCore
+from lowtide.worker.deployment import Deployment
+from lowtide.worker.untracked import UntrackedCore
+from lowtide.worker.welcome import FrontStart
+from lowtide_tracker import LocalTracker
+
+__all__ = ["make_core", "make_delivery"]
+
+
+def make_core(deployment: Deployment, birth: Birth, start: FrontStart | None, local: LocalTracker) -> WorkerCore:
+    """Make a worker's core; `start` is its front's, at level 0."""
+    core = (WorkerCore if deployment.tracking else UntrackedCore)(
+        deployment.plan,
+        birth.level,
+        int(birth.name.partition("/")[2]) if birth.level else 0,
+        tracker=local,
+        front=None if start is None else _make_front(deployment, start),
+        last=deployment.last,
+        floors=deployment.floors,
+        max_bundle_records=deployment.max_bundle_records,
+        limits=deployment.limits,
+    )
+    if start is not None:
+        reads = [(vertex.id, vertex.step) for vertex in deployment.plan.sources()]
+        core.read_by(id_ for id_, step in reads if isinstance(step, Read) and step.source.topic == start.topic)
+    return core
+
+
+def _make_front(deployment: Deployment, start: FrontStart) -> Front:
+    return Front(
+        start.number,
+        slack_ms=deployment.plan.slack_ms,
+        opening=start.opening,
+        window=deployment.window,
+        max_future_ms=deployment.max_future_ms,
+        floors=(*deployment.floors, *start.promised()),
+        relied_on=deployment.relied_on,
+        offset=start.offset,
+    )
+
+
+def make_delivery(deployment: Deployment, birth: Birth, core: WorkerCore) -> Delivery | None:
+    """Make a worker's way to its sinks; None if nothing of it is ever delivered."""
+    plan = deployment.plan
+    writes = any(isinstance(vertex.step, Write) and vertex.level == birth.level for vertex in plan.vertices)
+    if not writes and plan.dead_letters is None:
+        return None
+    limits = {
+        "delivery_limit_ms": deployment.delivery_limit_ms,
+        "max_record_bytes": deployment.limits.max_frame_bytes,
+    }
+    if deployment.delivery == "at_least_once":
+        return AtLeastOnce(deployment.producer, **limits)
+    # One producer for all lanes of the worker, under the name of the first: every name is claimed when a life
+    # begins, so whatever lanes an older worker had, it can write to none of them any more (W10).
+    lane = min(lane for barrier in core.barriers.values() for lane in barrier.lanes)
+    return ExactlyOnce(
+        deployment.producer,
+        transactional_id=transactional_id(plan.name, birth.level, lane),
+        lasts_topic=deployment.lasts_topic,
+        check=lambda: check_current(birth.service, birth.secret, birth.incarnation),
+        **limits,
+    )
