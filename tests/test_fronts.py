@@ -79,7 +79,7 @@ def test_r8_a_front_an_hour_ahead_waits_and_what_it_holds_is_bounded(spark: Spar
     # A window of 2 s holds 100 records; what is parked came with one frame before the front stopped pulling.
     assert most["parked"] <= 2_000, most
     assert most["waiting"] <= 4_000, most
-    assert repairs < 3_000
+    assert repairs < 6_000
 
 
 def note(most: dict[str, int], workers: list[dict[str, Any]]) -> None:
