@@ -35,7 +35,8 @@ class Driver:
     def __init__(self, shop: Shop, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._log = folder / f"driver-{len(list(folder.glob('driver-*')))}"
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), *sys.path]))}
+        # Not all of this process's path: what other tests have put there may hide the standard library.
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.driver"],
