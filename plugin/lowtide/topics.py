@@ -125,8 +125,17 @@ class Topics:
 
         spec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
         asked = {TopicPartition(topic.name, n): spec for topic in topics for n in range(topic.partitions)}
-        answers = self._client.list_offsets(asked, request_timeout=self._limit_s) if asked else {}
-        return {(at.topic, at.partition): int(self._result(answers[at], at.topic).offset) for at in asked}
+        deadline = time.monotonic() + self._limit_s
+        while asked:
+            answers = self._client.list_offsets(asked, request_timeout=self._limit_s)
+            try:
+                return {(at.topic, at.partition): int(self._result(answers[at], at.topic).offset) for at in asked}
+            except TopicRefused:
+                # A leader that has just been chosen may not be known everywhere yet.
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(LEADER_POLL_S)
+        return {}
 
     def _metadata(self) -> Any:
         from confluent_kafka import KafkaException
