@@ -62,7 +62,7 @@ class ControlClient:
         return self._ask("GET", "/metrics").decode()
 
     def stop(self) -> None:
-        """Ask the job to end: what it has read is delivered first. Returns when that has begun."""
+        """Ask the job to end: what its sinks were given is delivered first. Returns when that has begun."""
         self._ask("POST", "/stop")
 
     def _ask(self, method: str, path: str) -> bytes:

@@ -40,10 +40,14 @@ class AtRecord(LowtideError):
     """A failure at one record of the log.
 
     Attributes:
+        vertex: The step's name.
         position: Where the record stands in the log.
     """
 
-    position: Position
+    def __init__(self, vertex: Vertex, position: Position, what: str, **rest: str) -> None:
+        super().__init__(what, **rest)
+        self.vertex = vertex.name
+        self.position = position
 
     def name_front(self, partition: str) -> None:
         """Say the source partition's name where so far its front's number stands."""
@@ -51,59 +55,44 @@ class AtRecord(LowtideError):
 
 
 class UserError(AtRecord, UserCodeFailed):
-    """Correct the function of the named step, or give the flow a sink for dead letters.
-
-    Attributes:
-        vertex: The step's name.
-        position: Where the record stands in the log.
-    """
+    """Correct the function of the named step, or give the flow a sink for dead letters."""
 
     def __init__(self, vertex: Vertex, position: Position, failure: Failure) -> None:
         super().__init__(
+            vertex,
+            position,
             f'step "{vertex.name}": {failure.error}',
             where=f"{vertex.site}, record at {position}: {shortened(failure.record)}",
             way_out="correct the function, or let such records go to Flow(..., dead_letters=kafka(topic, raw()))",
             traceback_text=failure.traceback_text,
         )
-        self.vertex = vertex.name
-        self.position = position
 
 
 class MessageRefused(AtRecord, RecordRefused):
-    """Correct the source's dataclass or format, or give the flow a sink for dead letters.
-
-    Attributes:
-        vertex: The source's name.
-        position: Where the message stands in the log.
-    """
+    """Correct the source's dataclass or format, or give the flow a sink for dead letters."""
 
     def __init__(self, vertex: Vertex, position: Position, failure: Failure) -> None:
         super().__init__(
+            vertex,
+            position,
             f'source "{vertex.name}": a message {failure.error}',
             where=f"{vertex.site}, message at {position}: {shortened(failure.record)}",
             way_out="correct the dataclass, or let such messages go to Flow(..., dead_letters=kafka(topic, raw()))",
         )
-        self.vertex = vertex.name
-        self.position = position
 
 
 class TooLarge(AtRecord, FrameTooLarge):
-    """Raise exchange.max_frame_bytes, make the record smaller, or give the flow a sink for dead letters.
-
-    Attributes:
-        vertex: The step's name.
-        position: Where the record stands in the log.
-    """
+    """Raise exchange.max_frame_bytes, make the record smaller, or give the flow a sink for dead letters."""
 
     def __init__(self, vertex: Vertex, position: Position, failure: Failure) -> None:
         super().__init__(
+            vertex,
+            position,
             f'"{vertex.name}": a record {failure.error}',
             where=f"{vertex.site}, record at {position}",
             way_out="raise exchange.max_frame_bytes in the configuration, make the record smaller, or let such records "
             "go to Flow(..., dead_letters=kafka(topic, raw()))",
         )
-        self.vertex = vertex.name
-        self.position = position
 
 
 def unreadable(index: int, value: bytes | None, format_: object, record: type, reason: str) -> Failure:

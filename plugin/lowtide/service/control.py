@@ -35,7 +35,7 @@ BACKLOG = 64
 ROUTES = {
     "GET /status": "the job's status as JSON",
     "GET /metrics": "the same for Prometheus",
-    "POST /stop": "end the job: what has been read is delivered first",
+    "POST /stop": "end the job: what its sinks were given is delivered first",
     "GET /health": "whether this answers; needs no token",
 }
 HOW_TO_GET_IN = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from lowtide.service.recent import totals_of
 from lowtide.service.register import Register
 
 __all__ = ["totals", "workers"]
@@ -15,18 +16,14 @@ Gauges = Mapping[str, Mapping[str, Any]]
 
 def totals(register: Register, gauges: Gauges, executors: int) -> dict[str, int]:
     """The job's gauges: records read from the sources, delivered to sinks and to the dead letters, and repairs."""
-
-    def total(name: str) -> int:
-        return sum(each.get(name, 0) for each in gauges.values())
-
-    read = [each for name, each in gauges.items() if name.startswith("0/")]
+    counted = totals_of(workers(register, gauges))
     return {
         "workers": len(register.workers),
         "executors": executors,
-        "records_in": sum(each.get("records_in", 0) for each in read),
-        "records_out": total("delivered"),
-        "dead_letters": total("dead_letters"),
-        "repairs": total("repairs"),
+        "records_in": counted.records_in,
+        "records_out": counted.delivered,
+        "dead_letters": counted.dead_letters,
+        "repairs": counted.repairs,
     }
 
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from lowtide.histogram import Histogram
 
-__all__ = ["Percentiles", "Rates", "Recent", "Totals"]
+__all__ = ["Percentiles", "Rates", "Recent", "Totals", "totals_of"]
 
 RATE_WINDOW_S = 5.0
 LATENCY_WINDOW_S = 10.0
@@ -81,7 +81,7 @@ class Recent:
             global_min: The tick at which min time stands, if that is known.
         """
         workers = list(workers)
-        look = _Look(at_s, _totals(workers), _histograms(workers))
+        look = _Look(at_s, totals_of(workers), _histograms(workers))
         if self._looks and look.totals.records_in < self._looks[-1].totals.records_in:
             self._looks.clear()  # Another life: what was counted before is no part of it.
         self._looks.append(look)
@@ -143,7 +143,9 @@ class Recent:
         return before if before.at_s < last.at_s else None
 
 
-def _totals(workers: list[Mapping[str, Any]]) -> Totals:
+def totals_of(workers: list[dict[str, Any]] | list[Mapping[str, Any]]) -> Totals:
+    """Sum up what workers, with `level` and `gauges`, have counted."""
+
     def count(name: str) -> int:
         return sum(worker["gauges"].get(name, 0) for worker in workers)
 
