@@ -6,11 +6,11 @@ differently. Secrets are read here, at the moment of use, and are in no object t
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from lowtide.conf import KafkaConf
 from lowtide.errors import ConfError
+from lowtide.secret import read_secret, read_text
 
 __all__ = ["REDACTION_PATTERN", "java_properties", "librdkafka_settings", "spark_options"]
 
@@ -115,15 +115,9 @@ def _key_password(kafka: KafkaConf) -> str | None:
 
 
 def _secret(name: str, variable: str | None, file: str | None) -> str | None:
-    if variable is not None and file is not None:
-        raise _wrong(f"both {name}_env and {name}_file are set", "leave one out")
-    if variable is not None:
-        value = os.environ.get(variable)
-        if not value:
-            raise _wrong(f"{name}_env names the environment variable {variable}, which is not set", f"set {variable}")
-        return value
-    # Editors end a file with a newline, which is no part of the secret.
-    return None if file is None else _content(file, f"{name}_file").rstrip("\r\n")
+    if variable is None and file is not None:
+        _file(file, f"{name}_file")
+    return read_secret("kafka", name, variable, file)
 
 
 def _file(path: str | None, key: str) -> Path:
@@ -135,12 +129,7 @@ def _file(path: str | None, key: str) -> Path:
 
 
 def _content(path: str | None, key: str) -> str:
-    file = _file(path, key)
-    try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        # The error's own text may quote the file, which is a secret.
-        raise _wrong(f"{key} names {path}, which cannot be read as text ({type(error).__name__})", "mend it") from None
+    return read_text("kafka", key, str(_file(path, key)))
 
 
 def _quoted(text: str) -> str:
