@@ -289,12 +289,12 @@ def test_a_broker_that_was_away_is_told_once_and_grants_come_again(kafka: Kafka,
 
 def test_an_idle_job_costs_next_to_nothing(kafka: Kafka) -> None:
     topic = kafka.topic("idle", 8)
+    others = cpu_share(1.5)  # What other tests have left in this process: clients that look for a broker that is gone.
     with looking(kafka, *(Tail(partition, topic, partition, 0) for partition in range(8))) as heard:
         heard.wait_for(7, 0)
         time.sleep(1.0)  # Whoever waited is taken to wait for half a second.
-        began, granted = time.process_time(), len(heard.grants)
-        time.sleep(3)
-        assert (time.process_time() - began) / 3 < 0.03
+        granted = len(heard.grants)
+        assert cpu_share(3) - others < 0.03
         assert 15 * 8 <= len(heard.grants) - granted <= 31 * 8
 
 
@@ -331,3 +331,10 @@ def test_a_clock_that_cannot_be_measured_is_this_machines_and_told_once(kafka: K
     assert len(errors) == 1
     assert "LogAppendTime" in errors[0]
     assert topic in errors[0]
+
+
+def cpu_share(seconds: float) -> float:
+    """Return how much of a core this process takes, all its threads together."""
+    began = time.process_time()
+    time.sleep(seconds)
+    return (time.process_time() - began) / seconds

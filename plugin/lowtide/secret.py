@@ -1,4 +1,4 @@
-"""Secrets that the conf names and does not hold: in an environment variable, or in a file; read at the moment of use."""
+"""Secrets that the conf names and does not hold: in an environment variable or a file, read at the moment of use."""
 
 from __future__ import annotations
 
