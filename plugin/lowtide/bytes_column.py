@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class BytesColumn:
@@ -49,6 +53,14 @@ class BytesColumn:
             for index in np.flatnonzero(self.nulls).tolist():
                 strings[index] = None
         return strings
+
+    def to_arrow(self) -> pa.Array:
+        """The same strings as an Arrow array of type binary, whose bytes are shared."""
+        import pyarrow as pa
+
+        valid = None if self.nulls is None else pa.py_buffer(np.packbits(~self.nulls, bitorder="little"))
+        offsets = pa.py_buffer(self.offsets.astype(np.int32))
+        return pa.Array.from_buffers(pa.binary(), len(self), [valid, offsets, pa.py_buffer(self.data)])
 
     def slice(self, start: int, stop: int) -> BytesColumn:
         """Strings `start` to `stop`, without the latter; copies their bytes, so the others can be forgotten."""

@@ -11,6 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from msgspec.json import Decoder, Encoder
 
     from lowtide.bytes_column import BytesColumn
@@ -45,6 +46,9 @@ class Format(Protocol[T_co]):
     def decode(self, keys: BytesColumn, values: BytesColumn) -> Decoded[Any]:
         """Make records of messages; what cannot be parsed is named, never dropped in silence."""
 
+    def columns(self, keys: BytesColumn, values: BytesColumn) -> list[pa.Array] | None:
+        """Give the records as columns, where that takes no object per record and never fails; else None."""
+
     def encode(self, rows: Sequence[Any]) -> list[bytes | None]:
         """Make the messages' values; raises what the codec raises for a record that cannot be written."""
 
@@ -69,6 +73,10 @@ class RawFormat:
     def decode(self, keys: BytesColumn, values: BytesColumn) -> Decoded[Raw]:
         """Pair keys with values; never fails."""
         return Decoded(list(map(Raw, keys.to_list(), values.to_list())), [])
+
+    def columns(self, keys: BytesColumn, values: BytesColumn) -> list[pa.Array] | None:
+        """Share the bytes as they are."""
+        return [keys.to_arrow(), values.to_arrow()]
 
     def encode(self, rows: Sequence[Raw]) -> list[bytes | None]:
         """Take the values."""
@@ -99,6 +107,10 @@ class JsonFormat(Generic[T]):
                 if len(rows) == len(values):
                     return Decoded(rows, [])
         return self._decode_each(decoder, values)
+
+    def columns(self, keys: BytesColumn, values: BytesColumn) -> list[pa.Array] | None:
+        """JSON has to be parsed first."""
+        return None
 
     def _decode_each(self, decoder: Decoder[T], values: BytesColumn) -> Decoded[T]:
         import msgspec

@@ -1,10 +1,10 @@
 """Frames: what goes from one worker to another, and the count that notices a lost or swapped one.
 
-A frame is a header of 56 bytes, its distinct ticks and an Arrow record batch (IPC message without its schema; the
+A frame is a header of 48 bytes, its distinct ticks and an Arrow record batch (IPC message without its schema; the
 vertex says which)::
 
     magic "LF" | u8 version | u8 kind | u16 vertex | u16 0 | u32 sender | u32 rows | u32 ticks | u32 0
-    | u64 number | i64 sent_ns | i64 born_ns | u64 value | i64 tick[ticks]
+    | u64 number | i64 sent_ns | u64 value | i64 tick[ticks]
 
 All little-endian. `value` is what sender and receiver fold into the tracker at each of the ticks. `number` counts the
 frames of one sender to one target from 0, over epochs. The last frame that a sender gives a target in an epoch is a
@@ -22,8 +22,8 @@ from enum import IntEnum
 from lowtide.errors import LifeEnded
 
 MAGIC = b"LF"
-VERSION = 2
-_HEADER = struct.Struct("<2sBBHHIIIIQqqQ")
+VERSION = 3
+_HEADER = struct.Struct("<2sBBHHIIIIQqQ")
 HEADER_BYTES = _HEADER.size
 WAY_OUT = "start the job again; report it if it happens without a failure of the network or of Spark"
 
@@ -46,7 +46,6 @@ class Header:
         rows: How many records follow; in a mark the epoch's number.
         number: Its place among the frames of this sender to this target, from 0.
         sent_ns: When it was made, ns since 1970.
-        born_ns: When the first row of the batch it came from was taken from Kafka, ns since 1970.
         value: What is folded into the tracker at each tick; 0 in a mark.
         ticks: How many distinct ticks follow.
     """
@@ -57,14 +56,13 @@ class Header:
     rows: int
     number: int
     sent_ns: int
-    born_ns: int
     value: int = 0
     ticks: int = 0
 
     def pack(self) -> bytes:
         """Return the header's `HEADER_BYTES`."""
         first = (MAGIC, VERSION, self.kind, self.vertex, 0, self.sender, self.rows, self.ticks, 0)
-        return _HEADER.pack(*first, self.number, self.sent_ns, self.born_ns, self.value)
+        return _HEADER.pack(*first, self.number, self.sent_ns, self.value)
 
     @classmethod
     def unpack(cls, frame: bytes) -> Header:
@@ -78,8 +76,8 @@ class Header:
                 f"{len(frame)} bytes that begin with {frame[:4]!r} are no frame of version {VERSION}",
                 way_out="give every executor the driver's version of Lowtide, then start the job again",
             )
-        _, _, kind, vertex, _, sender, rows, ticks, _, number, sent_ns, born_ns, value = _HEADER.unpack_from(frame)
-        return cls(FrameKind(kind), vertex, sender, rows, number, sent_ns, born_ns, value, ticks)
+        _, _, kind, vertex, _, sender, rows, ticks, _, number, sent_ns, value = _HEADER.unpack_from(frame)
+        return cls(FrameKind(kind), vertex, sender, rows, number, sent_ns, value, ticks)
 
     def ticks_of(self, frame: bytes) -> list[int]:
         """Return the distinct ticks that stand behind this header in its frame, ascending."""
@@ -105,18 +103,16 @@ class Outbox:
         self._sender = sender
         self._next = [0] * targets
 
-    def records(
-        self, target: int, vertex: int, rows: int, *, sent_ns: int, born_ns: int, value: int, ticks: Sequence[int]
-    ) -> bytes:
+    def records(self, target: int, vertex: int, rows: int, *, sent_ns: int, value: int, ticks: Sequence[int]) -> bytes:
         """Return what stands before the records of the next frame for `target`: its header and its ticks."""
         number = self._number(target)
-        header = Header(FrameKind.RECORDS, vertex, self._sender, rows, number, sent_ns, born_ns, value, len(ticks))
+        header = Header(FrameKind.RECORDS, vertex, self._sender, rows, number, sent_ns, value, len(ticks))
         return header.pack() + struct.pack(f"<{len(ticks)}q", *ticks)
 
     def marks(self, epoch: int, sent_ns: int) -> list[tuple[int, bytes]]:
         """Return the frames that end an epoch, one for every target."""
         return [
-            (target, Header(FrameKind.MARK, 0, self._sender, epoch, self._number(target), sent_ns, 0).pack())
+            (target, Header(FrameKind.MARK, 0, self._sender, epoch, self._number(target), sent_ns).pack())
             for target in range(len(self._next))
         ]
 

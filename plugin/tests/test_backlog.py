@@ -7,7 +7,7 @@ from lowtide.worker.backlog import GROUP_MESSAGES, Backlog
 
 def frames(count: int, rows: int = 1) -> list[tuple[int, bytes]]:
     outbox = Outbox(1, 1)
-    made = [outbox.records(0, 1, rows, sent_ns=0, born_ns=0, value=1, ticks=[5, 6]) for _ in range(count)]
+    made = [outbox.records(0, 1, rows, sent_ns=0, value=1, ticks=[5, 6]) for _ in range(count)]
     return [(Kind.FRAME, frame) for frame in made]
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from lowtide.bytes_column import BytesColumn
 from lowtide.formats import Raw, json, raw
+from lowtide.schema import schema_of
 
 
 @dataclass(frozen=True)
@@ -112,3 +113,15 @@ def test_a_column_whose_lengths_do_not_sum_up_is_refused() -> None:
 
     with pytest.raises(ValueError, match="sum up to 3 bytes, but there are 4"):
         BytesColumn.from_lengths(b"abcd", np.array([1, -1, 2], np.int32))
+
+
+@pytest.mark.parametrize(
+    "strings", [[], [b"a"], [b"", None, b"xyz", None], [None] * 9 + [b"end"], [b"k%d" % n for n in range(20)]]
+)
+def test_raw_columns_hold_what_its_records_do(strings: list[bytes | None]) -> None:
+    keys, values = BytesColumn.from_list(strings), BytesColumn.from_list(strings[::-1])
+    columns = raw().columns(keys, values)
+    assert columns is not None
+    assert schema_of(Raw).rows(columns) == raw().decode(keys, values).rows
+    for start in range(len(strings)):
+        assert keys.slice(start, len(strings)).to_arrow().to_pylist() == strings[start:]

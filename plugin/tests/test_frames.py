@@ -7,7 +7,7 @@ from lowtide.frames import HEADER_BYTES, FrameKind, Header, Inbox, Outbox, rows_
 
 
 def headers(outbox: Outbox, target: int, count: int) -> list[Header]:
-    made = [outbox.records(target, 3, 10, sent_ns=1_000, born_ns=900, value=11, ticks=[5, 7]) for _ in range(count)]
+    made = [outbox.records(target, 3, 10, sent_ns=1_000, value=11, ticks=[5, 7]) for _ in range(count)]
     return [Header.unpack(frame) for frame in made]
 
 
@@ -16,12 +16,12 @@ def mark(outbox: Outbox, target: int, epoch: int) -> Header:
 
 
 def test_the_header_has_the_documented_bytes() -> None:
-    header = Header(FrameKind.RECORDS, 3, sender=5, rows=10, number=7, sent_ns=1_000, born_ns=900, value=255, ticks=2)
+    header = Header(FrameKind.RECORDS, 3, sender=5, rows=10, number=7, sent_ns=1_000, value=255, ticks=2)
     packed = header.pack()
-    assert len(packed) == HEADER_BYTES == 56
+    assert len(packed) == HEADER_BYTES == 48
     assert packed.hex(" ", 2) == (
-        "4c46 0200 0300 0000 0500 0000 0a00 0000 0200 0000 0000 0000 0700 0000 0000 0000 "
-        "e803 0000 0000 0000 8403 0000 0000 0000 ff00 0000 0000 0000"
+        "4c46 0300 0300 0000 0500 0000 0a00 0000 0200 0000 0000 0000 0700 0000 0000 0000 "
+        "e803 0000 0000 0000 ff00 0000 0000 0000"
     )
     assert Header.unpack(packed + b"records") == header
 
@@ -29,7 +29,7 @@ def test_the_header_has_the_documented_bytes() -> None:
 def test_the_ticks_and_their_value_go_before_the_records() -> None:
     """R5: the receiver folds what the sender has folded, whatever the value and the ticks are."""
     value, ticks = (1 << 64) - 1, [-(1 << 62), 0, 1 << 62]
-    frame = Outbox(1, 1).records(0, 3, 10, sent_ns=1, born_ns=1, value=value, ticks=ticks) + b"records"
+    frame = Outbox(1, 1).records(0, 3, 10, sent_ns=1, value=value, ticks=ticks) + b"records"
     header = Header.unpack(frame)
     assert (header.value, header.ticks_of(frame)) == (value, ticks)
     assert frame[header.records_at :] == b"records"
@@ -88,5 +88,5 @@ def test_senders_are_counted_apart() -> None:
 
 @pytest.mark.parametrize("frame", [b"", b"LF", b"XX" + bytes(60), b"LF\x01" + bytes(60)])
 def test_bytes_that_are_no_frame_of_this_version_end_the_life(frame: bytes) -> None:
-    with pytest.raises(LifeEnded, match="no frame of version 2"):
+    with pytest.raises(LifeEnded, match="no frame of version 3"):
         Header.unpack(frame)

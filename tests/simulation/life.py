@@ -16,7 +16,8 @@ from lowtide.operators.bundle import Bundle
 from lowtide.operators.ordering import Ordered
 from lowtide.plan import Plan
 from lowtide.worker.core import WorkerCore
-from lowtide.worker.effects import Effects
+from lowtide.worker.early import Early
+from lowtide.worker.effects import Effects, Frame
 from lowtide_tracker import Floor, LocalTracker, Notice
 
 from .channel import Channel
@@ -71,7 +72,9 @@ class Life:
         self.model = Model(inbound)
         register = {front: max(self.start, log.opening or 0) for front, log in self.logs.items()}
         self.tracking = Tracking(rng, inbound, register, start=self.start, capacity=CAPACITY_TICKS)
+        self.optimism = rng.choice([None, None, 1, 3, 20])
         self.cores: list[WorkerCore] = []
+        self.early: list[Early] = []
         self.number = number
         self.at: dict[tuple[int, int], int] = {}
         self.of_front: dict[int, int] = {}
@@ -138,6 +141,7 @@ class Life:
             max_bundle_records=self.bundle_records,
         )
         self.cores.append(core)
+        self.early.append(Early(self.optimism))
         self.tracking.lines.append(Line(core.tracker, core.flush, lambda notice, t: self.hear(worker, notice, t)))
         return core
 
@@ -167,9 +171,16 @@ class Life:
         if number != frames.expected:
             return False
         frames.expected += 1
-        self.spread(channel[1], core.frame(frame))
-        self.model.remove(core.level, frame.ticks)
+        self._process(channel[1], self.early[channel[1]].take([frame], core.min_time))
         return True
+
+    def _process(self, worker: int, groups: list[list[Frame]]) -> None:
+        """A worker deals with what lies in its window."""
+        core = self.cores[worker]
+        for frames in groups:
+            self.spread(worker, core.frame(*frames))
+            for frame in frames:
+                self.model.remove(core.level, frame.ticks)
 
     def hear(self, worker: int, notice: Notice, request: int | None) -> None:
         """A worker hears a notice, and perhaps that a snapshot is wanted."""
@@ -179,6 +190,7 @@ class Life:
             taking.pinned.add(worker)
             core.pin(request)
         self.spread(worker, core.notice(notice))
+        self._process(worker, self.early[worker].due(core.min_time))
 
     def ask(self, notice: Notice) -> int | None:
         """Ask for a snapshot with this notice, now and then; again if a tracker that was rebuilt says all there is."""

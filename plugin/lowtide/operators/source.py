@@ -80,6 +80,9 @@ class SourceOperator:
     def parse(self, rows: SourceRows) -> Stepped:
         """Make a batch of what can be parsed, and name the rest."""
         meta = self.meta(rows)
+        columns = self._format.columns(rows.keys, rows.values)
+        if columns is not None:
+            return Stepped(Batch(self._schema, meta, columns=columns), [])
         decoded = self._format.decode(rows.keys, rows.values)
         if decoded.failures:
             meta = meta.take(np.delete(np.arange(len(rows)), [index for index, _ in decoded.failures]))

@@ -34,6 +34,8 @@ def deployment_of(plan: Plan, conf: Conf, found: Surroundings, opening: Opening)
         delivery=job.delivery,
         tracking=job.tracking == "on",
         window=Window(_lead_ticks(conf), job.max_front_bytes),
+        # In ordered mode the steps themselves wait.
+        optimism=max(1, job.optimism_ms // job.slack_ms) if plan.grouping == "optimistic" else None,
         max_future_ms=job.max_future_ms,
         max_bundle_records=job.max_bundle_records,
         delivery_limit_ms=conf.kafka.delivery_limit_ms,

@@ -32,6 +32,8 @@ class Deployment:
         delivery: How sinks are written.
         tracking: Whether records wait for min time; without it they are delivered in the order they come.
         window: How far a front may be ahead (R8).
+        optimism: How many ticks ahead of min time records are processed by steps that may have to take it back; None
+            for no limit.
         max_future_ms: A timestamp further ahead of the broker's clock is not believed.
         max_bundle_records: Limit of one bundle.
         delivery_limit_ms: How long Kafka may take for what a sink is given at once.
@@ -50,6 +52,7 @@ class Deployment:
     delivery: Delivery
     tracking: bool
     window: Window
+    optimism: int | None
     max_future_ms: int
     max_bundle_records: int
     delivery_limit_ms: int

@@ -8,9 +8,8 @@ after the one before at the earliest.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +23,7 @@ from lowtide.schema import schema_of
 from lowtide.worker.birth import Birth
 from lowtide.worker.building import make_core, make_delivery
 from lowtide.worker.deployment import Deployment
+from lowtide.worker.early import Early
 from lowtide.worker.effects import Effects, Frame
 from lowtide.worker.figures import Figures
 from lowtide.worker.outputs import Outputs
@@ -69,6 +69,7 @@ class LevelStage:
                 welcome.tracker, secret=birth.secret, incarnation=birth.incarnation, local=local, name=birth.name
             )
             self._line.connect()
+        self._early = Early(deployment.optimism if deployment.tracking else None)
         self._last = level == plan.levels - 1
         self._outbox = Outbox(birth.number, plan.parallelism)
         self._inbox = Inbox(birth.name)
@@ -106,23 +107,26 @@ class LevelStage:
         self._dirty = True
         with self._named_fronts():
             effects = self._core.rows(packed.rows, now_ns // 1_000_000 + self._clock_ahead_ms)
-        yield from self._send(effects, packed.born_ns)
+        yield from self._send(effects)
         self._figures.hops["python"].add(time.time_ns() - now_ns, count)
 
     def frames(self, messages: Sequence[bytes], now_ns: int) -> Iterator[tuple[int, bytes]]:
         """Take frames of the level before; those of one exchange that came together are dealt with together."""
         came = [(header, message) for message in messages if (header := self._count(message, now_ns))]
-        for _, group in groupby(came, lambda frame: frame[0].vertex):
-            frames = [self._open(header, message) for header, message in group]
-            born_ns = min(header.born_ns for header, _ in came)
+        frames = [self._open(header, message) for header, message in came]
+        yield from self._process(self._early.take(frames, self._core.min_time), now_ns)
+        if frames and self._delivers:
+            rows = sum(len(frame.batch) for frame in frames)
+            self._figures.waits(max(frame.ticks[-1] for frame in frames), rows, time.time_ns())
+
+    def _process(self, groups: Iterable[list[Frame]], now_ns: int) -> Frames:
+        """Let the core deal with frames, those of one exchange together."""
+        for frames in groups:
             self._dirty = True
             with self._named_fronts():
                 effects = self._core.frame(*frames)
-            yield from self._send(effects, born_ns)
-            done_ns, rows = time.time_ns(), sum(len(frame.batch) for frame in frames)
-            self._figures.hops["python"].add(done_ns - now_ns, rows)
-            if self._delivers:
-                self._figures.waits(max(frame.ticks[-1] for frame in frames), rows, done_ns)
+            yield from self._send(effects)
+            self._figures.hops["python"].add(time.time_ns() - now_ns, sum(len(frame.batch) for frame in frames))
 
     def _count(self, message: bytes, now_ns: int) -> Header | None:
         """Return the header of a frame with records, None for a mark."""
@@ -161,7 +165,7 @@ class LevelStage:
         While nothing here waits for min time, or all lanes are busy with what it has released before, notices are taken
         now and then, together.
         """
-        found = [] if self._line is None or not self._core.waits else [self._line.fileno()]
+        found = [] if self._line is None or not self._waits else [self._line.fileno()]
         if self._delivery is not None:
             found.append(self._delivery.fileno())
         return tuple(descriptor for descriptor in found if descriptor >= 0)
@@ -180,7 +184,8 @@ class LevelStage:
         # What was held is let go, or a stopped front goes on; most notices fold nothing.
         self._dirty = self._dirty or self._core.front is not None or self._core.tracker.unflushed
         self._figures.released(self._core.min_time, now)
-        yield from self._send(effects, now)
+        yield from self._send(effects)
+        yield from self._process(self._early.due(self._core.min_time), now)
 
     def told(self, message: dict[str, Any]) -> None:
         """Take what the service says: a floor for the front, or source partitions that are new."""
@@ -201,14 +206,14 @@ class LevelStage:
 
     def tick(self, now_s: float) -> Frames:
         """Do what is due."""
-        if now_s - self._heard_s >= HEAR_S and not self._core.waits:
+        if now_s - self._heard_s >= HEAR_S and not self._waits:
             self._heard_s = now_s
             yield from self.hear()
         else:
             yield from self._settle()
         if now_s - self._kept_s >= KEEP_FLOORS_S:
             self._kept_s = now_s
-            yield from self._send(self._core.keep_floors(), 0)
+            yield from self._send(self._core.keep_floors())
         line = self._line
         if line is None:
             return
@@ -251,6 +256,11 @@ class LevelStage:
         """Deliver what the sinks were given, and return how many records were left after the time-out."""
         return 0 if self._delivery is None else self._delivery.close(timeout_s)
 
+    @property
+    def _waits(self) -> bool:
+        """Whether something can go on as soon as min time moves."""
+        return bool(self._early) or self._core.waits
+
     @contextmanager
     def _named_fronts(self) -> Iterator[None]:
         """Let failures say source partitions by name: the core knows their numbers only."""
@@ -269,9 +279,9 @@ class LevelStage:
         for sink, lane in self._outputs.settled():
             with self._named_fronts():
                 effects = self._core.durable(sink, lane)
-            yield from self._send(effects, 0)
+            yield from self._send(effects)
 
-    def _send(self, effects: Effects, born_ns: int) -> Frames:
+    def _send(self, effects: Effects) -> Frames:
         """Give bundles to the sinks, and frames to the caller."""
         for sink, bundle in effects.bundles:
             assert self._outputs is not None
@@ -284,7 +294,6 @@ class LevelStage:
                 frame.vertex,
                 table.num_rows,
                 sent_ns=time.time_ns(),
-                born_ns=born_ns,
                 value=frame.value,
                 ticks=frame.ticks,
             )

@@ -58,6 +58,7 @@ def deployment(
         "delivery": "exactly_once",
         "tracking": True,
         "window": Window(1000, 1 << 20),
+        "optimism": None,
         "max_future_ms": 10_000,
         "max_bundle_records": 1000,
         "delivery_limit_ms": 1000,

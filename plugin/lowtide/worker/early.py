@@ -1,0 +1,90 @@
+"""Frames that come too early to be worth a guess: they wait outside the core, as if they were still on their way.
+
+Whoever processes records of one front long before another front's of the same time does so in vain: most of it is taken
+back. Such records could not have passed a barrier either, before min time has come to them. So those further ahead of
+min time than a window wait here, and are dealt with together when it has come near. A frame that waits is not
+acknowledged, so nothing passes it that would not pass one on its way; this bounds optimism as moving time windows do
+in optimistic simulation.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import replace
+from heapq import heappop, heappush
+from itertools import groupby
+
+import numpy as np
+
+from lowtide.worker.effects import Frame
+
+__all__ = ["Early"]
+
+
+class Early:
+    """What has come to one worker and lies ahead of its window.
+
+    Args:
+        window: In ticks, at least 1, so that what min time waits for is never held; None for no limit.
+    """
+
+    def __init__(self, window: int | None) -> None:
+        assert window is None or window >= 1, "whoever holds the lowest tick would wait for himself"
+        self._window = window
+        # A heap of (lowest tick, arrival, frame).
+        self._held: list[tuple[int, int, Frame]] = []
+        self._arrivals = 0
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def take(self, frames: Iterable[Frame], min_time: int) -> list[list[Frame]]:
+        """Take frames in the order they came; return what is to be processed now, as `due` does."""
+        if self._window is None:
+            return _by_vertex(frames)
+        for frame in frames:
+            self._hold(frame)
+        return self.due(min_time)
+
+    def due(self, min_time: int) -> list[list[Frame]]:
+        """Give what lies in the window now: by exchange, in the order it came; O(log n) for each frame that is given.
+
+        A frame of which a part lies beyond is cut in two: its value is folded at each tick on its own.
+        """
+        if self._window is None:
+            return []
+        end = min_time + self._window
+        below: list[tuple[int, Frame]] = []
+        rests: list[tuple[int, Frame]] = []
+        while self._held and self._held[0][0] < end:
+            _, arrival, frame = heappop(self._held)
+            now, later = _cut(frame, end)
+            below.append((arrival, now))
+            if later is not None:
+                rests.append((arrival, later))
+        for arrival, rest in rests:
+            heappush(self._held, (rest.ticks[0], arrival, rest))
+        # An item and its tombstone have one tick, so they leave together, in the order they came.
+        below.sort(key=lambda entry: entry[0])
+        return _by_vertex(frame for _, frame in below)
+
+    def _hold(self, frame: Frame) -> None:
+        self._arrivals += 1
+        heappush(self._held, (frame.ticks[0], self._arrivals, frame))
+
+
+def _cut(frame: Frame, end: int) -> tuple[Frame, Frame | None]:
+    """Part a frame into what lies below a tick, which is something, and what does not."""
+    if frame.ticks[-1] < end:
+        return frame, None
+    at = bisect_left(frame.ticks, end)
+    below = frame.batch.meta.tick < end
+    return (
+        replace(frame, ticks=frame.ticks[:at], batch=frame.batch.take(np.flatnonzero(below))),
+        replace(frame, ticks=frame.ticks[at:], batch=frame.batch.take(np.flatnonzero(~below))),
+    )
+
+
+def _by_vertex(frames: Iterable[Frame]) -> list[list[Frame]]:
+    return [list(group) for _, group in groupby(frames, lambda frame: frame.vertex)]
