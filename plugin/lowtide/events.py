@@ -32,9 +32,8 @@ EventName = Literal[
     "resumed",
     "zookeeper_lost",
     "zookeeper_back",
-    "kafka_lost",
-    "kafka_back",
     "grant_failed",
+    "grant_resumed",
 ]
 EVENTS: tuple[EventName, ...] = get_args(EventName)
 

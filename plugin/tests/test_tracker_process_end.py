@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 
 import pytest
 from tracker_life import INCARNATION, LIMIT_S, SECRET, TrackerLife, Worker, lives, wait
@@ -58,6 +59,29 @@ def test_a_process_that_dies_too_often_ends_the_life(monkeypatch: pytest.MonkeyP
         assert "was killed by SIGKILL" in life.faults[0]
         wait(lambda: refuses(life.address))
         assert [era for era, _ in life.restarts] == [2, 3]
+
+
+def test_a_process_that_hangs_is_killed_unless_nobody_listened_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracker_process, "SILENT_LIMIT_S", 2.0)
+    monkeypatch.setattr(tracker_process, "LOOK_LIMIT_S", 0.5)
+    with TrackerLife() as life:
+        pid = life.process.pid
+        assert pid is not None
+
+        async def look() -> None:
+            life.process.end_if_silent()
+
+        life.do(look())
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(2.5)
+        life.do(look())
+        assert life.process.pid == pid, "whoever comes late cannot say that nothing was said"
+        deadline = time.monotonic() + LIMIT_S
+        while not life.restarts and time.monotonic() < deadline:
+            life.do(look())
+            time.sleep(0.1)
+        assert life.restarts == [(2, "was killed by SIGKILL")]
+        wait(lambda: life.process.pid not in (None, pid))
 
 
 def test_a_setting_that_is_none_is_told_by_start() -> None:

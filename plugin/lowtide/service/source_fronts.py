@@ -111,6 +111,7 @@ class SourceFronts:
             topics=sorted(setting.topic_ids),
             on_grants=partial(self._in_loop, self._granted),
             on_error=self._trouble,
+            on_back=partial(self._events.event, "grant_resumed"),
             on_partitions=partial(self._in_loop, self._appeared),
         )
         for start in setting.fronts:

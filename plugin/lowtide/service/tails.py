@@ -47,6 +47,7 @@ class Tails:
         on_grants: Given what a look grants. All callbacks are called in the thread and should return at once.
         on_error: Told once per episode what is wrong, where, and what to do.
         topics: The sources, whose new partitions are told.
+        on_back: Called when all partitions of which an episode was told have answered again.
         on_partitions: Given (topic, partition) once for each that is not watched.
         clock: The broker's; the caller starts and closes it. Without one, this machine's is taken for it.
         active_ms: See above.
@@ -60,6 +61,7 @@ class Tails:
         skew_ms: int,
         on_grants: Callable[[list[Grant]], None],
         on_error: Callable[[str], None],
+        on_back: Callable[[], None],
         topics: Iterable[str],
         on_partitions: Callable[[list[tuple[str, int]]], None],
         clock: ClockEstimate | None = None,
@@ -69,6 +71,7 @@ class Tails:
         self._settings = dict(settings)
         self._on_grants = on_grants
         self._on_error = on_error
+        self._on_back = on_back
         self._on_partitions = on_partitions
         self._topics = list(dict.fromkeys(topics))
         self._clock = clock if clock is not None else ClockEstimate()
@@ -183,6 +186,7 @@ class Tails:
         grants: list[Grant] = []
         unanswered: list[tuple[Tail, Unanswered]] = []
         with self._lock:
+            episode = bool(self._told)
             for tail, answer in zip(group, answers, strict=True):
                 if isinstance(answer, Unanswered):
                     failures = self._state.failed(tail.front, time.monotonic())
@@ -192,9 +196,12 @@ class Tails:
                 else:
                     self._told.discard(tail.front)
                     grants.append(self._state.looked(tail.front, answer, before_ms=before_ms, now_s=now_s))
+            over = episode and not self._told
             probes = self._state.probes((grant.front for grant in grants), now_s)
         if grants:
             self._on_grants(grants)
+        if over:
+            self._on_back()
         if unanswered:
             self._tell_unanswered(unanswered)
         if probes:
