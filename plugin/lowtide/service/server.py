@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import logging
-import os
 import sys
 from collections.abc import Iterable
 from functools import partial
@@ -12,17 +10,16 @@ from typing import Any
 from lowtide.errors import LifeEnded, LowtideError
 from lowtide.events import EventName
 from lowtide.service import figures
+from lowtide.service.executors import Executors
 from lowtide.service.peer import Peer
+from lowtide.service.reception import receive_on
 from lowtide.service.register import Fork, Found, Refused, Register, Worker
 from lowtide.service.running import Running
 from lowtide.service.setting import unpack
-from lowtide.wire import NONCE_BYTES, ConnectionClosed, Kind, expect_acks, tune
+from lowtide.wire import Kind
 from lowtide.worker import welcome
 from lowtide_snapshots.errors import SnapshotsError
-from lowtide_tracker.handshake import REPLY_BYTES, HandshakeError, ServerHandshake
 
-LOG = logging.getLogger(__name__)
-HANDSHAKE_TIMEOUT_S = 10.0
 FINISH_LIMIT_S = 5.0
 """How long workers may take to deliver what they hold; a little more than their own limit."""
 KILL_LIMIT_S = 2.0
@@ -46,37 +43,17 @@ class Service:
         self._running: Running | None = None
         self._secret = secret
         self._host = host
-        self._python = python
         self._plan = b""
         self._links: dict[str, Peer] = {}
         self._welcomed: set[str] = set()
         self._deaths: dict[tuple[int, str], str] = {}
         self._gauges: dict[str, dict[str, Any]] = {}
-        self._fork_servers: dict[str, Peer] = {}
+        self._executors = Executors(python)
         self._watches: set[asyncio.Task[None]] = set()
-        self._other_pythons: dict[str, str] = {}
 
     async def serve(self, host: str) -> asyncio.Server:
         """Starts to listen on a free port of ``host``."""
-        return await asyncio.start_server(self._connected, host, 0)
-
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            connection = writer.get_extra_info("socket")
-            tune(connection)
-            expect_acks(connection)
-            shake = ServerHandshake(self._secret, os.urandom(NONCE_BYTES))
-            writer.write(shake.hello())
-            async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
-                writer.write(shake.answer(await reader.readexactly(REPLY_BYTES)))
-            await self._talk(Peer(reader, writer))
-        except (HandshakeError, TimeoutError, asyncio.IncompleteReadError, ConnectionClosed, OSError) as error:
-            if isinstance(error, HandshakeError):
-                LOG.warning("a connection was refused: %s", error)
-        except asyncio.CancelledError:
-            pass  # The service ends; there is nobody to tell.
-        finally:
-            writer.close()
+        return await receive_on(host, self._secret, self._talk)
 
     async def _talk(self, peer: Peer) -> None:
         while True:
@@ -139,7 +116,7 @@ class Service:
         self._plan = deployment
         self._links, self._gauges, self._deaths = {}, {}, {}
         self._welcomed = set()
-        for wrong in self._other_pythons.values():
+        for wrong in self._executors.refused:
             self._end(incarnation, wrong)
         await self._kill(before, links)
         for link in list(links.values()):
@@ -163,6 +140,8 @@ class Service:
 
     async def close(self) -> None:
         """End what the last life has started here."""
+        for watch in self._watches:
+            watch.cancel()  # A life that is over has nothing to lose.
         running, self._running = self._running, None
         if running is not None:
             await running.close()
@@ -192,10 +171,7 @@ class Service:
     async def _kill(self, register: Register, links: dict[str, Peer]) -> list[str]:
         """Lets the fork servers kill the workers that are still there, and waits for their end; returns their names."""
         left = sorted(links)
-        for executor, peer in list(self._fork_servers.items()):
-            names = [name for name in left if register.workers[name].executor == executor]
-            if names:
-                await peer.send(Kind.ASK, {"incarnation": register.incarnation, "kill": names})
+        await self._executors.kill(register.incarnation, ((name, register.workers[name].executor) for name in left))
         await _until_empty(links, KILL_LIMIT_S)
         return left
 
@@ -247,17 +223,10 @@ class Service:
 
     async def _serve_fork_server(self, peer: Peer, hello: dict[str, Any]) -> None:
         """Compares the executor's Python with the driver's, then hears how its workers die."""
-        executor, theirs = hello["executor"], hello["python"]
-        wrong = [f"{k} {theirs.get(k)} (driver: {v})" for k, v in self._python.items() if theirs.get(k) != v]
+        executor = hello["executor"]
+        wrong = self._executors.came(peer, hello)
         if wrong:
-            self._other_pythons[executor] = (
-                f"executor {executor} on {hello['host']} runs another Python than the driver, {hello['executable']}: "
-                + ", ".join(wrong)
-                + "\n  what to do: give every executor the driver's environment, and set PYSPARK_PYTHON to its "
-                "interpreter"
-            )
-            self._end(self.register.incarnation, self._other_pythons[executor])
-        self._fork_servers[executor] = peer
+            self._end(self.register.incarnation, wrong)
         try:
             while True:
                 _, payload = await peer.receive()
@@ -266,9 +235,7 @@ class Service:
                 if died["incarnation"] == self.register.incarnation:
                     self._watch_end([died["worker"]], died["pid"])
         finally:
-            if self._fork_servers.get(executor) is peer:
-                del self._fork_servers[executor]
-            self._other_pythons.pop(executor, None)
+            self._executors.went(executor, peer)
             self._watch_end(w.name for w in self.register.workers.values() if w.executor == executor)
 
     def _watch_end(self, names: Iterable[str], pid: int = 0) -> None:
@@ -336,7 +303,7 @@ class Service:
 
     def totals(self) -> dict[str, int]:
         """The job's gauges."""
-        return figures.totals(self.register, self._gauges, len(self._fork_servers))
+        return figures.totals(self.register, self._gauges, len(self._executors))
 
     def status(self) -> dict[str, Any]:
         """What the driver program is told of a running job."""
