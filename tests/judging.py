@@ -15,7 +15,7 @@ from lowtide.kafka_access import librdkafka_settings
 from lowtide.local import run_log
 from lowtide.oracle import Output, Verdict, compare_lanes, read_output, read_sources
 from lowtide.plan import Plan
-from lowtide.spark.opening import store_of
+from lowtide.zookeeper_access import ZooKeeperAccess
 
 LASTS_WITHIN_S = 30.0
 POLL_S = 0.3
@@ -37,7 +37,7 @@ class Judge:
 
     def register(self) -> FrontRegister:
         """The fronts that the job has registered."""
-        with store_of(self._conf, self._job) as store:
+        with ZooKeeperAccess.of(self._conf.zookeeper).store(self._job) as store:
             return FrontRegister.from_json(store.fronts())
 
     def fronts(self) -> dict[str, int]:

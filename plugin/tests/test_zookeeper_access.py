@@ -9,7 +9,7 @@ import pytest
 
 from lowtide.conf import ZooKeeperConf
 from lowtide.errors import ConfError
-from lowtide.zookeeper_access import zookeeper_auth
+from lowtide.zookeeper_access import ZooKeeperAccess
 
 
 def conf(**set_: Any) -> ZooKeeperConf:
@@ -17,11 +17,11 @@ def conf(**set_: Any) -> ZooKeeperConf:
 
 
 def test_a_secret_comes_from_the_variable_or_from_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert zookeeper_auth(conf()) is None
+    assert ZooKeeperAccess.of(conf()).auth is None
     monkeypatch.setenv("ZK_AUTH", "ann:of the variable")
-    assert zookeeper_auth(conf(auth_env="ZK_AUTH")) == "ann:of the variable"
+    assert ZooKeeperAccess.of(conf(auth_env="ZK_AUTH")).auth == "ann:of the variable"
     (tmp_path / "auth").write_text("ann:of the file \n")
-    assert zookeeper_auth(conf(auth_file=str(tmp_path / "auth"))) == "ann:of the file "
+    assert ZooKeeperAccess.of(conf(auth_file=str(tmp_path / "auth"))).auth == "ann:of the file "
 
 
 @pytest.mark.parametrize(
@@ -38,5 +38,5 @@ def test_a_secret_that_cannot_be_had_is_said_without_showing_it(
 ) -> None:
     monkeypatch.setenv("ZK_BAD", "hunter2")
     with pytest.raises(ConfError, match=said) as caught:
-        zookeeper_auth(conf(**set_))
+        ZooKeeperAccess.of(conf(**set_))
     assert "hunter2" not in str(caught.value)

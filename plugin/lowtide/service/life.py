@@ -21,7 +21,6 @@ from lowtide.service.teller import delivered_time
 from lowtide.service.tracker_process import TrackerProcess, TrackerReport, TrackerSetting
 from lowtide.worker.welcome import Welcome
 from lowtide_snapshots.errors import Fenced, SnapshotsError, ZooKeeperUnavailable
-from lowtide_snapshots.job_store import JobStore
 
 __all__ = ["Life"]
 
@@ -63,15 +62,7 @@ class Life:
         self._zookeeper = asyncio.Lock()
         self._telling: asyncio.Task[None] | None = None
         self._stall = Stall(setting.stall_limit_ms / 1000)
-        access = setting.zookeeper
-        self._store = JobStore(
-            access.hosts,
-            setting.job,
-            root=access.root,
-            session_timeout_s=access.session_timeout_s,
-            limit_s=access.reach_limit_s,
-            auth=access.auth,
-        )
+        self._store = setting.zookeeper.store(setting.job)
         self.fronts = SourceFronts(
             setting,
             secret=secret,

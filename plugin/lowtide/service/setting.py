@@ -9,18 +9,9 @@ import msgspec
 
 from lowtide.service.moment import JobShape
 from lowtide.worker.welcome import FrontStart
+from lowtide.zookeeper_access import ZooKeeperAccess
 
 _HEAD = struct.Struct("<QI")
-
-
-class ZooKeeperAccess(msgspec.Struct, frozen=True, kw_only=True):
-    """How the service gets into ZooKeeper; as the conf's table, with the secret itself."""
-
-    hosts: str
-    root: str
-    session_timeout_s: float
-    reach_limit_s: float
-    auth: str | None = None
 
 
 class ControlSetting(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,11 +11,11 @@ from lowtide.kafka_access import librdkafka_settings
 from lowtide.operators.limits import Limits
 from lowtide.plan import Plan
 from lowtide.service.moment import JobShape
-from lowtide.service.setting import ControlSetting, LifeSetting, ZooKeeperAccess
+from lowtide.service.setting import ControlSetting, LifeSetting
 from lowtide.spark.opening import Opening
 from lowtide.spark.preflight import Surroundings
 from lowtide.worker.deployment import Deployment
-from lowtide.zookeeper_access import zookeeper_auth
+from lowtide.zookeeper_access import ZooKeeperAccess
 
 __all__ = ["deployment_of", "setting_of"]
 
@@ -50,7 +50,7 @@ def deployment_of(plan: Plan, conf: Conf, found: Surroundings, opening: Opening)
 
 def setting_of(plan: Plan, conf: Conf, opening: Opening, token: str) -> LifeSetting:
     """Return what the service is told."""
-    job, access = conf.job, conf.zookeeper
+    job = conf.job
     return LifeSetting(
         levels=plan.levels,
         parallelism=plan.parallelism,
@@ -72,13 +72,7 @@ def setting_of(plan: Plan, conf: Conf, opening: Opening, token: str) -> LifeSett
         fronts=list(opening.fronts),
         topic_ids=dict(opening.topic_ids),
         kafka=librdkafka_settings(conf.kafka),
-        zookeeper=ZooKeeperAccess(
-            hosts=access.hosts,
-            root=access.root,
-            session_timeout_s=access.session_timeout_s,
-            reach_limit_s=access.reach_limit_s,
-            auth=zookeeper_auth(access),
-        ),
+        zookeeper=ZooKeeperAccess.of(conf.zookeeper),
         control=ControlSetting(host=conf.control.host, port=conf.control.port, token=token),
     )
 

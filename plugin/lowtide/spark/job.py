@@ -27,9 +27,10 @@ from lowtide.service.client import ServiceClient
 from lowtide.spark import preflight, slots
 from lowtide.spark.broker_watch import BrokerWatch
 from lowtide.spark.handing_out import deployment_of, setting_of
-from lowtide.spark.opening import as_ours, open_life, refuse_other_record, store_of
+from lowtide.spark.opening import as_ours, open_life, refuse_other_record
 from lowtide.spark.query import start_query
 from lowtide.spark.session import master_of, session_runs, start_session
+from lowtide.zookeeper_access import ZooKeeperAccess
 from lowtide_snapshots.errors import SnapshotsError
 
 LOG = logging.getLogger(__name__)
@@ -58,7 +59,7 @@ class Job:
         self._ended = ""
         """Why the life has ended by itself."""
         self._conf = conf
-        self._store = store_of(conf, plan.name)
+        self._store = ZooKeeperAccess.of(conf.zookeeper).store(plan.name)
         self._session = session
         self._owned = owned
         self._side = session._jvm.io.lowtide.DriverSide.current()

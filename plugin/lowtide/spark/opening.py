@@ -27,14 +27,14 @@ from lowtide.steps import Read
 from lowtide.worker.effects import letters_of
 from lowtide.worker.outputs import lane_name
 from lowtide.worker.welcome import FrontStart
-from lowtide.zookeeper_access import zookeeper_auth
+from lowtide.zookeeper_access import ZooKeeperAccess
 from lowtide_snapshots.errors import Fenced, LeaseTaken, RecordDiffers, SnapshotsError, ZooKeeperUnavailable
 from lowtide_snapshots.hashing import HASH_VERSION
 from lowtide_snapshots.job_record import JobRecord
 from lowtide_snapshots.job_store import JobStore
 from lowtide_tracker import Floor
 
-__all__ = ["Opening", "as_ours", "job_record", "open_life", "refuse_other_record", "store_of"]
+__all__ = ["Opening", "as_ours", "job_record", "open_life", "refuse_other_record"]
 
 LEASE_SLACK_S = 4.0
 """How much longer than a session's time-out a start waits for the lease of a driver that was killed."""
@@ -71,19 +71,6 @@ class Opening:
     lasts_topic: str
 
 
-def store_of(conf: Conf, job: str) -> JobStore:
-    """A job's place in ZooKeeper, not connected yet."""
-    access = conf.zookeeper
-    return JobStore(
-        access.hosts,
-        job,
-        root=access.root,
-        session_timeout_s=access.session_timeout_s,
-        limit_s=access.reach_limit_s,
-        auth=zookeeper_auth(access),
-    )
-
-
 def job_record(plan: Plan) -> JobRecord:
     """What a plan's order and state hang on (R11)."""
     sources = tuple(f"{v.name}={v.step.source.topic}" for v in plan.sources() if isinstance(v.step, Read))
@@ -97,7 +84,7 @@ def refuse_other_record(plan: Plan, conf: Conf) -> None:
         FlowError: the record says otherwise.
         ServiceUnavailable: ZooKeeper does not answer.
     """
-    with as_ours(), store_of(conf, plan.name) as store:
+    with as_ours(), ZooKeeperAccess.of(conf.zookeeper).store(plan.name) as store:
         frozen = store.record()
         if frozen is not None:
             frozen.check(job_record(plan))

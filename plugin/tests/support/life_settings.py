@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 
 from lowtide.service.moment import JobShape
-from lowtide.service.setting import ControlSetting, LifeSetting, ZooKeeperAccess
+from lowtide.service.setting import ControlSetting, LifeSetting
 from lowtide.worker.welcome import FrontStart
+from lowtide.zookeeper_access import ZooKeeperAccess
 
 
 def setting(zookeeper: str = "", incarnation: int = 7, **others: Any) -> LifeSetting:
