@@ -129,10 +129,11 @@ def ack_after_release() -> list[Patch]:
         vars_of(self)["held"] = any(isinstance(output, Hold) for output in outputs)
         real_feed(self, outputs, effects)
 
-    def frame(self: WorkerCore, frame: Frame) -> Effects:
-        effects = real(self, frame)
+    def frame(self: WorkerCore, *frames: Frame) -> Effects:
+        effects = real(self, *frames)
         if vars_of(self).pop("held", False):
-            self.tracker.fold(self.level, frame.ticks, frame.value)  # Taken back: the ack has not been sent.
+            for frame in frames:
+                self.tracker.fold(self.level, frame.ticks, frame.value)  # Taken back: the ack has not been sent.
         return effects
 
     return [(WorkerCore, "_route", route), (WorkerCore, "frame", frame)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from heapq import heappop, heappush
 from typing import Any
 
@@ -14,6 +15,7 @@ from lowtide.operators.output import Exchange
 from lowtide.operators.pending import Pending
 from lowtide.operators.program import Program
 from lowtide.operators.scanning import ScanGrouping
+from lowtide.worker import early as early_module
 from lowtide.worker.core import WorkerCore
 from lowtide.worker.effects import Effects, Frame
 from lowtide_tracker import Notice
@@ -158,6 +160,27 @@ def two_in_flight() -> list[Patch]:
     return [(Barrier, "_next", next_bundle)]
 
 
+def cut_with_all_its_acks() -> list[Patch]:
+    """What lies in the window of a frame is acked for the rest of it as well."""
+    real = vars(early_module)["_cut"]
+
+    def cut(frame: Frame, end: int) -> Any:
+        now, later = real(frame, end)
+        return replace(now, ticks=frame.ticks), later
+
+    return [(early_module, "_cut", cut)]
+
+
+def cut_and_lost() -> list[Patch]:
+    """What lies beyond the window of a frame is forgotten."""
+    real = vars(early_module)["_cut"]
+
+    def cut(frame: Frame, end: int) -> Any:
+        return real(frame, end)[0], None
+
+    return [(early_module, "_cut", cut)]
+
+
 def flow(name: str, rule: str, what: str, patches: Any, **options: Any) -> Mutation:
     return Mutation(name, rule, what, "flow", patches, options)
 
@@ -178,5 +201,7 @@ WORKER = [
     flow("no-repair", "F3", "a late record counts as the newest", no_repair, flow="two_sources", grouping="optimistic"),
     flow("back-in-time", "R12, W5", "what comes below a released tick is let through", back_in_time,
          flow="three_levels", grouping="ordered"),
+    flow("cut-acks", "R5", "a part of a frame is acked for the whole", cut_with_all_its_acks),
+    flow("cut-lost", "R5", "the part of a frame that lies ahead is lost", cut_and_lost),
     flow("two-in-flight", "R13", "a lane has two bundles in flight", two_in_flight),
 ]  # fmt: skip
