@@ -8,9 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 
 from lowtide.connectors.delivery import AtLeastOnce, Delivery, ExactlyOnce, Packet
-from lowtide.errors import FrameTooLarge, ServiceUnavailable
+from lowtide.connectors.transactions import Transactions
+from lowtide.errors import FrameTooLarge, LifeEnded, ServiceUnavailable
 
 NOBODY = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 Make = Callable[..., Delivery]
@@ -84,6 +86,17 @@ def test_kafka_may_take_so_long_and_no_longer(make: Make) -> None:
     with pytest.raises(ServiceUnavailable):
         delivery.durable()
     assert delivery.close(1) == 1
+
+
+def test_a_commit_that_failed_for_an_unknown_reason_may_have_met_another_life() -> None:
+    # What Kafka 4.2 answers to a commit that comes while it is fencing the id that it was asked under.
+    limits = {"delivery_limit_ms": 100, "max_record_bytes": 1_000}
+    way = Transactions(NOBODY, transactional_id="id", lasts_topic="lasts", check=lambda: None, **limits)
+    with pytest.raises(ServiceUnavailable):
+        way.open()
+    ended = way._ended(KafkaError(KafkaError.UNKNOWN))
+    assert isinstance(ended, LifeEnded)
+    assert "if another life is running, nothing; else start the job again" in ended.way_out
 
 
 def test_a_record_that_is_too_large_is_said_with_both_sizes() -> None:

@@ -191,5 +191,7 @@ class Transactions:
         return LifeEnded(
             f"it is not known whether a transaction was committed, or Kafka's client cannot go on: {error.str()}",
             where=where,
-            way_out="start the job again: it reads what was committed, nothing is lost or doubled",
+            # A broker that is just fencing this id may answer a commit with no more than "unknown error".
+            way_out="if another life is running, nothing; else start the job again: it reads what was committed, "
+            "nothing is lost or doubled",
         )
