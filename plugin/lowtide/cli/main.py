@@ -25,7 +25,7 @@ COMMANDS = {
     "up": ("services", "up", "Start the embedded Kafka and ZooKeeper."),
     "down": ("services", "down", "Stop the embedded services; their data stays."),
     "services": ("services", "services", "Show the embedded services."),
-    "topic": ("topic", "topic", "Create, list and delete Kafka topics."),
+    "topic": ("topic", "topic", "Create, list, read, write and delete Kafka topics."),
     "bench": ("bench", "bench", "Measure latency and throughput."),
 }
 
@@ -69,6 +69,9 @@ def run(arguments: Sequence[str], given: object = None) -> int:
         code = commands.main(list(arguments), prog_name="lowtide", standalone_mode=False, obj=given)
     except LowtideError as error:
         click.echo(f"error: {error}", err=True)
+        return error.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
         return error.exit_code
     except click.ClickException as error:
         if isinstance(error, click.UsageError) and error.ctx is not None:

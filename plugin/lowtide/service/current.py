@@ -12,13 +12,14 @@ LIMIT_S = 300.0
 """How long the service may take: it asks ZooKeeper, which may be away; only the sink's own thread waits."""
 
 
-def check_current(service: str, secret: bytes, incarnation: int) -> None:
+def check_current(service: str, secret: bytes, incarnation: int, worker: str) -> None:
     """Ask the service, and through it ZooKeeper, whether a life goes on; blocks for a few ms.
 
     Args:
         service: Where it listens, `host:port`.
         secret: The job's.
         incarnation: The life.
+        worker: Who asks, for the log.
 
     Raises:
         LifeEnded: another life has begun, or nobody can say.
@@ -27,7 +28,7 @@ def check_current(service: str, secret: bytes, incarnation: int) -> None:
         connection = connect(service, secret)
         with connection:
             connection.settimeout(LIMIT_S)
-            send(connection, Kind.ASK, {"ask": "current", "incarnation": incarnation})
+            send(connection, Kind.ASK, {"ask": "current", "incarnation": incarnation, "worker": worker})
             _, payload = receive(connection)
     except (ConnectionClosed, HandshakeError, OSError) as error:
         raise LifeEnded(

@@ -130,8 +130,11 @@ class Life:
             tracker=self._address, clock_ahead_ms=self.fronts.clock_ahead_ms(), fronts=self.fronts.names(), front=front
         )
 
-    async def current(self) -> str:
-        """Return why this life is not the job's newest any more; empty if it is. ZooKeeper is asked (W10)."""
+    async def current(self, worker: str) -> str:
+        """Return why this life is not the job's newest any more; empty if it is, and then the worker may deliver (W10).
+
+        ZooKeeper is asked.
+        """
         while True:
             try:
                 await self._ask(self._store.check, self.setting.incarnation)
@@ -140,7 +143,7 @@ class Life:
                 LOG.warning("whether this life is the job's newest is asked again: %s", error)
             except SnapshotsError as error:
                 return str(error)
-        self._events.event("sink_claimed")
+        self._events.event("sink_claimed", worker=worker)
         return ""
 
     def look(self, workers: Sequence[Mapping[str, Any]]) -> None:

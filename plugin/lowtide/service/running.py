@@ -75,8 +75,8 @@ class Running:
             self.life.look(workers)
         self._showing.look(workers)
 
-    async def current(self, incarnation: int) -> str:
+    async def current(self, incarnation: int, worker: str) -> str:
         """Return why a life is not the job's newest; empty if it is (W10)."""
         if incarnation != self.register.incarnation or self.register.cause:
             return self.register.cause or f"incarnation {incarnation} is over"
-        return await self.life.current()
+        return await self.life.current(worker)

@@ -81,7 +81,11 @@ class Service:
                 answer = {"seat": seat}
             case "current":
                 running = self._running
-                over = "the life is over" if running is None else await running.current(question["incarnation"])
+                over = (
+                    "the life is over"
+                    if running is None
+                    else await running.current(question["incarnation"], question["worker"])
+                )
                 answer = {"refused": over}
             case "end":
                 await self._end_unless_the_worker_says_why(question["incarnation"], question["cause"])

@@ -68,6 +68,6 @@ def make_delivery(deployment: Deployment, birth: Birth, core: WorkerCore) -> Del
         deployment.producer,
         transactional_id=transactional_id(plan.name, birth.level, lane),
         lasts_topic=deployment.lasts_topic,
-        check=lambda: check_current(birth.service, birth.secret, birth.incarnation),
+        check=lambda: check_current(birth.service, birth.secret, birth.incarnation, birth.name),
         **limits,
     )
