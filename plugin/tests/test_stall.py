@@ -32,6 +32,12 @@ def test_an_ack_that_nobody_works_on_is_named_after_the_limit() -> None:
     assert "segment 2 has an open ack at tick 5" in said[10]
 
 
+def test_a_service_that_stood_still_itself_blames_nobody() -> None:
+    stall = Stall(10.0)
+    assert [stall.look(report(ACK), [IDLE], at_s) for at_s in (100.0, 101.0, 170.0)] == [""] * 3
+    assert "stood for 10 s" in [stall.look(report(ACK), [IDLE], 170.0 + second) for second in range(1, 11)][-1]
+
+
 @pytest.mark.parametrize(
     ("held", "gauges"),
     [
