@@ -215,7 +215,9 @@ def test_one_life_outlasts_a_tracker_that_hangs_and_a_zookeeper_that_is_away(
         assert lease_of(shop) == held
 
         outlast_a_session(driver, shop, own)
-        assert same_life(moved(driver), after)
+        now = until(driver, lambda now: of_zookeeper(now)[-1:] == ["zookeeper_back"])
+        assert same_life(now, after)
+        assert "zookeeper_lost" in of_zookeeper(now)
 
         # A life that ends meanwhile is followed by another once ZooKeeper is back; that one waits for the old lease.
         killed = next(worker["pid"] for worker in after["workers"] if worker["worker"] == "1/0")
@@ -254,6 +256,11 @@ def await_lease(shop: Shop, seen: Callable[[Lease], bool]) -> None:
     while not seen(found := lease_of(shop)):
         assert time.monotonic() < deadline, found
         time.sleep(0.1)
+
+
+def of_zookeeper(status: dict[str, Any]) -> list[str]:
+    """The events that tell of ZooKeeper."""
+    return [event["event"] for event in status["events"] if event["event"].startswith("zookeeper")]
 
 
 def same_life(now: dict[str, Any], before: dict[str, Any]) -> bool:

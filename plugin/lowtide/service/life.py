@@ -60,6 +60,7 @@ class Life:
         self._events = events
         self._on_end = on_end
         self._zookeeper = asyncio.Lock()
+        self._zookeeper_away = False
         self._telling: asyncio.Task[None] | None = None
         self._stall = Stall(setting.stall_limit_ms / 1000)
         self._store = setting.zookeeper.store(setting.job)
@@ -177,7 +178,16 @@ class Life:
     async def _ask(self, call: Callable[..., None], *arguments: Any) -> None:
         """Let ZooKeeper do something; one call at a time, as a store is for one thread."""
         async with self._zookeeper:
-            await asyncio.to_thread(call, *arguments)
+            try:
+                await asyncio.to_thread(call, *arguments)
+            except ZooKeeperUnavailable as error:
+                if not self._zookeeper_away:
+                    self._events.event("zookeeper_lost", why=str(error))
+                self._zookeeper_away = True
+                raise
+            if self._zookeeper_away:
+                self._events.event("zookeeper_back")
+            self._zookeeper_away = False
 
     def _restarted(self, era: int, how: str) -> None:
         self.restarts += 1

@@ -250,19 +250,11 @@ class SourceFronts:
 
     async def _write(self, call: Callable[..., None], *what: Iterable[Any]) -> None:
         """Ask ZooKeeper for something in this life's name, again while it is away."""
-        away = False
         while True:
             try:
-                await self._ask(call, self._setting.incarnation, *what)
-            except ZooKeeperUnavailable as error:
-                if not away:
-                    self._events.event("zookeeper_lost", why=str(error))
-                away = True
+                return await self._ask(call, self._setting.incarnation, *what)
+            except ZooKeeperUnavailable:
                 await asyncio.sleep(AGAIN_S)
-                continue
-            if away:
-                self._events.event("zookeeper_back")
-            return
 
     # -- threads ---------------------------------------------------------------------------------------------------
 
