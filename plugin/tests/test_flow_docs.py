@@ -17,6 +17,6 @@ def test_every_example_of_the_documentation_does_what_it_says() -> None:
     sys.modules[module.__name__] = module  # Annotations are looked up where a function was made.
     try:
         for example in examples:
-            exec(compile(example, str(DOCUMENT), "exec"), vars(module))  # noqa: S102 - our own text
+            exec(compile(example, str(DOCUMENT), "exec"), vars(module))
     finally:
         del sys.modules[module.__name__]
