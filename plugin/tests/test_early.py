@@ -36,22 +36,27 @@ def frame(ticks: list[int], *, first: int = 0, value: int = 1, vertex: int = 3) 
     return Frame(vertex, 0, value, sorted(set(ticks)), Batch(None, meta, rows=rows))
 
 
+def sized(frames: list[Frame]) -> list[tuple[Frame, int]]:
+    """Frames of 10 bytes a record."""
+    return [(frame, 10 * len(frame.batch)) for frame in frames]
+
+
 def rows(groups: list[list[Frame]]) -> list[Row]:
     return [row for group in groups for each in group for row in each.batch.rows()]
 
 
 def test_without_a_window_everything_passes_at_once() -> None:
-    early = Early(None)
+    early = Early(None, 0)
     frames = [frame([10**9], vertex=1), frame([5], vertex=1), frame([7], vertex=2)]
-    assert early.take(frames, 0) == [frames[:2], frames[2:]]
+    assert early.take(sized(frames), 0) == [frames[:2], frames[2:]]
     assert not early
     assert early.due(0) == []
 
 
 def test_what_lies_in_the_window_passes_and_the_rest_waits() -> None:
-    early = Early(10)
+    early = Early(10, 1000)
     near, far = frame([3, 9]), frame([10, 12], first=2)
-    assert early.take([near, far], 0) == [[near]]
+    assert early.take(sized([near, far]), 0) == [[near]]
     assert len(early) == 1
     assert early.due(0) == []
     assert early.due(3) == [[far]]
@@ -59,9 +64,9 @@ def test_what_lies_in_the_window_passes_and_the_rest_waits() -> None:
 
 
 def test_a_frame_is_cut_where_the_window_ends_and_each_part_folds_its_own_ticks() -> None:
-    early = Early(10)
+    early = Early(10, 1000)
     whole = frame([12, 8, 9, 12, 30], value=77)
-    (((now,),), ()) = early.take([whole], 0), early.due(2)
+    (((now,),), ()) = early.take(sized([whole]), 0), early.due(2)
     assert (now.ticks, now.value, [row.tick for row in now.batch.rows()]) == ([8, 9], 77, [8, 9])
     ((second,),) = early.due(3)
     assert (second.ticks, second.value, [row.arrival for row in second.batch.rows()]) == ([12], 77, [0, 3])
@@ -70,23 +75,32 @@ def test_a_frame_is_cut_where_the_window_ends_and_each_part_folds_its_own_ticks(
 
 
 def test_frames_of_one_exchange_that_become_due_together_are_given_together() -> None:
-    early = Early(1)
+    early = Early(1, 1000)
     first, second = frame([9, 11], vertex=1), frame([8, 10], first=5, vertex=1)
     other = frame([8], first=8, vertex=2)
-    assert early.take([first, second, other], 0) == []
+    assert early.take(sized([first, second, other]), 0) == []
     assert [[each.vertex for each in group] for group in early.due(9)] == [[1, 1], [2]]
+
+
+def test_what_would_be_too_much_is_let_go_by_ticks_whatever_the_window_says() -> None:
+    early = Early(10, 30)
+    assert early.take(sized([frame([100, 101, 115])]), 0) == []
+    (given,) = early.take(sized([frame([90, 101, 130], first=3)]), 0)
+    arrived = [(row.tick, row.arrival) for each in given for row in each.batch.rows()]
+    assert arrived == [(100, 0), (101, 1), (90, 3), (101, 4)]
+    assert rows(early.due(130)) == [Row(115, 2), Row(130, 5)]
 
 
 def test_a_window_of_nothing_is_refused() -> None:
     with pytest.raises(AssertionError, match="wait for himself"):
-        Early(0)
+        Early(0, 1000)
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_nothing_is_lost_or_early_and_records_of_one_tick_keep_the_order_in_which_they_came(seed: int) -> None:
     rng = Random(seed)
     window, min_time, arrived = rng.randint(1, 12), 0, 0
-    early = Early(window)
+    early = Early(window, 10**6)
     given: list[Row] = []
     folded: dict[int, int] = {}
     for _ in range(60):
@@ -96,7 +110,7 @@ def test_nothing_is_lost_or_early_and_records_of_one_tick_keep_the_order_in_whic
             arrived += len(ticks)
             for tick in made.ticks:
                 folded[tick] = folded.get(tick, 0) ^ made.value
-            groups = early.take([made], min_time)
+            groups = early.take(sized([made]), min_time)
         else:
             open_ticks = [tick for tick, value in folded.items() if value]
             min_time = max(min_time, min(open_ticks, default=min_time + rng.randint(0, 5)))

@@ -141,7 +141,7 @@ class Life:
             max_bundle_records=self.bundle_records,
         )
         self.cores.append(core)
-        self.early.append(Early(self.optimism))
+        self.early.append(Early(self.optimism, self.rng.choice([4, 1000])))
         self.tracking.lines.append(Line(core.tracker, core.flush, lambda notice, t: self.hear(worker, notice, t)))
         return core
 
@@ -171,7 +171,7 @@ class Life:
         if number != frames.expected:
             return False
         frames.expected += 1
-        self._process(channel[1], self.early[channel[1]].take([frame], core.min_time))
+        self._process(channel[1], self.early[channel[1]].take([(frame, len(frame.batch))], core.min_time))
         return True
 
     def _process(self, worker: int, groups: list[list[Frame]]) -> None:

@@ -27,24 +27,29 @@ class Early:
 
     Args:
         window: In ticks, at least 1, so that what min time waits for is never held; None for no limit.
+        max_bytes: How much is held. Beyond it the lowest ticks are let go, window or not: behind a worker that reads no
+            more, what min time waits for may wait itself; and one that reads on for ever holds nobody back.
     """
 
-    def __init__(self, window: int | None) -> None:
+    def __init__(self, window: int | None, max_bytes: int) -> None:
         assert window is None or window >= 1, "whoever holds the lowest tick would wait for himself"
         self._window = window
-        # A heap of (lowest tick, arrival, frame).
-        self._held: list[tuple[int, int, Frame]] = []
+        self._max_bytes = max_bytes
+        # A heap of (lowest tick, arrival, size in bytes, frame).
+        self._held: list[tuple[int, int, int, Frame]] = []
+        self._bytes = 0
         self._arrivals = 0
 
     def __len__(self) -> int:
         return len(self._held)
 
-    def take(self, frames: Iterable[Frame], min_time: int) -> list[list[Frame]]:
-        """Take frames in the order they came; return what is to be processed now, as `due` does."""
+    def take(self, frames: Iterable[tuple[Frame, int]], min_time: int) -> list[list[Frame]]:
+        """Take frames with their sizes in bytes, in the order they came; return what `due` does."""
         if self._window is None:
-            return _by_vertex(frames)
-        for frame in frames:
-            self._hold(frame)
+            return _by_vertex(frame for frame, _ in frames)
+        for frame, size in frames:
+            self._arrivals += 1
+            self._hold(self._arrivals, frame, size)
         return self.due(min_time)
 
     def due(self, min_time: int) -> list[list[Frame]]:
@@ -55,23 +60,32 @@ class Early:
         if self._window is None:
             return []
         end = min_time + self._window
-        below: list[tuple[int, Frame]] = []
-        rests: list[tuple[int, Frame]] = []
-        while self._held and self._held[0][0] < end:
-            _, arrival, frame = heappop(self._held)
-            now, later = _cut(frame, end)
-            below.append((arrival, now))
-            if later is not None:
-                rests.append((arrival, later))
-        for arrival, rest in rests:
-            heappush(self._held, (rest.ticks[0], arrival, rest))
+        below = self._below(end)
+        while self._bytes > self._max_bytes:
+            end = max(end, self._held[0][0]) + self._window
+            below += self._below(end)
         # An item and its tombstone have one tick, so they leave together, in the order they came.
         below.sort(key=lambda entry: entry[0])
         return _by_vertex(frame for _, frame in below)
 
-    def _hold(self, frame: Frame) -> None:
-        self._arrivals += 1
-        heappush(self._held, (frame.ticks[0], self._arrivals, frame))
+    def _below(self, end: int) -> list[tuple[int, Frame]]:
+        """Let go of everything below a tick, each frame with its arrival."""
+        below: list[tuple[int, Frame]] = []
+        rests: list[tuple[int, Frame, int]] = []
+        while self._held and self._held[0][0] < end:
+            _, arrival, size, frame = heappop(self._held)
+            self._bytes -= size
+            now, later = _cut(frame, end)
+            below.append((arrival, now))
+            if later is not None:
+                rests.append((arrival, later, size * len(later.batch) // len(frame.batch)))
+        for arrival, rest, size in rests:
+            self._hold(arrival, rest, size)
+        return below
+
+    def _hold(self, arrival: int, frame: Frame, size: int) -> None:
+        self._bytes += size
+        heappush(self._held, (frame.ticks[0], arrival, size, frame))
 
 
 def _cut(frame: Frame, end: int) -> tuple[Frame, Frame | None]:

@@ -69,7 +69,8 @@ class LevelStage:
                 welcome.tracker, secret=birth.secret, incarnation=birth.incarnation, local=local, name=birth.name
             )
             self._line.connect()
-        self._early = Early(deployment.optimism if deployment.tracking else None)
+        window = deployment.optimism if deployment.tracking else None
+        self._early = Early(window, deployment.max_queued_bytes)
         self._last = level == plan.levels - 1
         self._outbox = Outbox(birth.number, plan.parallelism)
         self._inbox = Inbox(birth.name)
@@ -114,7 +115,8 @@ class LevelStage:
         """Take frames of the level before; those of one exchange that came together are dealt with together."""
         came = [(header, message) for message in messages if (header := self._count(message, now_ns))]
         frames = [self._open(header, message) for header, message in came]
-        yield from self._process(self._early.take(frames, self._core.min_time), now_ns)
+        sized = zip(frames, (len(message) for _, message in came), strict=True)
+        yield from self._process(self._early.take(sized, self._core.min_time), now_ns)
         if frames and self._delivers:
             rows = sum(len(frame.batch) for frame in frames)
             self._figures.waits(max(frame.ticks[-1] for frame in frames), rows, time.time_ns())
