@@ -54,7 +54,7 @@ class Kafka:
             value = record if isinstance(record, bytes) else json.dumps(record).encode()
             producer.produce(topic, value, partition=partition)
             producer.poll(0)
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
 
     def messages(self, topic: str, count: int = 0, within_s: float = 30.0) -> list[Any]:
         """Read a topic from its beginning: what is committed, or as much as it takes to have `count` messages.
