@@ -7,18 +7,6 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-__all__ = [
-    "ControlConf",
-    "EmbeddedConf",
-    "EpochConf",
-    "ExchangeConf",
-    "JobConf",
-    "KafkaConf",
-    "SparkConf",
-    "WorkerConf",
-    "ZooKeeperConf",
-]
-
 Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
 Milliseconds = Annotated[int, Meta(ge=0)]

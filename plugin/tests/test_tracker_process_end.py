@@ -14,7 +14,7 @@ import pytest
 from tracker_life import INCARNATION, LIMIT_S, SECRET, TrackerLife, Worker, lives, wait
 
 from lowtide.errors import LifeEnded
-from lowtide.service import tracker_process
+from lowtide.service import lookout, tracker_process
 from lowtide_tracker import LocalTracker, TrackerClient
 
 
@@ -63,7 +63,7 @@ def test_a_process_that_dies_too_often_ends_the_life(monkeypatch: pytest.MonkeyP
 
 def test_a_process_that_hangs_is_killed_unless_nobody_listened_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracker_process, "SILENT_LIMIT_S", 2.0)
-    monkeypatch.setattr(tracker_process, "LOOK_LIMIT_S", 0.5)
+    monkeypatch.setattr(lookout, "LATE_S", 0.5)
     with TrackerLife() as life:
         pid = life.process.pid
         assert pid is not None

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from lowtide.service.lookout import Lookout
 from lowtide.service.tracker_report import TrackerReport
 
 __all__ = ["Stall"]
-
-LOOK_LIMIT_S = 3.0
-"""Whoever looks each second was held up himself if he comes later than this."""
 
 
 class Stall:
@@ -27,7 +25,7 @@ class Stall:
         self._limit_s = limit_s
         self._held: object = None
         self._since = 0.0
-        self._looked_s = 0.0
+        self._lookout = Lookout()
 
     def look(self, report: TrackerReport, gauges: Iterable[Mapping[str, Any]], now_s: float) -> str:
         """Return what stands and for how long once it is over the limit; else an empty text.
@@ -35,9 +33,8 @@ class Stall:
         To be called each second. Who has not listened himself meanwhile, as his machine stood still, knows only what
         was true before: then the time begins anew.
         """
-        if now_s - self._looked_s > LOOK_LIMIT_S:
+        if self._lookout.late(now_s):
             self._since = now_s
-        self._looked_s = now_s
         held = report.held
         busy = any(each.get("busy", True) for each in gauges)
         if held is None or held.at_front or busy or held != self._held:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lowtide.errors import LifeEnded, ServiceUnavailable
+from lowtide.service.lookout import Lookout
 from lowtide.service.tracker_report import TrackerReport
 from lowtide_tracker.server import BACKLOG
 
@@ -33,8 +34,6 @@ DEATHS_WITHIN_S = 30.0
 """More deaths than these within so long end the life: there is a cause that a new process does not mend."""
 SILENT_LIMIT_S = 10.0
 """How long a process that reports twice a second may be silent: it is stopped, or hangs."""
-LOOK_LIMIT_S = 3.0
-"""Whoever looks after the process each second was held up himself if he comes later than this."""
 LINE_BYTES = 1 << 20
 SINGLE_THREADED = {"OPENBLAS_NUM_THREADS": "1"}
 """What keeps numpy from starting threads that the tracker does not use."""
@@ -119,7 +118,7 @@ class TrackerProcess:
         self._ready: asyncio.Future[None] | None = None
         self._heard_s = 0.0
         """When a process last said something, or began."""
-        self._looked_s = 0.0
+        self._lookout = Lookout()
         self._fault = ""
         self._closing = False
 
@@ -158,9 +157,8 @@ class TrackerProcess:
         silent: then the time begins anew.
         """
         now, process = time.monotonic(), self._process
-        if now - self._looked_s > LOOK_LIMIT_S:
+        if self._lookout.late(now):
             self._heard_s = now
-        self._looked_s = now
         if self.pid is None or process is None or now - self._heard_s < SILENT_LIMIT_S:
             return
         LOG.error("the tracker's process %d has said nothing for %g s, and is killed", self.pid, SILENT_LIMIT_S)
