@@ -101,3 +101,23 @@ def test_lanes_of_sinks_and_of_dead_letters_have_different_names() -> None:
     names = [lane_name(SINK, 1, 0), lane_name(SINK, 1, 1), lane_name(None, 1, 0), lane_name(None, 0, 0)]
     assert len(set(names)) == 4
     assert lane_name(SINK, 1, 0) == lane_name(SINK, 2, 0), "a sink's lane keeps its name where its level changes"
+
+
+def test_the_sinks_are_full_by_records_or_by_their_bytes() -> None:
+    """R8: a slow sink holds its source back before large records fill the worker's memory."""
+    given, delivery, _ = outputs(deployment(max_queued_bytes=1 << 20))
+
+    def deliver(user: str) -> None:
+        given.give(SINK.id, bundle(0, Order(user, 1)))
+        delivery.settle()
+        given.settled()
+
+    assert not given.full(99_999)
+    assert given.full(100_000)
+    for _ in range(8):
+        deliver("x" * 20_000)
+    assert not given.full(20), "some 40 kB each: the user is key and value"
+    assert given.full(30)
+    for _ in range(8):
+        deliver("x")
+    assert not given.full(1000), "later ones are small"

@@ -19,6 +19,9 @@ from lowtide.worker.figures import Figures, span
 
 __all__ = ["Outputs", "lane_name"]
 
+MAX_QUEUED_RECORDS = 100_000
+"""How many records may wait for the sinks, however small they are."""
+
 
 class Outputs:
     """The sinks of one worker.
@@ -48,6 +51,7 @@ class Outputs:
         self._delivery = delivery
         self._figures = figures
         self._fronts = fronts
+        self._record_bytes = 0.0
         plan = deployment.plan
         self._sinks = {vertex.id: (vertex, SinkOperator(_step(vertex).sink, plan)) for vertex in plan.sinks()}
         # (sink, lane) -> what is under way there: first tick, last tick, rows, when it was put.
@@ -62,6 +66,17 @@ class Outputs:
             lasts = records_of(name, bundle.last, bundle.floors, self._incarnation)
         self._under_way[sink, bundle.lane] = span(bundle.batch.meta), time.time_ns()
         self._delivery.put(Packet(sink, bundle.lane, messages, lasts))
+        if messages:
+            # A running mean, in which the last bundle is one half: sizes may change.
+            self._record_bytes = (self._record_bytes + sum(map(_size, messages)) / len(messages)) / 2
+
+    def full(self, backlog: int) -> bool:
+        """Whether the sinks have no room for more, where so many records are released and not durable.
+
+        The size of those that wait for a bundle is taken to be that of the last ones that were put.
+        """
+        most = self._deployment.max_queued_bytes
+        return backlog >= MAX_QUEUED_RECORDS or backlog * self._record_bytes >= most
 
     def settled(self) -> list[tuple[int, int]]:
         """Return the `(sink, lane)` whose bundles have become durable since the last call.
@@ -109,3 +124,7 @@ def lane_name(sink: Vertex | None, level: int, lane: int) -> LaneName:
 def _step(vertex: Vertex) -> Write:
     assert isinstance(vertex.step, Write)
     return vertex.step
+
+
+def _size(message: Outgoing) -> int:
+    return len(message[2] or b"") + len(message[3] or b"")

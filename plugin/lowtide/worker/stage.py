@@ -42,8 +42,6 @@ HEAR_S = 0.01
 """How often a worker hears what the tracker says though nothing of it waits for that."""
 WAKE_S = 0.02
 """How often the service is told that somebody waits for min time."""
-MAX_QUEUED_RECORDS = 100_000
-"""How many records may wait for the sink before no more input is read."""
 
 
 class LevelStage:
@@ -157,7 +155,9 @@ class LevelStage:
 
     def full(self) -> bool:
         """Whether the sinks have no room, so that no more input should be read."""
-        return any(barrier.backlog >= MAX_QUEUED_RECORDS for barrier in self._core.barriers.values())
+        if self._outputs is None:
+            return False
+        return self._outputs.full(sum(barrier.backlog for barrier in self._core.barriers.values()))
 
     # -- tracker, sinks, service -----------------------------------------------------------------------------------
 
