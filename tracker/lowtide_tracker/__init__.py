@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lowtide_tracker.handshake import ClientHandshake, HandshakeError, ServerHandshake
     from lowtide_tracker.holder import Holder
     from lowtide_tracker.local_tracker import LocalTracker
-    from lowtide_tracker.messages import Absolute, Flush, Notice
+    from lowtide_tracker.messages import Absolute, Flush, Notice, Request
     from lowtide_tracker.min_times import MinTimes
     from lowtide_tracker.server import TrackerServer
     from lowtide_tracker.table import Table
@@ -61,6 +61,7 @@ __all__ = [
     "NoticeGap",
     "ProtocolError",
     "Refused",
+    "Request",
     "ServerHandshake",
     "StillRebuilding",
     "Table",
@@ -105,6 +106,7 @@ _HOME = {
     "Absolute": "messages",
     "Flush": "messages",
     "Notice": "messages",
+    "Request": "messages",
     "MinTimes": "min_times",
     "TrackerServer": "server",
     "Table": "table",

@@ -1,7 +1,7 @@
 """Notices that wait to be sent to somebody, as one."""
 
 from lowtide_tracker.floors import Floor
-from lowtide_tracker.messages import Notice
+from lowtide_tracker.messages import Notice, Request
 
 
 class Backlog:
@@ -12,6 +12,7 @@ class Backlog:
         self._last: Notice | None = None
         self._min_times: dict[int, int] = {}
         self._floors: dict[tuple[int, int, bool], Floor] = {}
+        self._request: Request | None = None
 
     def add(self, notice: Notice) -> None:
         """Takes the notice after the one added before."""
@@ -20,13 +21,14 @@ class Backlog:
         else:
             assert notice.after == self._last.number, f"{notice.number} does not continue {self._last.number}"
         self._last = notice
+        self._request = notice.request or self._request
         self._min_times.update(notice.min_times)
         for floor in notice.floors:
             self._floors[floor.front, floor.offset, floor.cap] = floor
 
     def clear(self) -> None:
         """Forgets what waits."""
-        self._last, self._min_times, self._floors = None, {}, {}
+        self._last, self._min_times, self._floors, self._request = None, {}, {}, None
 
     def take(self) -> Notice | None:
         """All that waits as one notice, or None; nothing waits after it."""
@@ -34,6 +36,6 @@ class Backlog:
         if last is None:
             return None
         floors = tuple(self._floors.values())
-        merged = Notice(last.era, last.number, self._after, self._min_times, last.global_min, floors)
+        merged = Notice(last.era, last.number, self._after, self._min_times, last.global_min, floors, self._request)
         self.clear()
         return merged

@@ -114,6 +114,18 @@ class Notice:
     """The smallest min time of all segments, whether it moved or not."""
     floors: tuple[Floor, ...] = ()
     """Those that are new since notice ``after``."""
+    request: "Request | None" = None
+    """The newest of its era, if it came with one of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """That every worker is to keep what it holds below a tick, for somebody who wants it saved (R14)."""
+
+    number: int
+    """From 1; the larger, the newer."""
+    tick: int
+    """The global min time of the very notice that the request came with."""
 
 
 @dataclass(frozen=True, slots=True)

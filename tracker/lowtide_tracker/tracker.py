@@ -30,7 +30,7 @@ from lowtide_tracker.floors import Floors
 from lowtide_tracker.fronts import Fronts
 from lowtide_tracker.graph import Graph
 from lowtide_tracker.holder import Holder
-from lowtide_tracker.messages import Absolute, Flush, Notice
+from lowtide_tracker.messages import Absolute, Flush, Notice, Request
 from lowtide_tracker.rebuild import Rebuild
 from lowtide_tracker.table import Table
 
@@ -43,7 +43,7 @@ class Tracker:
     * A group's min time is the smallest of the first non-zero tick of its segments, the heartbeats of the open fronts
       that feed it and the min times of the groups that feed it (R7). It never goes back.
     * A flush is applied whole, or not at all, and once, after the one before (R5).
-    * A notice is made only when a min time moved; it names all that moved, and the new floors.
+    * A notice is made only when a min time moved, or for a request; it names all that moved, and the new floors.
 
     An exception other than `StillRebuilding` ends the life. A flush that raises one has changed nothing.
 
@@ -78,6 +78,7 @@ class Tracker:
         self._applied: dict[int, int] = {}
         """Per worker: its last flush that was applied."""
         self._notice = 0
+        self._request: Request | None = None
         self._rebuild: Rebuild | None = None
 
     @classmethod
@@ -157,6 +158,21 @@ class Tracker:
         """Drops a front's floors below an offset, once a commit holds the label before it (R17 must allow it)."""
         self._floors.forget(front, before_offset)
 
+    def request(self, number: int) -> Notice:
+        """Asks every worker to keep what it holds below the global min time of now; returns the notice that says so.
+
+        It is a notice of its own, so nobody who hears it has pruned what it asks for (R14). Who joins later hears of
+        the last one as well; a tracker process that dies takes it with it.
+
+        Raises:
+            StillRebuilding: what was announced is not known yet.
+        """
+        self._refuse_while_rebuilding()
+        self._notice += 1
+        self._request = Request(number, self.global_min)
+        floors = self._floors.take_new()
+        return Notice(self.era, self._notice, self._notice - 1, {}, self.global_min, floors, self._request)
+
     # -- questions -------------------------------------------------------------------------------------------------
 
     @property
@@ -189,7 +205,8 @@ class Tracker:
     def whole_notice(self) -> Notice:
         """All that was announced in this era and every floor kept, for a subscriber that joins; ``StillRebuilding``."""
         self._refuse_while_rebuilding()
-        return Notice(self.era, self._notice, 0, self.min_times(), self.global_min, self._floors.all())
+        floors = self._floors.all()
+        return Notice(self.era, self._notice, 0, self.min_times(), self.global_min, floors, self._request)
 
     def holder(self, segment: int | None = None) -> Holder:
         """Who holds a segment's min time, or the global one: the root cause; ``StillRebuilding`` names workers."""

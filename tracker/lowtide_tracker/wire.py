@@ -27,6 +27,7 @@ from lowtide_tracker.messages import (
     Message,
     Notice,
     OpenFront,
+    Request,
     Subscribe,
     Unsubscribe,
     Welcome,
@@ -61,7 +62,7 @@ _OPEN_FRONT = struct.Struct("<iqi")
 _FRONT = struct.Struct("<i")
 _WELCOME = struct.Struct("<IQB")
 _APPLIED = struct.Struct("<HQ")
-_NOTICE = struct.Struct("<IQQqII")
+_NOTICE = struct.Struct("<IQQqQqII")
 _FRONT_TICK = struct.Struct("<iq")
 _SEGMENT_TICK = struct.Struct("<Hq")
 _FLOOR = struct.Struct("<iqqB")
@@ -231,17 +232,23 @@ def _read_welcome(cursor: Cursor) -> Welcome:
 
 
 def _write_notice(message: Notice) -> bytes:
+    request = (0, 0) if message.request is None else (message.request.number, message.request.tick)
     counts = (len(message.min_times), len(message.floors))
-    head = _NOTICE.pack(message.era, message.number, message.after, message.global_min, *counts)
+    head = _NOTICE.pack(message.era, message.number, message.after, message.global_min, *request, *counts)
     return head + _write_rows(_SEGMENT_TICK, message.min_times.items()) + _write_floors(message.floors)
 
 
 def _read_notice(cursor: Cursor) -> Notice:
-    era, number, after, global_min, min_times, floors = cursor.take(_NOTICE)
+    era, number, after, global_min, asked, tick, min_times, floors = cursor.take(_NOTICE)
     if after > number:
         raise ProtocolError(f"notice {number} says that it continues notice {after}")
-    moved = _read_min_times(cursor, min_times)
-    return Notice(_positive(era, "an era"), number, after, moved, global_min, _read_floors(cursor, floors))
+    if tick > global_min or (tick and not asked):
+        raise ProtocolError(
+            f"notice {number} asks for tick {tick}, in request {asked}, at global min time {global_min}"
+        )
+    moved, kept = _read_min_times(cursor, min_times), _read_floors(cursor, floors)
+    request = Request(asked, tick) if asked else None
+    return Notice(_positive(era, "an era"), number, after, moved, global_min, kept, request)
 
 
 def _read_front_opened(cursor: Cursor) -> FrontOpened:

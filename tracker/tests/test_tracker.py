@@ -13,8 +13,11 @@ from lowtide_tracker import (
     FlushGap,
     Graph,
     HeartbeatWentBack,
+    LocalTracker,
     Notice,
     ProtocolError,
+    Request,
+    StillRebuilding,
     Table,
     TableFull,
     TimeWentBack,
@@ -22,6 +25,7 @@ from lowtide_tracker import (
     UnknownFront,
     UnknownSegment,
 )
+from lowtide_tracker.backlog import Backlog
 from lowtide_tracker.messages import Absolute, columns
 
 if TYPE_CHECKING:
@@ -206,6 +210,35 @@ def test_the_whole_notice_says_everything() -> None:
     assert it.whole_notice() == Notice(1, 1, 0, {1: 9, 2: 3}, 3, (Floor(0, 5, 9),))
     it.forget_floors(0, 6)
     assert it.whole_notice().floors == ()
+
+
+def test_a_request_is_a_notice_of_its_own_at_the_global_min_time_of_now() -> None:
+    """R14."""
+    it = tracker()
+    it.receive(Flush.of(1, 1, [(2, 3, 7)], [(0, 9)]))
+    it.receive(Flush.of(1, 2, floors=[Floor(0, 5, 9)]))
+    assert it.request(4) == Notice(1, 2, 1, {}, 3, (Floor(0, 5, 9),), Request(4, 3))
+    [notice] = it.receive(Flush.of(1, 3, heartbeats=[(0, 10)]))
+    assert (notice.number, notice.request) == (3, None), "it asks once"
+    assert it.whole_notice().request == Request(4, 3), "but of who joins later as well"
+
+
+def test_a_tracker_that_is_rebuilt_takes_no_request_and_knows_of_none() -> None:
+    graph = Graph({1: []})
+    it = Tracker.rebuilding(graph, {0: 0}, workers=[1], start=0, capacity_ticks=8, era=2)
+    with pytest.raises(StillRebuilding):
+        it.request(1)
+    [notice] = it.receive(LocalTracker(1, 1).absolute())
+    assert notice.request is None
+
+
+def test_a_merged_notice_keeps_the_newest_request() -> None:
+    merged = Backlog()
+    for number, request in enumerate([None, Request(1, 3), Request(2, 4), None], 1):
+        merged.add(Notice(1, number, number - 1, {}, 5 + number, (), request))
+    assert merged.take() == Notice(1, 4, 0, {}, 9, (), Request(2, 4))
+    merged.add(Notice(1, 5, 4, {}, 10))
+    assert merged.take() == Notice(1, 5, 4, {}, 10)
 
 
 # -- who holds min time ------------------------------------------------------------------------------------------------

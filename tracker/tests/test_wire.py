@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowtide_tracker import Absolute, Floor, Flush, Notice, ProtocolError
+from lowtide_tracker import Absolute, Floor, Flush, Notice, ProtocolError, Request
 from lowtide_tracker.cursor import MAX_TEXT_BYTES
 from lowtide_tracker.message_reader import HEAD, MAX_MESSAGE_BYTES, MessageReader
 from lowtide_tracker.messages import (
@@ -23,6 +23,10 @@ from lowtide_tracker.messages import (
     columns,
 )
 from lowtide_tracker.wire import Kind, decode, encode
+
+NOTICE_1 = "01000000 0100000000000000 0000000000000000 0000000000000000"
+"""The start of a notice: era 1, number 1, after 0, global min time 0."""
+NO_REQUEST = "0000000000000000 0000000000000000"
 
 EDGE = (1 << 63) - 1
 
@@ -56,9 +60,10 @@ LITERAL: list[tuple[Message, str]] = [
     (Welcome(1, 258, report=True), "0e000000 21 01000000 0201000000000000 01"),
     (Applied(7, 258), "0b000000 22 0700 0201000000000000"),
     (
-        Notice(1, 3, 2, {1: 6, 2: 5}, 5, (Floor(4, 9, 6),)),
+        Notice(1, 3, 2, {1: 6, 2: 5}, 5, (Floor(4, 9, 6),), Request(9, 4)),
         (
-            "4e000000 23 01000000 0300000000000000 0200000000000000 0500000000000000 02000000 01000000"
+            "5e000000 23 01000000 0300000000000000 0200000000000000 0500000000000000"
+            "0900000000000000 0400000000000000 02000000 01000000"
             "0100 0600000000000000 0200 0500000000000000 04000000 0900000000000000 0600000000000000 00"
         ),
     ),
@@ -118,7 +123,8 @@ def test_what_a_worker_says_comes_back(
 def test_notices_come_back_in_their_order(
     era: int, one: int, other: int, moved: dict[int, int], least: int, decided: tuple[Floor, ...]
 ) -> None:
-    message = Notice(era, max(one, other), min(one, other), moved, least, decided)
+    request = Request(other, least) if other else None
+    message = Notice(era, max(one, other), min(one, other), moved, least, decided, request)
     data = encode(message)
     read = decode(data[4], data[5:])
     assert read == message
@@ -144,13 +150,16 @@ def test_garbage_is_a_protocol_error_and_nothing_else(kind: int, payload: bytes)
         (Kind.FLUSH, "0700 0000 00000000 0000000000000000 00000000 00000000", "numbered from 1"),
         (Kind.WELCOME, "00000000 0000000000000000 00", "numbered from 1"),
         (Kind.WELCOME, "01000000 0000000000000000 02", "a flag is 0 or 1, not 2"),
-        (Kind.NOTICE, "01000000 0100000000000000 0200000000000000 0000000000000000 00000000 00000000", "continues"),
         (
             Kind.NOTICE,
-            (
-                "01000000 0100000000000000 0000000000000000 0000000000000000 02000000 00000000"
-                "0100 0500000000000000 0100 0600000000000000"
-            ),
+            "01000000 0100000000000000 0200000000000000 0000000000000000" + NO_REQUEST + "00000000 00000000",
+            "continues",
+        ),
+        (Kind.NOTICE, NOTICE_1 + "0000000000000000 0100000000000000 00000000 00000000", "in request 0"),
+        (Kind.NOTICE, NOTICE_1 + "0100000000000000 0300000000000000 00000000 00000000", "asks for tick 3"),
+        (
+            Kind.NOTICE,
+            (NOTICE_1 + NO_REQUEST + "02000000 000000000100 0500000000000000 0100 0600000000000000"),
             "one segment twice",
         ),
         (Kind.HELLO, "0300000000000000 feffffff 0000", "no number of a worker"),
