@@ -82,6 +82,7 @@ class Place:
             stdout=subprocess.PIPE,
             stderr=(self.folder / f"said-{len(self.started)}").open("w"),
             text=True,
+            process_group=0,
         )
         self.started.append(process)
         return process
@@ -426,6 +427,18 @@ def test_a_session_with_the_plugin_is_taken(place: Place) -> None:
     run.send_signal(signal.SIGTERM)
     assert place.ended(run, 20) == 0, place.said(run)
     place.none_left(0)
+
+
+def test_a_signal_to_all_processes_at_once_stops_the_job(place: Place) -> None:
+    """As systemd sends it: Spark's JVM and the workers end by it while the job is being stopped."""
+    run = place.lowtide("run", "flow.py")
+    place.until_ready(run)
+    place.pass_through(50)
+    os.killpg(run.pid, signal.SIGTERM)
+    assert place.ended(run, 25) == 0, place.said(run)
+    place.none_left(0)
+    assert place.state()["phase"] == "stopped"
+    assert place.state()["cause"].startswith("SIGTERM asked for it")
 
 
 def test_a_job_is_stopped_while_kafka_is_down(kafka: Any, zookeeper: str, tmp_path: Path) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from stage_rig import deployment
 
+from lowtide.conf import Conf
 from lowtide.connectors.claims import transactional_id
 from lowtide.connectors.lasts import Durable, LaneName
 from lowtide.errors import AlreadyRunning, FlowError, LifeEnded, LowtideError, ServiceUnavailable
 from lowtide.fronts.register import FrontRegister, Partition
 from lowtide.operators.order import OrderKey
-from lowtide.spark.opening import _by_vertex, _completed, _ids, as_ours, job_record
+from lowtide.spark.opening import _by_vertex, _completed, _ids, _settled, as_ours, job_record
 from lowtide.spark.preflight import Surroundings
 from lowtide.topics import Topic
 from lowtide.worker.effects import letters_of
@@ -91,3 +94,16 @@ def test_what_zookeeper_refuses_is_said_as_one_of_our_errors(
     with pytest.raises(ours, match="what happened") as caught, as_ours():
         raise theirs("what happened", where="there", way_out="do this")
     assert (caught.value.where, caught.value.way_out) == ("there", "do this")
+
+
+def test_lanes_that_nobody_names_are_those_of_the_record() -> None:
+    """R11: the number of workers may change, within the lanes that the job began with."""
+    frozen = replace(job_record(deployment().plan), lanes=4)
+    fewer = Conf.load(overrides={"job.parallelism": 2})
+    assert _settled(frozen, deployment().plan, fewer).job.lanes == 4
+    more = Conf.load(overrides={"job.parallelism": 5})
+    with pytest.raises(FlowError, match=r"(?s)5.*has 4 lanes.*set job.parallelism to 4 or less"):
+        _settled(frozen, deployment(parallelism=5).plan, more)
+    named = Conf.load(overrides={"job.parallelism": 2, "job.lanes": 2})
+    with pytest.raises(RecordDiffers, match=r"set job\.lanes to 4 again"):
+        _settled(frozen, deployment().plan, named)

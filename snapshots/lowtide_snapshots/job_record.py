@@ -16,6 +16,8 @@ __all__ = ["RECORD_FORMAT", "JobRecord"]
 
 RECORD_FORMAT = 1
 
+_SETTINGS = {"slack_ms": "job.slack_ms", "units": "exchange.units", "lanes": "job.lanes"}
+"""What a field is called in the configuration."""
 _NUMBERS = ("slack_ms", "units", "lanes", "hash_version")
 
 
@@ -64,7 +66,7 @@ class JobRecord:
         if not differing:
             return
         said = [f"{name} is {_text(self, name)} and is now to be {_text(asked, name)}" for name in differing]
-        back = ", ".join(f"{name} to {_text(self, name)}" for name in differing)
+        back = ", ".join(f"{_SETTINGS.get(name, name)} to {_text(self, name)}" for name in differing)
         raise RecordDiffers(
             f"job {self.job!r} was started with other values, and its order and state hang on them: {'; '.join(said)}",
             where=f"the record of job {self.job!r} in ZooKeeper",

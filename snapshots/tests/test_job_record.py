@@ -42,7 +42,8 @@ def test_a_field_that_differs_is_named_with_both_values_and_the_way_out(
         RECORD.check(dataclasses.replace(RECORD, **{name: value}))
     assert raised.value.fields == (name,)
     assert f"{name} is {frozen} and is now to be {asked}" in str(raised.value)
-    assert f"what to do: set {name} to {frozen} again, or give the job another name" in str(raised.value)
+    setting = {"slack_ms": "job.slack_ms", "units": "exchange.units", "lanes": "job.lanes"}.get(name, name)
+    assert f"what to do: set {setting} to {frozen} again, or give the job another name" in str(raised.value)
 
 
 def test_all_that_differs_is_said_at_once() -> None:

@@ -62,6 +62,7 @@ class Runner:
             runner=Process.of(os.getpid()),
             supervisor=supervisor,
         )
+        self._together = False
         self._look_at = 0.0
         self._verbose = False
 
@@ -108,11 +109,23 @@ class Runner:
             job = self._start()
             self._watch(job)
             failed = False
+        except Exception:
+            if job is None or not self._told_together():
+                raise
+            traceback.print_exc()
         finally:
             self._signals.hear(breaks_off=False)
             self._progress.hide()
             self._stop(job, failed=failed)
         self._end(*self._why_stopped())
+
+    def _told_together(self) -> bool:
+        """Whether Spark's JVM ends by the very signal that we heard: it went to the whole group, as systemd's does."""
+        if self._signals.asked is None:
+            return False
+        jvm = self._state.jvm
+        self._together = jvm is not None and jvm.ended_within(JVM_END_LIMIT_S)
+        return self._together
 
     def _start(self) -> Job:
         compile_job(self._flow, self._conf)
@@ -173,7 +186,7 @@ class Runner:
             if failed and job is not None:
                 self._stop_quietly(job)
             elif job is not None:
-                job.stop()
+                self._stop_cleanly(job)
         finally:
             ended = end_jvm(JVM_END_LIMIT_S)
             self._folder.forget_secret()
@@ -181,6 +194,14 @@ class Runner:
             killed = end_marked(self._state.life, LEFT_OVER_GRACE_S if ended or job else 0.0)
             if killed and ended:
                 self._progress.say(f"{killed} processes did not end by themselves and were killed")
+
+    def _stop_cleanly(self, job: Job) -> None:
+        try:
+            job.stop()
+        except Exception:
+            if not self._told_together():
+                raise
+            traceback.print_exc()
 
     def _stop_quietly(self, job: Job) -> None:
         """Stop what can be stopped of a job that has failed; a second error goes to the log."""
@@ -193,7 +214,8 @@ class Runner:
         asked, supervisor = self._signals.asked, self._state.supervisor
         if supervisor is not None and os.getppid() != supervisor.pid:
             return "failed", "its supervisor was killed, so it stopped", LifeEnded.exit_code
-        return "stopped", f"{asked.name if asked else 'somebody'} asked for it", 0
+        rest = ", and Spark with it: what was not delivered is read again" if self._together else ""
+        return "stopped", f"{asked.name if asked else 'somebody'} asked for it{rest}", 0
 
     # -- the folder ------------------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from lowtide.service.client import ServiceClient
 from lowtide.spark import preflight, slots
 from lowtide.spark.broker_watch import BrokerWatch
 from lowtide.spark.handing_out import deployment_of, setting_of
-from lowtide.spark.opening import as_ours, open_life, refuse_other_record
+from lowtide.spark.opening import as_ours, open_life, settled_conf
 from lowtide.spark.query import start_query
 from lowtide.spark.session import master_of, session_runs, start_session
 from lowtide.zookeeper_access import ZooKeeperAccess
@@ -89,12 +89,13 @@ class Job:
         say("checking the flow")
         plan = compile_job(flow, conf)
         dump_plan(plan)
+        say(f"asking ZooKeeper at {conf.zookeeper.hosts}")
+        conf = settled_conf(plan, conf)
+        plan = compile_job(flow, conf)
         say(f"asking Kafka at {conf.kafka.bootstrap}")
         found = preflight.look(plan, conf)
         master = master_of(conf)
         slots.check(plan, found.fronts, slots.offered(master), master)
-        say(f"asking ZooKeeper at {conf.zookeeper.hosts}")
-        refuse_other_record(plan, conf)
         say(f"starting Spark, {conf.spark.master}")
         owned = not session_runs()
         session = start_session(conf, plan.name)

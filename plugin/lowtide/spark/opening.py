@@ -13,7 +13,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lowtide.conf import Conf
 from lowtide.connectors.claims import claim, transactional_id
@@ -34,7 +34,7 @@ from lowtide_snapshots.job_record import JobRecord
 from lowtide_snapshots.job_store import JobStore
 from lowtide_tracker import Floor
 
-__all__ = ["Opening", "as_ours", "job_record", "open_life", "refuse_other_record"]
+__all__ = ["Opening", "as_ours", "job_record", "open_life", "settled_conf"]
 
 LEASE_SLACK_S = 4.0
 """How much longer than a session's time-out a start waits for the lease of a driver that was killed."""
@@ -77,8 +77,11 @@ def job_record(plan: Plan) -> JobRecord:
     return JobRecord(plan.name, plan.slack_ms, plan.units, plan.lanes, "log", HASH_VERSION, sources)
 
 
-def refuse_other_record(plan: Plan, conf: Conf) -> None:
-    """Refuse a start that the job's record forbids before anything is started for it (R11).
+def settled_conf(plan: Plan, conf: Conf) -> Conf:
+    """Hold a start against the job's record before anything is started for it (R11).
+
+    Returns:
+        The configuration; where it leaves `job.lanes` open, with those of the record.
 
     Raises:
         FlowError: the record says otherwise.
@@ -86,8 +89,24 @@ def refuse_other_record(plan: Plan, conf: Conf) -> None:
     """
     with as_ours(), ZooKeeperAccess.of(conf.zookeeper).store(plan.name) as store:
         frozen = store.record()
-        if frozen is not None:
-            frozen.check(job_record(plan))
+        return conf if frozen is None else _settled(frozen, plan, conf)
+
+
+def _settled(frozen: JobRecord, plan: Plan, conf: Conf) -> Conf:
+    asked = job_record(plan)
+    if conf.job.lanes is not None:
+        frozen.check(asked)
+        return conf
+    frozen.check(replace(asked, lanes=frozen.lanes))
+    if conf.job.parallelism > frozen.lanes:
+        raise FlowError(
+            f"job.parallelism is {conf.job.parallelism}, and since its first start the job has {frozen.lanes} lanes: "
+            "each has one worker",
+            where=f'the record of job "{plan.name}" in ZooKeeper',
+            way_out=f"set job.parallelism to {frozen.lanes} or less; a job that is to grow is started with more "
+            "job.lanes than workers",
+        )
+    return replace(conf, job=replace(conf.job, lanes=frozen.lanes))
 
 
 def open_life(store: JobStore, plan: Plan, conf: Conf, found: Surroundings, say: Say, *, above: int = 0) -> Opening:
