@@ -9,10 +9,19 @@ from __future__ import annotations
 from typing import ClassVar
 
 __all__ = [
+    "CommitNeeded",
+    "CommitRefused",
+    "CommitUnknown",
     "EntryDiffers",
     "Fenced",
+    "FormatTooNew",
     "KeyRefused",
     "LeaseTaken",
+    "ManifestDamaged",
+    "NoGoodCommit",
+    "NoSuchCommit",
+    "PartDamaged",
+    "PartRefused",
     "RecordDamaged",
     "RecordDiffers",
     "RecordRefused",
@@ -131,7 +140,59 @@ class WriteUnknown(ZooKeeperUnavailable):
     """Call the same again: the answer to a write was lost, and it may have been done; the call finds out."""
 
 
+class CommitRefused(SnapshotsError):
+    """Take another snapshot: this one is not above the last commit, or rests on a commit that was dropped."""
+
+    exit_code = 5
+
+
+class CommitUnknown(WriteUnknown):
+    """Commit the same again: the answer was lost, and it may have been done; the call finds out."""
+
+
+class CommitNeeded(SnapshotsError):
+    """Drop other commits: this one is the last, or the current life was loaded from it."""
+
+    exit_code = 2
+
+
+class NoSuchCommit(SnapshotsError):
+    """Choose among the commits that are there, which the text names."""
+
+    exit_code = 2
+
+
+class NoGoodCommit(SnapshotsError):
+    """Restore the store from a backup, or start without state: each commit is damaged, and the text says how."""
+
+    exit_code = 4
+
+
 class ZooKeeperRefused(SnapshotsError):
     """Give the user and password that the job's nodes were made with."""
+
+    exit_code = 4
+
+
+class PartRefused(SnapshotsError, ValueError):
+    """Correct what was to be written: a part does not take a table of these columns or types, or a name like this."""
+
+    exit_code = 2
+
+
+class PartDamaged(SnapshotsError):
+    """Recover from another commit: a part cannot be read, or is not the one that was asked for."""
+
+    exit_code = 4
+
+
+class ManifestDamaged(SnapshotsError):
+    """Recover from another commit: a manifest cannot be read, or contradicts itself."""
+
+    exit_code = 4
+
+
+class FormatTooNew(SnapshotsError):
+    """Use a newer Lowtide: the part or manifest was written by one."""
 
     exit_code = 4

@@ -1,0 +1,111 @@
+"""What every store does: objects that are written once, read whole, listed and deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from lowtide_snapshots.parts import Data
+from lowtide_snapshots.stores.errors import NameRefused
+
+__all__ = ["Entry", "Store", "StoreSetting", "checked_name", "checked_prefix"]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSetting:
+    """Where a store is; credentials are never in it, but come in the standard ways of boto3.
+
+    Attributes:
+        url: `/path` or `file:path` of a folder, or `s3://bucket/prefix`.
+        endpoint: the URL of an S3 server that is not Amazon's.
+        region: S3's region.
+        profile: the name of a profile in the AWS configuration of the machine.
+        limit_s: how long one call may take, tries and pauses together.
+    """
+
+    url: str
+    endpoint: str | None = None
+    region: str | None = None
+    profile: str | None = None
+    limit_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Entry:
+    """An object that is there; `modified` has a time zone."""
+
+    name: str
+    bytes: int
+    modified: datetime
+
+
+class Store(Protocol):
+    """Objects below one root, to be used from any number of threads.
+
+    Names are `/`-separated. Every method ends in: done, or one of these, which all of them raise: `StoreUnavailable`,
+    `StoreRefused`, `NameRefused`.
+    """
+
+    @property
+    def where(self) -> str:
+        """The root, for people."""
+        ...
+
+    def put(self, name: str, data: Data) -> None:
+        """Put an object if there is none of this name; when this returns it is durable and whole.
+
+        If it is there with the same bytes, nothing is done: an earlier try's answer may have been lost.
+
+        Raises:
+            AlreadyThere: it is there with other bytes.
+            StoreFull: there is no room.
+            StoreDamaged: what was stored is not what was put.
+        """
+        ...
+
+    def get(self, name: str) -> bytes:
+        """An object's bytes.
+
+        Raises:
+            NotThere: there is none of this name.
+            StoreDamaged: what came is not what was put.
+        """
+        ...
+
+    def names(self, prefix: str) -> list[Entry]:
+        """All objects whose names begin with a prefix, ascending by name; empty for all there are."""
+        ...
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete objects; those that are not there are fine."""
+        ...
+
+    def check(self) -> None:
+        """See that the store can be written, read and deleted in, with a small object that is gone afterwards."""
+        ...
+
+    def close(self) -> None:
+        """End connections; nothing may be called afterwards."""
+        ...
+
+
+def checked_name(name: str) -> str:
+    """The name, if it is one.
+
+    Raises:
+        NameRefused: it is none. The last part of one must not begin with a dot: such are a store's own.
+    """
+    steps = name.split("/")
+    if any(step in ("", ".", "..") or "\0" in step for step in steps) or steps[-1].startswith("."):
+        raise NameRefused(f"{name!r} is no object's name", way_out="give names with / between, none empty or dotted")
+    return name
+
+
+def checked_prefix(prefix: str) -> str:
+    """The prefix, if names can begin with it; errors as of `checked_name`."""
+    steps = prefix.split("/")
+    if any(step in ("", ".", "..") for step in steps[:-1]) or "\0" in prefix:
+        raise NameRefused(f"no object's name begins with {prefix!r}", way_out="give the first part of a name")
+    return prefix
