@@ -92,9 +92,10 @@ def test_pruning_and_a_snapshot_change_nothing_above_their_tick(
     expected = said(whole.advance(32))
     found = [each for tick in (pruned_at, captured_at, released) for each in said(pruned.advance(tick))]
     pruned.prune(pruned_at)
-    captured = pruned.capture(captured_at)
+    captured, beside = pruned.capture(captured_at), pruned.capture_beside(captured_at)
     assert found + said(pruned.advance(32)) == expected
-    restored.restore(captured, captured_at)  # type: ignore[arg-type]
+    restored.restore(captured, captured_at)
+    restored.restore_beside(beside)
     give(restored, [event for event in arrivals if event[0] >= captured_at])
     assert said(restored.advance(32)) == [each for each in expected if each[0] >= captured_at]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import pytest
@@ -20,7 +20,7 @@ from lowtide.operators.order import OrderKey
 from lowtide.plan import Plan
 from lowtide.worker.core import WorkerCore
 from lowtide.worker.effects import Effects, LastKeys, letters_of
-from lowtide_tracker import Floor, Flush, LocalTracker, Notice
+from lowtide_tracker import Floor, Flush, LocalTracker, Notice, Request
 
 
 @dataclass(frozen=True)
@@ -110,15 +110,18 @@ def test_state_below_a_pinned_tick_stays_until_it_is_captured() -> None:
     for frame in read(level_0, [(5, 1), (7, 2), (9, 4)]).frames:
         level_1.frame(frame)
     for core in (level_0, level_1):
-        core.pin(7)
-        core.notice(notice(1, 10, 10))
-    (parts,) = level_1.capture().state["one"].values()
+        core.notice(replace(notice(1, 10, 10), request=Request(1, 7)))  # As one that was merged.
+    (parts,) = level_1.snapshot().state["one"].values()
     assert parts == [("a", 1)]
-    assert level_0.capture().start == (1, 5)
+    assert level_0.snapshot().start == (1, 5)
+    for core in (level_0, level_1):
+        core.unpin()
     with pytest.raises(AssertionError, match="the state below a pruned tick is gone"):
         level_1.program.capture(9)  # Pruning has gone on.
+    level_0.notice(replace(notice(2, 11, 11), request=Request(1, 7)))
+    assert level_0.pinned is None, "it was heeded before"
     with pytest.raises(AssertionError, match="R14"):
-        level_0.pin(9)
+        level_0.pin(Request(2, 9))
 
 
 def test_floors_go_with_the_heartbeat_and_with_the_bundle() -> None:

@@ -32,11 +32,11 @@ class Commit:
 class Taking:
     """A snapshot under way: what has been captured so far, by worker."""
 
+    number: int
     tick: int
     floors: tuple[Floor, ...]
     workers: int
     """How many there were: a front that opens later is read from its opening on."""
-    pinned: set[int] = field(default_factory=set)
     captured: dict[int, Snapshot] = field(default_factory=dict)
 
     def commit(self, fronts: Mapping[int, int]) -> Commit:

@@ -225,7 +225,7 @@ def prune_at(time: Any) -> list[Patch]:
 
 
 def own_min_time(self: WorkerCore) -> int:
-    return self.min_time if self._pinned is None else min(self.min_time, self._pinned)
+    return self.min_time if self.pinned is None else min(self.min_time, self.pinned.tick)
 
 
 def not_pinned(self: WorkerCore) -> int:

@@ -67,7 +67,6 @@ class FlowWorld(World):
             rng, self.lives, plan, job.logs, job.sinks, job.recovered(self.damage), job.manifests, job.told_time
         )
         self.model, self.tracking = self.life.model, self.life.tracking
-        self.tracking.request = self.life.ask
         if self.trace:
             self.say(
                 "job",
@@ -99,6 +98,7 @@ class FlowWorld(World):
             (1, "discover", lambda: self.rng.random() < 0.2 and self.discover()),
             (2, "double", self.double),
             (2, "connect", self.connect),
+            (1, "request", self.request),
             (3, "capture", self.capture),
             (2, "seal", self.seal),
             (1, "rare", self.rare),
@@ -240,6 +240,13 @@ class FlowWorld(World):
             self.say(f"worker {line.local.worker}", "connects again")
         return True
 
+    def request(self) -> bool:
+        """A snapshot is asked for."""
+        tick = self.life.ask()
+        if tick is not None and self.trace:
+            self.say("job", f"asks for a snapshot at {tick}")
+        return tick is not None
+
     def capture(self) -> bool:
         """A worker captures its share of a snapshot."""
         worker = self.life.capture()
@@ -270,6 +277,7 @@ class FlowWorld(World):
             return True
         if rng.random() < 0.1:
             self.tracking.crash()
+            life.give_up()
             if self.trace:
                 self.say("tracker", "died; another one waits for all workers")
             return True
@@ -316,8 +324,9 @@ class FlowWorld(World):
         self.job.check(life)
 
     def _round(self, tick: int) -> bool:
-        """Everything that can happen happens once; whether records moved."""
+        """Everything that can happen happens once; whether records or min time moved."""
         life = self.life
+        before = sum(core.min_time for core in life.cores)
         moved = [self._read(log, tick) for log in self.job.logs.values()]
         for channel in list(life.channels):
             while life.channels[channel].queue:
@@ -335,7 +344,9 @@ class FlowWorld(World):
                 life.store(0)
             life.answer(0)
             moved.append(True)
-        return any(moved)
+        # Behind what lies ahead of a window, min time goes on tick by tick.
+        early = any(map(len, life.early)) and sum(core.min_time for core in life.cores) > before
+        return early or any(moved)
 
     def _read(self, log: Log, tick: int) -> bool:
         """A front reads what is left, or goes on to a tick; whether it read."""

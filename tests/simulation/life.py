@@ -18,7 +18,7 @@ from lowtide.plan import Plan
 from lowtide.worker.core import WorkerCore
 from lowtide.worker.early import Early
 from lowtide.worker.effects import Effects, Frame
-from lowtide_tracker import Floor, LocalTracker, Notice
+from lowtide_tracker import Floor, LocalTracker, Notice, Request
 
 from .channel import Channel
 from .commits import Commit, Taking, share
@@ -142,7 +142,7 @@ class Life:
         )
         self.cores.append(core)
         self.early.append(Early(self.optimism, self.rng.choice([4, 1000])))
-        self.tracking.lines.append(Line(core.tracker, core.flush, lambda notice, t: self.hear(worker, notice, t)))
+        self.tracking.lines.append(Line(core.tracker, core.flush, lambda notice: self.hear(worker, notice)))
         return core
 
     # -- what happens ----------------------------------------------------------------------------------------------
@@ -182,33 +182,37 @@ class Life:
             for frame in frames:
                 self.model.remove(core.level, frame.ticks)
 
-    def hear(self, worker: int, notice: Notice, request: int | None) -> None:
+    def hear(self, worker: int, notice: Notice) -> None:
         """A worker hears a notice, and perhaps that a snapshot is wanted."""
-        taking = self.taking
         core = self.cores[worker]
-        if taking is not None and taking.tick == request and worker < taking.workers and worker not in taking.pinned:
-            taking.pinned.add(worker)
-            core.pin(request)
         self.spread(worker, core.notice(notice))
         self._process(worker, self.early[worker].due(core.min_time))
 
-    def ask(self, notice: Notice) -> int | None:
-        """Ask for a snapshot with this notice, now and then; again if a tracker that was rebuilt says all there is."""
-        if self.taking is not None and notice.after == 0:
-            return self.taking.tick
-        if self.taking is not None or self.rng.random() > 0.2 or notice.global_min <= self.start:
+    def ask(self) -> int | None:
+        """Ask for a snapshot, unless one is under way or there is nothing to save; at which tick."""
+        tracker = self.tracking.tracker
+        if self.taking is not None or tracker.missing or tracker.global_min <= self.start:
             return None
-        self.taking = Taking(notice.global_min, (*self.durable, *self.tracking.floors.values()), len(self.cores))
-        return notice.global_min
+        request = self.tracking.ask()
+        floors = (*self.durable, *self.tracking.floors.values())
+        self.taking = Taking(request.number, request.tick, floors, len(self.cores))
+        return request.tick
+
+    def give_up(self) -> None:
+        """The tracker's process died: who has not heard of the request never will, so another one is made."""
+        self.taking = None
 
     def capture(self) -> int | None:
         """One worker captures the state that it has pinned; which one."""
         taking = self.taking
-        left = sorted(taking.pinned - taking.captured.keys()) if taking else []
-        if taking is None or not left:
+        pinned = [worker for worker, core in enumerate(self.cores) if core.pinned is not None]
+        if not pinned:
             return None
-        worker = self.rng.choice(left)
-        taking.captured[worker] = self.cores[worker].capture()
+        worker = self.rng.choice(pinned)
+        core = self.cores[worker]
+        if taking is not None and core.pinned == Request(taking.number, taking.tick) and worker < taking.workers:
+            taking.captured[worker] = core.snapshot()
+        core.unpin()
         return worker
 
     def seal(self) -> Commit | None:

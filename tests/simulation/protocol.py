@@ -64,7 +64,7 @@ class ProtocolWorld(World):
     def _line(self, worker: int, start: int) -> Line:
         most = self.rng.choice([2, 10_000])
         local = LocalTracker(worker, incarnation=self.lives, start=start, max_unacknowledged=most)
-        line = Line(local, local.flush, lambda notice, _: self.heard(local, notice))
+        line = Line(local, local.flush, lambda notice: self.heard(local, notice))
         self.tracking.lines.append(line)
         return line
 

@@ -79,9 +79,9 @@ def pruned_in_silence() -> list[Patch]:
     """Groupings prune at their own segment's min time, and nothing notices when state is captured."""
     real = Grouping.capture
 
-    def capture(self: Grouping, tick: int) -> Any:
+    def capture(self: Grouping, tick: int, since: int) -> Any:
         self._pruned = min(self._pruned, tick)
-        return real(self, tick)
+        return real(self, tick, since)
 
     def prune_time(self: WorkerCore) -> int:
         return self.min_time

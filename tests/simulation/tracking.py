@@ -7,18 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 
-from lowtide_tracker import Absolute, Floor, Flush, Graph, LocalTracker, Notice, Tracker
+from lowtide_tracker import Absolute, Floor, Flush, Graph, LocalTracker, Notice, Request, Tracker
 from lowtide_tracker.backlog import Backlog
 
 from .verdict import Violation
-
-
-@dataclass(frozen=True, slots=True)
-class Word:
-    """A notice on its way to a worker, with the T of the snapshot that is requested with it."""
-
-    notice: Notice
-    request: int | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -28,11 +20,11 @@ class Line:
     local: LocalTracker
     flush: Callable[[], Flush | None]
     """Makes the worker's next flush."""
-    hear: Callable[[Notice, int | None], None]
-    """Lets the worker hear a notice, and the T of a snapshot with it."""
+    hear: Callable[[Notice], None]
+    """Lets the worker hear a notice."""
     connected: bool = True
     up: deque[Flush | Absolute] = field(default_factory=deque)
-    down: deque[Word] = field(default_factory=deque)
+    down: deque[Notice] = field(default_factory=deque)
     answer: int = 0
     """The last flush of which the tracker has said that it was applied; the worker hears of it later."""
 
@@ -77,8 +69,8 @@ class Tracking:
         """Those of flushes that have been applied since the last notice."""
         self.touched = True
         """Whether the tracker has been asked to do anything since this was set to False."""
-        self.request: Callable[[Notice], int | None] = lambda _: None
-        """Asks for a snapshot with a notice, or not."""
+        self.requests = 0
+        """How many snapshots have been asked for."""
 
     # -- steps -----------------------------------------------------------------------------------------------------
 
@@ -108,22 +100,27 @@ class Tracking:
         """A worker sends its first flush that is under way twice."""
         line.up.appendleft(line.up[0])
 
-    def tell(self, line: Line, count: int) -> Word:
+    def tell(self, line: Line, count: int) -> Notice:
         """A worker hears the next `count` notices, merged."""
-        merged, request = Backlog(), None
+        merged = Backlog()
         for _ in range(min(count, len(line.down))):
-            word = line.down.popleft()
-            merged.add(word.notice)
-            request = word.request or request
+            merged.add(line.down.popleft())
         notice = merged.take()
         assert notice is not None, "somebody asked for a notice that was not there"
-        line.hear(notice, request)
-        return Word(notice, request)
+        line.hear(notice)
+        return notice
+
+    def ask(self) -> Request:
+        """Ask for a snapshot at the global min time of now."""
+        self.requests += 1
+        notice = self.tracker.request(self.requests)
+        self.announce([notice], whole=False)
+        assert notice.request is not None
+        return notice.request
 
     def connect(self, line: Line) -> None:
         """A worker's connection was lost, and all that was under way with it; now there is a new one."""
         worker = line.local.worker
-        pending = next((word.request for word in reversed(line.down) if word.request is not None), None)
         line.up.clear()
         line.down.clear()
         line.connected = True
@@ -133,7 +130,7 @@ class Tracking:
         line.local.applied(self.tracker.applied(worker))
         line.up.extend(line.local.unacknowledged())
         if not self.tracker.missing:
-            line.down.append(Word(self.tracker.whole_notice(), pending))
+            line.down.append(self.tracker.whole_notice())
 
     def crash(self) -> None:
         """The tracker's process dies, another one takes its place and waits for all workers."""
@@ -198,10 +195,9 @@ class Tracking:
                     raise Violation("safety", f"segment {segment} goes from min time {before} to {tick}")
                 self.announced[segment] = tick
             self._hear_floors(notice)
-            request = self.request(notice)
             for line in self.lines:
                 if line.connected:
-                    line.down.append(Word(notice, request))
+                    line.down.append(notice)
 
     def _hear_floors(self, notice: Notice) -> None:
         for floor in notice.floors:

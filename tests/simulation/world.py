@@ -102,10 +102,10 @@ class World(ABC):
         if not lines:
             return False
         line = self.rng.choice(lines)
-        word = self.tracking.tell(line, self.rng.choice([1, 1, 2, 9]))
+        notice = self.tracking.tell(line, self.rng.choice([1, 1, 2, 9]))
         if self.trace:
-            asked = "" if word.request is None else f", asked for a snapshot at {word.request}"
-            self.say(f"worker {line.local.worker}", f"hears {dict(word.notice.min_times)}{asked}")
+            asked = "" if notice.request is None else f", asked for a snapshot at {notice.request.tick}"
+            self.say(f"worker {line.local.worker}", f"hears {dict(notice.min_times)}{asked}")
         return True
 
     def unsettled(self) -> Line | None:

@@ -7,7 +7,7 @@ in order: it holds what comes in at either port until nothing before it can come
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from lowtide.operators.batch import Batch
 from lowtide.operators.failure import Failure, raised
 from lowtide.operators.fault import Fault
-from lowtide.operators.group import Group, Key, Recent
+from lowtide.operators.group import Group, Key, Recent, Touched
 from lowtide.operators.meta import Meta
 from lowtide.operators.order import FIRST_TICK, pack, tick_bytes
 from lowtide.operators.pending import Pending
@@ -58,11 +58,14 @@ class BesideScan:
         self._units: dict[int, Group] = {}
         self._recent = Recent()
         self._touched: list[Group] = []
+        self._touched_units = Touched()
         self._pruned = FIRST_TICK
 
     def insert(self, batch: Batch, port: int) -> list[int]:
         """Hold records of one port; return their ticks."""
         self._pending[port].add(batch)
+        assert batch.meta.unit is not None
+        self._touched_units.add(batch.meta.unit, int(batch.meta.tick.max()))
         return batch.meta.ticks()
 
     def advance(self, min_time: int) -> list[Batch]:
@@ -106,25 +109,38 @@ class BesideScan:
         self._pruned = max(self._pruned, tick)
         self._recent.settle(tick, _fold)
 
-    def capture(self, tick: int) -> dict[int, list[tuple[Key, Any]]]:
-        """The state below a tick, by hash unit: (True, key) with a key's state, (False, None) with the broadcast's."""
+    def changed(self, since: int) -> list[int]:
+        """The hash units that may have changed at a tick or later."""
+        return self._touched_units.since(since)
+
+    def capture(self, tick: int, since: int = FIRST_TICK) -> dict[int, list[tuple[Key, Any]]]:
+        """The keys' states below a tick, by hash unit, of all units that may have changed at `since` or later."""
         assert tick >= self._pruned, "the state below a pruned tick is gone"
-        parts: dict[int, list[tuple[Key, Any]]] = {}
+        parts: dict[int, list[tuple[Key, Any]]] = {unit: [] for unit in self.changed(since)}
         for key, group in self._groups.items():
-            parts.setdefault(group.unit, []).append(((True, key), _state_below(group, tick)))
-        for unit, group in self._units.items():
-            parts.setdefault(unit, []).append(((False, None), _state_below(group, tick)))
+            if group.unit in parts:
+                parts[group.unit].append((key, _state_below(group, tick)))
         return parts
 
-    def restore(self, parts: dict[int, Iterable[tuple[Key, Any]]], tick: int) -> None:
-        """Take over what `capture(tick)` gave for these hash units."""
+    def capture_beside(self, tick: int, since: int = FIRST_TICK) -> dict[int, list[tuple[Key, Any]]]:
+        """The broadcast's states below a tick, likewise, each as that of the key None."""
+        changed = set(self.changed(since))
+        units = ((unit, group) for unit, group in self._units.items() if unit in changed)
+        return {unit: [(None, _state_below(group, tick))] for unit, group in units}
+
+    def restore(self, parts: Mapping[int, Iterable[tuple[Key, Any]]], tick: int) -> None:
+        """Take over what `capture(tick)` gave for these hash units: as of `tick`, they have changed before it."""
         self._pruned = max(self._pruned, tick)
         for unit, states in parts.items():
-            for (keyed, key), state in states:
-                if keyed:
-                    self._groups[key] = Group(unit, state)
-                else:
-                    self._units[unit] = Group(unit, state)
+            self._touched_units.add(np.array([unit]), tick - 1)
+            for key, state in states:
+                self._groups[key] = Group(unit, state)
+
+    def restore_beside(self, parts: Mapping[int, Iterable[tuple[Key, Any]]]) -> None:
+        """Take over what `capture_beside` gave for these hash units."""
+        for unit, states in parts.items():
+            for _, state in states:
+                self._units[unit] = Group(unit, state)
 
     def _keyed(self, unit: int, at: bytes, row: Any) -> Any:
         key = self._key(row)

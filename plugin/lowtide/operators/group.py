@@ -7,7 +7,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from lowtide.operators.order import tick_bytes
+import numpy as np
+
+from lowtide.operators.meta import Indices
+from lowtide.operators.order import FIRST_TICK, tick_bytes
 
 Key = Any
 """A key's value: the column's, or a tuple of several columns'."""
@@ -28,6 +31,33 @@ class Group:
         self.unit = unit
         self.base = base
         self.elements: list[tuple[Any, ...]] = []
+
+
+class Touched:
+    """Up to which tick the records went that each hash unit got: whether it has changed since a snapshot.
+
+    A batch counts with its last tick for all its units: a unit may be said to have changed that has not, never the
+    other way round.
+    """
+
+    __slots__ = ("_ticks",)
+
+    def __init__(self) -> None:
+        self._ticks = np.zeros(0, np.int64)
+
+    def add(self, units: Indices, last: int) -> None:
+        """Records of these hash units came, none above tick `last`; O(n) in numpy."""
+        top = int(units.max())
+        if top >= len(self._ticks):
+            grown = np.full(max(top + 1, 2 * len(self._ticks)), FIRST_TICK)
+            grown[: len(self._ticks)] = self._ticks
+            self._ticks = grown
+        self._ticks[units] = np.maximum(self._ticks[units], last)
+
+    def since(self, tick: int) -> list[int]:
+        """The hash units that may have got records of this tick or a later one."""
+        found: list[int] = np.flatnonzero(self._ticks >= max(tick, FIRST_TICK + 1)).tolist()
+        return found
 
 
 class Recent:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from lowtide.errors import TimeWentBack
 from lowtide.operators.batch import Batch
 from lowtide.operators.fault import Fault
-from lowtide.operators.group import Group, Key, Recent
+from lowtide.operators.group import Group, Key, Recent, Touched
 from lowtide.operators.meta import Meta
 from lowtide.operators.order import FIRST_TICK, OrderKey, in_order, pack, tick_bytes, unpack
 from lowtide.operators.pending import unmatched
@@ -115,6 +115,7 @@ class Grouping(ABC):
         self._schema = schema
         self._groups: dict[Key, Group] = {}
         self._recent = Recent()
+        self._touched = Touched()
         self._pruned = FIRST_TICK
         self.repairs = 0
 
@@ -142,6 +143,7 @@ class Grouping(ABC):
         if first < self._pruned:
             raise TimeWentBack(self._place, first, self._pruned)
         assert meta.unit is not None, "a grouping stands behind an exchange"
+        self._touched.add(meta.unit, last)
         keys = list(map(self._key, rows))
         changes: dict[Key, list[Change]] = {}
         if meta.tombstone.any():
@@ -187,25 +189,35 @@ class Grouping(ABC):
         self._pruned = max(self._pruned, tick)
         self._recent.settle(tick, self._fold)
 
-    def capture(self, tick: int) -> dict[int, list[tuple[Key, Any]]]:
+    def changed(self, since: int) -> list[int]:
+        """The hash units that may have changed at a tick or later."""
+        return self._touched.since(since)
+
+    def capture(self, tick: int, since: int = FIRST_TICK) -> dict[int, list[tuple[Key, Any]]]:
         """The state below a tick, by hash unit: each key with what is to be saved of it; O(keys).
 
         Args:
             tick: At or above every tick that has been pruned at.
+            since: Hash units are left out that have not changed at this tick or later.
+
+        Returns:
+            All units that have changed, those without state too.
         """
         assert tick >= self._pruned, "the state below a pruned tick is gone"
         end = tick_bytes(tick)
-        parts: dict[int, list[tuple[Key, Any]]] = {}
+        parts: dict[int, list[tuple[Key, Any]]] = {unit: [] for unit in self.changed(since)}
         for key, group in self._groups.items():
-            state = self._state(group, bisect_left(group.elements, (end,)))
-            if state is not NOTHING:
-                parts.setdefault(group.unit, []).append((key, state))
+            if group.unit in parts:
+                state = self._state(group, bisect_left(group.elements, (end,)))
+                if state is not NOTHING:
+                    parts[group.unit].append((key, state))
         return parts
 
-    def restore(self, parts: dict[int, Iterable[tuple[Key, Any]]], tick: int) -> None:
-        """Take over what `capture(tick)` gave for these hash units."""
+    def restore(self, parts: Mapping[int, Iterable[tuple[Key, Any]]], tick: int) -> None:
+        """Take over what `capture(tick)` gave for these hash units: as of `tick`, they have changed before it."""
         self._pruned = max(self._pruned, tick)
         for unit, keys in parts.items():
+            self._touched.add(np.array([unit]), tick - 1)
             for key, state in keys:
                 self._groups[key] = self._restored(unit, state)
 

@@ -28,6 +28,7 @@ from lowtide.operators.grouping import Grouping
 from lowtide.operators.limits import Limits
 from lowtide.operators.looping import Turns
 from lowtide.operators.merging import MergeOperator
+from lowtide.operators.order import FIRST_TICK
 from lowtide.operators.ordering import Ordered
 from lowtide.operators.output import Deliver, Exchange, Faults, Hold, Output
 from lowtide.operators.per_record import Operator
@@ -155,14 +156,39 @@ class Program:
         for grouping in self._states().values():
             grouping.prune(tick)
 
-    def capture(self, tick: int) -> Captured:
-        """The state below a tick, which must not be below one that was pruned at."""
-        return {self.plan.vertices[vertex].name: each.capture(tick) for vertex, each in self._states().items()}
+    def capture(self, tick: int, since: int = FIRST_TICK) -> Captured:
+        """The state below a tick, which must not be below one that was pruned at; O(keys).
+
+        Args:
+            tick: The T of a snapshot.
+            since: Only of hash units that may have changed at this tick or later: the T of a snapshot that has the
+                others (papers: *Fault tolerance*).
+        """
+        captured: Captured = {}
+        for vertex, each in self._states().items():
+            name, beside = self._saved_as(vertex)
+            captured[name] = each.capture(tick, since)
+            if isinstance(each, BesideScan):
+                captured[beside] = each.capture_beside(tick, since)
+        return captured
+
+    def changed(self, since: int) -> bool:
+        """Whether `capture` would find anything."""
+        return any(len(each.changed(since)) for each in self._states().values())
 
     def restore(self, captured: Captured, tick: int) -> None:
         """Take over captured state; the hash units of other workers may be left out."""
         for vertex, each in self._states().items():
-            each.restore(dict(captured.get(self.plan.vertices[vertex].name, {})), tick)
+            name, beside = self._saved_as(vertex)
+            each.restore(captured.get(name, {}), tick)
+            if isinstance(each, BesideScan):
+                each.restore_beside(captured.get(beside, {}))
+
+    def _saved_as(self, vertex: int) -> tuple[str, str]:
+        """The names of a stateful step, and of the broadcast that it looks at."""
+        step = self.plan.vertices[vertex]
+        beside = self.plan.broadcast_of(step) if isinstance(step.step, Scan) else None
+        return step.name, "" if beside is None else beside.name
 
     def _states(self) -> dict[int, Grouping | BesideScan]:
         beside = {vertex: each for vertex, each in self._ordered.items() if isinstance(each, BesideScan)}

@@ -24,12 +24,13 @@ from lowtide.operators.batch import Batch
 from lowtide.operators.bundle import Bundle
 from lowtide.operators.fault import act
 from lowtide.operators.limits import Limits
+from lowtide.operators.order import FIRST_TICK
 from lowtide.operators.output import Deliver, Exchange, Faults, Output
 from lowtide.operators.program import Captured, Program
 from lowtide.operators.source import SourceRows
 from lowtide.plan import Plan
 from lowtide.worker.effects import Effects, Frame, LastKeys, Snapshot, letters_of
-from lowtide_tracker import Floor, Flush, LocalTracker, Notice
+from lowtide_tracker import Floor, Flush, LocalTracker, Notice, Request
 
 __all__ = ["WorkerCore"]
 
@@ -78,7 +79,9 @@ class WorkerCore:
         self._workers = plan.worker_of_unit()
         self._segment = max(level, FIRST_SEGMENT)
         self._holds: list[int] = []  # A heap of the ticks that the tracker holds for this worker.
-        self._pinned: int | None = None
+        self.pinned: Request | None = None
+        """What is to be saved: nothing below its tick is pruned until `unpin`."""
+        self._heeded = 0
         self._letters = letters_of(level)
         self._last = dict(last or {})
         self._floors = tuple(floors)
@@ -169,7 +172,12 @@ class WorkerCore:
     def notice(self, *notices: Notice) -> Effects:
         """Hear that min times have moved; of several notices in order, what they come to is done once."""
         effects = Effects()
-        heard = [notice for notice in notices if self.tracker.hear(notice)]
+        heard = []
+        for notice in notices:
+            if notice.request is not None:
+                self.pin(notice.request)  # Before anything is pruned by the notice.
+            if self.tracker.hear(notice):
+                heard.append(notice)
         if not heard:
             return effects
         if self.front is not None:
@@ -244,20 +252,28 @@ class WorkerCore:
 
     # -- snapshots -------------------------------------------------------------------------------------------------
 
-    def pin(self, tick: int) -> None:
-        """Keep the prune time at the T of a snapshot until `capture`, from before or with T's own notice on (R14)."""
-        assert self._pinned is None, "one snapshot at a time"
-        assert tick >= self.tracker.global_min, "R14: what only records below the prune time need is gone"
-        self._pinned = tick
+    def pin(self, request: Request) -> None:
+        """Keep what lies below the T of a request until `unpin` (R14); a newer request takes an older one's place."""
+        if request.number <= self._heeded:
+            return
+        assert request.tick >= self.tracker.global_min, "R14: what only records below the prune time need is gone"
+        self._heeded = request.number
+        self.pinned = request
 
-    def capture(self) -> Snapshot:
-        """The state below the pinned T; from now on pruning goes on."""
-        assert self._pinned is not None, "pin a tick first"
-        tick, self._pinned = self._pinned, None
+    def snapshot(self, since: int = FIRST_TICK) -> Snapshot:
+        """What the pinned request asks for, of the hash units that have changed since a tick (see `Program.capture`).
+
+        It reads only: a process forked here may do it in its own time.
+        """
+        assert self.pinned is not None, "nobody asked for it"
+        tick = self.pinned.tick
         start = None if self.front is None else self.front.start_at(tick)
-        snapshot = Snapshot(tick, self.program.capture(tick), start)
+        return Snapshot(tick, self.program.capture(tick, since), start)
+
+    def unpin(self) -> None:
+        """What was asked for has been saved, or is not wanted any more: pruning goes on."""
+        self.pinned = None
         self.program.prune(self._prune_time())
-        return snapshot
 
     def forget_floors(self, front: int, offset: int) -> None:
         """Drop floors that a committed manifest has made superfluous: those below where a front is read again."""
@@ -273,7 +289,7 @@ class WorkerCore:
 
     def _prune_time(self) -> int:
         global_min = self.tracker.global_min
-        return global_min if self._pinned is None else min(global_min, self._pinned)
+        return global_min if self.pinned is None else min(global_min, self.pinned.tick)
 
     # -- output ----------------------------------------------------------------------------------------------------
 

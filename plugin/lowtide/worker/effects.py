@@ -68,4 +68,5 @@ class Snapshot:
 
     tick: int
     state: Captured
+    """Of the hash units that have changed; one that has none any more is there, without keys."""
     start: tuple[int, int] | None
