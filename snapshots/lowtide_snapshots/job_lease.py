@@ -9,11 +9,11 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
-from typing import NoReturn
 
-from lowtide_snapshots.errors import Fenced, LeaseTaken, ZooKeeperUnavailable
+from lowtide_snapshots.errors import LeaseTaken, ZooKeeperUnavailable
+from lowtide_snapshots.incarnations import check_of, fenced, number_in
 from lowtide_snapshots.job_paths import JobPaths
-from lowtide_snapshots.node_values import to_bytes, value_of, whole
+from lowtide_snapshots.node_values import to_bytes, value_of
 from lowtide_snapshots.nodes import Check, Create, Node, Operation, Set
 from lowtide_snapshots.zookeeper import Connection
 
@@ -97,7 +97,7 @@ class JobLease:
                 elif node.owner != session:
                     other = ""
             if expected is not None and (found != expected or other):
-                self._raise_fenced(expected, found, other or "")
+                raise fenced(self._job, self._paths, expected, found, other or "")
             if node is not None:
                 return []
             data = to_bytes({"holder": self._holder, "token": self._token})
@@ -137,16 +137,10 @@ class JobLease:
 
     def checked(self, incarnation: int) -> Check:
         """What a transaction of this life has to begin with, from a synced read; `Fenced` if the life is over."""
-        node = self._zk.get(self._paths.incarnation)
-        found = self._number(node)
-        if node is None or found != incarnation:
-            self._raise_fenced(incarnation, found)
-        return Check(self._paths.incarnation, node.version)
+        return check_of(self._zk.get(self._paths.incarnation), self._paths, self._job, incarnation)
 
     def _number(self, node: Node | None) -> int:
-        return (
-            whole(value_of(node.data, self._paths.incarnation), "incarnation", self._paths.incarnation) if node else 0
-        )
+        return number_in(node, self._paths)
 
     def _must_hold(self, node: Node | None) -> None:
         value = value_of(node.data, self._paths.lease) if node else {}
@@ -158,13 +152,3 @@ class JobLease:
                 way_out="start the job again: it takes the lease first",
                 holder=other,
             )
-
-    def _raise_fenced(self, incarnation: int, current: int, holder: str = "") -> NoReturn:
-        now = f"incarnation {current} is the current one" if current else "it has no incarnation"
-        led = f", and {holder} holds its lease" if holder else ""
-        raise Fenced(
-            f"incarnation {incarnation} of job {self._job!r} is over: {now}{led}",
-            where=self._paths.incarnation,
-            way_out="nothing, if the job was started elsewhere; else start it again",
-            current=current,
-        )

@@ -29,12 +29,19 @@ class JobPaths:
         self.lasts = f"{self.job}/lasts"
         self.told = f"{self.job}/told"
         self.life = f"{self.job}/life"
-        own = (self.job, self.fronts, self.sink_ids)
+        self.commits = f"{self.job}/commits"
+        self.last_commit = f"{self.job}/last_commit"
+        self.restored = f"{self.job}/restored"
+        own = (self.job, self.fronts, self.sink_ids, self.commits)
         self.folders = [(path, True) for path in _shared(root)] + [(path, False) for path in own]
 
     def front(self, number: int) -> str:
         """The node of one entry of the front register."""
         return f"{self.fronts}/{number:010d}"
+
+    def commit(self, tick: int, snapshot: str) -> str:
+        """The node of one commit."""
+        return f"{self.commits}/{tick:020d}-{snapshot}"
 
     def sink_id(self, name: str) -> str:
         """The node of one transactional id."""

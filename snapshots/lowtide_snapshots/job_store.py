@@ -7,7 +7,6 @@ incarnation's node, so that a life that is over can write nothing, however late 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 from lowtide_snapshots.errors import RecordRefused
@@ -72,10 +71,13 @@ class JobStore:
     def __enter__(self) -> Self:
         return self.open()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_raised: object) -> None:
         self.close()
+
+    @property
+    def place(self) -> tuple[Connection, JobPaths]:
+        """The connection and the paths, for the commit log."""
+        return self._zk, self._paths
 
     # The record.
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-__all__ = ["Check", "Create", "Node", "Operation", "Set"]
+__all__ = ["Check", "Create", "Delete", "Node", "Nodes", "Operation", "Set"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,4 +44,28 @@ class Set:
     version: int
 
 
-Operation = Check | Create | Set
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """The node is there and has this version; remove it."""
+
+    path: str
+    version: int
+
+
+Operation = Check | Create | Delete | Set
+
+
+class Nodes(Protocol):
+    """A tree of nodes, as far as commits need one: a ZooKeeper's, or one in memory."""
+
+    def get_all(self, paths: Sequence[str]) -> list[Node | None]:
+        """Several nodes as they are now; None for one that is not there."""
+
+    def children(self, path: str) -> list[str] | None:
+        """The names of the nodes below, sorted; None if the node is not there."""
+
+    def write(self, plan: Callable[[], Sequence[Operation]]) -> None:
+        """Carry out what the plan says is still to be done, in one transaction; see `zookeeper.Connection.write`."""
+
+    def watch(self, path: str, told: Callable[[bytes | None], None]) -> None:
+        """Tell a node's content now and after its changes, of which some may be left out; on any thread."""

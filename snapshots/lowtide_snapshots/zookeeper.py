@@ -17,6 +17,7 @@ from kazoo import exceptions as kazoo_errors
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState
+from kazoo.recipe.watchers import DataWatch
 from kazoo.security import CREATOR_ALL_ACL, make_acl
 
 from lowtide_snapshots.errors import (
@@ -27,7 +28,7 @@ from lowtide_snapshots.errors import (
     ZooKeeperUnavailable,
 )
 from lowtide_snapshots.kazoo_log import quiet_logger
-from lowtide_snapshots.nodes import Check, Create, Node, Operation, Set
+from lowtide_snapshots.nodes import Check, Create, Delete, Node, Operation, Set
 
 __all__ = ["MAX_TRANSACTION_BYTES", "Connection"]
 
@@ -145,6 +146,13 @@ class Connection:
             acl = [*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, create=True)] if shared else CREATOR_ALL_ACL
         self._read(lambda client: [client.create_async(path, b"", acl=acl)])
 
+    def watch(self, path: str, told: Callable[[bytes | None], None]) -> None:
+        """Tell a node's content (None: it is not there) now and after its changes, until this is closed.
+
+        On a thread of kazoo's, which the callee must neither hold nor raise in; over outages, and without waiting.
+        """
+        self._client.handler.spawn(DataWatch, self._client, path, lambda data, *_: told(data))
+
     def write(self, plan: Callable[[], Sequence[Operation]]) -> None:
         """Carry out what the plan says is still to be done, in one transaction.
 
@@ -184,6 +192,8 @@ class Connection:
                     transaction.check(path, version)
                 case Create(path, data, ephemeral):
                     transaction.create(path, data, acl=CREATOR_ALL_ACL if self._auth else None, ephemeral=ephemeral)
+                case Delete(path, version):
+                    transaction.delete(path, version)
                 case Set(path, data, version):
                     transaction.set_data(path, data, version)
         limit_s = self._answer_within_s()

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import select
+import socket
+import struct
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
+
+from lowtide_snapshots.job_record import JobRecord
+from lowtide_snapshots.manifest import FrontAt, Manifest, Part, shape_of
+from lowtide_snapshots.names import snapshot_id
+from lowtide_snapshots.parts import PartHead, encode_part, sha256
+from lowtide_snapshots.stores import Store
 
 if TYPE_CHECKING:
     from lowtide_snapshots.job_store import JobStore
 
 SHORT_S = 1.0
+MULTI = 14
 ENTRY = {"number": 0, "source": "documents", "topic_id": "x", "partition": 0, "offset": 0, "opening": 0}
 
 WRITES: dict[str, Callable[[JobStore, int], None]] = {
@@ -23,6 +35,111 @@ WRITES: dict[str, Callable[[JobStore, int], None]] = {
     "tell": lambda store, life: store.tell(life, 10**9),
     "set_life": lambda store, life: store.set_life(life, {"phase": "late"}),
 }
+
+
+class Proxy:
+    """Stands before ZooKeeper, and ends a connection at the next transaction: before it, or with its answer.
+
+    Attributes:
+        drop: "request" or "answer": what is lost next.
+        leaves: whether it lets nobody in any more once something was lost.
+    """
+
+    def __init__(self, hosts: str) -> None:
+        host, _, port = hosts.partition(":")
+        self._server = (host, int(port))
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.hosts = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self.drop: str | None = None
+        self.leaves = False
+        self.away = False
+        self.dropped = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def __enter__(self) -> Proxy:
+        return self
+
+    def __exit__(self, *_raised: object) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                if self.away:
+                    client.close()
+                    continue
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client, socket.create_connection(self._server) as server, contextlib.suppress(OSError):
+            while True:
+                for readable in select.select([client, server], [], [])[0]:
+                    data = readable.recv(65536)
+                    if not data:
+                        return
+                    transaction = (
+                        readable is client and len(data) >= 12 and struct.unpack(">iii", data[:12])[2] == MULTI
+                    )
+                    drop, self.drop = (self.drop, None) if transaction else (None, self.drop)
+                    self.dropped += drop is not None
+                    self.away = self.away or (drop is not None and self.leaves)
+                    if drop == "request":
+                        return
+                    (server if readable is client else client).sendall(data)
+                    if drop == "answer":
+                        server.recv(65536)
+                        return
+
+
+class Taker:
+    """Takes snapshots of a count per word, as a coordinator would, in ticks of 10 ms."""
+
+    def __init__(self, job: str, store: Store | None = None) -> None:
+        self.job = job
+        self.store = store
+        self.record = JobRecord(job, 10, 128, 4, "log", 1, ("documents=docs",))
+        self.key = pa.struct([("word", pa.string())])
+        self._numbers: dict[int, int] = {}
+
+    def take(
+        self, tick: int, *units: int, base: Manifest | None = None, life: int = 1, name: str | None = None
+    ) -> Manifest:
+        """Seals a snapshot, in which these units have changed since the base; in the store, if there is one."""
+        number = self._numbers[life] = self._numbers.get(life, 0) + 1
+        identity = snapshot_id(life, number)
+        kept = [part for part in base.parts if part.unit not in units] if base else []
+        parts = (*kept, *(self._part(tick, unit, identity) for unit in units))
+        manifest = Manifest(
+            job=self.job,
+            id=identity,
+            name=name,
+            tick=tick,
+            incarnation=life,
+            created="2026-01-31T12:00:00.000Z",
+            base=base.id if base else None,
+            record=self.record,
+            flow=(shape_of("counts", "scan", self.key, pa.int64()),),
+            fronts=(FrontAt(0, "documents", "x", 0, tick * 2, tick - 1),),
+            floors=(),
+            lasts=(),
+            parts=tuple(sorted(parts, key=lambda part: part.unit)),
+        )
+        if self.store:
+            self.store.put(manifest.path, manifest.to_json().encode())
+        return manifest
+
+    def commit(self, log: Any, manifest: Manifest) -> Any:
+        """Commits it."""
+        return log.commit(manifest, sha256(manifest.to_json().encode()))
+
+    def _part(self, tick: int, unit: int, identity: str) -> Part:
+        head = PartHead(self.job, "counts", "scan", unit, tick, self.record.slack_ms, identity)
+        keys = pa.array([{"word": f"{unit}"}], self.key)
+        data = encode_part(head, pa.table({"key": keys, "state": pa.array([tick])}))
+        if self.store:
+            self.store.put(head.name, data)
+        return Part("counts", "scan", unit, tick, identity, 1, len(data), sha256(data))
 
 
 class Place:
@@ -39,6 +156,10 @@ class Place:
 
         settings = {"session_timeout_s": SHORT_S} | settings
         return self._opened.enter_context(JobStore(hosts or self.hosts, name or self.job, **settings))
+
+    def proxy(self) -> Proxy:
+        """What stands before the ZooKeeper, to lose what is sent or answered."""
+        return Proxy(self.hosts)
 
     def living(self, store: JobStore, holder: str = "test") -> int:
         """Begins a life."""
@@ -107,3 +228,9 @@ def place(services: Any) -> Iterator[Place]:
     """The place of a job that no other test has."""
     with contextlib.ExitStack() as opened:
         yield Place(services.zookeeper, opened)
+
+
+@pytest.fixture
+def takes() -> type[Taker]:
+    """Who takes snapshots of a job: `takes(job)`, or `takes(job, store)` if parts and manifests are to be there."""
+    return Taker

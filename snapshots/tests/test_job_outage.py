@@ -1,15 +1,10 @@
 """A ZooKeeper that restarts, hangs, is away, or whose answers are lost."""
 
-import contextlib
 import functools
 import logging
 import os
 import re
-import select
 import signal
-import socket
-import struct
-import threading
 import time
 from typing import Any
 
@@ -20,50 +15,8 @@ from lowtide_snapshots.errors import ZooKeeperUnavailable
 pytestmark = pytest.mark.zookeeper
 
 LONG_S = 10.0
-MULTI = 14
 ENTRY = {"number": 0, "source": "documents", "topic_id": "x", "partition": 0, "offset": 0, "opening": 0}
 WRITES = ("add_fronts", "add_sink_ids", "set_lasts_id", "tell", "set_life")
-
-
-class Proxy:
-    """Stands before ZooKeeper, and ends a connection at the next transaction: before it, or with its answer."""
-
-    def __init__(self, hosts: str) -> None:
-        host, _, port = hosts.partition(":")
-        self._server = (host, int(port))
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.hosts = f"127.0.0.1:{self._listener.getsockname()[1]}"
-        self.drop: str | None = None
-        self.dropped = 0
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def close(self) -> None:
-        self._listener.close()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = self._listener.accept()
-                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
-
-    def _serve(self, client: socket.socket) -> None:
-        with client, socket.create_connection(self._server) as server, contextlib.suppress(OSError):
-            while True:
-                for readable in select.select([client, server], [], [])[0]:
-                    data = readable.recv(65536)
-                    if not data:
-                        return
-                    transaction = (
-                        readable is client and len(data) >= 12 and struct.unpack(">iii", data[:12])[2] == MULTI
-                    )
-                    drop, self.drop = (self.drop, None) if transaction else (None, self.drop)
-                    self.dropped += drop is not None
-                    if drop == "request":
-                        return
-                    (server if readable is client else client).sendall(data)
-                    if drop == "answer":
-                        server.recv(65536)
-                        return
 
 
 @pytest.mark.slow
@@ -103,8 +56,7 @@ def test_keeping_the_lease_does_not_wait_for_a_zookeeper_that_hangs(place: Any, 
 
 @pytest.mark.parametrize("drop", ["request", "answer"])
 def test_a_write_whose_answer_is_lost_is_done_once(place: Any, drop: str) -> None:
-    proxy = Proxy(place.hosts)
-    try:
+    with place.proxy() as proxy:
         mine = place.open(hosts=proxy.hosts, session_timeout_s=LONG_S)
         proxy.drop = drop
         mine.take_lease("me", 0, place.nobody)
@@ -120,8 +72,6 @@ def test_a_write_whose_answer_is_lost_is_done_once(place: Any, drop: str) -> Non
         versions = [mine._zk.get(path) for path in (mine._paths.incarnation, mine._paths.told, mine._paths.life)]
         assert [node and node.version for node in versions] == [0, 1, 0]
         assert place.content(place.open()) == ([ENTRY], {"late"}, "late", 10**9 + 1, {"phase": "late"})
-    finally:
-        proxy.close()
 
 
 @pytest.mark.slow
