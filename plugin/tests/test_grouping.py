@@ -369,7 +369,7 @@ def test_pruning_and_a_snapshot_change_nothing_above_their_tick(
         assert said(pruned.insert(batch(arrivals[early:]))) == said(whole.insert(batch(arrivals[early:])))
     # A life that starts from the snapshot and reads on from T comes to the same as one that has seen everything.
     restored, fresh = make(), make()
-    restored.restore(captured, tick)  # type: ignore[arg-type]
+    restored.restore(captured, tick)
     if below:
         fresh.insert(batch(below))
     if above:

@@ -68,7 +68,7 @@ class Batch:
             tick.to_numpy(),
             front.to_numpy(),
             sequence.to_numpy(),
-            _child_of(child),
+            child_of(child),
             trace.to_numpy(),
             tombstone.to_numpy().view(np.bool_),
             unit.to_numpy(),
@@ -107,7 +107,7 @@ class Batch:
             pa.array(meta.tick),
             pa.array(meta.front),
             pa.array(meta.sequence),
-            _child_column(meta.child),
+            child_column(meta.child),
             pa.array(meta.trace),
             pa.array(meta.tombstone.view(np.uint8)),
             pa.array(meta.unit),
@@ -182,7 +182,7 @@ def _pick(rows: Sequence[Any], indices: Indices) -> list[Any]:
     return list(map(rows.__getitem__, indices.tolist()))
 
 
-def _child_column(child: Child) -> pa.Array:
+def child_column(child: Child) -> pa.Array:
     """Child paths as byte strings that compare bytewise: big-endian, of one length."""
     n, width = child.shape
     data = child.astype(">u4").tobytes()
@@ -190,8 +190,8 @@ def _child_column(child: Child) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), n, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def _child_of(column: pa.Array) -> Child:
-    """The inverse of `_child_column`."""
+def child_of(column: pa.Array) -> Child:
+    """The inverse of `child_column`."""
     n = len(column)
     _, offsets, data = column.buffers()
     if n == 0:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from lowtide.operators.meta import Indices
 from lowtide.operators.order import FIRST_TICK, tick_bytes
 
 Key = Any
@@ -45,7 +45,7 @@ class Touched:
     def __init__(self) -> None:
         self._ticks = np.zeros(0, np.int64)
 
-    def add(self, units: Indices, last: int) -> None:
+    def add(self, units: npt.NDArray[np.integer[Any]], last: int) -> None:
         """Records of these hash units came, none above tick `last`; O(n) in numpy."""
         top = int(units.max())
         if top >= len(self._ticks):

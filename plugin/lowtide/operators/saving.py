@@ -1,0 +1,207 @@
+"""The state of steps as Arrow tables and back: the columns of parts, as `snapshots/README.md` defines them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from itertools import chain, pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lowtide.errors import LifeEnded
+from lowtide.kinds import Kind, Mismatch, Nullable
+from lowtide.nested_kinds import Mapping, Sequenced, Struct
+from lowtide.operators.batch import child_column, child_of
+from lowtide.operators.group import Key
+from lowtide.operators.meta import Meta
+from lowtide.operators.order import pack, unpack
+from lowtide.plan import Plan, Vertex
+from lowtide.schema import kind_of, schema_of
+from lowtide.steps import Broadcast, Last, Scan
+
+__all__ = ["SavedStep", "saved_steps"]
+
+
+class SavedStep:
+    """How the state of one step of a plan is saved.
+
+    Attributes:
+        vertex: The step's name.
+        kind: "scan", "last" or "broadcast".
+        key: The key's columns as a struct's type; None where there is no key.
+        state: The type of the state, of `last` that of its records.
+    """
+
+    def __init__(self, plan: Plan, vertex: Vertex) -> None:
+        step = vertex.step
+        self.vertex = vertex.name
+        self._depth = vertex.depth
+        self._names: tuple[str, ...] = ()
+        self._keys: list[Kind] = []
+        self._kind: Kind
+        if isinstance(step, Last):
+            self.kind, self._kind = "last", kind_of(vertex.takes, vertex.name)
+        else:
+            assert isinstance(step, Scan | Broadcast), f"{vertex.name} keeps no state"
+            self.kind = "scan" if isinstance(step, Scan) else "broadcast"
+            self._kind = kind_of(step.state, f"the state of {vertex.name}")
+        if self.kind != "broadcast":
+            self._names = plan.key_of(vertex)
+            known = schema_of(vertex.takes).kinds
+            self._keys = [known[name] for name in self._names]
+        types = zip(self._names, self._keys, strict=True)
+        self.key = pa.struct([pa.field(name, kind.arrow) for name, kind in types]) if self._names else None
+        self.state: pa.DataType = self._kind.arrow
+
+    @property
+    def defaults(self) -> frozenset[str]:
+        """The state's fields that have a default, by their paths: `state.total`, `state.lines[].price`."""
+        return frozenset(_defaults(self._kind, "record" if self.kind == "last" else "state"))
+
+    def table(self, entries: Sequence[tuple[Key, Any]]) -> pa.Table:
+        """The captured state of one hash unit as the columns of a part; one row per key, of `last` per element.
+
+        Raises:
+            LifeEnded: a state is not of the type that the step declares.
+        """
+        try:
+            if self.kind == "last":
+                return self._elements(entries)
+            states = self._kind.encode([state for _, state in entries])
+            if self.kind == "broadcast":
+                return pa.table({"state": states})
+            return pa.table({"key": self._key_column([key for key, _ in entries]), "state": states})
+        except Mismatch as mismatch:
+            raise LifeEnded(
+                f"the state{mismatch.path} of a key is {mismatch.value!r}, and its type says {mismatch.expected}",
+                where=f'step "{self.vertex}"',
+                way_out="let the function return states of the type that it declares",
+            ) from None
+
+    def entries(self, table: pa.Table) -> list[tuple[Key, Any]]:
+        """The inverse of `table`; fields that the state has got since take their defaults."""
+        columns = {name: _whole(table.column(name)) for name in table.column_names}
+        if self.kind == "last":
+            return self._elements_of(columns)
+        states = self._kind.decode(_fitted(self._kind, columns["state"]))
+        keys = [None] * len(states) if self.key is None else self._keys_of(columns["key"])
+        return list(zip(keys, states, strict=True))
+
+    def _elements(self, entries: Sequence[tuple[Key, Any]]) -> pa.Table:
+        elements = list(chain.from_iterable(elements for _, elements in entries))
+        meta = unpack([at for at, _ in elements], self._depth)
+        keys = chain.from_iterable([key] * len(elements) for key, elements in entries)
+        return pa.table(
+            {
+                "key": self._key_column(list(keys)),
+                "tick": meta.tick,
+                "front": meta.front,
+                "sequence": meta.sequence,
+                "child": child_column(meta.child),
+                "trace": meta.trace,
+                "record": self._kind.encode([row for _, row in elements]),
+            }
+        )
+
+    def _elements_of(self, columns: dict[str, pa.Array]) -> list[tuple[Key, Any]]:
+        n = len(columns["tick"])
+        if not n:
+            return []
+        meta = Meta(
+            columns["tick"].to_numpy(),
+            columns["front"].to_numpy(),
+            columns["sequence"].to_numpy(),
+            child_of(columns["child"]),
+            columns["trace"].to_numpy(),
+            np.zeros(n, np.bool_),
+        )
+        ats = pack(meta, self._depth).tolist()
+        rows = self._kind.decode(_fitted(self._kind, columns["record"]))
+        keys = self._keys_of(columns["key"])
+        starts = [0, *(place for place in range(1, n) if keys[place] != keys[place - 1]), n]
+        return [
+            (keys[start], list(zip(ats[start:end], rows[start:end], strict=True))) for start, end in pairwise(starts)
+        ]
+
+    def _key_column(self, keys: list[Key]) -> pa.Array:
+        assert self.key is not None
+        values: list[list[Any]] = [keys] if len(self._keys) == 1 else [list(one) for one in zip(*keys, strict=True)]
+        if not keys:
+            values = [[] for _ in self._keys]
+        columns = [kind.encode(column) for kind, column in zip(self._keys, values, strict=True)]
+        return pa.StructArray.from_arrays(columns, fields=list(self.key))
+
+    def _keys_of(self, column: pa.Array) -> list[Key]:
+        parts = [kind.decode(column.field(place)) for place, kind in enumerate(self._keys)]
+        return parts[0] if len(parts) == 1 else list(zip(*parts, strict=True))
+
+
+def saved_steps(plan: Plan, level: int | None = None) -> dict[str, SavedStep]:
+    """How each step of a plan is saved that keeps state, by name; of one level if it is given."""
+    found = {}
+    for vertex in plan.vertices:
+        if isinstance(vertex.step, Last | Scan) and level in (None, vertex.level):
+            found[vertex.name] = SavedStep(plan, vertex)
+            beside = plan.broadcast_of(vertex) if isinstance(vertex.step, Scan) else None
+            if beside is not None:
+                found[beside.name] = SavedStep(plan, beside)
+    return found
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [column.combine_chunks()])
+
+
+def _fitted(kind: Kind, column: pa.Array) -> pa.Array:
+    """A column in the type that it has now: fields that were added take their defaults."""
+    if column.type == kind.arrow:
+        return column
+    if isinstance(kind, Nullable):
+        return _fitted(kind.inner, column)
+    mask = column.is_null() if column.null_count else None
+    if isinstance(kind, Struct):
+        there = {field.name for field in column.type}
+        declared = {field.name: field for field in dataclasses.fields(kind.record)}  # type: ignore[arg-type]
+        columns = [
+            _fitted(inner, column.field(name))
+            if name in there
+            else inner.encode([_default(declared[name]) for _ in range(len(column))])
+            for name, inner in kind.fields
+        ]
+        return pa.StructArray.from_arrays(columns, fields=kind.arrow_fields, mask=mask)
+    if isinstance(kind, Sequenced):
+        return pa.ListArray.from_arrays(column.offsets, _fitted(kind.item, column.values), type=kind.arrow, mask=mask)
+    assert isinstance(kind, Mapping), f"{column.type} was let through as {kind.name}"
+    return pa.MapArray.from_arrays(
+        column.offsets, column.keys, _fitted(kind.value, column.items), type=kind.arrow, mask=mask
+    )
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    assert field.default is not dataclasses.MISSING, f"{field.name} was let through without a default"
+    return field.default
+
+
+def _defaults(kind: Kind, path: str) -> list[str]:
+    if isinstance(kind, Nullable):
+        return _defaults(kind.inner, path)
+    if isinstance(kind, Sequenced):
+        return _defaults(kind.item, f"{path}[]")
+    if isinstance(kind, Mapping):
+        return _defaults(kind.value, f"{path}{{}}")
+    if not isinstance(kind, Struct):
+        return []
+    nothing = dataclasses.MISSING
+    fields = dataclasses.fields(kind.record)  # type: ignore[arg-type]
+    found = [
+        f"{path}.{field.name}"
+        for field in fields
+        if not (field.default is nothing and field.default_factory is nothing)
+    ]
+    for name, inner in kind.fields:
+        found += _defaults(inner, f"{path}.{name}")
+    return found
