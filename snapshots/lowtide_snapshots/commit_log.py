@@ -115,11 +115,15 @@ class CommitLog:
         def plan() -> list[Operation]:
             nonlocal made
             path = self._paths.commit(asked.tick, asked.id)
-            found, last, life = self._nodes.get_all([path, self._paths.last_commit, self._paths.incarnation])
+            base = self._base(manifest)
+            # Its own node is read last: what speaks against the commit stays so, and another may have made it before.
+            life, last, found = self._nodes.get_all([self._paths.incarnation, self._paths.last_commit, path])
             if found is not None:
                 made = _same(Commit.from_bytes(found.data, path), asked, path)
                 return []
-            checks: list[Operation] = [*self._fence(life, asked.incarnation), *self._base(manifest)]
+            if manifest.base is not None and not base:
+                raise self._base_gone(manifest)
+            checks = [*self._fence(life, asked.incarnation), *base]
             self._must_be_above(self._last(last), asked)
             data = asked.to_bytes()
             return [*checks, Create(path, data), _put(self._paths.last_commit, last, data)]
@@ -203,12 +207,12 @@ class CommitLog:
         return [check_of(life, self._paths, self.job, incarnation)]
 
     def _base(self, manifest: Manifest) -> list[Operation]:
-        if manifest.base is None:
-            return []
-        for name in self._nodes.children(self._paths.commits) or []:
-            if name.partition("-")[2] == manifest.base:
-                return [Check(f"{self._paths.commits}/{name}", 0)]
-        raise CommitRefused(
+        """The check that the commit is there which a snapshot is based on; empty if it is not, or there is none."""
+        names = (self._nodes.children(self._paths.commits) or []) if manifest.base else []
+        return [Check(f"{self._paths.commits}/{name}", 0) for name in names if name.partition("-")[2] == manifest.base]
+
+    def _base_gone(self, manifest: Manifest) -> CommitRefused:
+        return CommitRefused(
             f"snapshot {manifest.id} rests on parts of commit {manifest.base}, which was dropped",
             where=self._paths.commits,
             way_out="take another snapshot",
