@@ -21,7 +21,7 @@ UNIT := not (spark or kafka or zookeeper or s3 or postgres or airflow or slow)
 .PHONY: help
 help:  ## list the targets
 	@echo "Targets (ARGS='…' where it says so):"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: env
 env:  ## build the Python environment from requirements.lock, and link .venv to it
@@ -37,6 +37,10 @@ jars: env  ## fetch the third-party jars: Spark's Kafka connector, Kafka's broke
 jar: env  ## compile the Java shim
 	@$(RUN) -m lowtide.spark.build
 
+.PHONY: s3-server
+s3-server:  ## build the tests' S3 server with Go; without Go, S3=moto takes moto instead
+	@tools/s3-server build
+
 .PHONY: check
 check: env  ## ruff (lint, format, import rules) and mypy --strict over everything
 	$(RUN) -m ruff check
@@ -50,7 +54,7 @@ check-imports: env  ## install lowtide-tracker and lowtide-snapshots alone, each
 	@LOWTIDE_PYTHON=$(RUN) LOWTIDE_UV=$$($(HOUSE) uv) tools/check-imports
 
 .PHONY: test
-test: env jars jar  ## run all tests (ARGS='-k name')
+test: env jars jar s3-server  ## run all tests (ARGS='-k name'; S3=moto where there is no Go)
 	$(RUN) -m pytest $(ARGS)
 
 .PHONY: test-unit

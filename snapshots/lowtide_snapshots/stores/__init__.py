@@ -1,4 +1,4 @@
-"""Where parts and manifests lie: one contract, with a folder behind it.
+"""Where parts and manifests lie: one contract, with a folder or S3 behind it.
 
 Another store is one file with a class, one test class, and one line in `_SCHEMES`.
 """
@@ -36,8 +36,22 @@ def _folder(setting: StoreSetting) -> Store:
     return FolderStore(path)
 
 
-_SCHEMES: dict[str, Callable[[StoreSetting], Store]] = {"file": _folder}
+def _s3(setting: StoreSetting) -> Store:
+    try:
+        from lowtide_snapshots.stores.s3 import S3Store
+    except ModuleNotFoundError as error:
+        raise StoreRefused(
+            f"a store in S3 needs {error.name}, which is not installed",
+            where=setting.url,
+            way_out="install lowtide-snapshots[s3]",
+        ) from error
+    return S3Store(setting)
+
+
+_SCHEMES: dict[str, Callable[[StoreSetting], Store]] = {"file": _folder, "s3": _s3}
 
 
 def _no_store(url: str) -> StoreRefused:
-    return StoreRefused(f"{url!r} names no store", way_out="give /path or file:path as the store's URL")
+    return StoreRefused(
+        f"{url!r} names no store", way_out="give /path, file:path or s3://bucket/prefix as the store's URL"
+    )

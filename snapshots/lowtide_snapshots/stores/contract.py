@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
 from lowtide_snapshots.parts import Data
-from lowtide_snapshots.stores.errors import NameRefused
+from lowtide_snapshots.stores.errors import AlreadyThere, NameRefused, StoreDamaged, StoreRefused
 
-__all__ = ["Entry", "Store", "StoreSetting", "checked_name", "checked_prefix"]
+__all__ = ["Entry", "Store", "StoreSetting", "check_store", "checked_name", "checked_prefix"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +23,7 @@ class StoreSetting:
         endpoint: the URL of an S3 server that is not Amazon's.
         region: S3's region.
         profile: the name of a profile in the AWS configuration of the machine.
-        limit_s: how long one call may take, tries and pauses together.
+        limit_s: how long one request to a server may take, tries and pauses together; what is large takes several.
     """
 
     url: str
@@ -83,7 +84,13 @@ class Store(Protocol):
         ...
 
     def check(self) -> None:
-        """See that the store can be written, read and deleted in, with a small object that is gone afterwards."""
+        """See that the store can be written, read, listed and deleted in, and puts only what is not there.
+
+        It does so with a small object of its own, which is gone afterwards.
+
+        Raises:
+            StoreDamaged: what came back is not what was put.
+        """
         ...
 
     def close(self) -> None:
@@ -109,3 +116,23 @@ def checked_prefix(prefix: str) -> str:
     if any(step in ("", ".", "..") for step in steps[:-1]) or "\0" in prefix:
         raise NameRefused(f"no object's name begins with {prefix!r}", way_out="give the first part of a name")
     return prefix
+
+
+def check_store(store: Store) -> None:
+    """Carry out `Store.check` with the other methods."""
+    name, data = f"check-{uuid.uuid4().hex}", b"lowtide"
+    store.put(name, data)
+    try:
+        if store.get(name) != data or [entry.name for entry in store.names(name)] != [name]:
+            raise StoreDamaged("what was put is not what is there", where=store.where, way_out="check the store")
+        try:
+            store.put(name, b"changed")
+        except AlreadyThere:
+            return
+        raise StoreRefused(
+            "the store lets objects be changed: it has no conditional put",
+            where=store.where,
+            way_out="use a store that has one; on S3 servers it is If-None-Match",
+        )
+    finally:
+        store.delete([name])

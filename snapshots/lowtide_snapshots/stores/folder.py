@@ -14,7 +14,7 @@ from pathlib import Path
 
 from lowtide_snapshots.errors import SnapshotsError
 from lowtide_snapshots.parts import Data
-from lowtide_snapshots.stores.contract import Entry, checked_name, checked_prefix
+from lowtide_snapshots.stores.contract import Entry, check_store, checked_name, checked_prefix
 from lowtide_snapshots.stores.errors import (
     AlreadyThere,
     NotThere,
@@ -30,6 +30,7 @@ __all__ = ["FolderStore"]
 UNFINISHED = ".unfinished"
 UNFINISHED_LIMIT_S = 24 * 3600.0
 
+_NO_FILE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _AWAY = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.ENOTCONN, errno.EAGAIN, errno.EINTR}
 
@@ -78,7 +79,7 @@ class FolderStore:
         with self._errors(name):
             try:
                 return path.read_bytes()
-            except (FileNotFoundError, IsADirectoryError):
+            except _NO_FILE:
                 self._see_root()
                 raise NotThere(
                     "there is no such object",
@@ -97,7 +98,7 @@ class FolderStore:
         folders = set()
         for name in names:
             path = self._path(name)
-            with self._errors(name), suppress(FileNotFoundError):
+            with self._errors(name), suppress(*_NO_FILE):
                 path.unlink()
                 folders.add(path.parent)
         for folder in folders:
@@ -107,12 +108,7 @@ class FolderStore:
 
     def check(self) -> None:
         """See `Store.check`."""
-        name, data = f"check-{uuid.uuid4().hex}", b"lowtide"
-        self.put(name, data)
-        found = self.get(name)
-        self.delete([name])
-        if found != data:
-            raise StoreDamaged("what was put came back changed", where=self.where, way_out="check the file system")
+        check_store(self)
 
     def close(self) -> None:
         """See `Store.close`."""

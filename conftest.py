@@ -1,0 +1,3 @@
+"""What the tests of every folder may use."""
+
+pytest_plugins = ["s3_fixtures"]

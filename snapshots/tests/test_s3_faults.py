@@ -1,0 +1,214 @@
+"""The store in S3 through a proxy that fails: faults that pass, puts whose answer was lost, damage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from faulty_proxy import Fault, FaultyProxy
+from s3_server import S3Server
+from store_contract import SMALL, took_s
+
+from lowtide_snapshots import SnapshotsError
+from lowtide_snapshots.stores import Store, StoreSetting, open_store
+from lowtide_snapshots.stores.errors import (
+    AlreadyThere,
+    StoreDamaged,
+    StoreFull,
+    StoreRefused,
+    StoreUnavailable,
+)
+
+pytest.importorskip("boto3", reason="boto3 is an extra")
+pytestmark = pytest.mark.s3
+
+LIMIT_S = 4.5
+LARGE = bytes(range(251)) * 80_000
+ANSWERS_500 = Fault(status=500)
+ANSWERS_503 = Fault(status=503, code="SlowDown")
+LOST = Fault(closed=True)
+APPLIED_AND_LOST = Fault(applied=True, closed=True)
+APPLIED_AND_500 = Fault(applied=True, status=500)
+PASSING = {
+    "500": ANSWERS_500,
+    "503": ANSWERS_503,
+    "lost": LOST,
+    "slow": Fault(pause_s=2.0, closed=True),
+    "applied and lost": APPLIED_AND_LOST,
+    "applied and 500": APPLIED_AND_500,
+    "spoilt answer": Fault(edit=lambda body: body.replace(b"be", b"bi")),
+    "cut": Fault(cut=True),
+    "no XML": Fault(edit=lambda body: body and b"<html>try later"),
+}
+
+
+Opened = tuple[FaultyProxy, Store, Store]
+
+
+# boto3 takes its time to make a client.
+@pytest.fixture(name="opened", scope="module")
+def _opened(s3: S3Server) -> Iterator[Opened]:
+    url = f"s3://{s3.make_bucket()}/root"
+    with FaultyProxy(s3.port) as proxy:
+        yield (
+            proxy,
+            open_store(StoreSetting(url, endpoint=proxy.endpoint, limit_s=LIMIT_S)),
+            open_store(StoreSetting(url, endpoint=s3.endpoint)),
+        )
+
+
+@pytest.fixture
+def proxy(opened: Opened) -> FaultyProxy:
+    """A proxy that passes all on as yet."""
+    opened[0].begin_anew()
+    return opened[0]
+
+
+@pytest.fixture
+def direct(opened: Opened) -> Store:
+    """An empty store."""
+    opened[2].delete([entry.name for entry in opened[2].names("")])
+    return opened[2]
+
+
+@pytest.fixture
+def store(opened: Opened, proxy: FaultyProxy, direct: Store) -> Store:
+    """The same one, through the proxy."""
+    return opened[1]
+
+
+@pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING)
+@pytest.mark.parametrize("request_of", ["PUT", "GET", "HEAD", "POST"])
+def test_what_passes_is_waited_for(
+    proxy: FaultyProxy, store: Store, direct: Store, fault: Fault, request_of: str
+) -> None:
+    proxy.fail(request_of, fault, times=1 if fault.pause_s or fault.edit else 2)
+    store.put("a", SMALL)
+    assert store.get("a") == SMALL
+    assert [entry.name for entry in store.names("")] == ["a"]
+    store.delete(["a"])
+    assert direct.names("") == []
+
+
+def test_what_is_spoilt_on_the_way_is_not_taken(s3: S3Server, proxy: FaultyProxy, store: Store, direct: Store) -> None:
+    if not s3.real:
+        pytest.skip("moto holds no checksum against what it got")
+    proxy.fail("PUT", Fault(spoil=lambda body: body.replace(b"be", b"bi")), times=2)
+    store.put("a", SMALL)
+    assert direct.get("a") == SMALL
+
+
+@pytest.mark.parametrize("fault", [APPLIED_AND_LOST, APPLIED_AND_500], ids=["lost", "500"])
+@pytest.mark.parametrize("data", [SMALL, LARGE], ids=["small", "large"])
+def test_a_put_whose_answers_are_all_lost_is_read_back(
+    proxy: FaultyProxy, store: Store, direct: Store, fault: Fault, data: bytes
+) -> None:
+    proxy.fail("PUT" if data is SMALL else "POST", fault, times=2)
+    store.put("a", data)
+    assert direct.get("a") == data
+    assert sum(seen.startswith("PUT") for seen in proxy.seen) <= 1 + len(data) // 2**23
+
+
+def test_an_object_of_another_is_not_taken_for_ours_after_a_lost_answer(
+    proxy: FaultyProxy, store: Store, direct: Store
+) -> None:
+    direct.put("a", SMALL[::-1])
+    proxy.fail("PUT", LOST)
+    with pytest.raises(AlreadyThere):
+        store.put("a", SMALL)
+
+
+def test_each_request_of_a_large_put_may_fail(proxy: FaultyProxy, store: Store, direct: Store) -> None:
+    for request in ("POST", "PUT", "HEAD"):
+        proxy.fail(request, ANSWERS_503)
+        proxy.fail(request, APPLIED_AND_500)
+    store.put("large", LARGE)
+    assert direct.get("large") == LARGE
+
+
+def test_what_fails_for_long_is_given_up_in_time_and_leaves_nothing(
+    proxy: FaultyProxy, store: Store, direct: Store
+) -> None:
+    proxy.fail("", ANSWERS_503, times=100)
+    for act in (
+        lambda: store.put("a", SMALL),
+        lambda: store.names(""),
+    ):
+        assert took_s(lambda act=act: _refused(StoreUnavailable, act)) < 6  # type: ignore[misc]
+    # Growing pauses: it does not hammer a server that is in trouble.
+    assert len(proxy.seen) < 40
+    assert direct.names("") == []
+
+
+def test_an_upload_that_silently_failed_is_noticed(proxy: FaultyProxy, store: Store, direct: Store) -> None:
+    proxy.fail("PUT", Fault(status=200), times=2)
+    store.put("a", SMALL)
+    assert direct.get("a") == SMALL
+
+
+def test_an_upload_that_was_silently_truncated_is_noticed(proxy: FaultyProxy, store: Store, direct: Store) -> None:
+    direct.put("a", SMALL[:5])
+    proxy.fail("PUT", Fault(status=200))
+    _refused(StoreDamaged, lambda: store.put("a", SMALL))
+
+
+def test_an_object_that_always_comes_changed_is_damaged(proxy: FaultyProxy, store: Store) -> None:
+    store.put("a", SMALL)
+    proxy.seen.clear()
+    proxy.fail("GET", PASSING["spoilt answer"], times=20)
+    error = _refused(StoreDamaged, lambda: store.get("a"))
+    assert "SHA-256" in str(error)
+    assert len(proxy.seen) == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind", "said"),
+    [
+        (403, "AccessDenied", StoreRefused, "give the credentials the permissions"),
+        (403, "InvalidAccessKeyId", StoreRefused, "correct the credentials"),
+        (400, "ExpiredToken", StoreRefused, "have expired: get new ones"),
+        (403, "RequestTimeTooSkewed", StoreRefused, "set this machine's clock"),
+        (301, "PermanentRedirect", StoreRefused, "region"),
+        (501, "NotImplemented", StoreRefused, "If-None-Match"),
+        (507, "InsufficientStorage", StoreFull, "make room"),
+        (403, "QuotaExceeded", StoreFull, "raise the quota"),
+    ],
+)
+def test_what_does_not_pass_is_said_at_once(
+    proxy: FaultyProxy, store: Store, status: int, code: str, kind: type[SnapshotsError], said: str
+) -> None:
+    proxy.fail("PUT", Fault(status=status, code=code), times=20)
+    assert said in str(_refused(kind, lambda: store.put("a", SMALL)))
+    # boto3 itself looks for another region once.
+    assert len(proxy.seen) <= (3 if status == 301 else 2 if status >= 500 else 1)
+
+
+def test_a_server_that_lets_objects_be_changed_is_refused(s3: S3Server, bucket: str) -> None:
+    """It does not know the header If-None-Match, and puts what comes."""
+    store = open_store(StoreSetting(f"s3://{bucket}", endpoint=s3.endpoint))
+    client = store._client  # type: ignore[attr-defined]
+
+    def forget(params: dict[str, dict[str, str]], **_: object) -> None:
+        params["headers"].pop("If-None-Match", None)
+
+    client.meta.events.register("before-call.s3", forget)
+    assert "no conditional put" in str(_refused(StoreRefused, store.check))
+    assert store.names("") == []
+
+
+def test_a_key_that_cannot_be_deleted_is_said(proxy: FaultyProxy, store: Store) -> None:
+    store.put("a", SMALL)
+    said = (
+        b"<DeleteResult><Error><Key>root/a</Key><Code>AccessDenied</Code><Message>no</Message></Error></DeleteResult>"
+    )
+    proxy.fail("POST", Fault(edit=lambda body: said))
+    assert "root/a" in str(_refused(StoreRefused, lambda: store.delete(["a"])))
+
+
+def _refused(kind: type[SnapshotsError], act: Callable[[], object]) -> SnapshotsError:
+    with pytest.raises(kind) as raised:
+        act()
+    assert type(raised.value) is kind
+    assert raised.value.where
+    assert raised.value.way_out
+    return raised.value
