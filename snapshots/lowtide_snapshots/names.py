@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from lowtide_snapshots.errors import PartRefused
+from lowtide_snapshots.errors import PartRefused, RecordRefused
 from lowtide_snapshots.hashing import MAX_UNITS
 from lowtide_snapshots.job_paths import name_of, node_name
 
@@ -58,16 +58,16 @@ def part_name(job: str, vertex: str, unit: int, min_time_ms: int, snapshot: str)
     """The name of a part.
 
     Raises:
-        PartRefused: a unit, time or id is out of its bounds.
+        PartRefused: a unit, time or id is out of its bounds, or a name is empty or no text of Unicode.
     """
     if not 0 <= unit < MAX_UNITS:
         raise PartRefused(f"hash unit {unit}", where=f"vertex {vertex!r}", way_out=f"give 0 to {MAX_UNITS - 1}")
-    return f"{node_name(job)}/parts/{node_name(vertex)}/{unit:05d}/{_stem(min_time_ms, snapshot)}.parquet"
+    return f"{_encoded(job)}/parts/{_encoded(vertex)}/{unit:05d}/{_stem(min_time_ms, snapshot)}.parquet"
 
 
 def manifest_name(job: str, min_time_ms: int, snapshot: str) -> str:
     """The name of a manifest; errors as of `part_name`."""
-    return f"{node_name(job)}/manifests/{_stem(min_time_ms, snapshot)}.json"
+    return f"{_encoded(job)}/manifests/{_stem(min_time_ms, snapshot)}.json"
 
 
 def parse_name(name: str) -> ObjectName | None:
@@ -77,6 +77,13 @@ def parse_name(name: str) -> ObjectName | None:
     if found := _MANIFEST.fullmatch(name):
         return ObjectName(name_of(found[1]), None, None, int(found[2]), found[3])
     return None
+
+
+def _encoded(name: str) -> str:
+    try:
+        return node_name(name)
+    except RecordRefused as error:
+        raise PartRefused(error.what, where="a store", way_out=error.way_out) from error
 
 
 def _stem(min_time_ms: int, snapshot: str) -> str:

@@ -119,8 +119,12 @@ def decode_part(data: Data, name: str) -> tuple[PartHead, pa.Table]:
         table = source.read().replace_schema_metadata(None)
     except (pa.ArrowException, OSError, ValueError, NotImplementedError, MemoryError) as error:
         raise _damaged(f"it is no whole Parquet file ({error})", name) from error
-    if head.name != name:
-        raise _damaged(f"it says that it is {head.name}", name)
+    try:
+        said = head.name
+    except PartRefused as error:
+        raise _damaged(f"its head has {error.what}", name) from error
+    if said != name:
+        raise _damaged(f"it says that it is {said}", name)
     wrong = _mismatch(head.kind, table)
     if wrong:
         raise _damaged(wrong, name)
