@@ -26,6 +26,7 @@ from lowtide.conf_tables import (
     ExchangeConf,
     JobConf,
     KafkaConf,
+    SnapshotsConf,
     SparkConf,
     WorkerConf,
     ZooKeeperConf,
@@ -40,6 +41,7 @@ __all__ = [
     "ExchangeConf",
     "JobConf",
     "KafkaConf",
+    "SnapshotsConf",
     "SparkConf",
     "WorkerConf",
     "ZooKeeperConf",
@@ -57,6 +59,7 @@ class Conf:
     spark: SparkConf = field(default_factory=SparkConf)
     exchange: ExchangeConf = field(default_factory=ExchangeConf)
     worker: WorkerConf = field(default_factory=WorkerConf)
+    snapshots: SnapshotsConf = field(default_factory=SnapshotsConf)
     epoch: EpochConf = field(default_factory=EpochConf)
     control: ControlConf = field(default_factory=ControlConf)
     embedded: EmbeddedConf = field(default_factory=EmbeddedConf)

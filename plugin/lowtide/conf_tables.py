@@ -118,6 +118,24 @@ class WorkerConf:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotsConf:
+    """Where snapshots go, and which are kept; a folder has to be one that every executor has.
+
+    Credentials for S3 come in boto3's standard ways, never from here.
+    """
+
+    url: Text = ".lowtide/snapshots"
+    endpoint: Text | None = None
+    region: Text | None = None
+    profile: Text | None = None
+    request_limit_s: Seconds = 30.0
+    taking_limit_s: Seconds = 600.0
+    max_commit_age_s: Annotated[float, Meta(ge=0)] = 3600.0
+    keep: Positive = 10
+    max_age_s: Seconds | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EpochConf:
     """Spark's epochs: how long one is."""
 

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import http.client
 from http import HTTPStatus
+from typing import TypeVar
 
 import msgspec
 
 from lowtide.errors import LowtideError, ServiceUnavailable
 from lowtide.service.job_view import JobView
+from lowtide.service.taking import SnapshotView
 
 __all__ = ["ControlClient", "ControlUnreachable", "TokenRefused"]
 
+T = TypeVar("T")
 LIMIT_S = 5.0
 """How long the control API may take to answer."""
 MAX_ANSWER_BYTES = 16 << 20
@@ -51,11 +54,7 @@ class ControlClient:
 
     def status(self) -> JobView:
         """Return the job's status."""
-        body = self._ask("GET", "/status")
-        try:
-            return msgspec.json.decode(body, type=JobView)
-        except msgspec.MsgspecError as error:
-            raise self._unreachable(f"its answer is none that this version of Lowtide knows: {error}") from error
+        return self._decoded(self._ask("GET", "/status"), JobView)
 
     def metrics(self) -> str:
         """Return the job's metrics in Prometheus' text format."""
@@ -65,14 +64,34 @@ class ControlClient:
         """Ask the job to end: what its sinks were given is delivered first. Returns when that has begun."""
         self._ask("POST", "/stop")
 
-    def _ask(self, method: str, path: str) -> bytes:
+    def snapshots(self) -> list[SnapshotView]:
+        """Return the snapshots of the job's present life, oldest first."""
+        return self._decoded(self._ask("GET", "/snapshots"), list[SnapshotView])
+
+    def take_snapshot(self, name: str | None = None, *, commit: bool = True) -> SnapshotView:
+        """Ask for a snapshot; `snapshots` tells what becomes of it.
+
+        Args:
+            name: What to call it.
+            commit: Whether it is committed as soon as it is sealed.
+        """
+        body = msgspec.json.encode({"name": name, "commit": commit})
+        return self._decoded(self._ask("POST", "/snapshots", body), SnapshotView)
+
+    def _decoded(self, body: bytes, kind: type[T]) -> T:
+        try:
+            return msgspec.json.decode(body, type=kind)
+        except msgspec.MsgspecError as error:
+            raise self._unreachable(f"its answer is none that this version of Lowtide knows: {error}") from error
+
+    def _ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
         host, _, port = self._address.rpartition(":")
         try:
             connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=self._limit_s)
             try:
-                connection.request(method, path, headers={"Authorization": f"Bearer {self._token}"})
+                connection.request(method, path, body, headers={"Authorization": f"Bearer {self._token}"})
                 response = connection.getresponse()
-                body = response.read(MAX_ANSWER_BYTES)
+                answer = response.read(MAX_ANSWER_BYTES)
             finally:
                 connection.close()
         except (OSError, ValueError, http.client.HTTPException) as error:
@@ -84,8 +103,8 @@ class ControlClient:
                 way_out="the file `token` in the job's folder has that of its present life",
             )
         if response.status >= HTTPStatus.BAD_REQUEST:
-            raise self._unreachable(f"it answered {response.status}: {body[:500].decode(errors='replace')}")
-        return body
+            raise self._unreachable(f"it answered {response.status}: {answer[:500].decode(errors='replace')}")
+        return answer
 
     def _unreachable(self, why: str) -> ControlUnreachable:
         return ControlUnreachable(

@@ -170,6 +170,12 @@ class LifeEnded(LowtideError):
     exit_code = 5
 
 
+class SnapshotFailed(LowtideError):
+    """Look at what held the snapshot up, and take another one: the job goes on, and its last commit is what it was."""
+
+    exit_code = 6
+
+
 class TimeWentBack(LifeEnded):
     """Recover the job by replay: a record came below a tick that had been released, so an ack was lost or doubled.
 

@@ -34,6 +34,10 @@ EventName = Literal[
     "zookeeper_back",
     "grant_failed",
     "grant_resumed",
+    "snapshot_sealed",
+    "snapshot_committed",
+    "snapshot_failed",
+    "commits_pruned",
 ]
 EVENTS: tuple[EventName, ...] = get_args(EventName)
 

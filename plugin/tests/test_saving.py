@@ -178,5 +178,5 @@ def test_a_field_that_was_added_takes_its_default_however_deep_it_lies() -> None
 
 
 def test_defaults_are_named_by_their_paths() -> None:
-    assert STEPS["notes"].defaults == {"state.lines", "state.seen", "state.last", "state.last.at"}
-    assert STEPS["windows"].defaults == {"record.at"}
+    assert STEPS["notes"].defaults == {"lines", "seen", "last", "last.at"}
+    assert STEPS["windows"].defaults == {"at"}

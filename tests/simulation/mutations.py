@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from .commit_mutations import COMMIT
 from .flow_mutations import FLOW
 from .mutation import Mutation
 from .recovery_mutations import RECOVERY
 from .tracking_mutations import TRACKING
 from .worker_mutations import WORKER
 
-MUTATIONS: list[Mutation] = [*TRACKING, *WORKER, *FLOW, *RECOVERY]
+MUTATIONS: list[Mutation] = [*TRACKING, *WORKER, *FLOW, *RECOVERY, *COMMIT]

@@ -6,13 +6,14 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from .commit_world import CommitWorld
 from .flow_world import FlowWorld
 from .mutation import Mutation
 from .protocol import ProtocolWorld
 from .verdict import Outcome, Violation
 from .world import Trace, World
 
-WORLDS: dict[str, Callable[..., World]] = {"protocol": ProtocolWorld, "flow": FlowWorld}
+WORLDS: dict[str, Callable[..., World]] = {"protocol": ProtocolWorld, "flow": FlowWorld, "commit": CommitWorld}
 MAX_SEEDS = 150
 """A mutation that has not been caught after so many has survived."""
 

@@ -28,6 +28,7 @@ class _Lane:
         last: Of the last record that was given to the sink, or was there when the life began.
         given: The version of the floors that the sink was given.
         kept: The version of the floors that is durable.
+        durable: `last` as far as it is durable.
         released: Batches that wait for a bundle, in order.
         in_flight: The bundle that the sink has.
         bundles: How many there have been.
@@ -36,6 +37,7 @@ class _Lane:
     last: OrderKey = FIRST_KEY
     given: int = 0
     kept: int = 0
+    durable: OrderKey = FIRST_KEY
     released: deque[Batch] = field(default_factory=deque)
     in_flight: Bundle | None = None
     bundles: int = 0
@@ -92,7 +94,8 @@ class Barrier:
         found = dict(last or {})
         # What was found is durable already, in whichever lane: it is not given again.
         version = self._found_version
-        self._lanes = {lane: _Lane(found.get(lane, FIRST_KEY), given=version, kept=version) for lane in sorted(lanes)}
+        at = {lane: found.get(lane, FIRST_KEY) for lane in sorted(lanes)}
+        self._lanes = {lane: _Lane(key, given=version, kept=version, durable=key) for lane, key in at.items()}
         self._keeps_floors = keeps_floors
         assert self._lanes, "a barrier owns one lane at least"
         # Only where a lane has a last record, and only until min time has passed it, is there anything to drop.
@@ -162,10 +165,15 @@ class Barrier:
         state = self._lanes[lane]
         assert state.in_flight is not None, f'lane {lane} of "{self._name}" has nothing in flight'
         self.backlog -= len(state.in_flight)
+        state.durable = state.in_flight.last
         state.in_flight = None
         state.kept = state.given
         self._keep()
         return self._next(lane)
+
+    def kept(self) -> dict[int, OrderKey]:
+        """By lane the order key up to which records are durable, of lanes that have any."""
+        return {lane: state.durable for lane, state in self._lanes.items() if state.durable != FIRST_KEY}
 
     @property
     def delivered_time(self) -> int:

@@ -20,6 +20,7 @@ from lowtide.operators.order import pack, unpack
 from lowtide.plan import Plan, Vertex
 from lowtide.schema import kind_of, schema_of
 from lowtide.steps import Broadcast, Last, Scan
+from lowtide_snapshots.manifest import VertexShape, shape_of
 
 __all__ = ["SavedStep", "saved_steps"]
 
@@ -56,9 +57,14 @@ class SavedStep:
         self.state: pa.DataType = self._kind.arrow
 
     @property
+    def shape(self) -> VertexShape:
+        """What a manifest says of it."""
+        return shape_of(self.vertex, self.kind, self.key, self.state)
+
+    @property
     def defaults(self) -> frozenset[str]:
-        """The state's fields that have a default, by their paths: `state.total`, `state.lines[].price`."""
-        return frozenset(_defaults(self._kind, "record" if self.kind == "last" else "state"))
+        """The state's fields that have a default, by their paths: `total`, `lines[].price`, `named{}.price`."""
+        return frozenset(_defaults(self._kind, ""))
 
     def table(self, entries: Sequence[tuple[Key, Any]]) -> pa.Table:
         """The captured state of one hash unit as the columns of a part; one row per key, of `last` per element.
@@ -195,13 +201,10 @@ def _defaults(kind: Kind, path: str) -> list[str]:
         return _defaults(kind.value, f"{path}{{}}")
     if not isinstance(kind, Struct):
         return []
-    nothing = dataclasses.MISSING
+    prefix, nothing = f"{path}." if path else "", dataclasses.MISSING
     fields = dataclasses.fields(kind.record)  # type: ignore[arg-type]
-    found = [
-        f"{path}.{field.name}"
-        for field in fields
-        if not (field.default is nothing and field.default_factory is nothing)
-    ]
+    given = (each.name for each in fields if not (each.default is nothing and each.default_factory is nothing))
+    found = [f"{prefix}{name}" for name in given]
     for name, inner in kind.fields:
-        found += _defaults(inner, f"{path}.{name}")
+        found += _defaults(inner, f"{prefix}{name}")
     return found

@@ -14,13 +14,14 @@ import asyncio
 import hmac
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from lowtide.service.job_view import JobView
+from lowtide.service.taking import SnapshotView
 
 __all__ = ["Control"]
 
@@ -35,6 +36,8 @@ BACKLOG = 64
 ROUTES = {
     "GET /status": "the job's status as JSON",
     "GET /metrics": "the same for Prometheus",
+    "GET /snapshots": "the snapshots of this life as JSON, oldest first",
+    "POST /snapshots": 'take one; the body may be {"name": "...", "commit": false}',
     "POST /stop": "end the job: what its sinks were given is delivered first",
     "GET /health": "whether this answers; needs no token",
 }
@@ -43,6 +46,7 @@ HOW_TO_GET_IN = (
     "([job].folder/NAME), for the user who runs the job, or in the file that [control].token_file names"
 )
 
+Take = Callable[[str | None, bool], SnapshotView]
 Metrics = Callable[[str], tuple[bytes, str]]
 """Takes an `Accept` header; returns metrics and their content type."""
 
@@ -55,6 +59,8 @@ class Control:
         token: What a request has to show.
         metrics: The metrics, in the format that is asked for.
         stop: Begins to end the job, and returns at once.
+        take: Begins to take a snapshot, of this name, and to commit it if that is wanted; None where none are taken.
+        snapshots: Those of this life.
         host: Where to listen. What goes through is not encrypted: other than loopback is at the user's risk.
         port: 0 for a free one.
     """
@@ -66,6 +72,8 @@ class Control:
         *,
         metrics: Metrics,
         stop: Callable[[], None],
+        take: Take | None = None,
+        snapshots: Callable[[], list[SnapshotView]] = list,
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
@@ -74,6 +82,8 @@ class Control:
         self._token = token.encode()
         self._metrics = metrics
         self._stop = stop
+        self._take = take
+        self._snapshots = snapshots
         self._host = host
         self._port = port
         self._runner: web.AppRunner | None = None
@@ -88,6 +98,8 @@ class Control:
         app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[self._guarded])
         app.router.add_get("/status", self._status, allow_head=False)
         app.router.add_get("/metrics", self._show_metrics, allow_head=False)
+        app.router.add_get("/snapshots", self._show_snapshots, allow_head=False)
+        app.router.add_post("/snapshots", self._take_snapshot)
         app.router.add_post("/stop", self._ask_stop)
         app.router.add_get("/health", self._health, allow_head=False)
         self._runner = web.AppRunner(
@@ -128,6 +140,21 @@ class Control:
         body, content_type = self._metrics(request.headers.get("Accept", ""))
         return web.Response(body=body, headers={"Content-Type": content_type})
 
+    async def _show_snapshots(self, _request: web.Request) -> web.Response:
+        return web.Response(body=msgspec.json.encode(self._snapshots()), content_type="application/json")
+
+    async def _take_snapshot(self, request: web.Request) -> web.Response:
+        if self._take is None:
+            return _says(409, "this job takes no snapshots, as its tracking is off", "start it with tracking")
+        try:
+            asked = msgspec.json.decode(await request.read() or b"{}", type=_Asked)
+        except msgspec.MsgspecError as error:
+            return _says(
+                400, f"the body is not understood: {error}", 'send {"name": "...", "commit": true}, or nothing'
+            )
+        view = self._take(asked.name, asked.commit)
+        return web.Response(status=202, body=msgspec.json.encode(view), content_type="application/json")
+
     async def _ask_stop(self, request: web.Request) -> web.Response:
         LOG.info("%s asks over the control API that the job be stopped", request.remote)
         self._stop()
@@ -166,6 +193,13 @@ class Control:
         return hmac.compare_digest(given, self._token) and scheme.lower() == "bearer"
 
 
+class _Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a request for a snapshot may say."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)] | None = None
+    commit: bool = True
+
+
 class _TurnedAway(asyncio.Protocol):
     """What a connection meets when there are too many."""
 
@@ -195,7 +229,11 @@ def _refusal(request: web.Request, error: web.HTTPException) -> web.Response:
             allowed = error.headers["Allow"]
             return _says(405, f"{request.path} is not asked so", f"use {allowed}", {"Allow": allowed})
         case web.HTTPRequestEntityTooLarge():
-            return _says(413, f"a request's body has at most {MAX_BODY_BYTES} bytes", "none of the routes needs one")
+            return _says(
+                413,
+                f"a request's body has at most {MAX_BODY_BYTES} bytes",
+                "a name of 200 characters is the most that one needs",
+            )
     return _says(error.status, error.reason, "GET / tells the routes")
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lowtide.events import EventLog
+from lowtide.service.coordinator import Coordinator, SnapshotSetting
 from lowtide.service.idle_fronts import SERVICE_WORKER
 from lowtide.service.register import Register
 from lowtide.service.setting import LifeSetting
@@ -75,6 +76,10 @@ class Life:
             tell_worker=tell_worker,
             workers=lambda: register.workers,
         )
+        self.snapshots: Coordinator | None = None
+        """None where no snapshots are taken."""
+        self._register = register
+        self._tell_worker = tell_worker
         self._address = ""
         self._tracker: TrackerProcess | None = None
         if setting.tracking:
@@ -102,18 +107,45 @@ class Life:
             if self._tracker is not None:
                 self._address = await self._tracker.start()
                 self.fronts.start(self._address)
+                if self.setting.snapshots is not None:
+                    self.snapshots = self._coordinator(self.setting.snapshots, self._tracker)
+                    await self.snapshots.start()
         except BaseException:
             await self.close()
             raise
 
     async def close(self) -> None:
         """End all of it."""
+        if self.snapshots is not None:
+            await self.snapshots.close()
         await self.fronts.close()
         if self._tracker is not None:
             await self._tracker.close()
         if self._telling is not None:
             await asyncio.wait([self._telling])
         await asyncio.to_thread(self._store.close)
+
+    def _coordinator(self, setting: SnapshotSetting, tracker: TrackerProcess) -> Coordinator:
+        register = self._register
+
+        def tell_all(message: dict[str, Any]) -> None:
+            for worker in register.workers:
+                self._tell_worker(worker, message)
+
+        return Coordinator(
+            setting,
+            incarnation=self.setting.incarnation,
+            start=self.setting.start,
+            store=self._store,
+            ask=self._ask,
+            request=tracker.request,
+            fronts=self.fronts.standing,
+            workers=lambda: [name for name in register.workers if not name.startswith("0/")],
+            expected=(self.setting.levels - 1) * self.setting.parallelism,
+            tell=tell_all,
+            forget=tracker.forget_floors,
+            events=self._events,
+        )
 
     @property
     def report(self) -> TrackerReport | None:
@@ -157,6 +189,8 @@ class Life:
         if stalled:
             self._on_end(stalled)
         expected = (self.setting.levels - 1) * self.setting.parallelism
+        if self.snapshots is not None:
+            self.snapshots.look(time.monotonic())
         delivered = delivered_time(workers, expected)
         telling = self._telling is not None and not self._telling.done()
         if not self.setting.keeps_lasts or delivered is None or telling:
@@ -175,11 +209,11 @@ class Life:
         else:
             self.told = tick
 
-    async def _ask(self, call: Callable[..., None], *arguments: Any) -> None:
+    async def _ask(self, call: Callable[..., Any], *arguments: Any) -> Any:
         """Let ZooKeeper do something; one call at a time, as a store is for one thread."""
         async with self._zookeeper:
             try:
-                await asyncio.to_thread(call, *arguments)
+                answer = await asyncio.to_thread(call, *arguments)
             except ZooKeeperUnavailable as error:
                 if not self._zookeeper_away:
                     self._events.event("zookeeper_lost", why=str(error))
@@ -188,6 +222,7 @@ class Life:
             if self._zookeeper_away:
                 self._events.event("zookeeper_back")
             self._zookeeper_away = False
+            return answer
 
     def _restarted(self, era: int, how: str) -> None:
         self.restarts += 1

@@ -280,6 +280,9 @@ class Service:
                 said = json.loads(payload)
                 if "failed" in said:
                     self._end(register.incarnation, said["failed"])
+                elif "snapshot" in said:
+                    if life.snapshots is not None:
+                        life.snapshots.hear(name, said["snapshot"])
                 elif "gauges" in said:
                     gauges[name] = said["gauges"]
                 else:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from lowtide.service.coordinator import SnapshotSetting
 from lowtide.service.moment import JobShape
 from lowtide.worker.welcome import FrontStart
 from lowtide.zookeeper_access import ZooKeeperAccess
@@ -43,6 +44,7 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
         kafka: librdkafka's settings for the way in.
         zookeeper: The way into ZooKeeper.
         control: Of the control API.
+        snapshots: Of snapshots; None where none are taken.
     """
 
     levels: int
@@ -62,6 +64,7 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
     kafka: dict[str, Any]
     zookeeper: ZooKeeperAccess
     control: ControlSetting
+    snapshots: SnapshotSetting | None = None
 
     @property
     def job(self) -> str:

@@ -15,6 +15,7 @@ from lowtide.service.life import Life
 from lowtide.service.metrics import JobMetrics
 from lowtide.service.moment import Moment
 from lowtide.service.register import Register
+from lowtide.service.taking import SnapshotView
 
 __all__ = ["Showing"]
 
@@ -46,9 +47,15 @@ class Showing:
             setting.control.token,
             metrics=metrics.exposition,
             stop=lambda: os.kill(setting.driver_pid, signal.SIGTERM),
+            take=self._take if setting.snapshots is not None else None,
+            snapshots=lambda: [] if life.snapshots is None else life.snapshots.views(),
             host=setting.control.host,
             port=setting.control.port,
         )
+
+    def _take(self, name: str | None, commit: bool) -> SnapshotView:
+        assert self._life.snapshots is not None, "the API begins after the life"
+        return self._life.snapshots.begin(name, commit=commit)
 
     async def start(self) -> None:
         """Begin to listen.

@@ -20,6 +20,7 @@ from lowtide.service.tails import Grant, Tail, Tails
 from lowtide.worker.welcome import FrontStart
 from lowtide_snapshots.errors import ZooKeeperUnavailable
 from lowtide_snapshots.job_store import JobStore
+from lowtide_snapshots.manifest import FrontAt
 from lowtide_tracker import ConnectionLost
 
 __all__ = ["SourceFronts"]
@@ -138,6 +139,23 @@ class SourceFronts:
     def promised(self) -> dict[int, dict[str, int]]:
         """Of the fronts that the service speaks for, the heartbeat and the next offset."""
         return {} if self._idle is None else self._idle.promised()
+
+    def standing(self) -> list[tuple[FrontAt, str | None]]:
+        """Where each front would be read again, as far as the service speaks for it; else with the worker that does."""
+        found = []
+        promised = self.promised()
+        for start in self.known.values():
+            said = promised.get(start.number, {"next_offset": start.offset, "heartbeat": start.opening})
+            at = FrontAt(
+                number=start.number,
+                source=start.topic,
+                topic_id=self._setting.topic_ids[start.topic],
+                partition=start.partition,
+                offset=said["next_offset"],
+                label=max(said["heartbeat"], start.opening if start.before is None else start.before),
+            )
+            found.append((at, self._owners.get(start.number)))
+        return found
 
     def now_ms(self) -> int:
         """The broker's time, as far as it is known."""

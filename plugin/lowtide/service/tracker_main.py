@@ -3,6 +3,9 @@
 The service starts it and talks with it in lines of JSON over its standard input and output::
 
     <- {"secret": hex, "listener": descriptor, "setting": {...}, "era": n, "workers": [...] or null}
+    <- {"request": n}           a snapshot is asked for (R14)
+    <- {"forget": [front, offset]}
+    -> {"request": n, "tick": T, "floors": [...]}, or {"request": n, "refused": text}
     -> {"ready": pid}
     -> {"report": {...}}        at once, and every REPORT_EVERY_S
     -> {"fault": text}          at most once: the life is over
@@ -20,6 +23,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from lowtide.logs import log_to_stderr
@@ -71,10 +75,17 @@ def report_of(server: TrackerServer) -> TrackerReport:
 
 
 class _Input(asyncio.Protocol):
-    """Standard input, of which only the end matters."""
+    """Standard input behind its first line."""
 
-    def __init__(self, ended: asyncio.Event) -> None:
+    def __init__(self, asked: Callable[[dict[str, Any]], None], ended: asyncio.Event) -> None:
+        self._asked = asked
         self._ended = ended
+        self._rest = b""
+
+    def data_received(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._asked(json.loads(line))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._ended.set()
@@ -90,12 +101,13 @@ class TrackerMain:
         self._over = asyncio.Event()
         """The life is over."""
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._server: TrackerServer | None = None
 
     async def run(self) -> None:
         """Serve until standard input closes, or the life is over and all have been told."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._break)
-        await loop.connect_read_pipe(lambda: _Input(self._closed), sys.stdin)
+        await loop.connect_read_pipe(lambda: _Input(self._hear, self._closed), sys.stdin)
         self._out, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, sys.stdout)
         secret, incarnation = bytes.fromhex(self._first["secret"]), self._first["setting"]["incarnation"]
         try:
@@ -103,7 +115,7 @@ class TrackerMain:
         except TrackerError as error:
             self._fault(error)
             return
-        server = TrackerServer(tracker, secret=secret, incarnation=incarnation, on_fault=self._fault)
+        server = self._server = TrackerServer(tracker, secret=secret, incarnation=incarnation, on_fault=self._fault)
         address = await server.start(sock=socket.socket(fileno=self._first["listener"]))
         LOG.info("era %d of incarnation %d at %s", tracker.era, incarnation, address)
         self._say({"ready": os.getpid()})
@@ -132,6 +144,24 @@ class TrackerMain:
             if not (waits or self._out.get_write_buffer_size()):
                 return
             await asyncio.sleep(POLL_S)
+
+    def _hear(self, asked: dict[str, Any]) -> None:
+        """Do what the service asks for."""
+        server = self._server
+        if server is None or self._over.is_set():
+            return
+        if "forget" in asked:
+            server.tracker.forget_floors(*asked["forget"])
+            return
+        number = asked["request"]
+        try:
+            notice = server.tracker.request(number)
+        except StillRebuilding as error:
+            self._say({"request": number, "refused": str(error)})
+            return
+        server.announce([notice])
+        floors = [[each.front, each.offset, each.tick, each.cap] for each in server.tracker.whole_notice().floors]
+        self._say({"request": number, "tick": notice.global_min, "floors": floors})
 
     def _fault(self, error: TrackerError) -> None:
         self._say({"fault": str(error)})

@@ -20,6 +20,7 @@ from typing import Any
 from lowtide.errors import LifeEnded, ServiceUnavailable
 from lowtide.service.lookout import Lookout
 from lowtide.service.tracker_report import TrackerReport
+from lowtide_tracker import Floor
 from lowtide_tracker.server import BACKLOG
 
 __all__ = ["TrackerProcess", "TrackerReport", "TrackerSetting"]
@@ -34,7 +35,9 @@ DEATHS_WITHIN_S = 30.0
 """More deaths than these within so long end the life: there is a cause that a new process does not mend."""
 SILENT_LIMIT_S = 10.0
 """How long a process that reports twice a second may be silent: it is stopped, or hangs."""
-LINE_BYTES = 1 << 20
+LINE_BYTES = 1 << 26
+"""What one line may have: the floors that are kept, at a request."""
+ANSWER_LIMIT_S = 5.0
 SINGLE_THREADED = {"OPENBLAS_NUM_THREADS": "1"}
 """What keeps numpy from starting threads that the tracker does not use."""
 
@@ -102,6 +105,7 @@ class TrackerProcess:
         on_restart: Callable[[int, str], None] | None = None,
     ) -> None:
         self.report: TrackerReport | None = None
+        self._requests: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self.pid: int | None = None
         self._setting = setting
         self._secret = secret
@@ -165,6 +169,39 @@ class TrackerProcess:
         self._heard_s = time.monotonic()
         with suppress(ProcessLookupError):
             process.kill()
+
+    async def request(self, number: int) -> tuple[int, tuple[Floor, ...]]:
+        """Ask all workers to keep what they hold below the global min time of now (R14).
+
+        Returns:
+            That tick, and the floors that it rests on.
+
+        Raises:
+            ServiceUnavailable: there is no tracker now that could ask them; whether they were asked is not known.
+        """
+        answer = self._requests[number] = asyncio.get_running_loop().create_future()
+        self._send({"request": number})
+        try:
+            async with asyncio.timeout(ANSWER_LIMIT_S):
+                said = await answer
+        except TimeoutError:
+            said = {"refused": f"it has not answered for {ANSWER_LIMIT_S:g} s"}
+        finally:
+            del self._requests[number]
+        if "refused" in said:
+            raise ServiceUnavailable(
+                f"the tracker takes no request for a snapshot: {said['refused']}", way_out="ask again in a few seconds"
+            )
+        return said["tick"], tuple(Floor(*floor) for floor in said["floors"])
+
+    def forget_floors(self, front: int, offset: int) -> None:
+        """Let the tracker drop floors that a commit has made superfluous; one that is started anew may have them."""
+        self._send({"forget": [front, offset]})
+
+    def _send(self, line: dict[str, Any]) -> None:
+        process = self._process
+        if process is not None and process.returncode is None and process.stdin is not None:
+            process.stdin.write(json.dumps(line).encode() + b"\n")
 
     async def close(self) -> None:
         """End the process, and listen no more; nobody is told."""
@@ -233,6 +270,10 @@ class TrackerProcess:
         self._heard_s = time.monotonic()
         if "report" in said:
             self.report = TrackerReport.from_json(said["report"])
+        elif "request" in said:
+            answer = self._requests.get(said["request"])
+            if answer is not None and not answer.done():
+                answer.set_result(said)
         elif "ready" in said:
             self._is_ready()
         else:

@@ -9,11 +9,14 @@ from lowtide.conf import Conf
 from lowtide.fronts.front import Window
 from lowtide.kafka_access import librdkafka_settings
 from lowtide.operators.limits import Limits
+from lowtide.operators.saving import saved_steps
 from lowtide.plan import Plan
+from lowtide.service.coordinator import SnapshotSetting
 from lowtide.service.moment import JobShape
 from lowtide.service.setting import ControlSetting, LifeSetting
-from lowtide.spark.opening import Opening
+from lowtide.spark.opening import Opening, job_record
 from lowtide.spark.preflight import Surroundings
+from lowtide.store_access import store_setting
 from lowtide.worker.deployment import Deployment
 from lowtide.zookeeper_access import ZooKeeperAccess
 
@@ -45,6 +48,9 @@ def deployment_of(plan: Plan, conf: Conf, found: Surroundings, opening: Opening)
         last=opening.last,
         floors=opening.floors,
         relied_on=opening.relied_on,
+        store=store_setting(conf.snapshots),
+        restored=() if opening.recovered is None else opening.recovered.manifest.parts,
+        recovered=opening.recovered is not None,
     )
 
 
@@ -74,6 +80,21 @@ def setting_of(plan: Plan, conf: Conf, opening: Opening, token: str) -> LifeSett
         kafka=librdkafka_settings(conf.kafka),
         zookeeper=ZooKeeperAccess.of(conf.zookeeper),
         control=ControlSetting(host=conf.control.host, port=conf.control.port, token=token),
+        snapshots=_snapshots(plan, conf, opening) if job.tracking == "on" else None,
+    )
+
+
+def _snapshots(plan: Plan, conf: Conf, opening: Opening) -> SnapshotSetting:
+    said = conf.snapshots
+    return SnapshotSetting(
+        store=store_setting(said),
+        record=job_record(plan).to_json(),
+        flow=tuple(step.shape for step in saved_steps(plan).values()),
+        base="" if opening.recovered is None else opening.recovered.manifest.to_json(),
+        taking_limit_s=said.taking_limit_s,
+        max_commit_age_s=said.max_commit_age_s,
+        keep=said.keep,
+        max_age_s=said.max_age_s,
     )
 
 

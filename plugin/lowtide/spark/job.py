@@ -29,6 +29,7 @@ from lowtide.spark.broker_watch import BrokerWatch
 from lowtide.spark.handing_out import deployment_of, setting_of
 from lowtide.spark.opening import as_ours, open_life, settled_conf
 from lowtide.spark.query import start_query
+from lowtide.spark.recovering import StartFrom
 from lowtide.spark.session import master_of, session_runs, start_session
 from lowtide.zookeeper_access import ZooKeeperAccess
 from lowtide_snapshots.errors import SnapshotsError
@@ -75,13 +76,20 @@ class Job:
         """For how many seconds no broker was reached, seen by `wait`; 0 while one is."""
 
     @classmethod
-    def start(cls, flow: Flow, conf: Conf, say: Said = lambda _: None) -> Job:
+    def start(
+        cls,
+        flow: Flow,
+        conf: Conf,
+        say: Said = lambda _: None,
+        start: StartFrom = StartFrom(),  # noqa: B008 - a frozen value
+    ) -> Job:
         """Check everything, start Spark and the query.
 
         Args:
             flow: What to run.
             conf: Where and how.
             say: Told each step in a few words, as it begins.
+            start: Where it begins, if not at the last good commit.
 
         Raises:
             LowtideError: what is wrong, where, and what to do; nothing is left running.
@@ -102,7 +110,7 @@ class Job:
         job = None
         try:
             job = cls(plan, conf, session, owned=owned)
-            job._begin(found, say)
+            job._begin(found, say, start)
         except BaseException:
             if job is not None:
                 job.stop()
@@ -111,13 +119,13 @@ class Job:
             raise
         return job
 
-    def _begin(self, found: preflight.Surroundings, say: Said) -> None:
+    def _begin(self, found: preflight.Surroundings, say: Said, start: StartFrom) -> None:
         plan, conf = self.plan, self._conf
         with as_ours():
             self._store.open()
         # Tasks of the session's earlier lives may be about: they are told from this one's by its number.
         before = int(self.status()["incarnation"])
-        opening = open_life(self._store, plan, conf, found, say, above=before)
+        opening = open_life(self._store, plan, conf, found, say, above=before, start=start)
         self.incarnation = opening.incarnation
         register_modules(plan)
         say("starting the query")

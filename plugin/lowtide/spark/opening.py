@@ -23,15 +23,25 @@ from lowtide.fronts.register import FrontRegister, Partition
 from lowtide.operators.order import OrderKey
 from lowtide.plan import Plan
 from lowtide.spark.preflight import Surroundings
+from lowtide.spark.recovering import Recovered, StartFrom, recover, refuse_shorter_lasts
 from lowtide.steps import Read
 from lowtide.worker.effects import letters_of
 from lowtide.worker.outputs import lane_name
 from lowtide.worker.welcome import FrontStart
 from lowtide.zookeeper_access import ZooKeeperAccess
-from lowtide_snapshots.errors import Fenced, LeaseTaken, RecordDiffers, SnapshotsError, ZooKeeperUnavailable
+from lowtide_snapshots.errors import (
+    Fenced,
+    LeaseTaken,
+    NoGoodCommit,
+    NoSuchCommit,
+    RecordDiffers,
+    SnapshotsError,
+    ZooKeeperUnavailable,
+)
 from lowtide_snapshots.hashing import HASH_VERSION
 from lowtide_snapshots.job_record import JobRecord
 from lowtide_snapshots.job_store import JobStore
+from lowtide_snapshots.stores.errors import StoreFull, StoreRefused, StoreUnavailable
 from lowtide_tracker import Floor
 
 __all__ = ["Opening", "as_ours", "job_record", "open_life", "settled_conf"]
@@ -57,6 +67,7 @@ class Opening:
         relied_on: The largest tick that anything rests on.
         told: The largest delivered time that was told; None if none was.
         start: The tick at which min time begins.
+        recovered: The snapshot that the life begins from; None if it begins without state.
         lasts_topic: Where lanes keep their `last`; empty if they do not.
     """
 
@@ -69,6 +80,7 @@ class Opening:
     told: int | None
     start: int
     lasts_topic: str
+    recovered: Recovered | None = None
 
 
 def job_record(plan: Plan) -> JobRecord:
@@ -109,7 +121,16 @@ def _settled(frozen: JobRecord, plan: Plan, conf: Conf) -> Conf:
     return replace(conf, job=replace(conf.job, lanes=frozen.lanes))
 
 
-def open_life(store: JobStore, plan: Plan, conf: Conf, found: Surroundings, say: Say, *, above: int = 0) -> Opening:
+def open_life(
+    store: JobStore,
+    plan: Plan,
+    conf: Conf,
+    found: Surroundings,
+    say: Say,
+    *,
+    above: int = 0,
+    start: StartFrom = StartFrom(),  # noqa: B008 - a frozen value
+) -> Opening:
     """Begin a life of a job; see the module.
 
     Args:
@@ -119,6 +140,7 @@ def open_life(store: JobStore, plan: Plan, conf: Conf, found: Surroundings, say:
         found: What Kafka has.
         say: Told each step in a few words.
         above: The life's number is larger than this: that of the last life, of whatever job, in the same session.
+        start: Where it begins.
 
     Raises:
         AlreadyRunning: another driver holds the lease.
@@ -140,24 +162,31 @@ def open_life(store: JobStore, plan: Plan, conf: Conf, found: Surroundings, say:
             topic = topic_of(plan.name)
             durable = _claimed(store, plan, conf, incarnation, ids=_ids(plan, register, found), say=say)
         _refuse_forgotten(plan, durable)
+        recovered = recover(store, plan, conf, incarnation, start=start, say=say) if conf.job.tracking == "on" else None
+        if recovered is not None and topic:
+            refuse_shorter_lasts(recovered.manifest, durable.last)
+        begins = START if recovered is None else recovered.manifest.tick
         told = store.told()
         ticks = [key.tick + 1 for key in durable.last.values()]
-        relied_on = max([START, *ticks, *(() if told is None else (told,))])
+        relied_on = max([begins, *ticks, *(() if told is None else (told,))])
         register = _completed(store, register, incarnation, found, relied_on)
     topic_ids = {each.name: each.id for each in found.sources}
-    starts = register.starts({}, _there(found))
+    starts = register.starts({} if recovered is None else recovered.offsets, _there(found))
+    labels = {} if recovered is None else recovered.labels
     fronts = tuple(
         FrontStart(
             number=entry.number,
             topic=entry.partition.source,
             partition=entry.partition.partition,
             offset=starts[entry.number],
-            opening=entry.opening,
+            before=labels.get(entry.number),
+            opening=max(begins, entry.opening),
         )
         for entry in register.entries
     )
     last = _by_vertex(plan, durable, len(fronts))
-    return Opening(incarnation, fronts, topic_ids, last, durable.floors, relied_on, told, START, topic)
+    floors = (*durable.floors, *(() if recovered is None else recovered.floors))
+    return Opening(incarnation, fronts, topic_ids, last, floors, relied_on, told, begins, topic, recovered)
 
 
 def _claimed(store: JobStore, plan: Plan, conf: Conf, incarnation: int, *, ids: set[str], say: Say) -> Durable:
@@ -237,6 +266,9 @@ def _by_vertex(plan: Plan, durable: Durable, fronts: int) -> dict[tuple[int, int
     return {place: key for place, key in found.items() if key is not None}
 
 
+_AWAY = (ZooKeeperUnavailable, StoreUnavailable, StoreRefused, StoreFull)
+
+
 @contextmanager
 def as_ours() -> Iterator[None]:
     """Raise what the job's place in ZooKeeper refuses as one of our own errors."""
@@ -246,8 +278,8 @@ def as_ours() -> Iterator[None]:
         kind: type[LowtideError] = LifeEnded
         if isinstance(error, LeaseTaken):
             kind = AlreadyRunning
-        elif isinstance(error, RecordDiffers):
+        elif isinstance(error, RecordDiffers | NoSuchCommit | NoGoodCommit):
             kind = FlowError
-        elif isinstance(error, ZooKeeperUnavailable) and not isinstance(error, Fenced):
+        elif isinstance(error, _AWAY) and not isinstance(error, Fenced):
             kind = ServiceUnavailable
         raise kind(error.what, where=error.where, way_out=error.way_out) from error

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from lowtide.connectors.claims import transactional_id
 from lowtide.connectors.delivery import AtLeastOnce, Delivery, ExactlyOnce
+from lowtide.fronts.floors import NO_TICK
 from lowtide.fronts.front import Front
 from lowtide.service.current import check_current
 from lowtide.steps import Read, Write
 from lowtide.worker.birth import Birth
 from lowtide.worker.core import WorkerCore
 from lowtide.worker.deployment import Deployment
+from lowtide.worker.loading import load_state
+from lowtide.worker.saver import Saver
 from lowtide.worker.untracked import UntrackedCore
 from lowtide.worker.welcome import FrontStart
 from lowtide_tracker import LocalTracker
 
-__all__ = ["make_core", "make_delivery"]
+__all__ = ["make_core", "make_delivery", "make_saver"]
 
 
 def make_core(deployment: Deployment, birth: Birth, start: FrontStart | None, local: LocalTracker) -> WorkerCore:
@@ -33,7 +36,17 @@ def make_core(deployment: Deployment, birth: Birth, start: FrontStart | None, lo
     if start is not None:
         reads = [(vertex.id, vertex.step) for vertex in deployment.plan.sources()]
         core.read_by(id_ for id_, step in reads if isinstance(step, Read) and step.source.topic == start.topic)
+    elif deployment.recovered:
+        core.restore(load_state(deployment, birth), deployment.start)
     return core
+
+
+def make_saver(deployment: Deployment, birth: Birth) -> Saver | None:
+    """Make what saves a worker's share of snapshots; None where none are taken."""
+    if deployment.store is None or not deployment.tracking:
+        return None
+    base = deployment.start if deployment.recovered else None
+    return Saver(deployment.plan, birth.level, deployment.store, birth.incarnation, base)
 
 
 def _make_front(deployment: Deployment, start: FrontStart) -> Front:
@@ -46,6 +59,7 @@ def _make_front(deployment: Deployment, start: FrontStart) -> Front:
         floors=(*deployment.floors, *start.promised()),
         relied_on=deployment.relied_on,
         offset=start.offset,
+        before=NO_TICK if start.before is None else start.before,
     )
 
 

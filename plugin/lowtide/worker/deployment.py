@@ -10,6 +10,8 @@ from lowtide.fronts.front import Window
 from lowtide.operators.limits import Limits
 from lowtide.plan import Plan
 from lowtide.worker.effects import LastKeys
+from lowtide_snapshots.manifest import Part
+from lowtide_snapshots.stores import StoreSetting
 from lowtide_tracker import Floor
 
 if TYPE_CHECKING:
@@ -43,6 +45,9 @@ class Deployment:
         last: What the lanes' `last` was when the life began (R13).
         floors: The floors that were durable then.
         relied_on: The largest tick that anything rests on; see `Front`.
+        store: Where snapshots go; None where none are taken.
+        restored: The parts that the life begins from, all of the T that it starts at.
+        recovered: Whether it begins from a snapshot at all.
     """
 
     plan: Plan
@@ -62,6 +67,9 @@ class Deployment:
     last: LastKeys = field(default_factory=dict)
     floors: tuple[Floor, ...] = ()
     relied_on: int = 0
+    store: StoreSetting | None = None
+    restored: tuple[Part, ...] = ()
+    recovered: bool = False
 
     def stage(self, birth: Birth, welcome: Welcome) -> LevelStage:
         """Make the stage of one worker, in that worker."""

@@ -21,7 +21,7 @@ from lowtide.operators.batch import Batch, exchange_schema
 from lowtide.operators.failure import AtRecord
 from lowtide.schema import schema_of
 from lowtide.worker.birth import Birth
-from lowtide.worker.building import make_core, make_delivery
+from lowtide.worker.building import make_core, make_delivery, make_saver
 from lowtide.worker.deployment import Deployment
 from lowtide.worker.early import Early
 from lowtide.worker.effects import Effects, Frame
@@ -77,6 +77,8 @@ class LevelStage:
         self._arrow = {vertex: exchange_schema(schema) for vertex, schema in self._schemas.items()}
         self._figures = Figures()
         self._delivery = make_delivery(deployment, birth, self._core)
+        self._saver = make_saver(deployment, birth)
+        self._says: list[dict[str, Any]] = []
         self._outputs: Outputs | None = None
         if self._delivery is not None:
             self._outputs = Outputs(
@@ -170,6 +172,8 @@ class LevelStage:
         found = [] if self._line is None or not self._waits else [self._line.fileno()]
         if self._delivery is not None:
             found.append(self._delivery.fileno())
+        if self._saver is not None:
+            found += self._saver.descriptors()
         return tuple(descriptor for descriptor in found if descriptor >= 0)
 
     def hear(self) -> Frames:
@@ -188,23 +192,42 @@ class LevelStage:
         self._figures.released(self._core.min_time, now)
         yield from self._send(effects)
         yield from self._process(self._early.due(self._core.min_time), now)
+        if self._core.pinned is not None:
+            self._save()
+
+    def _save(self) -> None:
+        """Let what a snapshot asks for be written, by a process that is forked for it."""
+        if self._saver is None:
+            self._core.unpin()
+        else:
+            self._says += self._saver.begin(self._core)
 
     def told(self, message: dict[str, Any]) -> None:
-        """Take what the service says: a floor for the front, or source partitions that are new."""
+        """Take what the service says: a floor for the front, new source partitions, what became of snapshots."""
         if "grant" in message:
             self._clock_ahead_ms = message["ahead"]
             if self._core.grant(Floor(*message["grant"])):
                 self._dirty = True
         if "fronts" in message:
             self._fronts.update({int(number): name for number, name in message["fronts"].items()})
+        if self._saver is not None and "committed" in message:
+            self._saver.committed(message["committed"])
+            for front, offset in message["forget"]:
+                self._core.forget_floors(front, offset)
+        if self._saver is not None and "cancel" in message:
+            self._saver.cancel(message["cancel"])
 
     def asks(self, now_s: float) -> list[dict[str, Any]]:
-        """What the service is to be told: that somebody waits for min time, and which offset this front expects."""
+        """What the service is to be told: who waits for min time, which offset this front expects, what was saved."""
+        if self._saver is not None:
+            self._says += self._saver.hear(self._core)
+        asks: list[dict[str, Any]] = [{"snapshot": said} for said in self._says]
+        self._says = []
         front = self._core.front
-        if front is None or front.next_offset == self._woke_at or now_s - self._woke_s < WAKE_S:
-            return []
-        self._woke_at, self._woke_s = front.next_offset, now_s
-        return [{"at": front.next_offset, "tick": front.heartbeat}]
+        if front is not None and front.next_offset != self._woke_at and now_s - self._woke_s >= WAKE_S:
+            self._woke_at, self._woke_s = front.next_offset, now_s
+            asks.append({"at": front.next_offset, "tick": front.heartbeat})
+        return asks
 
     def tick(self, now_s: float) -> Frames:
         """Do what is due."""
@@ -256,6 +279,8 @@ class LevelStage:
 
     def close(self, timeout_s: float) -> int:
         """Deliver what the sinks were given, and return how many records were left after the time-out."""
+        if self._saver is not None:
+            self._saver.close()
         return 0 if self._delivery is None else self._delivery.close(timeout_s)
 
     @property

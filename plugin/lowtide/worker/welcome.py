@@ -19,6 +19,7 @@ class FrontStart(msgspec.Struct, frozen=True, kw_only=True):
         topic: The topic it reads.
         partition: The partition.
         offset: The first offset that it may be given.
+        before: The label before that offset, as the snapshot has it that the life begins from; None if there is none.
         opening: The tick below which it labels nothing: its opening floor, and what was promised for it since.
         floors: The promises, as `(offset, tick)`.
     """
@@ -28,6 +29,7 @@ class FrontStart(msgspec.Struct, frozen=True, kw_only=True):
     partition: int
     offset: int
     opening: int
+    before: int | None = None
     floors: list[tuple[int, int]] = []
 
     @property

@@ -1,0 +1,330 @@
+"""Takes the snapshots of one life: asks for them, waits for all shares, seals and commits them (R14 to R16).
+
+It belongs to the service's event loop; the store and ZooKeeper are asked in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from lowtide.errors import LowtideError, SnapshotFailed
+from lowtide.events import EventLog
+from lowtide.service.taking import SnapshotView, Taking
+from lowtide_snapshots.commit_log import Commit, ZooKeeperCommitLog
+from lowtide_snapshots.errors import CommitUnknown, SnapshotsError
+from lowtide_snapshots.job_record import JobRecord
+from lowtide_snapshots.job_store import JobStore
+from lowtide_snapshots.manifest import FrontAt, Manifest, VertexShape
+from lowtide_snapshots.parts import sha256
+from lowtide_snapshots.retention import Rule, bases, plan, sweep
+from lowtide_snapshots.stores import StoreSetting, open_store
+from lowtide_tracker import Floor
+
+__all__ = ["Coordinator", "SnapshotSetting"]
+
+LOG = logging.getLogger(__name__)
+KEPT_VIEWS = 20
+"""How many snapshots of the life are told of."""
+COMMIT_AGAIN_S = 0.5
+POLL_S = 0.01
+UNKNOWN_LIMIT_S = 60.0
+"""How long a commit whose outcome is not known is asked for again."""
+AGAIN_AFTER_S = 10.0
+"""How long after one that failed the job takes the next snapshot of its own."""
+
+
+class SnapshotSetting(msgspec.Struct, frozen=True, kw_only=True):
+    """What the driver program says of snapshots.
+
+    Attributes:
+        store: Where they go.
+        record: The job's record, as JSON.
+        flow: The shapes of all steps with state.
+        base: The manifest of the commit that the life began from, as JSON; empty if there is none.
+        taking_limit_s: How long one may take.
+        max_commit_age_s: When the job commits one itself; 0 for never.
+        keep: How many commits are kept when it does.
+        max_age_s: How old they may become then.
+    """
+
+    store: StoreSetting
+    record: str
+    flow: tuple[VertexShape, ...]
+    base: str
+    taking_limit_s: float
+    max_commit_age_s: float
+    keep: int
+    max_age_s: float | None
+
+
+class Coordinator:
+    """The snapshots of one life.
+
+    Args:
+        setting: What the driver program said.
+        incarnation: The life.
+        start: The tick that it began at.
+        store: The job's place in ZooKeeper.
+        ask: Calls something of it in a thread, one at a time.
+        request: Asks all workers by way of the tracker; returns T and the floors it rests on.
+        fronts: All registered fronts as they stand, with the worker that has each; None for none.
+        workers: The names of the workers of the levels behind the first that are there.
+        expected: How many of those there have to be.
+        tell: Sends a message to all workers.
+        forget: Lets the tracker forget a front's floors below an offset.
+        events: Told what happens.
+    """
+
+    def __init__(
+        self,
+        setting: SnapshotSetting,
+        *,
+        incarnation: int,
+        start: int,
+        store: JobStore,
+        ask: Callable[..., Awaitable[Any]],
+        request: Callable[[int], Awaitable[tuple[int, tuple[Floor, ...]]]],
+        fronts: Callable[[], Iterable[tuple[FrontAt, str | None]]],
+        workers: Callable[[], Iterable[str]],
+        expected: int,
+        tell: Callable[[dict[str, Any]], None],
+        forget: Callable[[int, int], None],
+        events: EventLog,
+    ) -> None:
+        self._setting = setting
+        self._incarnation = incarnation
+        self._log = ZooKeeperCommitLog(store)
+        self._ask = ask
+        self._request = request
+        self._fronts = fronts
+        self._workers = workers
+        self._expected = expected
+        self._tell = tell
+        self._forget = forget
+        self._events = events
+        self._record = JobRecord.from_json(setting.record)
+        self._store = open_store(setting.store)
+        self._loop = asyncio.get_running_loop()
+        base = Manifest.from_json(setting.base, "the manifest that the life began from") if setting.base else None
+        self.last: Manifest | None = base
+        """The last commit's manifest, as far as it is known here."""
+        self._newest = base.tick if base else start
+        self._number = 0
+        self._takings: deque[Taking] = deque(maxlen=KEPT_VIEWS)
+        self._pinning = asyncio.Lock()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._own: asyncio.Task[Any] | None = None
+        self._committed_s = time.monotonic()
+        self._failed_s = float("-inf")
+        self.trouble = ""
+        """What keeps snapshots from being taken or committed, and since when; empty if nothing does."""
+
+    async def start(self) -> None:
+        """Hear of every commit, whoever makes it (C16)."""
+        await self._ask(self._log.watch, self._heard_of_commit)
+
+    async def close(self) -> None:
+        """Give up what is being taken."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await asyncio.to_thread(self._store.close)
+
+    def hear(self, worker: str, said: dict[str, Any]) -> None:
+        """Take what a worker says of a snapshot."""
+        taking = next((each for each in self._takings if each.number == said["number"]), None)
+        if taking is None or taking.phase != "taking":
+            return
+        if "failed" in said:
+            self._fail(taking, f"worker {worker}: {said['failed']}")
+        else:
+            taking.hear(worker, said)
+
+    def views(self) -> list[SnapshotView]:
+        """All that is known of the life's snapshots, oldest first."""
+        now = time.monotonic()
+        return [taking.view(now) for taking in self._takings]
+
+    def begin(self, name: str | None, *, commit: bool) -> SnapshotView:
+        """Begin to take a snapshot; `views` tells what becomes of it.
+
+        Args:
+            name: What to call it.
+            commit: Whether to commit it as soon as it is sealed.
+        """
+        self._number += 1
+        taking = Taking(
+            self._number,
+            name,
+            incarnation=self._incarnation,
+            record=self._record,
+            flow=self._setting.flow,
+            base=self.last,
+            began_s=time.monotonic(),
+        )
+        self._takings.append(taking)
+        self._spawn(self._take(taking, commit=commit))
+        return taking.view(time.monotonic())
+
+    def look(self, now_s: float) -> None:
+        """Each second: take and commit one if nobody has for too long."""
+        age = self._setting.max_commit_age_s
+        due = age and now_s - self._committed_s >= age and now_s - self._failed_s >= min(age, AGAIN_AFTER_S)
+        if due and (self._own is None or self._own.done()):
+            view = self.begin(None, commit=True)
+            self._own = self._spawn(self._prune_after(view.id))
+
+    # -- one snapshot ----------------------------------------------------------------------------------------------
+
+    async def _take(self, taking: Taking, *, commit: bool) -> None:
+        try:
+            async with asyncio.timeout(self._setting.taking_limit_s):
+                await self._collect(taking)
+            manifest = taking.seal()
+            await asyncio.to_thread(self._store.put, manifest.path, manifest.to_json().encode())
+            taking.phase, taking.took_s = "sealed", time.monotonic() - taking.began_s
+            self._events.event("snapshot_sealed", **self._described(taking))
+            if commit:
+                await self._commit(taking, manifest)
+        except TimeoutError:
+            lacking = "; ".join(taking.waits_for) or "the tracker has not answered"
+            self._fail(taking, f"it took more than {self._setting.taking_limit_s:g} s: {lacking}")
+        except (LowtideError, SnapshotsError) as error:
+            self._fail(taking, str(error))
+        except asyncio.CancelledError:
+            self._fail(taking, "the life ended")
+            raise
+        except Exception as error:
+            LOG.exception("snapshot %s fails", taking.id)
+            self._fail(taking, f"this is a fault of Lowtide, see the job's log: {type(error).__name__}: {error}")
+
+    async def _collect(self, taking: Taking) -> None:
+        """Ask for it, and wait until all shares are there."""
+        # A second request before all have heard the first would take its place.
+        async with self._pinning:
+            missing = self._expected - len(set(self._workers()))
+            if missing > 0:
+                raise SnapshotFailed(
+                    f"{missing} of {self._expected} workers are not there yet", way_out="ask again in a few seconds"
+                )
+            tick, floors = await self._request(taking.number)
+            if tick <= self._newest:
+                raise SnapshotFailed(
+                    f"min time has not moved since the last commit, or since the start: it is {self._ms(tick)} ms",
+                    way_out="see `lowtide status` for who holds it, and ask again when it has moved",
+                )
+            fronts = list(self._fronts())
+            owners = [owner for _, owner in fronts if owner is not None]
+            taking.begin(tick, floors, [*self._workers(), *owners], {front.number: front for front, _ in fronts})
+            await self._until(taking, lambda: taking.heard)
+        await self._until(taking, lambda: taking.whole)
+
+    async def _until(self, taking: Taking, reached: Callable[[], bool]) -> None:
+        while not reached():
+            if taking.phase == "failed":
+                raise SnapshotFailed(taking.why)
+            await asyncio.sleep(POLL_S)
+
+    async def _commit(self, taking: Taking, manifest: Manifest) -> None:
+        """Commit it; what is not known is asked for until it is (R16)."""
+        data = sha256(manifest.to_json().encode())
+        deadline = time.monotonic() + UNKNOWN_LIMIT_S
+        while True:
+            try:
+                await self._ask(self._log.commit, manifest, data)
+                break
+            except CommitUnknown as error:
+                if time.monotonic() > deadline:
+                    raise
+                LOG.warning("asked again: %s", error)
+                await asyncio.sleep(COMMIT_AGAIN_S)
+        await self._until(taking, lambda: taking.phase == "committed")
+
+    def _fail(self, taking: Taking, why: str) -> None:
+        if taking.phase in ("failed", "committed"):
+            return
+        sealed = taking.phase == "sealed"
+        taking.why = why if not sealed else f"it is sealed, but not committed: {why}"
+        taking.phase, taking.took_s = "failed", time.monotonic() - taking.began_s
+        self._failed_s = time.monotonic()
+        self.trouble = f"snapshot {taking.id} failed at {datetime.now(UTC):%H:%M:%S} UTC: {taking.why}"
+        self._tell({"cancel": taking.number})
+        self._events.event("snapshot_failed", why=taking.why, **self._described(taking))
+
+    # -- commits ---------------------------------------------------------------------------------------------------
+
+    def _heard_of_commit(self, commit: Commit) -> None:
+        """Called in ZooKeeper's thread, once for each last commit."""
+        with suppress(RuntimeError):  # The loop has ended.
+            self._loop.call_soon_threadsafe(lambda: self._spawn(self._committed(commit)))
+
+    async def _committed(self, commit: Commit) -> None:
+        """Somebody has committed a snapshot: tell all that it concerns, once (C16)."""
+        if commit.tick <= self._newest:
+            return
+        self._newest, self._committed_s, self.trouble = commit.tick, time.monotonic(), ""
+        taking = next((each for each in self._takings if each.id == commit.id), None)
+        manifest = None if taking is None else taking.manifest
+        if manifest is None or commit.incarnation != self._incarnation:
+            return
+        self.last = manifest
+        assert taking is not None
+        taking.phase, taking.why = "committed", ""
+        self._tell({"committed": commit.tick, "forget": []})
+        self._events.event("snapshot_committed", **self._described(taking))
+
+    async def _prune_after(self, id_: str) -> None:
+        """Once a snapshot of the job's own is committed, drop what the rule does not keep (R17)."""
+        while (taking := self._taking(id_)) is not None and taking.phase in ("taking", "sealed"):
+            await asyncio.sleep(1.0)
+        if taking is None or taking.phase != "committed":
+            return
+        try:
+            swept = await self._ask(self._prune)
+        except SnapshotsError as error:
+            LOG.warning("old commits are not dropped now: %s", error)
+            return
+        if swept.commits:
+            self._events.event("commits_pruned", commits=swept.commits, parts=swept.parts, bytes=swept.bytes)
+
+    def _prune(self) -> Any:
+        log, setting = self._log, self._setting
+        rule = Rule(setting.keep, setting.max_age_s)
+        based_on = bases(log, self._store)
+        _, dropped = plan(log.commits(), log.last(), log.restored(), rule, datetime.now(UTC), based_on=based_on)
+        return sweep(log, self._store, dropped)
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _taking(self, id_: str) -> Taking | None:
+        return next((each for each in self._takings if each.id == id_), None)
+
+    def _described(self, taking: Taking) -> dict[str, Any]:
+        view = taking.view(time.monotonic())
+        return {
+            "snapshot": view.id,
+            "called": view.name,
+            "min_time_ms": view.min_time_ms,
+            "parts": view.parts_done,
+            "bytes": view.bytes,
+            "took_s": view.took_s,
+        }
+
+    def _ms(self, tick: int) -> int:
+        return tick * self._record.slack_ms
+
+    def _spawn(self, what: Any) -> asyncio.Task[Any]:
+        task = self._loop.create_task(what)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task

@@ -1,0 +1,223 @@
+"""One snapshot that is being taken: who takes part, what they have said, and the manifest that comes of it. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from lowtide_snapshots.commit_log import utc
+from lowtide_snapshots.job_record import JobRecord
+from lowtide_snapshots.manifest import FloorAt, FrontAt, LaneLast, Manifest, Part, VertexShape
+from lowtide_snapshots.names import snapshot_id
+from lowtide_tracker import Floor
+
+__all__ = ["SnapshotView", "Taking"]
+
+Phase = Literal["taking", "sealed", "committed", "failed"]
+
+
+class SnapshotView(Struct, frozen=True, kw_only=True):
+    """One snapshot, as the control API tells it.
+
+    Attributes:
+        id: Its id.
+        name: What somebody called it; None if nobody did.
+        phase: "taking" until all is written and durable, then "sealed", then "committed"; or "failed".
+        min_time_ms: Its T; None before it is known.
+        parts: How many parts are to be written, as far as that is known.
+        parts_done: How many are written.
+        rows: Of those, with the parts that it shares with the commit before.
+        bytes: Likewise.
+        began: When it was asked for, ISO, UTC.
+        took_s: How long it took until it was sealed or failed, or so far.
+        waits_for: The workers that it waits for, each with what for.
+        why: Why it failed; empty otherwise.
+    """
+
+    id: str
+    name: str | None
+    phase: Phase
+    min_time_ms: int | None
+    parts: int
+    parts_done: int
+    rows: int
+    bytes: int
+    began: str
+    took_s: float
+    waits_for: list[str]
+    why: str
+
+
+@dataclass(slots=True)
+class _Share:
+    """What one worker has said of its share."""
+
+    heard: bool = False
+    parts: int | None = None
+    written: dict[tuple[str, int], Part | None] = field(default_factory=dict)
+    """By vertex and hash unit; None for a unit without state."""
+    done: bool = False
+    accepted: bool = False
+
+    def lacks(self) -> str:
+        """What is not there yet; empty if nothing is."""
+        if not self.done:
+            return f"has saved {len(self.written)} of {'?' if self.parts is None else self.parts} parts"
+        return "" if self.accepted else "has records before it that are not durable in their sink"
+
+
+class Taking:
+    """A snapshot from its request to its seal.
+
+    Args:
+        number: Counts the snapshots of the life.
+        name: What somebody calls it.
+        incarnation: The life.
+        record: The job's.
+        flow: The shapes of all steps with state.
+        base: The last committed snapshot; what has not changed since is shared with it.
+        began_s: The monotonic time of the request.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        name: str | None,
+        *,
+        incarnation: int,
+        record: JobRecord,
+        flow: tuple[VertexShape, ...],
+        base: Manifest | None,
+        began_s: float,
+    ) -> None:
+        self.number = number
+        self.name = name
+        self.id = snapshot_id(incarnation, number)
+        self.began_s = began_s
+        self.took_s: float | None = None
+        self.phase: Phase = "taking"
+        self.why = ""
+        self.tick: int | None = None
+        self.manifest: Manifest | None = None
+        self._incarnation = incarnation
+        self._record = record
+        self._flow = flow
+        self._base = base
+        self._began = datetime.now(UTC)
+        self._floors: tuple[Floor, ...] = ()
+        self._shares: dict[str, _Share] = {}
+        self._fronts: dict[int, FrontAt] = {}
+        self._lasts: dict[tuple[int, str, int], str] = {}
+        self._early: list[tuple[str, Mapping[str, Any]]] = []
+        """What workers have said before it was known here that they were asked."""
+
+    def begin(self, tick: int, floors: Iterable[Floor], workers: Iterable[str], fronts: Mapping[int, FrontAt]) -> None:
+        """The request is out, at this tick.
+
+        Args:
+            tick: T.
+            floors: Those that T rests on.
+            workers: Who takes part.
+            fronts: All that are registered; of those with a worker, it says where they are read again.
+        """
+        self.tick = tick
+        self._floors = tuple(floors)
+        self._shares = {worker: _Share() for worker in workers}
+        self._fronts = dict(fronts)
+        early, self._early = self._early, []
+        for worker, said in early:
+            self.hear(worker, said)
+
+    def hear(self, worker: str, said: Mapping[str, Any]) -> None:
+        """Take what a worker says of its share; from one that does not take part, nothing."""
+        if self.tick is None:
+            self._early.append((worker, said))
+            return
+        share = self._shares.get(worker)
+        if share is None:
+            return
+        share.heard = True
+        if "front" in said:
+            number, offset, label = said["front"]
+            self._fronts[number] = replace(self._fronts[number], offset=offset, label=label)
+        if "parts" in said:
+            share.parts = said["parts"]
+        if "part" in said:
+            part = Part(*said["part"])
+            share.written[part.vertex, part.unit] = part
+        if "empty" in said:
+            vertex, unit = said["empty"]
+            share.written[vertex, unit] = None
+        share.done = share.done or "done" in said
+        if "accepted" in said:
+            share.accepted = True
+            self._lasts |= {(level, sink, lane): last for level, sink, lane, last in said["lasts"]}
+
+    @property
+    def heard(self) -> bool:
+        """Whether all have heard of it."""
+        return all(share.heard for share in self._shares.values())
+
+    @property
+    def whole(self) -> bool:
+        """Whether all is written, and all before T is durable (R15)."""
+        return self.tick is not None and not self.waits_for
+
+    @property
+    def waits_for(self) -> list[str]:
+        """Who is waited for, with what for."""
+        lacking = ((worker, share.lacks()) for worker, share in sorted(self._shares.items()))
+        return [f"worker {worker} {what}" for worker, what in lacking if what]
+
+    def seal(self) -> Manifest:
+        """The manifest of all that was said; what nobody has written anew is as the base has it (W9)."""
+        assert self.whole, "R15: something is missing"
+        assert self.tick is not None
+        parts = {(part.vertex, part.unit): part for part in (self._base.parts if self._base else ())}
+        for share in self._shares.values():
+            for place, part in share.written.items():
+                if part is None:
+                    parts.pop(place, None)
+                else:
+                    parts[place] = part
+        known = {shape.vertex for shape in self._flow}
+        self.manifest = Manifest(
+            job=self._record.job,
+            id=self.id,
+            name=self.name,
+            tick=self.tick,
+            incarnation=self._incarnation,
+            created=utc(datetime.now(UTC)),
+            base=self._base.id if self._base else None,
+            record=self._record,
+            flow=self._flow,
+            fronts=tuple(self._fronts[number] for number in sorted(self._fronts)),
+            floors=tuple(FloorAt(each.front, each.offset, each.tick, each.cap) for each in sorted(set(self._floors))),
+            lasts=tuple(LaneLast(*lane, last) for lane, last in sorted(self._lasts.items())),
+            parts=tuple(part for place, part in sorted(parts.items()) if place[0] in known),
+        )
+        return self.manifest
+
+    def view(self, now_s: float) -> SnapshotView:
+        """How it stands with it."""
+        shares = self._shares.values()
+        written = [part for share in shares for part in share.written.values() if part is not None]
+        manifest = self.manifest
+        return SnapshotView(
+            id=self.id,
+            name=self.name,
+            phase=self.phase,
+            min_time_ms=None if self.tick is None else self.tick * self._record.slack_ms,
+            parts=sum(share.parts or 0 for share in shares),
+            parts_done=sum(len(share.written) for share in shares),
+            rows=manifest.rows if manifest else sum(part.rows for part in written),
+            bytes=manifest.bytes if manifest else sum(part.bytes for part in written),
+            began=utc(self._began),
+            took_s=round(self.took_s if self.took_s is not None else now_s - self.began_s, 3),
+            waits_for=self.waits_for if self.phase == "taking" else [],
+            why=self.why,
+        )
