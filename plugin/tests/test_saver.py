@@ -1,0 +1,200 @@
+"""What a forked process saves is what was pinned, whatever the worker does meanwhile; and it comes back (R14, W9)."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from core_rig import notice, plan, read, reader, worker
+from stage_rig import deployment
+
+from lowtide.errors import LifeEnded
+from lowtide.worker import saver as saver_module
+from lowtide.worker.birth import Birth
+from lowtide.worker.core import WorkerCore
+from lowtide.worker.loading import load_state
+from lowtide.worker.saver import Saver
+from lowtide_snapshots.manifest import Part
+from lowtide_snapshots.stores import StoreSetting
+from lowtide_tracker import Notice, Request
+
+PLAN = plan()
+LIMIT_S = 20.0
+
+
+def asked(number: int, tick: int, moved: int) -> Notice:
+    """A notice that carries a request for `tick`, and was merged with those up to `moved`."""
+    plain = notice(number, moved, moved)
+    return Notice(1, number, 0, plain.min_times, plain.global_min, (), Request(number, tick))
+
+
+def fed(events: list[tuple[int, int]]) -> WorkerCore:
+    level_0, level_1 = reader(), worker(1, "optimistic")
+    for frame in read(level_0, events).frames:
+        level_1.frame(frame)
+    return level_1
+
+
+def said_by(saver: Saver, core: WorkerCore) -> list[dict[str, Any]]:
+    """All that is said until no process writes any more."""
+    said: list[dict[str, Any]] = []
+    deadline = time.monotonic() + LIMIT_S
+    while saver.descriptors():
+        assert time.monotonic() < deadline
+        select.select(saver.descriptors(), [], [], 0.1)
+        said += saver.hear(core)
+    return said + saver.hear(core)
+
+
+def parts_of(said: list[dict[str, Any]]) -> tuple[Part, ...]:
+    return tuple(Part(*each["part"]) for each in said if "part" in each)
+
+
+def birth(level: int = 1) -> Birth:
+    listener = socket.socket()
+    listener.close()
+    return Birth(f"{level}/0", level, 1, 2, "0", "", bytes(16), listener, "")
+
+
+@pytest.fixture(name="store")
+def _store(tmp_path: Path) -> StoreSetting:
+    return StoreSetting(str(tmp_path / "store"))
+
+
+def test_what_was_pinned_is_saved_while_the_worker_goes_on_and_comes_back(store: StoreSetting) -> None:
+    core = fed([(5, 1), (7, 2), (9, 4)])
+    core.notice(asked(1, 7, 7))
+    expected = core.program.capture(7)
+    saver = Saver(PLAN, 1, store, incarnation=1)
+    assert saver.begin(core) == [{"number": 1, "tick": 7}]
+    assert core.pinned is None, "it prunes on at once"
+    core.notice(notice(2, 20, 20))
+    said = said_by(saver, core)
+    assert [each for each in said if "done" in each] == [{"number": 1, "done": True}]
+    (part,) = parts_of(said)
+    assert (part.vertex, part.kind, part.tick, part.snapshot, part.rows) == ("one", "scan", 7, "000001-0001", 1)
+    made = deployment(plan=PLAN, store=store, restored=(part,), recovered=True, start=7)
+    assert load_state(made, birth()) == expected == {"one": {part.unit: [("a", 1)]}}
+
+
+def test_a_hash_unit_that_has_not_changed_is_not_written_again(store: StoreSetting) -> None:
+    core = fed([(5, 1)])
+    core.notice(asked(1, 7, 7))
+    saver = Saver(PLAN, 1, store, incarnation=1)
+    saver.begin(core)
+    assert len(parts_of(said_by(saver, core))) == 1
+    saver.committed(7)
+    core.notice(asked(2, 9, 9))
+    assert saver.begin(core) == [{"number": 2, "tick": 9, "done": True}], "nobody is forked for nothing"
+    core.frame(*fed_frames([(11, 2)]))
+    core.notice(asked(3, 12, 12))
+    saver.begin(core)
+    assert [part.tick for part in parts_of(said_by(saver, core))] == [12]
+
+
+def fed_frames(events: list[tuple[int, int]]) -> list[Any]:
+    return read(reader(), events).frames
+
+
+def test_what_is_not_durable_yet_is_told_when_it_is(store: StoreSetting) -> None:
+    """R15."""
+    core = worker(2, "optimistic")
+    level_0, level_1 = reader(), worker(1, "optimistic")
+    for frame in read(level_0, [(5, 1), (8, 2)]).frames:
+        for later in level_1.frame(frame).frames:
+            core.frame(later)
+    effects = core.notice(asked(1, 7, 7))
+    ((sink, bundle),) = effects.bundles
+    saver = Saver(PLAN, 2, store, incarnation=1)
+    saver.begin(core)
+    said = said_by(saver, core)
+    assert not any("accepted" in each for each in said)
+    core.durable(sink, bundle.lane)
+    (accepted,) = saver.hear(core)
+    assert accepted["accepted"]
+    ((level, name, lane, last),) = accepted["lasts"]
+    assert (level, name, lane) == (0, "out", 0)
+    assert last.startswith("[5, 0, 0")
+
+
+def test_a_front_says_where_it_is_read_again(store: StoreSetting) -> None:
+    core = reader()
+    read(core, [(5, 1), (7, 2), (9, 4)])
+    core.notice(asked(1, 7, 7))
+    saver = Saver(PLAN, 0, store, incarnation=1)
+    assert saver.begin(core) == [{"number": 1, "tick": 7, "front": [0, 1, 5], "done": True}]
+
+
+def test_a_process_that_dies_or_fails_is_told_of(store: StoreSetting, monkeypatch: pytest.MonkeyPatch) -> None:
+    core = fed([(5, 1)])
+    core.notice(asked(1, 7, 7))
+    monkeypatch.setattr(saver_module, "encode_part", lambda *_: os.kill(os.getpid(), signal.SIGSEGV))
+    saver = Saver(PLAN, 1, store, incarnation=1)
+    saver.begin(core)
+    assert failure(said_by(saver, core)) == "the process that wrote its parts was killed by SIGSEGV"
+    monkeypatch.undo()
+    core.frame(*fed_frames([(8, 1)]))
+    core.notice(asked(2, 9, 9))
+    unwritable = Saver(PLAN, 1, StoreSetting("/proc/nowhere"), incarnation=1)
+    unwritable.begin(core)
+    failed = failure(said_by(unwritable, core))
+    assert "/proc/nowhere" in failed
+    assert "what to do" in failed
+
+
+def failure(said: list[dict[str, Any]]) -> str:
+    (failed,) = [each["failed"] for each in said if "failed" in each]
+    return str(failed)
+
+
+def test_a_snapshot_that_is_given_up_has_its_process_ended(
+    store: StoreSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = fed([(5, 1)])
+    core.notice(asked(1, 7, 7))
+    monkeypatch.setattr(saver_module, "encode_part", lambda *_: time.sleep(100))
+    saver = Saver(PLAN, 1, store, incarnation=1)
+    saver.begin(core)
+    (writing,) = saver._writing.values()
+    saver.cancel(1)
+    assert saver.descriptors() == []
+    with pytest.raises(ProcessLookupError):
+        os.kill(writing.pid, 0)
+
+
+def test_the_process_holds_none_of_the_workers_connections(
+    store: StoreSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else whoever waits for the end of a worker that has died would wait for the snapshot."""
+    ours, theirs = socket.socketpair()
+    core = fed([(5, 1)])
+    core.notice(asked(1, 7, 7))
+    monkeypatch.setattr(saver_module, "encode_part", lambda *_: time.sleep(100))
+    saver = Saver(PLAN, 1, store, incarnation=1)
+    saver.begin(core)
+    select.select(saver.descriptors(), [], [], LIMIT_S)  # It has begun to write, so it has let go of everything.
+    ours.close()
+    theirs.settimeout(LIMIT_S)
+    assert theirs.recv(1) == b""
+    saver.close()
+    theirs.close()
+
+
+def test_a_part_that_is_not_what_the_manifest_says_ends_the_life(store: StoreSetting) -> None:
+    core = fed([(5, 1)])
+    core.notice(asked(1, 7, 7))
+    saver = Saver(PLAN, 1, store, incarnation=1)
+    saver.begin(core)
+    (part,) = parts_of(said_by(saver, core))
+    file = Path(store.url) / part.name("test", 1)
+    file.chmod(0o600)
+    file.write_bytes(file.read_bytes()[:-1] + b"x")
+    made = deployment(plan=PLAN, store=store, restored=(part,), recovered=True, start=7)
+    with pytest.raises(LifeEnded, match=r"(?s)not what its manifest says.*one.*commit before"):
+        load_state(made, birth())

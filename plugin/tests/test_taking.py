@@ -1,0 +1,87 @@
+"""One snapshot: who is waited for, and what the manifest says of what they have said. No I/O."""
+
+from __future__ import annotations
+
+import pytest
+
+from lowtide.service.taking import Taking
+from lowtide_snapshots.job_record import JobRecord
+from lowtide_snapshots.manifest import FrontAt, LaneLast, Manifest, Part, VertexShape
+from lowtide_tracker import Floor
+
+RECORD = JobRecord("index", 2, 128, 2, "log", 1, ("documents=docs",))
+FLOW = (VertexShape("count", "scan", (("word", "string"),), ""), VertexShape("last", "last", (), ""))
+FRONTS = {0: FrontAt(0, "docs", "id", 0, 5, 11), 1: FrontAt(1, "docs", "id", 1, 0, 9)}
+SHA = "0" * 64
+
+
+def part(unit: int, tick: int, snapshot: str, vertex: str = "count") -> Part:
+    return Part(vertex, "scan", unit, tick, snapshot, 3, 100, SHA)
+
+
+def taking(base: Manifest | None = None, number: int = 1) -> Taking:
+    return Taking(number, "before", incarnation=3, record=RECORD, flow=FLOW, base=base, began_s=0.0)
+
+
+def written(each: Part) -> dict[str, object]:
+    return {"part": [each.vertex, each.kind, each.unit, each.tick, each.snapshot, each.rows, each.bytes, each.sha256]}
+
+
+def test_it_waits_for_every_part_and_for_what_is_durable() -> None:
+    """R15."""
+    it = taking()
+    it.begin(40, [Floor(1, 0, 9)], ["1/0", "0/docs-0"], FRONTS)
+    assert it.waits_for == ["worker 0/docs-0 has saved 0 of ? parts", "worker 1/0 has saved 0 of ? parts"]
+    assert not it.heard
+    it.hear("0/docs-0", {"front": [0, 7, 12], "done": True})
+    it.hear("1/0", {})
+    assert it.heard
+    it.hear("1/0", {"parts": 2})
+    it.hear("1/0", written(part(4, 40, "000003-0001")))
+    it.hear("1/0", {"empty": ["count", 5]})
+    assert it.waits_for[1] == "worker 1/0 has saved 2 of 2 parts"
+    it.hear("1/0", {"done": True})
+    lacks = "has records before it that are not durable in their sink"
+    assert it.waits_for == [f"worker {name} {lacks}" for name in ("0/docs-0", "1/0")]
+    with pytest.raises(AssertionError, match="R15"):
+        it.seal()
+    it.hear("0/docs-0", {"accepted": True, "lasts": []})
+    it.hear("1/0", {"accepted": True, "lasts": [[0, "out", 1, "[39]"]]})
+    assert it.whole
+    manifest = it.seal()
+    assert (manifest.id, manifest.name, manifest.tick, manifest.base) == ("000003-0001", "before", 40, None)
+    assert [(front.offset, front.label) for front in manifest.fronts] == [(7, 12), (0, 9)]
+    assert manifest.lasts == (LaneLast(0, "out", 1, "[39]"),)
+    assert [each.unit for each in manifest.parts] == [4]
+    assert len(manifest.floors) == 1
+    assert Manifest.from_json(manifest.to_json(), "here") == manifest
+
+
+def test_what_is_said_before_it_is_known_who_was_asked_counts() -> None:
+    """Workers hear of a request from the tracker, perhaps sooner than the service does."""
+    it = taking()
+    it.hear("1/0", {"done": True})
+    it.hear("9/9", {"done": True})
+    it.begin(40, [], ["1/0"], {})
+    it.hear("1/0", {"accepted": True, "lasts": []})
+    assert it.whole
+
+
+def test_units_that_nobody_wrote_are_those_of_the_base() -> None:
+    """W9: written anew, gone, as it was; a step that the flow does not have any more goes."""
+    first = taking()
+    first.begin(40, [], ["1/0"], {})
+    for unit in (1, 2, 3):
+        first.hear("1/0", written(part(unit, 40, "000003-0001")))
+    first.hear("1/0", {"done": True, "accepted": True, "lasts": []})
+    base = first.seal()
+    it = taking(base, 2)
+    it.begin(50, [], ["1/0"], {})
+    it.hear("1/0", written(part(1, 50, "000003-0002")))
+    it.hear("1/0", {"empty": ["count", 2]})
+    it.hear("1/0", {"done": True, "accepted": True, "lasts": []})
+    manifest = it.seal()
+    assert [(each.unit, each.snapshot) for each in manifest.parts] == [(1, "000003-0002"), (3, "000003-0001")]
+    assert manifest.base == "000003-0001"
+    view = it.view(1.0)
+    assert (view.parts_done, view.rows, view.bytes) == (2, 6, 200)
