@@ -59,10 +59,12 @@ def test_spark_reads_state(examples: list[tuple[str, str]], tmp_path: Path) -> N
     settings = {"spark.ui.enabled": "false", "spark.sql.warehouse.dir": str(tmp_path)}
     spark = sql.SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
     try:
-        names["spark"] = spark
-        exec(_example(examples, "python", "spark"), names)
+        names |= {"spark": spark, "root": f"file:{ROOT}"}
+        exec(_example(examples, "python", "spark.read"), names)
         assert {row.word: row["count"] for row in names["index"].collect()} == COUNTS
-        orders = spark.read.parquet(*names["files"]("last orders")).select("trace", "child", "record.amount")
+        orders = spark.read.parquet(*(f"file:{ROOT}/{name}" for name in names["files"]("last orders"))).select(
+            "trace", "child", "record.amount"
+        )
         assert sorted((int(row.trace), bytes(row.child), row.amount) for row in orders.collect()) == [
             (7, b"", 12.5),
             (2**64 - 1, b"\x00\x00\x00\x01", None),

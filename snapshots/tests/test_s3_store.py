@@ -121,6 +121,12 @@ def test_a_url_that_names_no_bucket_is_refused(url: str) -> None:
         open_store(StoreSetting(url))
 
 
+def test_credentials_in_a_url_are_refused_and_not_repeated() -> None:
+    with pytest.raises(StoreRefused, match="no place in the store's URL") as raised:
+        open_store(StoreSetting("s3://key:secret@bucket/prefix"))
+    assert "secret" not in str(raised.value)
+
+
 def test_a_wrong_password_is_said(s3: S3Server, open_s3: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     if not s3.real:
         pytest.skip("moto checks no credentials")

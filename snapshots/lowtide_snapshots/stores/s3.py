@@ -38,6 +38,12 @@ class S3Store:
 
     def __init__(self, setting: StoreSetting) -> None:
         url = urlsplit(setting.url)
+        if "@" in url.netloc:
+            raise StoreRefused(
+                "credentials have no place in the store's URL",
+                where=f"s3://...@{url.netloc.rpartition('@')[2]}",
+                way_out="give s3://bucket/prefix, and the credentials in the environment, a profile or a role",
+            )
         if not url.netloc or url.query or url.fragment:
             raise StoreRefused(f"{setting.url!r} names no bucket", way_out="give s3://bucket/prefix as the store's URL")
         self.where = f"{setting.url} at {setting.endpoint}" if setting.endpoint else setting.url

@@ -36,9 +36,11 @@ class Upload:
         self._where = f"s3://{bucket}/{key}"
         self._data = data
         self._slices = [data[at : at + SLICE_BYTES] for at in range(0, len(data), SLICE_BYTES)] or [data]
-        self._checksums = [_checksum(piece) for piece in self._slices]
+        digests = [hashlib.sha256(piece).digest() for piece in self._slices]
+        self._checksums = [_base64(digest) for digest in digests]
+        self._composite = f"{_base64(hashlib.sha256(b''.join(digests)).digest())}-{len(digests)}"
         self._changed = 0
-        self.digest = hashlib.sha256(data).hexdigest()
+        self.digest = digests[0].hex() if len(digests) == 1 else hashlib.sha256(data).hexdigest()
 
     def run(self, tries: Tries, name: str) -> bool:
         """Put the object.
@@ -150,7 +152,7 @@ class Upload:
             raise
         if head["ContentLength"] != len(self._data):
             return False
-        if head.get("ChecksumSHA256") in (self._checksums[0], self._composite()):
+        if head.get("ChecksumSHA256") in (self._checksums[0], self._composite):
             return True
         return self._compared(head["Metadata"].get("sha256"))
 
@@ -174,10 +176,6 @@ class Upload:
             way_out="check the server's disks; the object is of no use and may be deleted",
         )
 
-    def _composite(self) -> str:
-        whole = b"".join(map(base64.b64decode, self._checksums))
-        return f"{_checksum(whole)}-{len(self._checksums)}"
 
-
-def _checksum(data: bytes | memoryview) -> str:
-    return base64.b64encode(hashlib.sha256(data).digest()).decode()
+def _base64(digest: bytes) -> str:
+    return base64.b64encode(digest).decode()
