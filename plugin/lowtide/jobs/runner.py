@@ -26,6 +26,7 @@ from lowtide.jobs.progress import Progress, age_s
 from lowtide.jobs.signals import INTERRUPTED, Signals, StopAsked, end_now
 from lowtide.jobs.state import JobState, now
 from lowtide.spark.job import Job
+from lowtide.spark.recovering import StartFrom
 from lowtide.spark.session import submitted
 
 JVM_END_LIMIT_S = 10.0
@@ -38,7 +39,16 @@ OUTAGE_TOLD_AFTER_S = 3.0
 class Runner:
     """One life of a job; its folder is locked by the caller."""
 
-    def __init__(self, flow: Flow, conf: Conf, folder: JobFolder, life: str, supervisor: Process | None) -> None:
+    def __init__(
+        self,
+        flow: Flow,
+        conf: Conf,
+        folder: JobFolder,
+        life: str,
+        supervisor: Process | None,
+        *,
+        start: StartFrom = StartFrom(),  # noqa: B008 - a frozen value
+    ) -> None:
         """Say what is to run; nothing is started.
 
         Args:
@@ -47,9 +57,11 @@ class Runner:
             folder: The job's folder.
             life: The mark of this life's processes.
             supervisor: The process that watches this one, if one does.
+            start: Where it begins, if not at the last good commit.
         """
         self._flow = flow
         self._conf = conf
+        self._from = start
         self._folder = folder
         self._log = Log(folder.log_file)
         self._progress = Progress()
@@ -132,7 +144,7 @@ class Runner:
         check_broker(self._conf)
         if submitted() and not self._verbose:
             lead_output(self._folder.log_file)
-        job = Job.start(self._flow, self._conf, self._step)
+        job = Job.start(self._flow, self._conf, self._step, self._from)
         try:
             # PySpark has put a handler of its own in the place of ours.
             self._signals.hear(breaks_off=True)
