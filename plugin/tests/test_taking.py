@@ -32,7 +32,7 @@ def test_it_waits_for_every_part_and_for_what_is_durable() -> None:
     it = taking()
     it.begin(40, [Floor(1, 0, 9)], ["1/0", "0/docs-0"], FRONTS)
     assert it.waits_for == ["worker 0/docs-0 has saved 0 of ? parts", "worker 1/0 has saved 0 of ? parts"]
-    assert not it.heard
+    assert [it.heard] == [False]
     it.hear("0/docs-0", {"front": [0, 7, 12], "done": True})
     it.hear("1/0", {})
     assert it.heard

@@ -19,10 +19,10 @@ import msgspec
 from lowtide.errors import LowtideError, SnapshotFailed
 from lowtide.events import EventLog
 from lowtide.service.taking import SnapshotView, Taking
-from lowtide_snapshots.commit_log import Commit, ZooKeeperCommitLog
+from lowtide_snapshots.choosing import manifest_of
+from lowtide_snapshots.commit_log import Commit, CommitLog
 from lowtide_snapshots.errors import CommitUnknown, SnapshotsError
 from lowtide_snapshots.job_record import JobRecord
-from lowtide_snapshots.job_store import JobStore
 from lowtide_snapshots.manifest import FrontAt, Manifest, VertexShape
 from lowtide_snapshots.parts import sha256
 from lowtide_snapshots.retention import Rule, bases, plan, sweep
@@ -73,7 +73,7 @@ class Coordinator:
         setting: What the driver program said.
         incarnation: The life.
         start: The tick that it began at.
-        store: The job's place in ZooKeeper.
+        log: The job's commits.
         ask: Calls something of it in a thread, one at a time.
         request: Asks all workers by way of the tracker; returns T and the floors it rests on.
         fronts: All registered fronts as they stand, with the worker that has each; None for none.
@@ -90,7 +90,7 @@ class Coordinator:
         *,
         incarnation: int,
         start: int,
-        store: JobStore,
+        log: CommitLog,
         ask: Callable[..., Awaitable[Any]],
         request: Callable[[int], Awaitable[tuple[int, tuple[Floor, ...]]]],
         fronts: Callable[[], Iterable[tuple[FrontAt, str | None]]],
@@ -102,7 +102,7 @@ class Coordinator:
     ) -> None:
         self._setting = setting
         self._incarnation = incarnation
-        self._log = ZooKeeperCommitLog(store)
+        self._log = log
         self._ask = ask
         self._request = request
         self._fronts = fronts
@@ -280,8 +280,9 @@ class Coordinator:
         self.last = manifest
         assert taking is not None
         taking.phase, taking.why = "committed", ""
-        self._tell({"committed": commit.tick, "forget": []})
+        self._tell({"committed": commit.tick})
         self._events.event("snapshot_committed", **self._described(taking))
+        await self._forget_floors()
 
     async def _prune_after(self, id_: str) -> None:
         """Once a snapshot of the job's own is committed, drop what the rule does not keep (R17)."""
@@ -296,6 +297,28 @@ class Coordinator:
             return
         if swept.commits:
             self._events.event("commits_pruned", commits=swept.commits, parts=swept.parts, bytes=swept.bytes)
+            await self._forget_floors()
+
+    async def _forget_floors(self) -> None:
+        """Let all forget the floors that no commit needs any more: below where the oldest one is read again (R17)."""
+        try:
+            oldest = await self._ask(self._oldest)
+        except SnapshotsError as error:
+            LOG.warning("floors are not forgotten now: %s", error)
+            return
+        if oldest is None:
+            return
+        starts = [(front.number, front.offset) for front in oldest.fronts]
+        for start in starts:
+            self._forget(*start)
+        self._tell({"forget": starts})
+
+    def _oldest(self) -> Manifest | None:
+        commits = self._log.commits()
+        if not commits:
+            return None
+        known = next((each.manifest for each in self._takings if each.id == commits[0].id), None)
+        return known or manifest_of(self._log, self._store, commits[0])
 
     def _prune(self) -> Any:
         log, setting = self._log, self._setting

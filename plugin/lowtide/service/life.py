@@ -21,6 +21,7 @@ from lowtide.service.stall import Stall
 from lowtide.service.teller import delivered_time
 from lowtide.service.tracker_process import TrackerProcess, TrackerReport, TrackerSetting
 from lowtide.worker.welcome import Welcome
+from lowtide_snapshots.commit_log import ZooKeeperCommitLog
 from lowtide_snapshots.errors import Fenced, SnapshotsError, ZooKeeperUnavailable
 
 __all__ = ["Life"]
@@ -136,7 +137,7 @@ class Life:
             setting,
             incarnation=self.setting.incarnation,
             start=self.setting.start,
-            store=self._store,
+            log=ZooKeeperCommitLog(self._store),
             ask=self._ask,
             request=tracker.request,
             fronts=self.fronts.standing,

@@ -185,7 +185,7 @@ def open_life(
         for entry in register.entries
     )
     last = _by_vertex(plan, durable, len(fronts))
-    floors = (*durable.floors, *(() if recovered is None else recovered.floors))
+    floors = durable.floors if recovered is None else recovered.needed(durable.floors)
     return Opening(incarnation, fronts, topic_ids, last, floors, relied_on, told, begins, topic, recovered)
 
 

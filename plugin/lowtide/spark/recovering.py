@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from lowtide.conf import Conf
 from lowtide.connectors.lasts import LaneName
 from lowtide.errors import FlowError, LifeEnded
+from lowtide.fronts.floors import Floors
 from lowtide.operators.order import OrderKey
 from lowtide.operators.saving import saved_steps
 from lowtide.plan import Plan
@@ -52,10 +53,19 @@ class Recovered:
     Attributes:
         manifest: Of the commit it begins from.
         floors: Of all commits that can be read: a floor that one of them alone knows may have been relied on.
+        oldest: By front the offset from which the oldest commit is read again: no floor below is needed any more.
     """
 
     manifest: Manifest
     floors: tuple[Floor, ...]
+    oldest: Mapping[int, int]
+
+    def needed(self, floors: Iterable[Floor]) -> tuple[Floor, ...]:
+        """These floors and those of the commits, without what nobody needs."""
+        kept = Floors((*floors, *self.floors))
+        for front, offset in self.oldest.items():
+            kept.cut(front, offset)
+        return tuple(kept)
 
     @property
     def offsets(self) -> dict[int, int]:
@@ -99,12 +109,15 @@ def recover(
             say(f"DAMAGED: commit {skipped.id} is passed over: {why}")
         refuse_other_state(plan, manifest, say)
         log.set_restored(incarnation, choice.commit)
-        floors = _floors(log, files, commits, manifest)
+        manifests = _manifests(log, files, commits, manifest)
+        floors = {floor for each in manifests for floor in each.floors}
+        oldest = {front.number: front.offset for front in manifests[0].fronts} if len(manifests) == len(commits) else {}
         say(
             f"beginning from commit {manifest.id} at {manifest.min_time_ms} ms: "
             f"{manifest.rows:,} rows of state in {len(manifest.parts)} parts"
         )
-        return Recovered(manifest, floors)
+        known = tuple(Floor(each.front, each.offset, each.tick, each.cap) for each in floors)
+        return Recovered(manifest, known, oldest)
     finally:
         files.close()
 
@@ -161,15 +174,15 @@ def check_store(conf: Conf) -> None:
         files.close()
 
 
-def _floors(log: ZooKeeperCommitLog, files: Store, commits: Iterable[Commit], manifest: Manifest) -> tuple[Floor, ...]:
-    found = set(manifest.floors)
+def _manifests(log: ZooKeeperCommitLog, files: Store, commits: Iterable[Commit], known: Manifest) -> list[Manifest]:
+    """The manifests of all commits that can be read, ascending."""
+    found = []
     for commit in commits:
-        if commit.id != manifest.id:
-            try:
-                found.update(manifest_of(log, files, commit).floors)
-            except ManifestDamaged:
-                continue
-    return tuple(Floor(each.front, each.offset, each.tick, each.cap) for each in found)
+        try:
+            found.append(known if commit.id == known.id else manifest_of(log, files, commit))
+        except ManifestDamaged:
+            continue
+    return found
 
 
 def _key_of(lane: LaneLast) -> OrderKey | None:

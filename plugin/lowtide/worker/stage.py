@@ -210,10 +210,10 @@ class LevelStage:
                 self._dirty = True
         if "fronts" in message:
             self._fronts.update({int(number): name for number, name in message["fronts"].items()})
+        for front, offset in message.get("forget", ()):
+            self._core.forget_floors(front, offset)
         if self._saver is not None and "committed" in message:
             self._saver.committed(message["committed"])
-            for front, offset in message["forget"]:
-                self._core.forget_floors(front, offset)
         if self._saver is not None and "cancel" in message:
             self._saver.cancel(message["cancel"])
 
