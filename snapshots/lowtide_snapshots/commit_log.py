@@ -60,11 +60,16 @@ class CommitLog:
         return number_in(self._get(self._paths.incarnation), self._paths)
 
     def commits(self) -> list[Commit]:
-        """All commits, ascending by tick."""
-        names = self._nodes.children(self._paths.commits) or []
-        paths = [f"{self._paths.commits}/{name}" for name in names]
-        nodes = self._nodes.get_all(paths)
-        return [Commit.from_bytes(node.data, path) for path, node in zip(paths, nodes, strict=True) if node]
+        """All commits that there were at one moment, ascending by tick."""
+        while True:
+            names = self._nodes.children(self._paths.commits) or []
+            paths = [f"{self._paths.commits}/{name}" for name in names]
+            nodes = self._nodes.get_all(paths)
+            found = [Commit.from_bytes(node.data, path) for path, node in zip(paths, nodes, strict=True) if node]
+            # One that was dropped meanwhile may be the base of one that came meanwhile: a list with neither of them
+            # would let a sweep take parts that the new one needs.
+            if len(found) == len(names):
+                return found
 
     def last(self) -> Commit | None:
         """The commit to recover from; None before the first."""

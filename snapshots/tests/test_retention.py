@@ -206,3 +206,20 @@ def test_while_a_kept_manifest_is_damaged_no_part_goes(job: Job) -> None:
     assert (damaged.tick, "SHA-256" in why) == (20, True)
     assert job.sweep(0).parts == 2
     job.check()
+
+
+def test_a_base_that_another_sweep_drops_while_commits_are_read_does_not_hide_who_rests_on_it(job: Job) -> None:
+    running = job.take(40)
+    names = job.log._nodes.children
+
+    def late(path: str) -> list[str] | None:
+        found = names(path)
+        job.log._nodes.children = names  # type: ignore[method-assign]
+        commits = job.log.commits()
+        job.commit(running)
+        job.log.drop(commits)
+        return found
+
+    job.during("last", lambda: setattr(job.log._nodes, "children", late))
+    assert job.sweep().parts == 3
+    job.check()
