@@ -13,7 +13,7 @@ STEPS = 500
 
 
 @pytest.mark.parametrize("seed", range(40))
-@pytest.mark.parametrize("world", ["protocol", "flow"])
+@pytest.mark.parametrize("world", ["protocol", "flow", "commit"])
 def test_a_world_keeps_its_model_and_equals_the_oracle(world: str, seed: int) -> None:
     outcome = run_seed(seed, STEPS, world)
     assert (outcome.kind, outcome.text) == (None, "")
@@ -36,16 +36,16 @@ def test_broken_rules_are_mended_again() -> None:
 
 def test_every_rule_has_a_mutation() -> None:
     rules = {rule for mutation in MUTATIONS for rule in mutation.rule.split(", ")}
-    assert {"R1", "R2", "R3", "R4", "R5", "R6", "R7", "R8", "R12", "R13", "R14", "R15", "R18"} <= rules
+    assert {"R1", "R2", "R3", "R4", "R5", "R6", "R7", "R8", "R12", "R13", "R14", "R15", "R16", "R17", "R18"} <= rules
 
 
-@pytest.mark.parametrize("world", ["protocol", "flow"])
+@pytest.mark.parametrize("world", ["protocol", "flow", "commit"])
 def test_a_replay_is_the_same_again(world: str) -> None:
     traces: list[list[str]] = [[], []]
     for trace in traces:
         run_seed(7, STEPS, world, trace.append)
     assert traces[0] == traces[1]
-    assert len(traces[0]) > 100
+    assert len(traces[0]) > 40
 
 
 def test_looking_changes_nothing() -> None:

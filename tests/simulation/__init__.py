@@ -10,5 +10,6 @@ are the network, the sinks, the log, the clock and whoever restarts things. Afte
 
 * `simulation.protocol`: the tracker alone, on random graphs of segments, with frames that carry nothing but ticks.
 * `simulation.flow_world`: compiled flows over several lives, delivered output against `run_log`.
+* `simulation.commit_world`: snapshots, commits, recoveries and retention, by several at once, killed anywhere.
 * `simulation.mutations`: every rule broken on purpose, which has to be caught.
 """

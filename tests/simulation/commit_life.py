@@ -156,14 +156,18 @@ class Life(Committer):
         """Take a snapshot and see it through, if there is a new min time."""
         rng, tick = self.world.rng, self.world.tick
         last = self.log.last()
-        if last is not None and tick <= last.tick and rng.random() < 0.8:
+        if last is not None and tick <= last.tick and rng.random() < 0.95:
             return
         try:
             bases = [self.base()]
             if rng.random() < self.world.beside:
                 # Another one runs beside it, perhaps with all of its parts to itself.
                 bases.insert(0, None if rng.random() < 0.5 else bases[0])
-            taken = [self.take(self.world.tick, base) for base in bases]
+            taken = [self.take(tick, bases[0])]
+            for base in bases[1:]:
+                while self.world.tick == tick:
+                    self.log.last()
+                taken.append(self.take(self.world.tick, base))
             for manifest in taken:
                 if rng.random() < 0.3:
                     continue  # Left to somebody else.

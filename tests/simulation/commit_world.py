@@ -34,7 +34,7 @@ DRAWN: dict[str, list[float]] = {
     "harms": [0, 1, 4],
     "lives": [2, 8],
     "prunes": [3, 12],
-    "burst": [4, 12, 60],
+    "burst": [3, 8, 30],
 }
 """What a seed draws unless it is told: how often an answer is lost, the store fails, a life begins with an older
 commit, and two snapshots are taken at once; how likely it is that somebody damages a part, that a life begins, and that
@@ -60,6 +60,8 @@ class CommitWorld(World):
         """By name of a part: the step at which somebody outside has damaged it."""
         self.history: dict[str, Manifest] = {}
         """All that ever was committed, ascending by tick."""
+        self._needed: dict[str, set[str]] = {}
+        """By commit that is there: its manifest and its parts."""
         self._paths = JobPaths("memory", JOB)
         self._nodes = SharedNodes(self._stop, self._what_is_lost, lambda: self.rng.random() < 0.3, self._written)
         self.store = SharedStore(self._stop, lambda: self.rng.random() < self.fails, self._deleting)
@@ -90,7 +92,8 @@ class CommitWorld(World):
 
     def is_there(self, identity: str) -> bool:
         """Whether a snapshot is among the commits."""
-        return any(commit.id == identity for commit in self.there())
+        made = self.history.get(identity)
+        return made is not None and self._nodes.now(self._paths.commit(made.tick, identity)) is not None
 
     def check_values(self, values: dict[int, int], tick: int) -> None:
         """What was loaded at a tick is what the log says."""
@@ -257,6 +260,7 @@ class CommitWorld(World):
         if missing:
             raise Violation("safety", f"{commit.id} is committed, and lacks {sorted(missing)}")
         self.history[commit.id] = manifest
+        self._needed[commit.id] = self._names(manifest) | {commit.manifest}
 
     def _dropped(self, identity: str) -> None:
         if self.trace:
@@ -267,13 +271,13 @@ class CommitWorld(World):
             restored and restored.commit and restored.commit.id == identity
         ):
             raise Violation("safety", f"{identity} is dropped, and needed")
+        del self._needed[identity]
 
     def _deleting(self, name: str) -> None:
         """Looks at each object that is deleted."""
-        for commit in self.there():
-            manifest = self.history[commit.id]
-            if name == commit.manifest or name in self._names(manifest):
-                raise Violation("safety", f"{name} is deleted, and {commit.id} needs it")
+        for identity, names in self._needed.items():
+            if name in names:
+                raise Violation("safety", f"{name} is deleted, and {identity} needs it")
 
     def _names(self, manifest: Manifest) -> set[str]:
         return {part.name(JOB, SLACK_MS) for part in manifest.parts}
@@ -301,8 +305,7 @@ class CommitWorld(World):
             self.kill()
         self.log().raise_incarnation()
         Committer(self, "pruner").prune()
-        needed = {commit.manifest for commit in self.there()}
-        needed |= {name for commit in self.there() for name in self._names(self.history[commit.id])}
+        needed = set().union(*self._needed.values())
         left, lacks = self.store.objects.keys() - needed, needed - self.store.objects.keys() - self.harmed.keys()
         if left or lacks:
             raise Violation("liveness", f"after the sweep {sorted(left)} is left, and {sorted(lacks)} is missing")
