@@ -120,14 +120,24 @@ class Topics:
 
     def earliest(self, topics: Iterable[Topic]) -> dict[tuple[str, int], int]:
         """The first offset that is still there, by topic and partition (errors: ServiceUnavailable)."""
-        from confluent_kafka import TopicPartition
         from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
-        spec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+        return self._offsets(topics, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+    def ends(self, topics: Iterable[Topic]) -> dict[tuple[str, int], int]:
+        """The offset up to which a read_committed reader gets all, by topic and partition (errors: likewise)."""
+        from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
+        return self._offsets(topics, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+
+    def _offsets(self, topics: Iterable[Topic], spec: Any) -> dict[tuple[str, int], int]:
+        from confluent_kafka import IsolationLevel, TopicPartition
+
+        level = IsolationLevel.READ_COMMITTED
         asked = {TopicPartition(topic.name, n): spec for topic in topics for n in range(topic.partitions)}
         deadline = time.monotonic() + self._limit_s
         while asked:
-            answers = self._client.list_offsets(asked, request_timeout=self._limit_s)
+            answers = self._client.list_offsets(asked, isolation_level=level, request_timeout=self._limit_s)
             try:
                 return {(at.topic, at.partition): int(self._result(answers[at], at.topic).offset) for at in asked}
             except TopicRefused:

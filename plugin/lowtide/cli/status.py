@@ -11,10 +11,12 @@ import click
 import msgspec
 
 from lowtide.cli.options import as_json, with_conf
+from lowtide.cli.running_jobs import control_of, only_job
 from lowtide.cli.status_page import show
 from lowtide.cli.table import table
+from lowtide.cli.taking import described, take
 from lowtide.conf import Conf
-from lowtide.errors import LifeEnded, NotRunning
+from lowtide.errors import LifeEnded, LowtideError, NotRunning, SnapshotFailed
 from lowtide.jobs.detaching import SUPERVISORS_MARGIN_S
 from lowtide.jobs.ending import end_job
 from lowtide.jobs.figures import Figures, ask_figures, ask_view, duration
@@ -23,6 +25,7 @@ from lowtide.jobs.mark import marked
 from lowtide.jobs.state import JobState
 from lowtide.jobs.supervisor import LEFT_OVER_GRACE_S
 from lowtide.service.job_view import JobView
+from lowtide.service.taking import SnapshotView
 
 STOP_MARGIN_S = SUPERVISORS_MARGIN_S + LEFT_OVER_GRACE_S + 2.0
 """The job keeps the limit itself, its supervisor after it; only then is it killed from here."""
@@ -59,31 +62,54 @@ def status(conf: Conf, name: str | None, as_json: bool) -> None:
 @click.command()
 @click.argument("name", required=False)
 @click.option("--timeout", type=float, help="Kill the job after this many seconds; by default a little over its limit.")
+@click.option("--with-snapshot", is_flag=True, help="Take and commit a snapshot first; if that fails, do not stop.")
+@click.option("--force", is_flag=True, help="Stop it even if that snapshot fails.")
 @with_conf
-def stop(conf: Conf, name: str | None, timeout: float | None) -> int:
+@as_json
+def stop(
+    *, conf: Conf, name: str | None, timeout: float | None, with_snapshot: bool, force: bool, as_json: bool
+) -> int:
     """Stop the job NAME, or the only one that runs; with 5 if it had to be killed.
 
     What its sinks were given is delivered first; the rest is read again by the next start. After the limit,
     [job].stop_limit_s, it is killed with all its processes.
     """
+    if force and not with_snapshot:
+        raise click.UsageError("--force belongs to --with-snapshot")
     root = Path(conf.job.folder)
-    folder = JobFolder.find(root, name) if name is not None else _only(root)
+    folder = JobFolder.find(root, name) if name is not None else only_job(root)
+    view = _snapshot_first(conf, folder, force=force) if with_snapshot else None
     ending = end_job(folder, conf.job.stop_limit_s + STOP_MARGIN_S if timeout is None else timeout)
     how = "was killed" if ending.killed else "has stopped"
     click.echo(f'job "{folder.name}" {how} ({ending.took_s:.1f} s): {_first_line(ending.state.cause)}', err=True)
+    if as_json:
+        said = {"job": folder.name, "killed": ending.killed, "took_s": round(ending.took_s, 3)}
+        taken = msgspec.to_builtins(view)
+        click.echo(json.dumps({**said, "cause": ending.state.cause, "snapshot": taken}, indent=2))
     return LifeEnded.exit_code if ending.killed else 0
 
 
-def _only(root: Path) -> JobFolder:
-    running = [folder for folder, state in states(root) if not state.ended]
-    if len(running) != 1:
-        names = ", ".join(folder.name for folder in running)
-        raise NotRunning(
-            f"{len(running)} jobs run" if running else "no job runs",
-            where=f"{root} ([job].folder)",
-            way_out=f"name one: {names}" if running else "`lowtide status` shows how the last ones ended",
-        )
-    return running[0]
+def _snapshot_first(conf: Conf, folder: JobFolder, *, force: bool) -> SnapshotView | None:
+    """Take and commit a snapshot before a job is stopped; None if that failed and it is to be stopped all the same.
+
+    Raises:
+        SnapshotFailed: it failed; the job goes on.
+    """
+    try:
+        view = take(control_of(conf, folder.name), folder.name, None)
+    except NotRunning:
+        raise
+    except LowtideError as error:
+        if force:
+            click.echo(f"warning: it is stopped without a snapshot: {error}", err=True)
+            return None
+        raise SnapshotFailed(
+            f'job "{folder.name}" was not stopped, as its snapshot failed: {error.what}',
+            where=error.where,
+            way_out=f"{error.way_out or 'take it again'}; or stop it all the same, with --force",
+        ) from error
+    click.echo(described(view), err=True)
+    return view
 
 
 def _ask(folder: JobFolder, state: JobState) -> tuple[Figures | None, JobView | None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from typing import TextIO
 
 from rich import box
@@ -11,6 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from lowtide.cli.quantities import time_of
 from lowtide.jobs.figures import REMARKABLE_LAG_MS, count, duration, lag, latency
 from lowtide.service.job_view import FrontView, JobView, SegmentView, SinkView, WorkerView
 
@@ -51,7 +51,7 @@ def status_page(view: JobView) -> RenderableType:
 
 
 def _title(view: JobView) -> Text:
-    since = f" since {_time(view.started_ms)} UTC" if view.started_ms is not None else ""
+    since = f" since {time_of(view.started_ms)} UTC" if view.started_ms is not None else ""
     title = Text.assemble((view.job, "bold"), "  ", (view.phase, COLOURS.get(view.phase, "")))
     title.append(f"  incarnation {view.incarnation}{since}  control API at {view.control or '-'}")
     return title
@@ -63,12 +63,14 @@ def _summary(view: JobView) -> Table:
     late = "yellow" if (view.lag_ms or 0) >= REMARKABLE_LAG_MS else ""
     held = "" if view.held_s is None else f" for {duration(view.held_s * 1000)}"
     durable = (
-        "nothing yet that is sure" if view.delivered_time_ms is None else f"all before {_time(view.delivered_time_ms)}"
+        "nothing yet that is sure"
+        if view.delivered_time_ms is None
+        else f"all before {time_of(view.delivered_time_ms)}"
     )
     rows: list[tuple[str, str | Text]] = [
         ("rate", f"{count(rates.records_in)} records/s in, {count(rates.delivered)} records/s delivered"),
         ("lag", Text(lag(view), late)),
-        ("min time", f"{_time(view.min_time_ms)}{held}, held by {view.holder or '-'}"),
+        ("min time", f"{time_of(view.min_time_ms)}{held}, held by {view.holder or '-'}"),
         ("delivered", durable),
         ("latency", f"{latency(view.latency_ms)} (from a record's timestamp until it is durable)"),
         ("hops, p50/p99", ", ".join(f"{hop} {duration(p.p50)}/{duration(p.p99)}" for hop, p in view.hops.items())),
@@ -84,7 +86,7 @@ def _summary(view: JobView) -> Table:
 
 
 def _segment(segment: SegmentView) -> Sequence[object]:
-    times = _time(segment.min_time_ms), duration(segment.lag_ms)
+    times = time_of(segment.min_time_ms), duration(segment.lag_ms)
     return segment.segment, segment.name, *times, segment.holder or "-"
 
 
@@ -96,7 +98,7 @@ def _front(front: FrontView) -> Sequence[object]:
     remark = "" if front.pulling else "stopped: it is ahead of the others"
     worker = front.worker or "none yet: idle"
     place = "-" if front.next_offset is None else front.next_offset
-    times = _time(front.heartbeat_ms), duration(front.lag_ms)
+    times = time_of(front.heartbeat_ms), duration(front.lag_ms)
     return front.front, front.partition, worker, *times, place, f"{front.parked:,}", remark
 
 
@@ -119,13 +121,3 @@ def _table(columns: Sequence[str], rows: Iterable[Sequence[object]], right: Sequ
     for row in rows:
         table.add_row(*map(str, row))
     return table
-
-
-def _time(time_ms: int | None) -> str:
-    if time_ms is None:
-        return "-"
-    try:
-        moment = datetime.fromtimestamp(time_ms / 1000, UTC)
-    except (OverflowError, ValueError, OSError):
-        return f"{time_ms} ms"
-    return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{moment.microsecond // 1000:03}"

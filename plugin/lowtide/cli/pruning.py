@@ -1,0 +1,106 @@
+"""What a prune drops, keeps and warns of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from lowtide.cli.quantities import count_of, size
+from lowtide.cli.reach import unreachable
+from lowtide.cli.snapshot_place import SnapshotPlace
+from lowtide.conf import Conf
+from lowtide_snapshots.choosing import manifest_of
+from lowtide_snapshots.commit_log import Commit
+from lowtide_snapshots.errors import FormatTooNew, ManifestDamaged
+from lowtide_snapshots.manifest import Manifest
+from lowtide_snapshots.retention import Rule, Swept, bases, plan, sweep
+
+__all__ = ["Pruning"]
+
+
+@dataclass(slots=True)
+class Pruning:
+    """One prune: planned, then carried out or only told.
+
+    Attributes:
+        place: The job's snapshots.
+        kept: The commits that stay.
+        dropped: Those that go.
+        swept: What has gone; None before it was carried out.
+        lost: By the id of a kept commit what the sources do not have any more of what it needs.
+        unknown: Why that is not known; empty if it is.
+    """
+
+    place: SnapshotPlace
+    kept: list[Commit]
+    dropped: list[Commit]
+    swept: Swept | None = None
+    lost: dict[str, list[str]] = field(default_factory=dict)
+    unknown: str = ""
+
+    @classmethod
+    def planned(cls, place: SnapshotPlace, rule: Rule) -> Pruning:
+        """Say what the rule keeps and drops; nothing is done."""
+        log = place.log
+        based_on = bases(log, place.files)
+        kept, dropped = plan(log.commits(), log.last(), log.restored(), rule, datetime.now(UTC), based_on=based_on)
+        return cls(place, kept, dropped)
+
+    def carry_out(self) -> None:
+        """Drop the commits, then delete what nothing needs any more."""
+        self.swept = sweep(self.place.log, self.place.files, self.dropped)
+
+    def look_at_sources(self, conf: Conf) -> None:
+        """Ask Kafka whether each kept commit can still be begun from."""
+        manifests = [manifest for commit in self.kept if (manifest := self._manifest(commit)) is not None]
+        self.lost, self.unknown = unreachable(conf, manifests)
+
+    def warnings(self) -> list[str]:
+        """Return what somebody has to hear of."""
+        job = self.place.job
+        said = [
+            f'job "{job}" cannot begin from commit {id_} any more, as the sources do not reach back to it: '
+            f"{'; '.join(what)}"
+            for id_, what in self.lost.items()
+        ]
+        if self.unknown:
+            said.append(f"whether the sources still reach back to the kept commits is not known: {self.unknown}")
+        for commit, why in self.swept.unreadable if self.swept is not None else ():
+            said.append(f"no parts were deleted, as commit {commit.id} may need them and is damaged: {why}")
+        return said
+
+    def said(self, *, dry_run: bool) -> str:
+        """Return what was done, or would be."""
+        going = ", ".join(commit.id for commit in self.dropped)
+        kept = f"{count_of(len(self.kept), 'commit')} kept"
+        if self.swept is None:
+            what = f"would drop {count_of(len(self.dropped), 'commit')}: {going}" if going else "would drop no commit"
+            return f"{what}; {kept}" if dry_run else what
+        swept = self.swept
+        what = f"dropped {count_of(swept.commits, 'commit')}" + (f": {going}" if going else "")
+        gone = (
+            f"deleted {count_of(swept.manifests, 'manifest')} and {count_of(swept.parts, 'part')}, {size(swept.bytes)}"
+        )
+        return f"{what}; {gone}; {kept}"
+
+    def as_object(self, *, dry_run: bool) -> dict[str, Any]:
+        """Return the same as plain values."""
+        swept = self.swept or Swept()
+        return {
+            "dry_run": dry_run,
+            "kept": [commit.id for commit in self.kept],
+            "dropped": [commit.id for commit in self.dropped],
+            "manifests": swept.manifests,
+            "parts": swept.parts,
+            "bytes": swept.bytes,
+            "sources_do_not_reach": self.lost,
+            "sources_unknown": self.unknown,
+            "damaged": {commit.id: why for commit, why in swept.unreadable},
+        }
+
+    def _manifest(self, commit: Commit) -> Manifest | None:
+        try:
+            return manifest_of(self.place.log, self.place.files, commit)
+        except (ManifestDamaged, FormatTooNew):
+            return None

@@ -1,0 +1,70 @@
+"""Times, ages and sizes as people write and read them."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+import click
+
+__all__ = ["Age", "IsoTime", "count_of", "size", "time_of"]
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+_AGE = re.compile(r"(\d+(?:\.\d+)?)([smhdw]?)")
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+class IsoTime(click.ParamType[int]):
+    """A time in ISO form, as milliseconds since 1970; without a zone it is UTC."""
+
+    name = "iso"
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the time in milliseconds."""
+        if isinstance(value, int):
+            return value
+        try:
+            at = datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(f"{value!r} is no time; write it as 2026-01-31T12:00:00, which is UTC", param, ctx)
+        at = at if at.tzinfo else at.replace(tzinfo=UTC)
+        return round(at.timestamp() * 1000)
+
+
+class Age(click.ParamType[float]):
+    """An age as `30d`, `12h`, `90m`, `45s` or seconds, in seconds."""
+
+    name = "age"
+
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the age in seconds."""
+        if isinstance(value, float):
+            return value
+        found = _AGE.fullmatch(value)
+        if found is None or not float(found[1]):
+            self.fail(f"{value!r} is no age; write it as 30d, 12h, 90m or 45s", param, ctx)
+        return float(found[1]) * _SECONDS[found[2]]
+
+
+def time_of(time_ms: int | None) -> str:
+    """Return a time in UTC to the millisecond; `-` for none."""
+    if time_ms is None:
+        return "-"
+    try:
+        moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return f"{time_ms} ms"
+    return moment.strftime("%Y-%m-%d %H:%M:%S.") + f"{moment.microsecond // 1000:03}"
+
+
+def size(count: int) -> str:
+    """Return a number of bytes in the unit that people would use."""
+    for limit, unit, name in ((KIB, 1, "bytes"), (MIB, KIB, "KiB"), (GIB, MIB, "MiB")):
+        if count < limit:
+            return f"{count} {name}" if unit == 1 else f"{count / unit:.1f} {name}"
+    return f"{count / GIB:.1f} GiB"
+
+
+def count_of(count: int, what: str) -> str:
+    """Return a number with its noun: `1 part`, `1,234 parts`."""
+    return f"{count:,} {what}" + "s" * (count != 1)

@@ -1,0 +1,214 @@
+"""What a recovery would begin with: the commit, what is passed over, how the flow has changed, what is read again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from lowtide.cli.bar import Told
+from lowtide.cli.quantities import count_of, size, time_of
+from lowtide.cli.snapshot_place import opened
+from lowtide.cli.table import table
+from lowtide.compiler import compile_job
+from lowtide.conf import Conf
+from lowtide.flow import Flow
+from lowtide.fronts.register import FrontRegister, Partition
+from lowtide.operators.saving import saved_steps
+from lowtide.plan import Plan
+from lowtide.spark.opening import settled_conf
+from lowtide.spark.preflight import Surroundings
+from lowtide.spark.preflight import look as look_at_kafka
+from lowtide.spark.recovering import StartFrom, refuse_other_state
+from lowtide.topics import Topics
+from lowtide_snapshots.choosing import Choice, choose
+from lowtide_snapshots.fingerprint import Difference, compare
+
+__all__ = ["Again", "Recovery", "look"]
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """What is read again of one source partition.
+
+    Attributes:
+        topic: Its topic.
+        partition: Its number there.
+        front: Its front's number; None if the next life registers it.
+        offset: From where it is read.
+        end: Up to where there are records now.
+        label_ms: The largest time before the offset; None if nothing was read before.
+    """
+
+    topic: str
+    partition: int
+    front: int | None
+    offset: int
+    end: int
+    label_ms: int | None
+
+    @property
+    def records(self) -> int:
+        """How many are read until the end of now, at most: markers and what was compacted take offsets, too."""
+        return max(0, self.end - self.offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """All that is known beforehand of a start.
+
+    Attributes:
+        plan: Of the flow of now.
+        choice: The commit that it begins from; None if it begins without state.
+        commits: How many commits the job has.
+        differences: Between the flow of now and that of the commit.
+        again: What is read, by front.
+        leader: Who holds the job's lease; None if nobody does.
+        twice: Whether what is worked out again is delivered again, as `job.delivery` is "at_least_once".
+    """
+
+    plan: Plan
+    choice: Choice | None
+    commits: int
+    differences: tuple[Difference, ...]
+    again: tuple[Again, ...]
+    leader: str | None
+    twice: bool
+
+    @property
+    def start(self) -> StartFrom:
+        """What the life is told: just this commit, as it was said."""
+        return StartFrom(no_state=True) if self.choice is None else StartFrom(commit=self.choice.commit.id)
+
+    @property
+    def records(self) -> int:
+        """How many records are read until now is reached, at most."""
+        return sum(each.records for each in self.again)
+
+    def refuse(self) -> None:
+        """Refuse a flow that cannot read the state (errors: FlowError)."""
+        if self.choice is not None:
+            refuse_other_state(self.plan, self.choice.manifest, lambda _: None)
+
+    def page(self) -> str:
+        """Return it for people."""
+        rows = [
+            (
+                "new" if each.front is None else str(each.front),
+                f"{each.topic}-{each.partition}",
+                f"{each.offset:,}",
+                time_of(each.label_ms),
+                f"{each.end:,}",
+                f"{each.records:,}",
+            )
+            for each in self.again
+        ]
+        headings = ("front", "partition", "from offset", "largest time before (UTC)", "end", "to be read")
+        again = "what was delivered is delivered again" if self.twice else "nothing is delivered twice"
+        total = f"{count_of(self.records, 'record')} to be read until now is reached; {again}"
+        return "\n".join([*self._begins(), "", table(headings, rows), "", total])
+
+    def as_object(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        commit = None
+        if self.choice is not None:
+            chosen, manifest = self.choice.commit, self.choice.manifest
+            commit = {
+                "id": chosen.id,
+                "name": chosen.name,
+                "min_time_ms": chosen.min_time_ms,
+                "committed": chosen.at,
+                "parts": len(manifest.parts),
+                "rows": manifest.rows,
+                "bytes": manifest.bytes,
+            }
+        skipped = self.choice.skipped if self.choice is not None else ()
+        return {
+            "job": self.plan.name,
+            "commit": commit,
+            "skipped": [{"id": each.id, "min_time_ms": each.min_time_ms, "why": why} for each, why in skipped],
+            "differences": [asdict(each) for each in self.differences],
+            "fronts": [{**asdict(each), "records": each.records} for each in self.again],
+            "records": self.records,
+            "leader": self.leader,
+        }
+
+    def _begins(self) -> Iterator[str]:
+        job = self.plan.name
+        if self.choice is None:
+            of = f", though there are {count_of(self.commits, 'commit')}" if self.commits else ""
+            yield f'job "{job}" begins without state, where its sources were read first{of}'
+        else:
+            chosen, manifest = self.choice.commit, self.choice.manifest
+            called = f' "{chosen.name}"' if chosen.name else ""
+            state = (
+                f"{count_of(manifest.rows, 'row')} in {count_of(len(manifest.parts), 'part')}, {size(manifest.bytes)}"
+            )
+            until = f"all before {time_of(chosen.min_time_ms)} UTC"
+            yield f'job "{job}" begins from commit {chosen.id}{called}, with {until}: {state}'
+            for commit, why in self.choice.skipped:
+                yield f"DAMAGED, so passed over: commit {commit.id} at {time_of(commit.min_time_ms)} UTC: {why}"
+        for each in self.differences:
+            yield f"the flow has changed: {each.what}" + (", so it cannot begin from here" if each.fatal else "")
+        if self.leader is not None:
+            yield f"the job is led by {self.leader}; a start waits for the end of that, for some seconds at most"
+
+
+def look(flow: Flow, conf: Conf, start: StartFrom, told: Told) -> Recovery:
+    """Find out what a start would begin with; nothing is changed.
+
+    Args:
+        flow: The flow of now.
+        conf: Where everything is.
+        start: Which commit is asked for.
+        told: Told how many parts of a commit are verified.
+
+    Raises:
+        FlowError: the flow is not sound, or is not that of the job's record.
+        NotRunning: there never was such a job.
+        SnapshotDamaged: no commit that was asked for is whole.
+        ConfError: there is no commit that was asked for.
+        SourceGone, SourceTooShort: the sources do not have what would be read again.
+        ServiceUnavailable: ZooKeeper, Kafka or the store does not answer.
+    """
+    conf = settled_conf(compile_job(flow, conf), conf)
+    plan = compile_job(flow, conf)
+    found = look_at_kafka(plan, conf)
+    ends = Topics(conf.kafka).ends(found.sources)
+    with opened(conf, flow.name) as (place, store):
+        commits = len(place.log.commits())
+        choice = None
+        if not start.no_state:
+            choice = choose(place.log, place.files, commit=start.commit, before_ms=start.before_ms, told=told)
+        register, leader = FrontRegister.from_json(store.fronts()), store.holder()
+    differences: list[Difference] = []
+    if choice is not None:
+        steps = saved_steps(plan)
+        shapes = [step.shape for step in steps.values()]
+        differences = compare(choice.manifest.flow, shapes, {name: step.defaults for name, step in steps.items()})
+    again = tuple(_again(register, found, ends, choice, plan.slack_ms))
+    twice = conf.job.delivery == "at_least_once"
+    return Recovery(plan, choice, commits, tuple(differences), again, leader, twice)
+
+
+def _again(
+    register: FrontRegister,
+    found: Surroundings,
+    ends: dict[tuple[str, int], int],
+    choice: Choice | None,
+    slack_ms: int,
+) -> Iterator[Again]:
+    """What is read of each partition, those that are registered first."""
+    ids = {topic.name: topic.id for topic in found.sources}
+    there = {Partition(name, ids[name], number): offset for (name, number), offset in found.earliest.items()}
+    fronts = {} if choice is None else {front.number: front for front in choice.manifest.fronts}
+    starts = register.starts({number: front.offset for number, front in fronts.items()}, there)
+    for entry in register.entries:
+        place = (entry.partition.source, entry.partition.partition)
+        front = fronts.get(entry.number)
+        label_ms = None if front is None or front.label is None else front.label * slack_ms
+        yield Again(*place, entry.number, starts[entry.number], ends[place], label_ms)
+    for partition, offset in sorted(there.items()):
+        if register.find(partition) is None:
+            place = (partition.source, partition.partition)
+            yield Again(*place, None, offset, ends[place], None)

@@ -1,0 +1,67 @@
+"""Which running job a command means, and how its control API is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lowtide.cli.refusals import plain_errors
+from lowtide.conf import Conf
+from lowtide.control_client import ControlClient, TokenRefused
+from lowtide.errors import NotRunning
+from lowtide.jobs.folder import JobFolder, states
+from lowtide.jobs.token import job_token
+from lowtide.zookeeper_access import ZooKeeperAccess
+
+__all__ = ["control_of", "only_job"]
+
+
+def only_job(root: Path) -> JobFolder:
+    """Return the one job of a folder that runs.
+
+    Raises:
+        NotRunning: none does, or several do.
+    """
+    running = [folder for folder, state in states(root) if not state.ended]
+    if len(running) != 1:
+        names = ", ".join(folder.name for folder in running)
+        raise NotRunning(
+            f"{len(running)} jobs run" if running else "no job runs",
+            where=f"{root} ([job].folder)",
+            way_out=f"name one: {names}" if running else "`lowtide status` shows how the last ones ended",
+        )
+    return running[0]
+
+
+def control_of(conf: Conf, name: str) -> ControlClient:
+    """Return the control API of a running job: its folder tells where it is, or else ZooKeeper.
+
+    Raises:
+        NotRunning: it does not run.
+        TokenRefused: it runs elsewhere, and its token is not known here.
+        ServiceUnavailable: ZooKeeper does not answer.
+    """
+    folder = JobFolder(Path(conf.job.folder), name)
+    state = folder.state()
+    if state is not None and not state.seen().ended:
+        token = folder.token()
+        if token is not None and state.control:
+            return ControlClient(state.control, token)
+        if state.phase == "starting":
+            raise NotRunning(f'job "{name}" is still starting', where=str(folder.path), way_out="wait until it runs")
+    with plain_errors(), ZooKeeperAccess.of(conf.zookeeper).store(name) as store:
+        holder, life = store.holder(), store.life() or {}
+    address = str(life.get("control") or "")
+    if holder is None or life.get("phase") != "running" or not address:
+        raise NotRunning(
+            f'job "{name}" does not run',
+            where=f"{folder.path}, and ZooKeeper at {conf.zookeeper.hosts}",
+            way_out="`lowtide status` shows the jobs of this folder; start it: lowtide run flow.py --detach",
+        )
+    if conf.control.token_file is None:
+        raise TokenRefused(
+            f'job "{name}" runs as {holder}, and the token of its control API is not known here',
+            where=address,
+            way_out="ask in the folder that it was started in ([job].folder); or give it and this command the same "
+            "[control].token_file",
+        )
+    return ControlClient(address, job_token(conf.control))

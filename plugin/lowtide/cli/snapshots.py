@@ -1,0 +1,216 @@
+"""`lowtide snapshots`: the snapshots of a job, straight on store and ZooKeeper, whether the job runs or not."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import click
+
+from lowtide.cli.bar import bar
+from lowtide.cli.options import as_json, with_conf
+from lowtide.cli.pruning import Pruning
+from lowtide.cli.quantities import Age, count_of, size, time_of
+from lowtide.cli.refusals import SnapshotDamaged
+from lowtide.cli.snapshot_pages import LISTED, diff_object, diff_page, known_object, line, page
+from lowtide.cli.snapshot_place import Known, SnapshotPlace, opened
+from lowtide.cli.table import table
+from lowtide.conf import Conf
+from lowtide.errors import SnapshotFailed
+from lowtide_snapshots.commit_log import Commit
+from lowtide_snapshots.diffing import diff as between
+from lowtide_snapshots.errors import CommitUnknown
+from lowtide_snapshots.manifest import Manifest
+from lowtide_snapshots.parts import sha256
+from lowtide_snapshots.retention import Rule
+from lowtide_snapshots.verifying import verify as damages_of
+
+UNKNOWN_LIMIT_S = 30.0
+"""How long a commit whose outcome is not known is asked for again."""
+MOST_DAMAGES = 20
+
+
+@click.group()
+def snapshots() -> None:
+    """List, show, verify, compare, commit and prune the snapshots of a job.
+
+    JOB is the name of the flow. The job need not run: all is asked of ZooKeeper and of the store.
+    """
+
+
+@snapshots.command("list")
+@click.argument("job")
+@with_conf
+@as_json
+def list_snapshots(conf: Conf, job: str, as_json: bool) -> None:
+    """List the snapshots of JOB, oldest first: those that are committed, and those that are sealed only."""
+    with opened(conf, job) as (place, _):
+        found, last, restored = place.all(), place.log.last(), place.log.restored()
+    if as_json:
+        _say_json([known_object(known, last, restored) for known in found])
+    elif found:
+        click.echo(table(LISTED, [line(known, last, restored) for known in found]))
+    else:
+        click.echo(f'job "{job}" has no snapshots; take one: lowtide snapshot {job}')
+
+
+@snapshots.command()
+@click.argument("job")
+@click.argument("snapshot", required=False)
+@with_conf
+@as_json
+def show(conf: Conf, job: str, snapshot: str | None, as_json: bool) -> None:
+    """Show all of SNAPSHOT, an id or a name; by default the last commit."""
+    with opened(conf, job) as (place, _):
+        known = place.find(snapshot)
+        manifest = place.read(known)
+        last, restored, where = place.log.last(), place.log.restored(), place.files.where
+    if as_json:
+        _say_json(known_object(known, last, restored) | {"content": json.loads(manifest.to_json())})
+    else:
+        click.echo(page(known, manifest, where))
+
+
+@snapshots.command()
+@click.argument("job")
+@click.argument("snapshot", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="Verify all of them.")
+@with_conf
+@as_json
+def verify(conf: Conf, job: str, snapshot: tuple[str, ...], every: bool, as_json: bool) -> int:
+    """Read all parts of each SNAPSHOT, ids or names, and see that they are whole; by default of the last commit.
+
+    With 6 if one is damaged.
+    """
+    if every and snapshot:
+        raise click.UsageError("--all verifies them all; name none")
+    with opened(conf, job) as (place, _):
+        asked = place.all() if every else [place.find(name) for name in snapshot or (None,)]
+        found = [_verified(place, known) for known in asked]
+    if as_json:
+        _say_json(found)
+    else:
+        for each in found:
+            click.echo("\n".join(_verdict(each)))
+    return 0 if all(each["whole"] for each in found) else SnapshotDamaged.exit_code
+
+
+@snapshots.command()
+@click.argument("job")
+@click.argument("before")
+@click.argument("after", required=False)
+@with_conf
+@as_json
+def diff(conf: Conf, job: str, before: str, after: str | None, as_json: bool) -> None:
+    """Say what lies between the snapshots BEFORE and AFTER, ids or names; by default up to the last commit."""
+    with opened(conf, job) as (place, _):
+        pair = [place.read(known) for known in (place.find(before), place.find(after))]
+        found = between(*pair)
+    if as_json:
+        _say_json(diff_object(found))
+    else:
+        click.echo(diff_page(found, [manifest.record.slack_ms for manifest in pair]))
+
+
+@snapshots.command()
+@click.argument("job")
+@click.argument("snapshot")
+@with_conf
+@as_json
+def commit(conf: Conf, job: str, snapshot: str, as_json: bool) -> None:
+    """Verify SNAPSHOT, an id or a name, and make it the one that JOB is recovered from.
+
+    It is one that was taken with --no-commit. With 6 if it is damaged, or cannot be committed any more: a newer one is,
+    or the job has begun another life since.
+    """
+    with opened(conf, job) as (place, _):
+        known = place.find(snapshot)
+        manifest = place.read(known)
+        done = known.commit
+        if done is None:
+            found = _verified(place, known)
+            if not found["whole"]:
+                raise SnapshotDamaged("\n".join(_verdict(found)), way_out="take another snapshot")
+            done = _commit(place, manifest, known)
+    if as_json:
+        _say_json({"id": done.id, "name": done.name, "min_time_ms": done.min_time_ms, "committed": done.at})
+    else:
+        was = "was committed already" if known.commit is not None else "is committed"
+        click.echo(f"snapshot {known.called} {was}, at {done.at}: all before {time_of(done.min_time_ms)} UTC")
+
+
+@snapshots.command()
+@click.argument("job")
+@click.option("--keep", type=click.IntRange(min=1), help="How many to keep at most; by default [snapshots].keep.")
+@click.option("--max-age", type=Age(), help="Drop older ones, as 30d or 12h; by default [snapshots].max_age_s.")
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@with_conf
+@as_json
+def prune(*, conf: Conf, job: str, keep: int | None, max_age: float | None, dry_run: bool, as_json: bool) -> None:
+    """Drop old commits of JOB, and delete what no other one needs.
+
+    Kept whatever is asked for: the last commit, the one that the present life began from, and those with a name. It
+    warns of kept ones that the source topics do not reach back to any more.
+    """
+    rule = Rule(keep or conf.snapshots.keep, conf.snapshots.max_age_s if max_age is None else max_age)
+    with opened(conf, job) as (place, _):
+        pruning = Pruning.planned(place, rule)
+        if not dry_run:
+            pruning.carry_out()
+        pruning.look_at_sources(conf)
+    for warning in pruning.warnings():
+        click.echo(f"warning: {warning}", err=True)
+    if as_json:
+        _say_json(pruning.as_object(dry_run=dry_run))
+    else:
+        click.echo(pruning.said(dry_run=dry_run))
+
+
+def _verified(place: SnapshotPlace, known: Known) -> dict[str, Any]:
+    """What a look at all parts of a snapshot has shown."""
+    manifest = known.manifest
+    found = {"id": known.id, "name": known.name, "min_time_ms": known.min_time_ms, "parts": 0, "bytes": 0}
+    if manifest is None:
+        return found | {"whole": False, "damages": [{"object": known.path, "why": known.why}]}
+    with bar(f"verifying {known.id}") as told:
+        damages = damages_of(place.files, manifest, told)
+    said = [{"object": each.part, "why": each.why} for each in damages]
+    return found | {"parts": len(manifest.parts), "bytes": manifest.bytes, "whole": not damages, "damages": said}
+
+
+def _verdict(found: dict[str, Any]) -> list[str]:
+    """The same for people."""
+    called = found["id"] + (f' "{found["name"]}"' if found["name"] else "")
+    if found["whole"]:
+        return [f"snapshot {called} is whole: {count_of(found['parts'], 'part')}, {size(found['bytes'])}"]
+    damages = found["damages"]
+    of = f" of {count_of(found['parts'], 'part')}" if found["parts"] else ""
+    lines = [f"  {each['object']}: {each['why']}" for each in damages[:MOST_DAMAGES]]
+    more = [f"  and {len(damages) - MOST_DAMAGES} more"] if len(damages) > MOST_DAMAGES else []
+    return [f"snapshot {called} is DAMAGED, {len(damages)}{of}:", *lines, *more]
+
+
+def _commit(place: SnapshotPlace, manifest: Manifest, known: Known) -> Commit:
+    """Commit it; while it is not known whether that was done, again (R16)."""
+    if known.phase == "over":
+        last, life = place.log.last(), place.log.incarnation()
+        why = f"the last one is {last.id} at {time_of(last.min_time_ms)} UTC, and " if last is not None else ""
+        raise SnapshotFailed(
+            f"snapshot {known.called} cannot be committed any more: {why}the job is in life {life}",
+            where=f'job "{place.job}"',
+            way_out=f"take another one: lowtide snapshot {place.job}",
+        )
+    digest = sha256(place.files.get(known.path))
+    deadline = time.monotonic() + UNKNOWN_LIMIT_S
+    while True:
+        try:
+            return place.log.commit(manifest, digest)
+        except CommitUnknown:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.5)
+
+
+def _say_json(what: object) -> None:
+    click.echo(json.dumps(what, indent=2))

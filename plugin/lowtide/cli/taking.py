@@ -1,0 +1,85 @@
+"""Has a running job take a snapshot, and waits for what becomes of it."""
+
+from __future__ import annotations
+
+import time
+
+from lowtide.cli.bar import bar
+from lowtide.cli.quantities import count_of, size, time_of
+from lowtide.control_client import ControlClient, ControlUnreachable
+from lowtide.errors import SnapshotFailed
+from lowtide.service.taking import SnapshotView
+
+__all__ = ["described", "take"]
+
+POLL_S = 0.1
+SILENCE_LIMIT_S = 15.0
+"""How long the control API may be silent while a snapshot is taken; each question waits 5 s at most."""
+
+
+def take(
+    client: ControlClient, job: str, name: str | None, *, commit: bool = True, limit_s: float | None = None
+) -> SnapshotView:
+    """Ask for a snapshot, and return it when it is committed, or sealed where it is not to be.
+
+    Args:
+        client: The job's control API.
+        job: The job's name, for people.
+        name: What to call the snapshot.
+        commit: Whether it is committed.
+        limit_s: How long to wait; None for as long as the job takes.
+
+    Raises:
+        SnapshotFailed: it was not taken or not committed, or is not over within the limit.
+        ControlUnreachable, TokenRefused: the job did not hear of it.
+    """
+    began = time.monotonic()
+    asked = client.take_snapshot(name, commit=commit)
+    heard = began
+    with bar(f"snapshot {asked.id}") as told:
+        while True:
+            view, silence = _look(client, asked.id)
+            if view is not None:
+                heard = time.monotonic()
+                told(view.parts_done, view.parts)
+                if view.phase == "failed":
+                    raise SnapshotFailed(f'snapshot {asked.id} of job "{job}" failed: {view.why}')
+                if view.phase == ("committed" if commit else "sealed"):
+                    return view
+            elif time.monotonic() - heard > SILENCE_LIMIT_S or not silence:
+                raise _lost(asked.id, job, silence)
+            if limit_s is not None and time.monotonic() - began > limit_s:
+                raise _late(asked.id if view is None else view.id, job, limit_s, view)
+            time.sleep(POLL_S)
+
+
+def described(view: SnapshotView) -> str:
+    """Return in a line what has become of a snapshot."""
+    called = f' "{view.name}"' if view.name else ""
+    what = f"{count_of(view.parts_done, 'part')} written, {count_of(view.rows, 'row')}, {size(view.bytes)} in all"
+    until = f"all before {time_of(view.min_time_ms)} UTC"
+    return f"snapshot {view.id}{called} {view.phase}: {until}, {what}, took {view.took_s:.1f} s"
+
+
+def _look(client: ControlClient, id_: str) -> tuple[SnapshotView | None, str]:
+    """The snapshot; or None, and why the job did not answer: nothing if it did, and does not know it."""
+    try:
+        return next((view for view in client.snapshots() if view.id == id_), None), ""
+    except ControlUnreachable as error:
+        return None, error.what
+
+
+def _lost(id_: str, job: str, silence: str) -> SnapshotFailed:
+    return SnapshotFailed(
+        f'what became of snapshot {id_} of job "{job}" is not known: '
+        + (silence or "the job knows nothing of it any more"),
+        way_out=f"`lowtide snapshots list {job}` shows whether it is committed, `lowtide status {job}` the job",
+    )
+
+
+def _late(id_: str, job: str, limit_s: float, view: SnapshotView | None) -> SnapshotFailed:
+    waits = "; ".join(view.waits_for) if view is not None else ""
+    return SnapshotFailed(
+        f'snapshot {id_} of job "{job}" is not over after {limit_s:g} s' + (f": {waits}" if waits else ""),
+        way_out=f"it goes on, for [snapshots].taking_limit_s at most: lowtide snapshots list {job}",
+    )
