@@ -26,7 +26,7 @@ import sys
 from lowtide_snapshots.stores.folder import FolderStore
 store = FolderStore(sys.argv[1])
 print("ready", flush=True)
-for number in range(10**6):
+for number in range(300):
     store.put(f"job/{number:06d}", bytes([number % 256]) * 3_000_000)
     print(number, flush=True)
 """
@@ -64,9 +64,11 @@ def test_a_writer_that_is_killed_leaves_no_half_object(tmp_path: Path) -> None:
     lines = [process.stdout.readline() for _ in range(4)]
     # In the middle of the next one.
     unfinished: list[Path] = []
-    while not unfinished and process.poll() is None:
+    deadline = time.monotonic() + 5
+    while not unfinished and process.poll() is None and time.monotonic() < deadline:
         unfinished = list(tmp_path.glob("job/.*"))
     process.send_signal(signal.SIGKILL)
+    assert unfinished
     said = [*lines[1:], *process.stdout.read().splitlines()]
     process.wait()
     store = FolderStore(str(tmp_path))
