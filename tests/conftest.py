@@ -142,6 +142,7 @@ class Spark:
             "epoch.duration_s": 5.0,
             "spark.master": f"local[{SLOTS}]",
             "spark.checkpoint_folder": str(self.folder / "checkpoints"),
+            "snapshots.url": str(self.folder / "snapshots"),
         }
 
 

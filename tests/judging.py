@@ -48,7 +48,9 @@ class Judge:
     def expected(self) -> tuple[dict[str, dict[int, list[Output]]], Counter[tuple[bytes | None, bytes | None]]]:
         """By sink and lane what is to be delivered, and the dead letters."""
         log = read_sources(self._conf.kafka, self._plan, self.fronts())
-        durable = read_lasts(self._conf.kafka, topic_of(self._job), LASTS_WITHIN_S)
+        with ZooKeeperAccess.of(self._conf.zookeeper).store(self._job) as store:
+            generation = store.lasts()[1]
+        durable = read_lasts(self._conf.kafka, topic_of(self._job, generation), LASTS_WITHIN_S)
         floors = [*durable.floors, *self.register().floors()]
         written, dead = run_log(self._plan, log, floors, check_states=False)
         sinks: dict[str, dict[int, list[Output]]] = {}

@@ -10,8 +10,10 @@ import pytest
 from tests.shop import Load, Shop
 
 from lowtide.control_client import ControlClient
+from lowtide.oracle import Output, compare_lanes, read_output
 from lowtide.service.taking import SnapshotView
 from lowtide.spark.job import Job
+from lowtide.spark.recovering import StartFrom
 
 if TYPE_CHECKING:
     from tests.conftest import Spark
@@ -71,3 +73,48 @@ def test_a_job_goes_on_from_its_last_commit(spark: Spark) -> None:
         job.stop()
     assert shop.judge.right()
     assert read < load.written, "it has not read all of it again"
+
+
+def test_a_job_that_is_rewound_delivers_again_what_came_behind_the_commit(spark: Spark) -> None:
+    """C17: a new output generation; and a life after it goes on with that one."""
+    shop = Shop.open("rewound", spark.kafka, spark.settings(), letters=2)
+    shop.produce(range(400))
+    with shop.running() as job:
+        assert shop.judge.right()
+        committed = take(job)
+        shop.produce(range(400, 700))
+        assert shop.judge.right()
+        take(job, "dropped by the rewind")
+    whole = read_output(shop.conf.kafka, shop.sink)
+    said: list[str] = []
+    job = Job.start(shop.flow(), shop.conf, said.append, StartFrom(commit=committed.id, redeliver=True))
+    try:
+        shop.produce(range(700, 900))
+        expected, _ = shop.judge.expected()
+        behind = {lane: messages[len(before(whole[lane], committed)) :] for lane, messages in expected["out"].items()}
+        again = delivered(shop, {lane: whole[lane] + messages for lane, messages in behind.items()})
+        assert again
+    finally:
+        job.stop()
+    assert any("output generation 1" in each for each in said), said
+    with shop.running():
+        shop.produce(range(900, 1000))
+        expected, _ = shop.judge.expected()
+        behind = {lane: messages[len(before(whole[lane], committed)) :] for lane, messages in expected["out"].items()}
+        assert delivered(shop, {lane: whole[lane] + messages for lane, messages in behind.items()})
+
+
+def before(messages: list[Output], committed: SnapshotView) -> list[Output]:
+    assert committed.min_time_ms is not None
+    return [message for message in messages if message.timestamp < committed.min_time_ms]
+
+
+def delivered(shop: Shop, expected: dict[int, list[Output]]) -> bool:
+    """Wait until the topic holds as much; whether it is that, byte by byte."""
+    deadline = time.monotonic() + TAKEN_WITHIN_S
+    while True:
+        found = read_output(shop.conf.kafka, shop.sink)
+        if sum(map(len, found.values())) >= sum(map(len, expected.values())) or time.monotonic() > deadline:
+            assert compare_lanes(expected, found).right, compare_lanes(expected, found)
+            return True
+        time.sleep(0.3)

@@ -42,6 +42,8 @@ class JobConf:
     stall_limit_ms: Positive = 60_000
     start_limit_s: Seconds = 60.0
     stop_limit_s: Seconds = 30.0
+    restarts: Annotated[int, Meta(ge=0)] = 5
+    restarts_within_s: Seconds = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -179,6 +179,31 @@ class CommitLog:
 
         self._nodes.write(plan)
 
+    def rewind(self, incarnation: int, commit: Commit) -> None:
+        """Make a commit the last one again: those above it are dropped, for what they hold is to be made anew (C17).
+
+        Raises:
+            Fenced: the life is over.
+            NoSuchCommit: it was dropped; choose again.
+        """
+
+        def plan() -> list[Operation]:
+            life, last = self._nodes.get_all([self._paths.incarnation, self._paths.last_commit])
+            known = self._last(last)
+            if known is not None and known.id == commit.id:
+                return []
+            above = [each for each in self.commits() if each.tick > commit.tick]
+            paths = [self._paths.commit(each.tick, each.id) for each in above]
+            there = [(path, node) for path, node in zip(paths, self._nodes.get_all(paths), strict=True) if node]
+            return [
+                *self._fence(life, incarnation),
+                self._there(commit),
+                _put(self._paths.last_commit, last, commit.to_bytes()),
+                *(Delete(path, node.version) for path, node in there),
+            ]
+
+        self._nodes.write(plan)
+
     def _dropping(self, commits: Sequence[Commit]) -> list[Operation]:
         paths = [self._paths.commit(commit.tick, commit.id) for commit in commits]
         guards = [self._paths.incarnation, self._paths.last_commit, self._paths.restored]

@@ -223,20 +223,30 @@ class JobStore:
 
             self._write(incarnation, plan)
 
-    def lasts_id(self) -> str | None:
-        """The id of the topic that keeps `last` per lane; None if it was not told yet."""
+    def lasts(self) -> tuple[str | None, int]:
+        """The id of the topic that keeps `last` per lane, None if it was not told yet; and the output generation."""
         node = self._zk.get(self._paths.lasts)
-        return str(value_of(node.data, self._paths.lasts).get("topic_id", "")) if node else None
+        if node is None:
+            return None, 0
+        value = value_of(node.data, self._paths.lasts)
+        return str(value.get("topic_id", "")), int(value.get("generation", 0))
 
-    def set_lasts_id(self, incarnation: int, topic_id: str) -> None:
-        """Write down, once, the id of the topic that keeps `last` per lane.
+    def set_lasts(self, incarnation: int, topic_id: str, generation: int = 0) -> None:
+        """Write down, once for each output generation, the id of the topic that keeps `last` per lane.
 
         Raises:
             Fenced: the life is over.
             EntryDiffers: it is another one: the topic was deleted and made again.
         """
-        path, data = self._paths.lasts, to_bytes({"topic_id": topic_id})
-        self._put(incarnation, path, data, lambda found: must_be_same(path, found, data))
+        path, data = self._paths.lasts, to_bytes({"topic_id": topic_id, "generation": generation})
+
+        def newer(found: bytes) -> bool:
+            if int(value_of(found, path).get("generation", 0)) < generation:
+                return True
+            must_be_same(path, found, data)
+            return False
+
+        self._put(incarnation, path, data, newer)
 
     def told(self) -> int | None:
         """The largest delivered time that the outside was told; None if it was told none."""

@@ -15,7 +15,7 @@ from lowtide_snapshots.job_store import JobStore, jobs
 pytestmark = pytest.mark.zookeeper
 
 ENTRY = {"number": 0, "source": "documents", "topic_id": "x", "partition": 0, "offset": 0, "opening": 0}
-WRITES = ("add_fronts", "add_sink_ids", "set_lasts_id", "tell", "set_life")
+WRITES = ("add_fronts", "add_sink_ids", "set_lasts", "tell", "set_life")
 
 
 def test_the_record_is_frozen_at_the_first_start_and_stays(place: Any) -> None:
@@ -123,12 +123,16 @@ def test_transactional_ids_are_never_forgotten(place: Any) -> None:
 def test_the_lasts_topic_is_set_once(place: Any) -> None:
     mine = place.open()
     life = place.living(mine)
-    assert mine.lasts_id() is None
-    mine.set_lasts_id(life, "one")
-    mine.set_lasts_id(life, "one")
+    assert mine.lasts() == (None, 0)
+    mine.set_lasts(life, "one")
+    mine.set_lasts(life, "one")
     with pytest.raises(EntryDiffers, match=r"(?s)one.*two.*another name"):
-        mine.set_lasts_id(life, "two")
-    assert mine.lasts_id() == "one"
+        mine.set_lasts(life, "two")
+    assert mine.lasts() == ("one", 0)
+    mine.set_lasts(life, "three", 1)
+    assert mine.lasts() == ("three", 1), "another output generation has another"
+    with pytest.raises(EntryDiffers):
+        mine.set_lasts(life, "one")
 
 
 def test_a_life_says_what_there_is_to_know_of_it(place: Any) -> None:
@@ -148,7 +152,7 @@ def test_a_life_says_what_there_is_to_know_of_it(place: Any) -> None:
 def test_to_look_makes_nothing(place: Any) -> None:
     mine = place.open()
     assert (mine.record(), mine.holder(), mine.alive(), mine.incarnation()) == (None, None, False, 0)
-    assert place.content(mine) == ([], set(), None, None, None)
+    assert place.content(mine) == ([], set(), (None, 0), None, None)
     assert place.job not in jobs(place.hosts)
     assert jobs(place.hosts, root="nothing/here") == []
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -23,7 +23,9 @@ from lowtide.connectors.lasts_records import (
 )
 from lowtide.errors import LifeEnded, ServiceUnavailable
 from lowtide.kafka_access import librdkafka_settings
+from lowtide.operators.bundle import FIRST_KEY
 from lowtide.topics import TopicExists, Topics
+from lowtide_tracker import Floor
 
 __all__ = [
     "Durable",
@@ -31,6 +33,7 @@ __all__ = [
     "LastsLost",
     "LastsUnreadable",
     "forget_records",
+    "keep_floors",
     "open_lasts",
     "read_lasts",
     "records_of",
@@ -61,24 +64,28 @@ class LastsLost(LifeEnded):
     """Decide what becomes of the job: nobody knows any more what it has delivered."""
 
 
-def topic_of(job: str) -> str:
+def topic_of(job: str, generation: int = 0) -> str:
     """The name of a job's lasts topic; different for different jobs, and legal whatever the job is called.
+
+    Each output generation has one of its own: what it delivers was delivered before.
 
     Kafka allows no two topics whose names differ in "." and "_" only, so a name with a dot is told apart by its hash.
     """
+    behind = f"-{generation}" if generation else ""
     if _LEGAL.fullmatch(job):
-        return f"lowtide.{job}.last"
+        return f"lowtide.{job}.last{behind}"
     readable = re.sub(r"[^A-Za-z0-9_-]", "_", job)[:100]
-    return f"lowtide.{readable}.last-{hashlib.sha256(job.encode()).hexdigest()[:32]}"
+    return f"lowtide.{readable}.last-{hashlib.sha256(job.encode()).hexdigest()[:32]}{behind}"
 
 
-def open_lasts(kafka: KafkaConf, job: str, known_id: str | None) -> str:
+def open_lasts(kafka: KafkaConf, job: str, known_id: str | None, generation: int = 0) -> str:
     """See that the job's lasts topic is there and the one it was; make it at the job's first start.
 
     Args:
         kafka: The way in.
         job: The job's name.
-        known_id: What an earlier call returned; None if the job has never had a life.
+        known_id: What an earlier call returned; None if the job has never had a life in this generation.
+        generation: Of its output.
 
     Returns:
         The id that the cluster gave the topic; one that is made anew under the same name has another.
@@ -88,7 +95,7 @@ def open_lasts(kafka: KafkaConf, job: str, known_id: str | None) -> str:
         ServiceUnavailable: No broker answered in time.
         TopicRefused: Kafka does not allow the topic to be made.
     """
-    topic = topic_of(job)
+    topic = topic_of(job, generation)
     found = _topic_id(kafka, topic)
     if found is None and known_id is None:
         # Where another start of the job has made it meanwhile, which of the two goes on is for ZooKeeper to say.
@@ -105,6 +112,28 @@ def open_lasts(kafka: KafkaConf, job: str, known_id: str | None) -> str:
     if described.partitions != 1:
         raise _lost(kafka, topic, f"has {described.partitions} partitions instead of 1")
     return found
+
+
+def keep_floors(kafka: KafkaConf, topic: str, floors: Iterable[Floor], incarnation: int, limit_s: float) -> None:
+    """Write floors into a lasts topic that is new: what they were durable in before is read no more.
+
+    Raises:
+        ServiceUnavailable: Kafka did not take them in time.
+    """
+    from confluent_kafka import Producer
+
+    settings: dict[str, Any] = {**librdkafka_settings(kafka), "enable.idempotence": True, "log_level": 0}
+    producer = Producer(settings)
+    for key, value in records_of(LaneName(0, "", 0), FIRST_KEY, floors, incarnation):
+        producer.produce(topic, value, key)
+        producer.poll(0)
+    left = producer.flush(limit_s)
+    if left:
+        raise ServiceUnavailable(
+            f'Kafka did not take {left} records for topic "{topic}" within {limit_s:g} s',
+            where=f"Kafka at {kafka.bootstrap}",
+            way_out="see that the broker runs, then start the job again",
+        )
 
 
 def read_lasts(kafka: KafkaConf, topic: str, limit_s: float, say: Callable[[str], None] = lambda _: None) -> Durable:

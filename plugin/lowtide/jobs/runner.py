@@ -23,6 +23,7 @@ from lowtide.jobs.log import Log
 from lowtide.jobs.mark import VARIABLE, end_marked
 from lowtide.jobs.process import Process
 from lowtide.jobs.progress import Progress, age_s
+from lowtide.jobs.restarts import Restarts
 from lowtide.jobs.signals import INTERRUPTED, Signals, StopAsked, end_now
 from lowtide.jobs.state import JobState, now
 from lowtide.spark.job import Job
@@ -74,6 +75,7 @@ class Runner:
             runner=Process.of(os.getpid()),
             supervisor=supervisor,
         )
+        self._restarts = Restarts(conf.job.restarts, conf.job.restarts_within_s)
         self._together = False
         self._look_at = 0.0
         self._verbose = False
@@ -119,7 +121,7 @@ class Runner:
         failed = True
         try:
             job = self._start()
-            self._watch(job)
+            job = self._watch(job)
             failed = False
         except Exception:
             if job is None or not self._told_together():
@@ -144,7 +146,10 @@ class Runner:
         check_broker(self._conf)
         if submitted() and not self._verbose:
             lead_output(self._folder.log_file)
-        job = Job.start(self._flow, self._conf, self._step, self._from)
+        return self._ready(Job.start(self._flow, self._conf, self._step, self._from))
+
+    def _ready(self, job: Job) -> Job:
+        """Wait until a job that was started takes records, and let others know."""
         try:
             # PySpark has put a handler of its own in the place of ours.
             self._signals.hear(breaks_off=True)
@@ -162,13 +167,43 @@ class Runner:
         self._progress.say(f"ready after {age_s():.1f} s; log: {self._folder.log_file}")
         return job
 
-    def _watch(self, job: Job) -> None:
-        """Wait until the job is to stop; LifeEnded when it ends by itself."""
-        job.wait(lambda: self._go_on(job))
+    def _watch(self, job: Job) -> Job:
+        """Wait until the job is to stop, over as many lives as it may have; return the last one.
+
+        Raises:
+            LifeEnded: it has ended, and there is to be no other.
+        """
+        while True:
+            try:
+                job.wait(lambda: self._go_on(job))  # noqa: B023 - called before the next turn
+                break
+            except LifeEnded as error:
+                job = self._again(job, error)
         asked = self._signals.asked
         assert asked is not None
         self._note(phase="stopping")
         self._progress.say(f"stopping, as {asked.name} asks; once more stops it at once")
+        return job
+
+    def _again(self, job: Job, error: LifeEnded) -> Job:
+        """Begin another life in the place of one that has ended; in a new SparkSession, if the old one is not whole."""
+        self._from = job.follow_up(self._from)
+        while True:
+            ends = self._signals.asked is not None or not job.has_spark()
+            pause_s = None if ends else self._restarts.pause_s(time.monotonic())
+            if pause_s is None:
+                raise error
+            self._progress.say(f"the life has ended: {error}")
+            self._note(restarts=self._restarts.count, phase="starting")
+            self._step(f"starting again from the last commit, restart {self._restarts.count}")
+            self._signals.hear(breaks_off=True)
+            follows = job.can_be_followed()
+            self._stop_quietly(job, session=not follows)
+            time.sleep(pause_s)
+            try:
+                return self._ready(Job.start(self._flow, self._conf, self._step, self._from, follows=follows))
+            except LifeEnded as another:
+                error = another
 
     def _go_on(self, job: Job) -> bool:
         if self._signals.asked is not None:
@@ -215,10 +250,10 @@ class Runner:
                 raise
             traceback.print_exc()
 
-    def _stop_quietly(self, job: Job) -> None:
+    def _stop_quietly(self, job: Job, *, session: bool = True) -> None:
         """Stop what can be stopped of a job that has failed; a second error goes to the log."""
         try:
-            job.stop()
+            job.stop(session=session)
         except Exception:  # noqa: BLE001 - py4j raises all sorts when its JVM has gone
             traceback.print_exc()
 

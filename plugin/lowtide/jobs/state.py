@@ -29,6 +29,7 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
         incarnation: The number of this life.
         address: Where the job's service listens, `host:port`; empty before.
         control: Where its control API listens, `host:port`; empty before.
+        restarts: How often the runner has started the job again by itself.
         jvm: Spark's driver where it is this runner's child.
     """
 
@@ -45,6 +46,7 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     incarnation: int | None = None
     address: str = ""
     control: str = ""
+    restarts: int = 0
     ready_at: datetime | None = None
     ended_at: datetime | None = None
 

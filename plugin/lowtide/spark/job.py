@@ -32,6 +32,7 @@ from lowtide.spark.query import start_query
 from lowtide.spark.recovering import StartFrom
 from lowtide.spark.session import master_of, session_runs, start_session
 from lowtide.zookeeper_access import ZooKeeperAccess
+from lowtide_snapshots.commit_log import ZooKeeperCommitLog
 from lowtide_snapshots.errors import SnapshotsError
 
 LOG = logging.getLogger(__name__)
@@ -57,6 +58,8 @@ class Job:
         """What the control API asks for."""
         self.control = ""
         """Where the control API listens, `host:port`; empty before the life has begun."""
+        self._executors = 0
+        """How many there were when the life was ready."""
         self._ended = ""
         """Why the life has ended by itself."""
         self._conf = conf
@@ -82,6 +85,8 @@ class Job:
         conf: Conf,
         say: Said = lambda _: None,
         start: StartFrom = StartFrom(),  # noqa: B008 - a frozen value
+        *,
+        follows: bool = False,
     ) -> Job:
         """Check everything, start Spark and the query.
 
@@ -90,6 +95,7 @@ class Job:
             conf: Where and how.
             say: Told each step in a few words, as it begins.
             start: Where it begins, if not at the last good commit.
+            follows: Whether a session that runs is one that an earlier job of this program has left, to be used again.
 
         Raises:
             LowtideError: what is wrong, where, and what to do; nothing is left running.
@@ -105,7 +111,7 @@ class Job:
         master = master_of(conf)
         slots.check(plan, found.fronts, slots.offered(master), master)
         say(f"starting Spark, {conf.spark.master}")
-        owned = not session_runs()
+        owned = follows or not session_runs()
         session = start_session(conf, plan.name)
         job = None
         try:
@@ -174,6 +180,7 @@ class Job:
                     way_out="see the log; a slow machine wants a larger job.start_limit_s",
                 )
             time.sleep(0.05)
+        self._executors = int(self.status()["totals"]["executors"])
 
     def running(self) -> bool:
         """Return whether the life goes on; LifeEnded if Spark's JVM has gone, which ends it as well."""
@@ -231,8 +238,35 @@ class Job:
             )
         return LifeEnded(f"Spark ended the query: {_first_line(text)}", way_out="see the log; start the job again")
 
-    def stop(self) -> None:
-        """Stop the query; workers deliver what they hold. Spark stops too if the job started it."""
+    def follow_up(self, start: StartFrom) -> StartFrom:
+        """Where the next life begins, if this one began at `start`: there too, until this one has committed something.
+
+        What was to be delivered again was said to be so once.
+        """
+        if start.redeliver:
+            return StartFrom()
+        try:
+            last = ZooKeeperCommitLog(self._store).last()
+        except SnapshotsError:
+            return start
+        return start if last is None or last.incarnation < self.incarnation else StartFrom()
+
+    def has_spark(self) -> bool:
+        """Whether Spark's JVM is there."""
+        try:
+            return bool(self._session._jvm.System.currentTimeMillis())
+        except Exception:  # noqa: BLE001 - py4j raises all sorts when its JVM has gone
+            return False
+
+    def can_be_followed(self) -> bool:
+        """Whether Spark's session, the service and all fork servers are there, so that another life may begin in it."""
+        try:
+            return int(self.status()["totals"]["executors"]) >= self._executors > 0
+        except LifeEnded:
+            return False
+
+    def stop(self, *, session: bool = True) -> None:
+        """Stop the query; workers deliver what they hold. Spark stops too if the job started it, unless told not to."""
         try:
             with suppress(LifeEnded):  # The service may have gone, and its workers with it.
                 self._service.stopping(self.incarnation)
@@ -245,7 +279,7 @@ class Job:
             self._service.close()
             self._note("failed" if self._ended else "stopped", self._ended)
             self._store.close()
-            if self._owned:
+            if self._owned and session:
                 self._session.stop()
             shutil.rmtree(self._checkpoint, ignore_errors=True)
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from lowtide.conf import Conf
 from lowtide.connectors.claims import claim, transactional_id
-from lowtide.connectors.lasts import Durable, open_lasts, read_lasts, topic_of
+from lowtide.connectors.lasts import Durable, keep_floors, open_lasts, read_lasts, topic_of
 from lowtide.errors import AlreadyRunning, FlowError, LifeEnded, LowtideError, ServiceUnavailable
 from lowtide.fronts.register import FrontRegister, Partition
 from lowtide.operators.order import OrderKey
@@ -157,14 +157,21 @@ def open_life(
         while (incarnation := store.raise_incarnation()) <= above:
             pass
         register = FrontRegister.from_json(store.fronts())
-        durable, topic = Durable({}, ()), ""
+        durable = Durable({}, ())
         if conf.job.delivery == "exactly_once":
-            topic = topic_of(plan.name)
             durable = _claimed(store, plan, conf, incarnation, ids=_ids(plan, register, found), say=say)
         _refuse_forgotten(plan, durable)
         recovered = recover(store, plan, conf, incarnation, start=start, say=say) if conf.job.tracking == "on" else None
-        if recovered is not None and topic:
+        generation = store.lasts()[1]
+        if start.redeliver and conf.job.delivery == "exactly_once":
+            generation += 1
+            floors = durable.floors if recovered is None else recovered.needed(durable.floors)
+            durable = _delivered_again(
+                store, plan, conf, incarnation=incarnation, generation=generation, floors=floors, say=say
+            )
+        elif recovered is not None and conf.job.delivery == "exactly_once":
             refuse_shorter_lasts(recovered.manifest, durable.last)
+        topic = topic_of(plan.name, generation) if conf.job.delivery == "exactly_once" else ""
         begins = START if recovered is None else recovered.manifest.tick
         told = store.told()
         ticks = [key.tick + 1 for key in durable.last.values()]
@@ -193,22 +200,35 @@ def _claimed(store: JobStore, plan: Plan, conf: Conf, incarnation: int, *, ids: 
     """Fence every earlier life at the sinks, then read what is durable."""
     limit_s = conf.kafka.delivery_limit_ms / 1000
     say("claiming the sinks")
-    known = store.lasts_id()
-    topic_id = open_lasts(conf.kafka, plan.name, known)
+    known, generation = store.lasts()
+    topic = topic_of(plan.name, generation)
+    topic_id = open_lasts(conf.kafka, plan.name, known, generation)
     store.add_sink_ids(incarnation, ids)
     claim(conf.kafka, store.sink_ids(), limit_s)
     store.check(incarnation)
-    durable = read_lasts(conf.kafka, topic_of(plan.name), limit_s, say)
+    durable = read_lasts(conf.kafka, topic, limit_s, say)
     if known is None and (durable.last or durable.floors):
         raise LifeEnded(
-            f'topic "{topic_of(plan.name)}" has what an earlier life of the job has delivered, but ZooKeeper knows '
+            f'topic "{topic}" has what an earlier life of the job has delivered, but ZooKeeper knows '
             "nothing of such a life: the job's place there was lost, and with it the numbers of its fronts",
             where=f"{conf.zookeeper.hosts}/{conf.zookeeper.root}",
             way_out="restore ZooKeeper's data; or delete the topic, and the job delivers everything again",
         )
     if known is None:
-        store.set_lasts_id(incarnation, topic_id)
+        store.set_lasts(incarnation, topic_id)
     return durable
+
+
+def _delivered_again(
+    store: JobStore, plan: Plan, conf: Conf, *, incarnation: int, generation: int, floors: tuple[Floor, ...], say: Say
+) -> Durable:
+    """Open a new output generation: nothing of it has been delivered, but its labels rest on what those before had."""
+    say(f"everything from here on is delivered again, as output generation {generation}")
+    topic = topic_of(plan.name, generation)
+    topic_id = open_lasts(conf.kafka, plan.name, None, generation)
+    keep_floors(conf.kafka, topic, floors, incarnation, conf.kafka.delivery_limit_ms / 1000)
+    store.set_lasts(incarnation, topic_id, generation)
+    return Durable({}, floors)
 
 
 def _ids(plan: Plan, register: FrontRegister, found: Surroundings) -> set[str]:

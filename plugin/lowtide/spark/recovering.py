@@ -14,7 +14,7 @@ from lowtide.operators.order import OrderKey
 from lowtide.operators.saving import saved_steps
 from lowtide.plan import Plan
 from lowtide.store_access import store_setting
-from lowtide_snapshots.choosing import choose, manifest_of
+from lowtide_snapshots.choosing import Choice, choose, manifest_of
 from lowtide_snapshots.commit_log import Commit, ZooKeeperCommitLog
 from lowtide_snapshots.errors import ManifestDamaged
 from lowtide_snapshots.fingerprint import compare
@@ -39,11 +39,13 @@ class StartFrom:
         commit: This commit, by its id or name.
         before_ms: The newest commit with a min time at or before this.
         no_state: At the sources' beginning, though there are commits.
+        redeliver: Whether all from there on is delivered again, as a new output generation (C17).
     """
 
     commit: str | None = None
     before_ms: int | None = None
     no_state: bool = False
+    redeliver: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +105,15 @@ def recover(
     try:
         say("looking for the commit to begin from")
         told = _telling(say)
-        choice = choose(log, files, commit=start.commit, before_ms=start.before_ms, told=told)
+        choice = _choose(log, files, start, told)
         manifest = choice.manifest
         for skipped, why in choice.skipped:
             say(f"DAMAGED: commit {skipped.id} is passed over: {why}")
         refuse_other_state(plan, manifest, say)
         log.set_restored(incarnation, choice.commit)
+        if start.redeliver:
+            log.rewind(incarnation, choice.commit)
+            commits = log.commits()
         manifests = _manifests(log, files, commits, manifest)
         floors = {floor for each in manifests for floor in each.floors}
         oldest = {front.number: front.offset for front in manifests[0].fronts} if len(manifests) == len(commits) else {}
@@ -172,6 +177,10 @@ def check_store(conf: Conf) -> None:
         files.check()
     finally:
         files.close()
+
+
+def _choose(log: ZooKeeperCommitLog, files: Store, start: StartFrom, told: Callable[[int, int], None]) -> Choice:
+    return choose(log, files, commit=start.commit, before_ms=start.before_ms, told=told)
 
 
 def _manifests(log: ZooKeeperCommitLog, files: Store, commits: Iterable[Commit], known: Manifest) -> list[Manifest]:

@@ -1,0 +1,117 @@
+"""A job as `lowtide run` runs it, in a program of its own: ``python -m tests.job_program`` with a file of a shop."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.driver import ROOT, below
+from tests.shop import Shop
+
+from lowtide.control_client import ControlClient
+from lowtide.errors import LowtideError
+from lowtide.jobs.folder import JobFolder
+from lowtide.jobs.mark import new_life
+from lowtide.jobs.runner import Runner
+from lowtide.jobs.state import JobState
+
+READY_WITHIN_S = 120.0
+POLL_S = 0.1
+
+
+class Program:
+    """The program below, running; `[job].folder` lies in its own."""
+
+    def __init__(self, shop: Shop, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "shop.json").write_text(shop.to_json())
+        self.jobs = JobFolder(folder / ".lowtide/jobs", shop.name)
+        self._errors = folder / "program.log"
+        with self._errors.open("a") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.job_program", "shop.json"],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+            )  # fmt: skip
+        self._began = time.monotonic()
+
+    def running(self, restarts: int = 0) -> JobState:
+        """Wait until the job runs, after so many restarts of its own."""
+        deadline = time.monotonic() + READY_WITHIN_S
+        while time.monotonic() < deadline and self.process.poll() is None:
+            state = self.jobs.state()
+            mine = state is not None and state.runner is not None and state.runner.pid == self.process.pid
+            if state is not None and mine and state.phase == "running" and state.restarts >= restarts:
+                return state
+            time.sleep(POLL_S)
+        raise AssertionError(f"{self.jobs.state()}\n{self.log()}")
+
+    @property
+    def client(self) -> ControlClient:
+        """The control API of the present life."""
+        state, token = self.jobs.state(), self.jobs.token()
+        assert state is not None
+        assert token is not None
+        return ControlClient(state.control, token)
+
+    def moved(self, records: int = 200, within_s: float = 60.0) -> Any:
+        """Wait until the present life has delivered so many more; what it says of itself then."""
+        before, deadline = self.client.status().totals.delivered, time.monotonic() + within_s
+        while (view := self.client.status()).totals.delivered < before + records:
+            assert time.monotonic() < deadline, view
+            time.sleep(POLL_S)
+        return view
+
+    def ended(self, within_s: float = 60.0) -> int:
+        return self.process.wait(within_s)
+
+    def children(self, what: str) -> list[int]:
+        found = []
+        for pid in below(self.process.pid):
+            try:
+                command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            if what in command:
+                found.append(pid)
+        return found
+
+    def stop(self) -> None:
+        self.process.terminate()
+        assert self.ended() == 0, self.log()
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        left = below(self.process.pid) if self.process.poll() is None else []
+        for pid in (self.process.pid, *left):
+            try:
+                os.kill(pid, 9)
+            except ProcessLookupError:
+                continue
+        self.process.wait()
+
+    def log(self) -> str:
+        texts = [self._errors.read_text(errors="replace")[-3000:]]
+        if self.jobs.log_file.exists():
+            texts.append(self.jobs.log_file.read_text(errors="replace")[-6000:])
+        return "\n".join(texts)
+
+
+def main() -> int:
+    """Run the shop's job until it is stopped."""
+    shop = Shop.from_json(Path(sys.argv[1]).read_text())
+    folder = JobFolder(Path(".lowtide/jobs"), shop.name)
+    folder.lock()
+    try:
+        return Runner(shop.flow(), shop.conf, folder, new_life(), None).run().exit_code or 0
+    except LowtideError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""Recovery from the last commit: by the program itself, after its death, at other widths; output stays exactly once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.job_program import Program
+from tests.shop import Load, Shop
+
+from lowtide.control_client import ControlClient
+from lowtide.service.taking import SnapshotView
+
+if TYPE_CHECKING:
+    from tests.conftest import Kafka
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.slow]
+TAKEN_WITHIN_S = 60.0
+Start = Callable[..., Program]
+
+
+@pytest.fixture(name="settings")
+def _settings(kafka: Kafka, zookeeper: str, tmp_path: Path) -> dict[str, Any]:
+    return {
+        "kafka.bootstrap": kafka.address,
+        "zookeeper.hosts": zookeeper,
+        "epoch.duration_s": 5.0,
+        "spark.master": "local[14]",
+        "job.folder": str(tmp_path / ".lowtide/jobs"),
+        "spark.checkpoint_folder": str(tmp_path / "checkpoints"),
+        "snapshots.url": str(tmp_path / "snapshots"),
+    }
+
+
+@pytest.fixture(name="start")
+def _start(tmp_path: Path) -> Iterator[Start]:
+    begun: list[Program] = []
+
+    def start(shop: Shop) -> Program:
+        begun.append(Program(shop, tmp_path))
+        begun[-1].running()
+        return begun[-1]
+
+    yield start
+    for program in begun:
+        program.close()
+
+
+def take(client: ControlClient) -> SnapshotView:
+    asked = client.take_snapshot()
+    deadline = time.monotonic() + TAKEN_WITHIN_S
+    while True:
+        (view,) = [each for each in client.snapshots() if each.id == asked.id]
+        if view.phase in ("committed", "failed"):
+            assert view.phase == "committed", view
+            return view
+        assert time.monotonic() < deadline, view
+        time.sleep(0.05)
+
+
+def test_the_program_starts_its_job_again_by_itself(kafka: Kafka, settings: dict[str, Any], start: Start) -> None:
+    """After the death of a worker, of its fork server and of the service; beyond the limit it ends with 5."""
+    shop = Shop.open("restarts", kafka, settings | {"job.restarts": 3}, letters=2)
+    program = start(shop)
+    with Load(shop):
+        view = program.moved()
+        committed = take(program.client)
+        assert committed.rows
+        os.kill(next(each.pid for each in view.workers if each.worker == "2/1"), signal.SIGKILL)
+        program.running(restarts=1)
+        program.moved()
+        for number, what in enumerate(("-m lowtide.worker.forkserver", "-m lowtide.service "), 2):
+            os.kill(program.children(what)[0], signal.SIGKILL)
+            program.running(restarts=number)
+            program.moved()
+    assert shop.judge.right()
+    log = program.log()
+    assert f"beginning from commit {committed.id}" in log
+    os.kill(program.children("-m lowtide.service ")[0], signal.SIGKILL)
+    assert program.ended() == 5, log
+    state = program.jobs.state()
+    assert state is not None
+    assert (state.phase, state.restarts) == ("failed", 3)
+
+
+def test_a_job_goes_on_at_other_widths_from_a_commit_that_others_made(
+    kafka: Kafka, settings: dict[str, Any], start: Start
+) -> None:
+    """C8: 2, 4 and 3 workers of each level, each life killed under load, with a snapshot in each."""
+    first = Shop.open("widths", kafka, settings, lanes=4, letters=4)
+    for number, parallelism in enumerate((2, 4, 3), 1):
+        shop = first.but(job__parallelism=parallelism)
+        program = start(shop)
+        with Load(shop, first=100_000 * number):
+            program.moved()
+            committed = take(program.client)
+            program.moved()
+            program.process.kill()
+            program.ended()
+        assert committed.id.startswith(f"{number:06d}-")
+    program = start(first.but(job__parallelism=1))
+    assert first.judge.right()
+    assert f"beginning from commit {committed.id}" in program.log()
+    program.stop()
