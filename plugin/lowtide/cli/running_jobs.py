@@ -42,7 +42,8 @@ def control_of(conf: Conf, name: str) -> ControlClient:
     """
     folder = JobFolder(Path(conf.job.folder), name)
     state = folder.state()
-    if state is not None and not state.seen().ended:
+    seen = state.seen() if state is not None else None
+    if state is not None and seen is not None and not seen.ended:
         token = folder.token()
         if token is not None and state.control:
             return ControlClient(state.control, token)
@@ -51,7 +52,9 @@ def control_of(conf: Conf, name: str) -> ControlClient:
     with plain_errors(), ZooKeeperAccess.of(conf.zookeeper).store(name) as store:
         holder, life = store.holder(), store.life() or {}
     address = str(life.get("control") or "")
-    if holder is None or life.get("phase") != "running" or not address:
+    # A driver that was killed keeps the lease until its session is over; its folder knows better.
+    dead = seen is not None and seen.ended and seen.incarnation == life.get("incarnation")
+    if dead or holder is None or life.get("phase") != "running" or not address:
         raise NotRunning(
             f'job "{name}" does not run',
             where=f"{folder.path}, and ZooKeeper at {conf.zookeeper.hosts}",

@@ -95,7 +95,7 @@ class SnapshotPlace:
         others = list(self._uncommitted(commits))
         sealed = [each for each in others if each.id == asked] or [each for each in others if each.name == asked]
         if not sealed:
-            raise self._no_such(asked, [*map(self._committed, commits), *others])
+            raise self._no_such(asked, self.all())
         return sealed[-1]
 
     def read(self, known: Known) -> Manifest:

@@ -76,13 +76,27 @@ def _summary(view: JobView) -> Table:
         ("hops, p50/p99", ", ".join(f"{hop} {duration(p.p50)}/{duration(p.p99)}" for hop, p in view.hops.items())),
         ("in total", f"{totals.records_in:,} in, {totals.delivered:,} delivered, {totals.dead_letters:,} dead letters"),
         ("repairs", f"{totals.repairs:,}"),
+        ("snapshots", _snapshots(view)),
         ("tracker", f"era {tracker.era}, process {tracker.pid or '-'}, {tracker.floors:,} floors"),
     ]
     if view.cause:
         rows.insert(0, ("ended", Text(view.cause, "red")))
+    rows = [*(("trouble", Text(trouble.partition("\n")[0], "red")) for trouble in view.troubles), *rows]
     for name, content in rows:
         summary.add_row(Text(name, "dim"), content or "-")
     return summary
+
+
+def _snapshots(view: JobView) -> str:
+    told = view.snapshots
+    if not told.last:
+        last = "none is committed yet"
+    else:
+        age = "" if told.committed_s is None else f", {duration(told.committed_s * 1000)} ago"
+        last = f"{told.last} at {time_of(told.last_ms)}{age}"
+    now = f"; {told.taking} is being taken" if told.taking else ""
+    failed = f"; {told.counts['failed']} failed" if told.counts.get("failed") else ""
+    return last + now + failed
 
 
 def _segment(segment: SegmentView) -> Sequence[object]:

@@ -43,7 +43,7 @@ def take(
                 heard = time.monotonic()
                 told(view.parts_done, view.parts)
                 if view.phase == "failed":
-                    raise SnapshotFailed(f'snapshot {asked.id} of job "{job}" failed: {view.why}')
+                    raise _failed(asked.id, job, view.why)
                 if view.phase == ("committed" if commit else "sealed"):
                     return view
             elif time.monotonic() - heard > SILENCE_LIMIT_S or not silence:
@@ -67,6 +67,13 @@ def _look(client: ControlClient, id_: str) -> tuple[SnapshotView | None, str]:
         return next((view for view in client.snapshots() if view.id == id_), None), ""
     except ControlUnreachable as error:
         return None, error.what
+
+
+def _failed(id_: str, job: str, why: str) -> SnapshotFailed:
+    """The error that the job has told as a text, with its place and way out where they belong."""
+    what, _, way_out = why.partition("\n  what to do: ")
+    what, _, where = what.partition("\n  where: ")
+    return SnapshotFailed(f'snapshot {id_} of job "{job}" failed: {what}', where=where, way_out=way_out)
 
 
 def _lost(id_: str, job: str, silence: str) -> SnapshotFailed:
