@@ -14,7 +14,7 @@ from tests.job_program import Program
 from tests.shop import Load, Shop
 
 from lowtide.control_client import ControlClient
-from lowtide.service.taking import SnapshotView
+from lowtide.service.job_view import SnapshotView
 
 if TYPE_CHECKING:
     from tests.conftest import Kafka

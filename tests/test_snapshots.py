@@ -11,7 +11,7 @@ from tests.shop import Load, Shop
 
 from lowtide.control_client import ControlClient
 from lowtide.oracle import Output, compare_lanes, read_output
-from lowtide.service.taking import SnapshotView
+from lowtide.service.job_view import SnapshotView
 from lowtide.spark.job import Job
 from lowtide.spark.recovering import StartFrom
 

@@ -13,8 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from lowtide.errors import LowtideError, ServiceUnavailable
-from lowtide.service.job_view import JobView
-from lowtide.service.taking import SnapshotView
+from lowtide.service.job_view import JobView, SnapshotView
 
 __all__ = ["ControlClient", "ControlUnreachable", "TokenRefused"]
 

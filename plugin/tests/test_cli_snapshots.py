@@ -28,7 +28,7 @@ from lowtide.events import EventLog
 from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.process import Process
 from lowtide.jobs.state import JobState
-from lowtide.service.taking import SnapshotView
+from lowtide.service.job_view import SnapshotView
 from lowtide.topics import Topic
 from lowtide_snapshots import errors as snapshot_errors
 from lowtide_snapshots.commit_log import MemoryCommitLog

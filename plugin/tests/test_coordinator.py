@@ -15,7 +15,7 @@ import pytest
 from lowtide.errors import ServiceUnavailable
 from lowtide.events import EventLog
 from lowtide.service.coordinator import Coordinator, SnapshotSetting
-from lowtide.service.taking import SnapshotView
+from lowtide.service.job_view import SnapshotView
 from lowtide_snapshots.commit_log import MemoryCommitLog
 from lowtide_snapshots.errors import CommitUnknown
 from lowtide_snapshots.job_record import JobRecord

@@ -8,7 +8,7 @@ from lowtide.cli.bar import bar
 from lowtide.cli.quantities import count_of, size, time_of
 from lowtide.control_client import ControlClient, ControlUnreachable
 from lowtide.errors import SnapshotFailed
-from lowtide.service.taking import SnapshotView
+from lowtide.service.job_view import SnapshotView
 
 __all__ = ["described", "take"]
 

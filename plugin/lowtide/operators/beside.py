@@ -17,6 +17,7 @@ from lowtide.operators.batch import Batch
 from lowtide.operators.failure import Failure, raised
 from lowtide.operators.fault import Fault
 from lowtide.operators.group import Group, Key, Recent, Touched
+from lowtide.operators.grouping import NOTHING
 from lowtide.operators.meta import Meta
 from lowtide.operators.order import FIRST_TICK, pack, tick_bytes
 from lowtide.operators.pending import Pending
@@ -127,6 +128,11 @@ class BesideScan:
         changed = set(self.changed(since))
         units = ((unit, group) for unit, group in self._units.items() if unit in changed)
         return {unit: [(None, _state_below(group, tick))] for unit, group in units}
+
+    def look(self, key: Key, tick: int) -> Any:
+        """The state of one key below a tick, at or above which nothing was pruned; `NOTHING` if it has none."""
+        group = self._groups.get(key)
+        return NOTHING if group is None else _state_below(group, tick)
 
     def restore(self, parts: Mapping[int, Iterable[tuple[Key, Any]]], tick: int) -> None:
         """Take over what `capture(tick)` gave for these hash units: as of `tick`, they have changed before it."""

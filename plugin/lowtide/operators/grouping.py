@@ -213,6 +213,11 @@ class Grouping(ABC):
                     parts[group.unit].append((key, state))
         return parts
 
+    def look(self, key: Key, tick: int) -> Any:
+        """The state of one key below a tick, at or above which nothing was pruned; `NOTHING` if it has none."""
+        group = self._groups.get(key)
+        return NOTHING if group is None else self._state(group, bisect_left(group.elements, (tick_bytes(tick),)))
+
     def restore(self, parts: Mapping[int, Iterable[tuple[Key, Any]]], tick: int) -> None:
         """Take over what `capture(tick)` gave for these hash units: as of `tick`, they have changed before it."""
         self._pruned = max(self._pruned, tick)

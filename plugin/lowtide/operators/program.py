@@ -24,7 +24,7 @@ from lowtide.operators.exchange import ExchangeOperator, as_columns
 from lowtide.operators.failure import Failure
 from lowtide.operators.fault import Fault, faults
 from lowtide.operators.group import Key
-from lowtide.operators.grouping import Grouping
+from lowtide.operators.grouping import NOTHING, Grouping
 from lowtide.operators.limits import Limits
 from lowtide.operators.looping import Turns
 from lowtide.operators.merging import MergeOperator
@@ -171,6 +171,13 @@ class Program:
             if isinstance(each, BesideScan):
                 captured[beside] = each.capture_beside(tick, since)
         return captured
+
+    def look(self, name: str, key: Key, tick: int) -> Any:
+        """The state of one key of a step below a tick; `NOTHING` if it has none here."""
+        for vertex, each in self._states().items():
+            if self.plan.vertices[vertex].name == name:
+                return each.look(key, tick)
+        return NOTHING
 
     def changed(self, since: int) -> bool:
         """Whether `capture` would find anything."""

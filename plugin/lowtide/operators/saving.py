@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain, pairwise
 from typing import Any
 
@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from lowtide.errors import LifeEnded
 from lowtide.kinds import Kind, Mismatch, Nullable
-from lowtide.nested_kinds import Mapping, Sequenced, Struct
+from lowtide.nested_kinds import Mapping as MappingKind
+from lowtide.nested_kinds import Sequenced, Struct
 from lowtide.operators.batch import child_column, child_of
 from lowtide.operators.group import Key
 from lowtide.operators.meta import Meta
@@ -22,7 +23,11 @@ from lowtide.schema import kind_of, schema_of
 from lowtide.steps import Broadcast, Last, Scan
 from lowtide_snapshots.manifest import VertexShape, shape_of
 
-__all__ = ["SavedStep", "saved_steps"]
+__all__ = ["KeyUnreadable", "SavedStep", "saved_steps"]
+
+
+class KeyUnreadable(ValueError):
+    """Say the key's columns by their names, each with a value of its type."""
 
 
 class SavedStep:
@@ -94,6 +99,29 @@ class SavedStep:
         states = self._kind.decode(_fitted(self._kind, columns["state"]))
         keys = [None] * len(states) if self.key is None else self._keys_of(columns["key"])
         return list(zip(keys, states, strict=True))
+
+    def key_of(self, texts: Mapping[str, str]) -> Key:
+        """A key, given as text by column.
+
+        Raises:
+            KeyUnreadable: a column is missing or is none of the key's, or a text is no value of its type.
+        """
+        wrong = set(texts) ^ set(self._names)
+        if wrong:
+            raise KeyUnreadable(f'the key of "{self.vertex}" is {", ".join(self._names)}; say each of them once')
+        values = []
+        for name, kind in zip(self._names, self._keys, strict=True):
+            try:
+                column = pa.array([texts[name]]).cast(kind.arrow)
+                values.append(kind.decode(column)[0])
+            except (pa.ArrowException, KeyError, ValueError) as error:
+                raise KeyUnreadable(f"{name}={texts[name]!r} is no {kind.name}") from error
+        return values[0] if len(values) == 1 else tuple(values)
+
+    def shown(self, key: Key, state: Any) -> list[dict[str, Any]]:
+        """One key's state as plain values: its rows as a part has them."""
+        rows: list[dict[str, Any]] = self.table([(key, state)]).to_pylist(maps_as_pydicts="strict")
+        return rows
 
     def _elements(self, entries: Sequence[tuple[Key, Any]]) -> pa.Table:
         elements = list(chain.from_iterable(elements for _, elements in entries))
@@ -179,7 +207,7 @@ def _fitted(kind: Kind, column: pa.Array) -> pa.Array:
         return pa.StructArray.from_arrays(columns, fields=kind.arrow_fields, mask=mask)
     if isinstance(kind, Sequenced):
         return pa.ListArray.from_arrays(column.offsets, _fitted(kind.item, column.values), type=kind.arrow, mask=mask)
-    assert isinstance(kind, Mapping), f"{column.type} was let through as {kind.name}"
+    assert isinstance(kind, MappingKind), f"{column.type} was let through as {kind.name}"
     return pa.MapArray.from_arrays(
         column.offsets, column.keys, _fitted(kind.value, column.items), type=kind.arrow, mask=mask
     )
@@ -197,7 +225,7 @@ def _defaults(kind: Kind, path: str) -> list[str]:
         return _defaults(kind.inner, path)
     if isinstance(kind, Sequenced):
         return _defaults(kind.item, f"{path}[]")
-    if isinstance(kind, Mapping):
+    if isinstance(kind, MappingKind):
         return _defaults(kind.value, f"{path}{{}}")
     if not isinstance(kind, Struct):
         return []

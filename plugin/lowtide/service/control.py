@@ -13,15 +13,15 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
 import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from lowtide.service.job_view import JobView
-from lowtide.service.taking import SnapshotView
+from lowtide.errors import LowtideError
+from lowtide.service.job_view import JobView, SnapshotView
 
 __all__ = ["Control"]
 
@@ -36,6 +36,7 @@ BACKLOG = 64
 ROUTES = {
     "GET /status": "the job's status as JSON",
     "GET /metrics": "the same for Prometheus",
+    "GET /state/STEP?COLUMN=VALUE": "the state of one key as of min time, with that time",
     "GET /snapshots": "the snapshots of this life as JSON, oldest first",
     "POST /snapshots": 'take one; the body may be {"name": "...", "commit": false}',
     "POST /stop": "end the job: what its sinks were given is delivered first",
@@ -46,6 +47,7 @@ HOW_TO_GET_IN = (
     "([job].folder/NAME), for the user who runs the job, or in the file that [control].token_file names"
 )
 
+Look = Callable[[str, dict[str, str]], Awaitable[bytes]]
 Take = Callable[[str | None, bool], SnapshotView]
 Metrics = Callable[[str], tuple[bytes, str]]
 """Takes an `Accept` header; returns metrics and their content type."""
@@ -61,6 +63,7 @@ class Control:
         stop: Begins to end the job, and returns at once.
         take: Begins to take a snapshot, of this name, and to commit it if that is wanted; None where none are taken.
         snapshots: Those of this life.
+        look: Answers with a key's state, as `Questions.ask` does.
         host: Where to listen. What goes through is not encrypted: other than loopback is at the user's risk.
         port: 0 for a free one.
     """
@@ -74,6 +77,7 @@ class Control:
         stop: Callable[[], None],
         take: Take | None = None,
         snapshots: Callable[[], list[SnapshotView]] = list,
+        look: Look | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
@@ -84,6 +88,7 @@ class Control:
         self._stop = stop
         self._take = take
         self._snapshots = snapshots
+        self._look = look
         self._host = host
         self._port = port
         self._runner: web.AppRunner | None = None
@@ -100,6 +105,7 @@ class Control:
         app.router.add_get("/metrics", self._show_metrics, allow_head=False)
         app.router.add_get("/snapshots", self._show_snapshots, allow_head=False)
         app.router.add_post("/snapshots", self._take_snapshot)
+        app.router.add_get("/state/{step}", self._show_state, allow_head=False)
         app.router.add_post("/stop", self._ask_stop)
         app.router.add_get("/health", self._health, allow_head=False)
         self._runner = web.AppRunner(
@@ -154,6 +160,15 @@ class Control:
             )
         view = self._take(asked.name, asked.commit)
         return web.Response(status=202, body=msgspec.json.encode(view), content_type="application/json")
+
+    async def _show_state(self, request: web.Request) -> web.Response:
+        if self._look is None:
+            return _says(409, "this job's state cannot be asked for", "start it with tracking")
+        try:
+            answer = await self._look(request.match_info["step"], dict(request.query))
+        except LowtideError as error:
+            return _says(404, error.what, error.way_out)
+        return web.Response(body=answer, content_type="application/json")
 
     async def _ask_stop(self, request: web.Request) -> web.Response:
         LOG.info("%s asks over the control API that the job be stopped", request.remote)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -18,7 +18,8 @@ import msgspec
 
 from lowtide.errors import LowtideError, SnapshotFailed
 from lowtide.events import EventLog
-from lowtide.service.taking import SnapshotView, Taking
+from lowtide.service.job_view import SnapshotsView, SnapshotView
+from lowtide.service.taking import Taking
 from lowtide_snapshots.choosing import manifest_of
 from lowtide_snapshots.commit_log import Commit, CommitLog
 from lowtide_snapshots.errors import CommitUnknown, SnapshotsError
@@ -155,6 +156,21 @@ class Coordinator:
         now = time.monotonic()
         return [taking.view(now) for taking in self._takings]
 
+    def summary(self, now_s: float) -> SnapshotsView:
+        """What the job's status says of them."""
+        counts = Counter(taking.phase for taking in self._takings)
+        sealed = [taking for taking in self._takings if taking.manifest is not None and taking.took_s is not None]
+        newest = sealed[-1] if sealed else None
+        return SnapshotsView(
+            last="" if self.last is None else self.last.id,
+            last_ms=None if self.last is None else self.last.min_time_ms,
+            committed_s=round(now_s - self._committed_s, 1),
+            taking=next((taking.id for taking in self._takings if taking.phase == "taking"), ""),
+            counts={phase: count for phase, count in counts.items() if phase != "taking"},
+            took_s=None if newest is None else newest.took_s,
+            bytes=None if newest is None or newest.manifest is None else newest.manifest.bytes,
+        )
+
     def begin(self, name: str | None, *, commit: bool) -> SnapshotView:
         """Begin to take a snapshot; `views` tells what becomes of it.
 
@@ -257,7 +273,7 @@ class Coordinator:
         taking.why = why if not sealed else f"it is sealed, but not committed: {why}"
         taking.phase, taking.took_s = "failed", time.monotonic() - taking.began_s
         self._failed_s = time.monotonic()
-        self.trouble = f"snapshot {taking.id} failed at {datetime.now(UTC):%H:%M:%S} UTC: {taking.why}"
+        self.trouble = f"since {datetime.now(UTC):%H:%M:%S} UTC: snapshot {taking.id} failed: {taking.why}"
         self._tell({"cancel": taking.number})
         self._events.event("snapshot_failed", why=taking.why, **self._described(taking))
 

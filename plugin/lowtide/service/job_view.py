@@ -6,7 +6,7 @@ question. `lowtide.service.teller` puts it together.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -16,9 +16,12 @@ __all__ = [
     "FrontView",
     "JobView",
     "Percentiles",
+    "Phase",
     "Rates",
     "SegmentView",
     "SinkView",
+    "SnapshotView",
+    "SnapshotsView",
     "Totals",
     "TrackerView",
     "WorkerView",
@@ -99,6 +102,63 @@ class TrackerView(Struct, frozen=True, kw_only=True):
     restarts: int = 0
 
 
+Phase = Literal["taking", "sealed", "committed", "failed"]
+
+
+class SnapshotView(Struct, frozen=True, kw_only=True):
+    """One snapshot, as the control API tells it.
+
+    Attributes:
+        id: Its id.
+        name: What somebody called it; None if nobody did.
+        phase: "taking" until all is written and durable, then "sealed", then "committed"; or "failed".
+        min_time_ms: Its T; None before it is known.
+        parts: How many parts are to be written, as far as that is known.
+        parts_done: How many are written.
+        rows: Of those, with the parts that it shares with the commit before.
+        bytes: Likewise.
+        began: When it was asked for, ISO, UTC.
+        took_s: How long it took until it was sealed or failed, or so far.
+        waits_for: The workers that it waits for, each with what for.
+        why: Why it failed; empty otherwise.
+    """
+
+    id: str
+    name: str | None
+    phase: Phase
+    min_time_ms: int | None
+    parts: int
+    parts_done: int
+    rows: int
+    bytes: int
+    began: str
+    took_s: float
+    waits_for: list[str]
+    why: str
+
+
+class SnapshotsView(Struct, frozen=True, kw_only=True):
+    """The snapshots of this life.
+
+    Attributes:
+        last: The id of the job's last commit; empty if it has none.
+        last_ms: Its min time.
+        committed_s: For how long nothing has been committed, as far as this life knows.
+        taking: The id of the one that is being taken; empty if none is.
+        counts: How many of this life are "committed", "sealed", "failed".
+        took_s: How long the last one took that was sealed.
+        bytes: The size of its state.
+    """
+
+    last: str = ""
+    last_ms: int | None = None
+    committed_s: float | None = None
+    taking: str = ""
+    counts: dict[str, int] = {}
+    took_s: float | None = None
+    bytes: int | None = None
+
+
 class JobView(Struct, frozen=True, kw_only=True):
     """Everything that is known of a running job.
 
@@ -107,6 +167,7 @@ class JobView(Struct, frozen=True, kw_only=True):
         incarnation: The number of its life.
         phase: "starting", "running", "stopping", "ended".
         cause: Why the life has ended; empty while it goes on.
+        troubles: What is wrong though the job goes on, each with the time since when.
         started_ms: When the life began.
         seen_ms: When this was put together, by the broker's clock.
         control: Where the control API listens, `host:port`.
@@ -126,6 +187,7 @@ class JobView(Struct, frozen=True, kw_only=True):
     incarnation: int
     phase: str
     cause: str = ""
+    troubles: list[str] = []
     started_ms: int | None = None
     seen_ms: int | None = None
     control: str = ""
@@ -143,4 +205,5 @@ class JobView(Struct, frozen=True, kw_only=True):
     workers: list[WorkerView] = []
     sinks: list[SinkView] = []
     tracker: TrackerView = TrackerView()
+    snapshots: SnapshotsView = SnapshotsView()
     events: list[dict[str, Any]] = []

@@ -9,11 +9,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from lowtide.events import EventLog
 from lowtide.service.coordinator import Coordinator, SnapshotSetting
 from lowtide.service.idle_fronts import SERVICE_WORKER
+from lowtide.service.questions import Questions
 from lowtide.service.register import Register
 from lowtide.service.setting import LifeSetting
 from lowtide.service.source_fronts import SourceFronts
@@ -62,7 +64,8 @@ class Life:
         self._events = events
         self._on_end = on_end
         self._zookeeper = asyncio.Lock()
-        self._zookeeper_away = False
+        self._zookeeper_away = ""
+        """Since when ZooKeeper has not answered, and why; empty while it does."""
         self._telling: asyncio.Task[None] | None = None
         self._stall = Stall(setting.stall_limit_ms / 1000)
         self._store = setting.zookeeper.store(setting.job)
@@ -81,6 +84,7 @@ class Life:
         """None where no snapshots are taken."""
         self._register = register
         self._tell_worker = tell_worker
+        self.questions = Questions(self._tell_all, self._later_workers, setting.shape.slack_ms)
         self._address = ""
         self._tracker: TrackerProcess | None = None
         if setting.tracking:
@@ -127,12 +131,6 @@ class Life:
         await asyncio.to_thread(self._store.close)
 
     def _coordinator(self, setting: SnapshotSetting, tracker: TrackerProcess) -> Coordinator:
-        register = self._register
-
-        def tell_all(message: dict[str, Any]) -> None:
-            for worker in register.workers:
-                self._tell_worker(worker, message)
-
         return Coordinator(
             setting,
             incarnation=self.setting.incarnation,
@@ -141,12 +139,26 @@ class Life:
             ask=self._ask,
             request=tracker.request,
             fronts=self.fronts.standing,
-            workers=lambda: [name for name in register.workers if not name.startswith("0/")],
+            workers=self._later_workers,
             expected=(self.setting.levels - 1) * self.setting.parallelism,
-            tell=tell_all,
+            tell=self._tell_all,
             forget=tracker.forget_floors,
             events=self._events,
         )
+
+    def _tell_all(self, message: dict[str, Any]) -> None:
+        for worker in self._register.workers:
+            self._tell_worker(worker, message)
+
+    def _later_workers(self) -> list[str]:
+        """The workers of the levels behind the first."""
+        return [name for name in self._register.workers if not name.startswith("0/")]
+
+    @property
+    def troubles(self) -> list[str]:
+        """What is wrong though the life goes on, each with the time since when."""
+        found = [] if self.snapshots is None else [self.snapshots.trouble]
+        return [trouble for trouble in (self._zookeeper_away, *found) if trouble]
 
     @property
     def report(self) -> TrackerReport | None:
@@ -163,6 +175,15 @@ class Life:
         return Welcome(
             tracker=self._address, clock_ahead_ms=self.fronts.clock_ahead_ms(), fronts=self.fronts.names(), front=front
         )
+
+    def hear(self, worker: str, said: dict[str, Any]) -> None:
+        """Take what a worker says of its front, of a snapshot or of a key that was asked for."""
+        if "looked" in said:
+            self.questions.hear(worker, said["looked"])
+        elif "snapshot" not in said:
+            self.fronts.heard_from(worker, said)
+        elif self.snapshots is not None:
+            self.snapshots.hear(worker, said["snapshot"])
 
     async def current(self, worker: str) -> str:
         """Return why this life is not the job's newest any more; empty if it is, and then the worker may deliver (W10).
@@ -218,11 +239,11 @@ class Life:
             except ZooKeeperUnavailable as error:
                 if not self._zookeeper_away:
                     self._events.event("zookeeper_lost", why=str(error))
-                self._zookeeper_away = True
+                    self._zookeeper_away = f"since {datetime.now(UTC):%H:%M:%S} UTC: {error.what}"
                 raise
             if self._zookeeper_away:
                 self._events.event("zookeeper_back")
-            self._zookeeper_away = False
+            self._zookeeper_away = ""
             return answer
 
     def _restarted(self, era: int, how: str) -> None:

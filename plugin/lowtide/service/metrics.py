@@ -57,6 +57,7 @@ class JobMetrics(Collector):
         yield from _times(view)
         yield from _fronts(view)
         yield from _processes(view)
+        yield from _snapshots(view)
         yield from _durations(self._histograms())
 
 
@@ -118,6 +119,18 @@ def _processes(view: JobView) -> Iterator[Metric]:
     yield _one("tracker_floors", "Floors that the tracker keeps.", view.tracker.floors)
     yield _one("incarnation", "The number of the job's life.", view.incarnation)
     yield _one("running", "1 while the job runs, 0 while it starts or stops.", int(view.phase == "running"))
+
+
+def _snapshots(view: JobView) -> Iterator[Metric]:
+    told = view.snapshots
+    yield _one("commit_age_seconds", "For how long no snapshot has been committed.", told.committed_s)
+    yield _one("commit_time_seconds", "The last commit's min time, since 1970.", _s(told.last_ms))
+    yield _one("snapshot_seconds", "How long the last snapshot took.", told.took_s)
+    yield _one("snapshot_bytes", "The size of the last snapshot's state.", told.bytes)
+    snapshots = _gauge("snapshots", "The last snapshots of this life, 20 at most, by what became of them.", "phase")
+    for phase in ("committed", "sealed", "failed"):
+        snapshots.add_metric([phase], told.counts.get(phase, 0))
+    yield snapshots
 
 
 def _durations(histograms: Histograms) -> Iterator[Metric]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from lowtide.service.job_view import SnapshotsView
 from lowtide.service.tracker_report import TrackerReport
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ class Moment:
         tracker: The newest report of the tracker's process; None while there is none.
         restarts: How often the tracker was started anew in this life.
         delivered_time: The largest that is *stored*, as a tick (R18); None if there is none.
+        snapshots: Of the life.
+        troubles: What is wrong though the life goes on.
     """
 
     now_ms: int
@@ -82,3 +85,5 @@ class Moment:
     tracker: TrackerReport | None = None
     restarts: int = 0
     delivered_time: int | None = None
+    snapshots: SnapshotsView = field(default_factory=SnapshotsView)
+    troubles: Sequence[str] = ()

@@ -280,13 +280,10 @@ class Service:
                 said = json.loads(payload)
                 if "failed" in said:
                     self._end(register.incarnation, said["failed"])
-                elif "snapshot" in said:
-                    if life.snapshots is not None:
-                        life.snapshots.hear(name, said["snapshot"])
                 elif "gauges" in said:
                     gauges[name] = said["gauges"]
                 else:
-                    life.fronts.heard_from(name, said)
+                    life.hear(name, said)
         except LifeEnded as error:
             self._end(register.incarnation, str(error))
         finally:

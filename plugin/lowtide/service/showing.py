@@ -10,12 +10,12 @@ from typing import Any
 
 from lowtide.events import EventLog
 from lowtide.service.control import Control
+from lowtide.service.job_view import SnapshotsView, SnapshotView
 from lowtide.service.job_watch import JobWatch
 from lowtide.service.life import Life
 from lowtide.service.metrics import JobMetrics
 from lowtide.service.moment import Moment
 from lowtide.service.register import Register
-from lowtide.service.taking import SnapshotView
 
 __all__ = ["Showing"]
 
@@ -48,6 +48,7 @@ class Showing:
             metrics=metrics.exposition,
             stop=lambda: os.kill(setting.driver_pid, signal.SIGTERM),
             take=self._take if setting.snapshots is not None else None,
+            look=life.questions.ask if setting.snapshots is not None else None,
             snapshots=lambda: [] if life.snapshots is None else life.snapshots.views(),
             host=setting.control.host,
             port=setting.control.port,
@@ -84,6 +85,8 @@ class Showing:
             tracker=life.report,
             restarts=life.restarts,
             delivered_time=life.told,
+            snapshots=SnapshotsView() if life.snapshots is None else life.snapshots.summary(time.monotonic()),
+            troubles=life.troubles,
         )
         view = self._watch.look(time.monotonic(), moment)
         halted = (view.lag_ms or 0) > HALTED_MS and (view.held_s or 0) * 1000 > HALTED_MS

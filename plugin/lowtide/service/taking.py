@@ -5,51 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any
 
-from msgspec import Struct
-
+from lowtide.service.job_view import Phase, SnapshotView
 from lowtide_snapshots.commit_log import utc
 from lowtide_snapshots.job_record import JobRecord
 from lowtide_snapshots.manifest import FloorAt, FrontAt, LaneLast, Manifest, Part, VertexShape
 from lowtide_snapshots.names import snapshot_id
 from lowtide_tracker import Floor
 
-__all__ = ["SnapshotView", "Taking"]
-
-Phase = Literal["taking", "sealed", "committed", "failed"]
-
-
-class SnapshotView(Struct, frozen=True, kw_only=True):
-    """One snapshot, as the control API tells it.
-
-    Attributes:
-        id: Its id.
-        name: What somebody called it; None if nobody did.
-        phase: "taking" until all is written and durable, then "sealed", then "committed"; or "failed".
-        min_time_ms: Its T; None before it is known.
-        parts: How many parts are to be written, as far as that is known.
-        parts_done: How many are written.
-        rows: Of those, with the parts that it shares with the commit before.
-        bytes: Likewise.
-        began: When it was asked for, ISO, UTC.
-        took_s: How long it took until it was sealed or failed, or so far.
-        waits_for: The workers that it waits for, each with what for.
-        why: Why it failed; empty otherwise.
-    """
-
-    id: str
-    name: str | None
-    phase: Phase
-    min_time_ms: int | None
-    parts: int
-    parts_done: int
-    rows: int
-    bytes: int
-    began: str
-    took_s: float
-    waits_for: list[str]
-    why: str
+__all__ = ["Taking"]
 
 
 @dataclass(slots=True)

@@ -30,6 +30,7 @@ def job_view(shape: JobShape, moment: Moment, recent: Recent, events: Iterable[M
         incarnation=shape.incarnation,
         phase=moment.phase,
         cause=moment.cause,
+        troubles=list(moment.troubles),
         started_ms=shape.started_ms,
         seen_ms=moment.now_ms,
         control=moment.control,
@@ -47,6 +48,7 @@ def job_view(shape: JobShape, moment: Moment, recent: Recent, events: Iterable[M
         workers=[_worker(worker) for worker in moment.workers],
         sinks=teller.sinks(),
         tracker=teller.tracker(),
+        snapshots=moment.snapshots,
         events=[dict(event) for event in events],
     )
 

@@ -26,6 +26,7 @@ from lowtide.worker.deployment import Deployment
 from lowtide.worker.early import Early
 from lowtide.worker.effects import Effects, Frame
 from lowtide.worker.figures import Figures
+from lowtide.worker.looking import Looking
 from lowtide.worker.outputs import Outputs
 from lowtide.worker.protocol import Frames
 from lowtide.worker.tracker_line import TrackerLine
@@ -200,7 +201,7 @@ class LevelStage:
         if self._saver is None:
             self._core.unpin()
         else:
-            self._says += self._saver.begin(self._core)
+            self._says += ({"snapshot": said} for said in self._saver.begin(self._core))
 
     def told(self, message: dict[str, Any]) -> None:
         """Take what the service says: a floor for the front, new source partitions, what became of snapshots."""
@@ -210,6 +211,8 @@ class LevelStage:
                 self._dirty = True
         if "fronts" in message:
             self._fronts.update({int(number): name for number, name in message["fronts"].items()})
+        if "look" in message:
+            self._says.append({"looked": Looking(self._core).look(message["look"])})
         for front, offset in message.get("forget", ()):
             self._core.forget_floors(front, offset)
         if self._saver is not None and "committed" in message:
@@ -220,9 +223,8 @@ class LevelStage:
     def asks(self, now_s: float) -> list[dict[str, Any]]:
         """What the service is to be told: who waits for min time, which offset this front expects, what was saved."""
         if self._saver is not None:
-            self._says += self._saver.hear(self._core)
-        asks: list[dict[str, Any]] = [{"snapshot": said} for said in self._says]
-        self._says = []
+            self._says += ({"snapshot": said} for said in self._saver.hear(self._core))
+        asks, self._says = self._says, []
         front = self._core.front
         if front is not None and front.next_offset != self._woke_at and now_s - self._woke_s >= WAKE_S:
             self._woke_at, self._woke_s = front.next_offset, now_s

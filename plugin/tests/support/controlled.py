@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from lowtide.events import EventLog
 from lowtide.service.control import Control
+from lowtide.service.job_view import SnapshotView
 from lowtide.service.job_watch import JobWatch
 from lowtide.service.metrics import JobMetrics
 from lowtide.service.moment import JobShape
-from lowtide.service.taking import SnapshotView
 
 TOKEN = "a token of a test"
 
