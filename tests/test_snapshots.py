@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.shop import Load, Shop
 
-from lowtide.control_client import ControlClient
+from lowtide.control_client import ControlClient, ControlUnreachable
 from lowtide.oracle import Output, compare_lanes, read_output
 from lowtide.service.job_view import SnapshotView
 from lowtide.spark.job import Job
@@ -61,6 +61,17 @@ def test_a_job_goes_on_from_its_last_commit(spark: Spark) -> None:
         assert (second.phase, second.why) == ("committed", "")
         job.wait(after(1))
         assert load.written > 1000
+        client = ControlClient(job.control, job.token)
+        answer = client.state("bought", {"user": "user-3"})
+        (row,) = answer["rows"]
+        assert (row["key"], row["state"]["user"]) == ({"user": "user-3"}, "user-3")
+        assert second.min_time_ms is not None
+        assert answer["min_time_ms"] >= second.min_time_ms
+        assert client.state("bought", {"user": "nobody"})["rows"] == []
+        with pytest.raises(ControlUnreachable, match='no step "sought"'):
+            client.state("sought", {"user": "user-3"})
+        with pytest.raises(ControlUnreachable, match='the key of "bought" is user'):
+            client.state("bought", {"item": "item-3"})
     said: list[str] = []
     job = Job.start(shop.flow(), shop.conf, said.append)
     try:

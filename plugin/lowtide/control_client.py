@@ -7,8 +7,10 @@ print(client.status().lag_ms)
 from __future__ import annotations
 
 import http.client
+from collections.abc import Mapping
 from http import HTTPStatus
-from typing import TypeVar
+from typing import Any, TypeVar
+from urllib.parse import quote, urlencode
 
 import msgspec
 
@@ -76,6 +78,16 @@ class ControlClient:
         """
         body = msgspec.json.encode({"name": name, "commit": commit})
         return self._decoded(self._ask("POST", "/snapshots", body), SnapshotView)
+
+    def state(self, step: str, key: Mapping[str, str]) -> dict[str, Any]:
+        """Return the state of one key of a step as of min time: `step`, `key`, `min_time_ms` and `rows`.
+
+        Args:
+            step: The step's name.
+            key: Text by column.
+        """
+        answer = self._ask("GET", f"/state/{quote(step, safe='')}?{urlencode(key)}")
+        return self._decoded(answer, dict[str, Any])
 
     def _decoded(self, body: bytes, kind: type[T]) -> T:
         try:

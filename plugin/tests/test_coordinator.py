@@ -154,8 +154,8 @@ def test_one_that_somebody_else_commits_is_told_as_well(rig: Rig) -> None:
         data = store.get(entry.name)
         rig.log.commit(Manifest.from_json(data, "here"), sha256(data))
         await rig.over(view.id, "committed")
-        assert it.last is not None
-        assert it.last.floors[0].tick == FLOOR.tick
+        assert it.commits.last is not None
+        assert it.commits.last.floors[0].tick == FLOOR.tick
 
     run(rig, story)
     assert {"committed": 10} in rig.told

@@ -91,7 +91,7 @@ def test_a_hash_unit_that_has_not_changed_is_not_written_again(store: StoreSetti
     assert len(parts_of(said_by(saver, core))) == 1
     saver.committed(7)
     core.notice(asked(2, 9, 9))
-    assert saver.begin(core) == [{"number": 2, "tick": 9, "done": True}], "nobody is forked for nothing"
+    assert saver.begin(core) == [{"number": 2, "tick": 9, "since": 7, "done": True}], "nobody is forked for nothing"
     core.frame(*fed_frames([(11, 2)]))
     core.notice(asked(3, 12, 12))
     saver.begin(core)

@@ -19,8 +19,8 @@ def part(unit: int, tick: int, snapshot: str, vertex: str = "count") -> Part:
     return Part(vertex, "scan", unit, tick, snapshot, 3, 100, SHA)
 
 
-def taking(base: Manifest | None = None, number: int = 1) -> Taking:
-    return Taking(number, "before", incarnation=3, record=RECORD, flow=FLOW, base=base, began_s=0.0)
+def taking(number: int = 1) -> Taking:
+    return Taking(number, "before", incarnation=3, record=RECORD, flow=FLOW, began_s=0.0)
 
 
 def written(each: Part) -> dict[str, object]:
@@ -44,11 +44,11 @@ def test_it_waits_for_every_part_and_for_what_is_durable() -> None:
     lacks = "has records before it that are not durable in their sink"
     assert it.waits_for == [f"worker {name} {lacks}" for name in ("0/docs-0", "1/0")]
     with pytest.raises(AssertionError, match="R15"):
-        it.seal()
+        it.seal(None)
     it.hear("0/docs-0", {"accepted": True, "lasts": []})
     it.hear("1/0", {"accepted": True, "lasts": [[0, "out", 1, "[39]"]]})
     assert it.whole
-    manifest = it.seal()
+    manifest = it.seal(None)
     assert (manifest.id, manifest.name, manifest.tick, manifest.base) == ("000003-0001", "before", 40, None)
     assert [(front.offset, front.label) for front in manifest.fronts] == [(7, 12), (0, 9)]
     assert manifest.lasts == (LaneLast(0, "out", 1, "[39]"),)
@@ -74,14 +74,31 @@ def test_units_that_nobody_wrote_are_those_of_the_base() -> None:
     for unit in (1, 2, 3):
         first.hear("1/0", written(part(unit, 40, "000003-0001")))
     first.hear("1/0", {"done": True, "accepted": True, "lasts": []})
-    base = first.seal()
-    it = taking(base, 2)
+    base = first.seal(None)
+    it = taking(2)
     it.begin(50, [], ["1/0"], {})
+    it.hear("1/0", {"since": 40})
     it.hear("1/0", written(part(1, 50, "000003-0002")))
     it.hear("1/0", {"empty": ["count", 2]})
     it.hear("1/0", {"done": True, "accepted": True, "lasts": []})
-    manifest = it.seal()
+    manifest = it.seal(base)
     assert [(each.unit, each.snapshot) for each in manifest.parts] == [(1, "000003-0002"), (3, "000003-0001")]
     assert manifest.base == "000003-0001"
     view = it.view(1.0)
     assert (view.parts_done, view.rows, view.bytes) == (2, 6, 200)
+
+
+def test_what_workers_have_left_out_is_taken_from_the_newest_commit_that_one_of_them_knew() -> None:
+    """W9: a worker may have heard of a commit that another had not when they were asked."""
+    it = taking()
+    it.begin(90, [], ["1/0", "1/1"], {})
+    assert [it.since] == [None]
+    it.hear("1/0", {"since": 40})
+    it.hear("1/1", {"since": 60})
+    assert it.since == 60
+    for worker in ("1/0", "1/1"):
+        it.hear(worker, {"done": True, "accepted": True, "lasts": []})
+    older = taking(7)
+    older.begin(40, [], [], {})
+    with pytest.raises(AssertionError, match="W9"):
+        it.seal(older.seal(None))

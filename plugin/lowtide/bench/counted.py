@@ -22,6 +22,18 @@ def count(seen: int, record: Raw) -> tuple[int, Raw]:
     return seen, Raw(record.key, record.value[:24] + seen.to_bytes(8, "little"))
 
 
+FIRST_STATE = -(1 << 40)
+"""The number of the first record that only fills the state, others below it: like a probe it is in no figure."""
+MOST_STATE_KEYS = 10**7
+"""Their keys have 8 bytes too."""
+
+
+def state_message(number: int, sent_ns: int) -> tuple[bytes, bytes]:
+    """Return key and value of a record that only fills the state: each has a key of its own, which is never sent again."""
+    key = b"s%07d" % number
+    return key, _VALUE.pack(key, FIRST_STATE - number, sent_ns, 0)
+
+
 class Counted:
     """The records; see `Records`. Key, number, due and count are 8 bytes each; the key is the message's key too."""
 

@@ -28,6 +28,7 @@ class Observed:
         cpu_s: CPU time within the window, in s, by kind of process.
         others_cpu_s: CPU time within the window of whatever else ran on the machine, in s.
         start_s: From the start to the first record at the reader.
+        fed_per_s: How many keys a second came through while the state was filled; None if it was not.
     """
 
     sent: int
@@ -39,6 +40,7 @@ class Observed:
     cpu_s: Mapping[str, float]
     others_cpu_s: float
     start_s: float
+    fed_per_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import math
-import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
 
 from lowtide.bench import hops
 from lowtide.bench.arrivals import Arrivals
 from lowtide.bench.child import Child, ChildFailed
+from lowtide.bench.companion import Companion
 from lowtide.bench.figures import Figures, Observed
-from lowtide.bench.processes import busy_s, cpu_s, descendants, parents
+from lowtide.bench.load import Load, S, Sent
+from lowtide.bench.look import Look
 from lowtide.bench.ramp import Ramp
 from lowtide.bench.schedule import NS, Schedule
 from lowtide.bench.systems import System, Way
@@ -26,67 +25,11 @@ GAUGES_LATE_S = 1.2
 """Workers' histograms come to the service once a second."""
 READY_LIMIT_S = 20.0
 SAVE_LIMIT_S = 60.0
-LATE_LIMIT_S = 30.0
-"""How much longer than its schedule, and half as long again, the generator and then the reader may take."""
+STATE_SILENCE_LIMIT_S = 60.0
+"""How long nothing may come while the state is filled."""
 POLL_S = 0.1
 
 Say = Callable[[str], None]
-S = TypeVar("S", Schedule, Ramp)
-S_co = TypeVar("S_co", Schedule, Ramp, covariant=True)
-
-
-class _Sent(Protocol[S_co]):
-    """What is sent: a `Load` or a `Rise`."""
-
-    def schedule(self, start_ns: int) -> S_co:
-        """Return when each record is due."""
-
-    @property
-    def limit_s(self) -> float:
-        """How long sending may take, and how long what is then under way may take to arrive."""
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """What is sent: so many records a second, for so long, after a warm-up."""
-
-    rate: int
-    seconds: float
-    warmup_s: float
-
-    def schedule(self, start_ns: int) -> Schedule:
-        """Return when each record is due."""
-        return Schedule(start_ns, self.rate, self.warmup_s, self.seconds)
-
-    @property
-    def limit_s(self) -> float:
-        """How long sending may take, and how long what is then under way may take to arrive."""
-        return 1.5 * (self.seconds + self.warmup_s) + LATE_LIMIT_S
-
-
-@dataclass(frozen=True, slots=True)
-class Rise:
-    """What is sent to find out how much a system can take: so many records a second, each rate for so long.
-
-    Attributes:
-        rates: Records a second, rising.
-        step_s: How long each is kept up.
-        warmup_s: How long the first is kept up before that, rounded up to whole steps.
-    """
-
-    rates: tuple[int, ...]
-    step_s: float
-    warmup_s: float
-
-    def schedule(self, start_ns: int) -> Ramp:
-        """Return when each record is due."""
-        warmups = math.ceil(self.warmup_s / self.step_s)
-        return Ramp(start_ns, (*self.rates[:1] * warmups, *self.rates), self.step_s, warmups)
-
-    @property
-    def limit_s(self) -> float:
-        """As of `Load`; of what is too much there is a backlog, which takes its time."""
-        return 3 * (self.step_s * len(self.rates) + self.warmup_s) + LATE_LIMIT_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +42,8 @@ class Subject:
         file: Where the reader may write what arrived.
         start_limit_s: How long it may take from its start to its first record.
         say: Told what happens.
+        state_keys: How many keys are in its state before the measurement begins; of the running count only.
+        companions: What goes on beside the measurement; only under a `Load`.
     """
 
     way: Way
@@ -106,6 +51,8 @@ class Subject:
     file: Path
     start_limit_s: float
     say: Say
+    state_keys: int = 0
+    companions: Sequence[Companion] = ()
 
 
 def measure(subject: Subject, load: Load) -> Figures:
@@ -113,7 +60,7 @@ def measure(subject: Subject, load: Load) -> Figures:
     return Figures.of(*observe(subject, load))
 
 
-def observe(subject: Subject, load: _Sent[S]) -> tuple[Arrivals, S, Observed]:
+def observe(subject: Subject, load: Sent[S]) -> tuple[Arrivals, S, Observed]:
     """Send a system its records and keep what comes out.
 
     Returns:
@@ -133,14 +80,22 @@ def observe(subject: Subject, load: _Sent[S]) -> tuple[Arrivals, S, Observed]:
         stack.callback(system.stop)
         start_s = (_probed(reader, system, subject.start_limit_s) - began) / NS
         say(f"the first record arrived after {start_s:.1f} s")
+        fed_per_s = _fill(subject, system, reader) if subject.state_keys else None
         schedule = load.schedule(time.time_ns() + round(LEAD_S * NS))
         generator = _child(
             stack, "lowtide.bench.generator", {**task, "topic": way.source, "schedule": asdict(schedule)}
         )
-        before, after = _watch(system, schedule, reader, say)
+        for companion in subject.companions:
+            assert isinstance(schedule, Schedule), "a ramp has no companions"
+            stack.callback(companion.end)
+            companion.begin(system, schedule)
+        before, after = _watch(subject, system, schedule, reader)
         sent = _finish(generator, system, load.limit_s)
+        for companion in subject.companions:
+            companion.end()
+            companion.check()
         due = way.records.outputs(int(sent["finished"]))
-        reader.tell({"await": due + way.partitions, "until": time.monotonic() + load.limit_s})
+        reader.tell({"await": due + way.partitions + subject.state_keys, "until": time.monotonic() + load.limit_s})
         say("waiting for the last records")
         reader.expect("saved", load.limit_s + SAVE_LIMIT_S)
         system.check()
@@ -155,31 +110,9 @@ def observe(subject: Subject, load: _Sent[S]) -> tuple[Arrivals, S, Observed]:
             cpu_s={kind: after.cpu_s[kind] - used for kind, used in before.cpu_s.items()},
             others_cpu_s=after.others_s(before),
             start_s=start_s,
+            fed_per_s=fed_per_s,
         )
     return Arrivals.load(subject.file, way.records), schedule, observed
-
-
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """A look at a system: its histograms, and CPU times."""
-
-    hops: Mapping[str, Mapping[int, int]]
-    cpu_s: Mapping[str, float]
-    ours_s: float
-    """CPU time of all processes of the run: generator, reader and Kafka too."""
-    all_s: float
-    """CPU time of the whole machine."""
-
-    @classmethod
-    def at(cls, system: System) -> _Look:
-        kinds = system.processes()
-        used = {kind: sum(map(cpu_s, pids)) for kind, pids in kinds.items()}
-        run = descendants({os.getpid()}, parents()).union(*kinds.values())
-        return cls(system.hops(), used, sum(map(cpu_s, run)), busy_s())
-
-    def others_s(self, before: _Look) -> float:
-        """Return the CPU time since an earlier look that was none of ours."""
-        return max(0.0, self.all_s - before.all_s - (self.ours_s - before.ours_s))
 
 
 def _child(stack: ExitStack, module: str, task: Mapping[str, object]) -> Child:
@@ -213,7 +146,29 @@ def _probed(reader: Child, system: System, limit_s: float) -> int:
     )
 
 
-def _watch(system: System, schedule: Schedule | Ramp, reader: Child, say: Say) -> tuple[_Look, _Look]:
+def _fill(subject: Subject, system: System, reader: Child) -> float:
+    """Send one record of each key of the state as fast as it goes, and wait until all came out; records a second."""
+    way, wanted, began = subject.way, subject.state_keys, time.monotonic()
+    with ExitStack() as stack:
+        task = {"kafka": way.kafka, "topic": way.source, "partitions": way.partitions, "state_keys": wanted}
+        feeder = _child(stack, "lowtide.bench.feeder", task)
+        received, heard_at = 0, began
+        while received < wanted + way.partitions:
+            system.check()
+            feeder.hear(0.001)
+            line = reader.hear(POLL_S)
+            if line is not None and line.get("received", 0) > received:
+                received, heard_at = line["received"], time.monotonic()
+                subject.say(f"filling the state: {received} of {wanted} keys")
+            elif time.monotonic() - heard_at > STATE_SILENCE_LIMIT_S:
+                raise ChildFailed(
+                    f"{received} of {wanted} keys of the state came through, and for {STATE_SILENCE_LIMIT_S:g} s no more",
+                    way_out="see the log; lower --state-keys",
+                )
+    return round(wanted / (time.monotonic() - began), 1)
+
+
+def _watch(subject: Subject, system: System, schedule: Schedule | Ramp, reader: Child) -> tuple[Look, Look]:
     """Look at the system at both ends of the window, and say how things go meanwhile."""
     looks = []
     for end, what in zip(schedule.window_ns, ("warming up", "measuring"), strict=True):
@@ -221,8 +176,10 @@ def _watch(system: System, schedule: Schedule | Ramp, reader: Child, say: Say) -
             line = reader.hear(min(left, 1.0))
             if line is not None and "received" in line:
                 system.check()
-                say(f"{what}: {left:.0f} s left, {line['received']} records received")
-        looks.append(_Look.at(system))
+                for companion in subject.companions:
+                    companion.check()
+                subject.say(f"{what}: {left:.0f} s left, {line['received']} records received")
+        looks.append(Look.at(system))
     return looks[0], looks[1]
 
 

@@ -15,6 +15,7 @@ from lowtide.bench.flows import FLOWS, records_of
 from lowtide.bench.processes import command, descendants, parents
 from lowtide.bench.record import Records
 from lowtide.conf import Conf
+from lowtide.control_client import ControlClient
 from lowtide.spark.job import Job
 
 JVM = "org.apache.spark.deploy.SparkSubmit"
@@ -61,6 +62,9 @@ class System(Protocol):
     def epoch_ends_ns(self) -> list[int]:
         """Return when its epochs ended; those of late."""
 
+    def client(self) -> ControlClient | None:
+        """Return the control API of its present life; None if there is none."""
+
     def stop(self) -> None:
         """Stop it and all its processes."""
 
@@ -90,6 +94,9 @@ class Bare:
     def epoch_ends_ns(self) -> list[int]:
         """None: it has no epochs."""
         return []
+
+    def client(self) -> None:
+        """None: it has no control API."""
 
     def stop(self) -> None:
         """End the process."""
@@ -136,6 +143,10 @@ class Running:
                 took_ms = progress["durationMs"].get("triggerExecution", 0)
                 ends.append(round(began.timestamp() * 1e3 + took_ms) * 1_000_000)
         return ends
+
+    def client(self) -> ControlClient:
+        """Return the job's."""
+        return ControlClient(self._job.control, self._job.token)
 
     def stop(self) -> None:
         """Stop the job and Spark."""

@@ -10,7 +10,6 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,15 +17,14 @@ import msgspec
 
 from lowtide.errors import LowtideError, SnapshotFailed
 from lowtide.events import EventLog
+from lowtide.service.commits import Commits
 from lowtide.service.job_view import SnapshotsView, SnapshotView
 from lowtide.service.taking import Taking
-from lowtide_snapshots.choosing import manifest_of
 from lowtide_snapshots.commit_log import Commit, CommitLog
-from lowtide_snapshots.errors import CommitUnknown, SnapshotsError
+from lowtide_snapshots.errors import SnapshotsError
 from lowtide_snapshots.job_record import JobRecord
 from lowtide_snapshots.manifest import FrontAt, Manifest, VertexShape
-from lowtide_snapshots.parts import sha256
-from lowtide_snapshots.retention import Rule, bases, plan, sweep
+from lowtide_snapshots.retention import Rule
 from lowtide_snapshots.stores import StoreSetting, open_store
 from lowtide_tracker import Floor
 
@@ -35,10 +33,7 @@ __all__ = ["Coordinator", "SnapshotSetting"]
 LOG = logging.getLogger(__name__)
 KEPT_VIEWS = 20
 """How many snapshots of the life are told of."""
-COMMIT_AGAIN_S = 0.5
 POLL_S = 0.01
-UNKNOWN_LIMIT_S = 60.0
-"""How long a commit whose outcome is not known is asked for again."""
 AGAIN_AFTER_S = 10.0
 """How long after one that failed the job takes the next snapshot of its own."""
 
@@ -103,8 +98,6 @@ class Coordinator:
     ) -> None:
         self._setting = setting
         self._incarnation = incarnation
-        self._log = log
-        self._ask = ask
         self._request = request
         self._fronts = fronts
         self._workers = workers
@@ -116,9 +109,7 @@ class Coordinator:
         self._store = open_store(setting.store)
         self._loop = asyncio.get_running_loop()
         base = Manifest.from_json(setting.base, "the manifest that the life began from") if setting.base else None
-        self.last: Manifest | None = base
-        """The last commit's manifest, as far as it is known here."""
-        self._newest = base.tick if base else start
+        self.commits = Commits(log, self._store, ask, base=base, start=start)
         self._number = 0
         self._takings: deque[Taking] = deque(maxlen=KEPT_VIEWS)
         self._pinning = asyncio.Lock()
@@ -131,7 +122,7 @@ class Coordinator:
 
     async def start(self) -> None:
         """Hear of every commit, whoever makes it (C16)."""
-        await self._ask(self._log.watch, self._heard_of_commit)
+        await self.commits.watch(lambda commit: self._spawn(self._committed(commit)))
 
     async def close(self) -> None:
         """Give up what is being taken."""
@@ -160,10 +151,10 @@ class Coordinator:
         """What the job's status says of them."""
         counts = Counter(taking.phase for taking in self._takings)
         sealed = [taking for taking in self._takings if taking.manifest is not None and taking.took_s is not None]
-        newest = sealed[-1] if sealed else None
+        newest, last = sealed[-1] if sealed else None, self.commits.last
         return SnapshotsView(
-            last="" if self.last is None else self.last.id,
-            last_ms=None if self.last is None else self.last.min_time_ms,
+            last="" if last is None else last.id,
+            last_ms=None if last is None else last.min_time_ms,
             committed_s=round(now_s - self._committed_s, 1),
             taking=next((taking.id for taking in self._takings if taking.phase == "taking"), ""),
             counts={phase: count for phase, count in counts.items() if phase != "taking"},
@@ -185,7 +176,6 @@ class Coordinator:
             incarnation=self._incarnation,
             record=self._record,
             flow=self._setting.flow,
-            base=self.last,
             began_s=time.monotonic(),
         )
         self._takings.append(taking)
@@ -206,12 +196,13 @@ class Coordinator:
         try:
             async with asyncio.timeout(self._setting.taking_limit_s):
                 await self._collect(taking)
-            manifest = taking.seal()
+            manifest = taking.seal(self.commits.at(taking.since))
             await asyncio.to_thread(self._store.put, manifest.path, manifest.to_json().encode())
-            taking.phase, taking.took_s = "sealed", time.monotonic() - taking.began_s
-            self._events.event("snapshot_sealed", **self._described(taking))
+            taking.over("sealed", time.monotonic())
+            self._events.event("snapshot_sealed", **taking.described())
             if commit:
-                await self._commit(taking, manifest)
+                await self.commits.commit(manifest)
+                await self._until(taking, lambda: taking.phase == "committed")
         except TimeoutError:
             lacking = "; ".join(taking.waits_for) or "the tracker has not answered"
             self._fail(taking, f"it took more than {self._setting.taking_limit_s:g} s: {lacking}")
@@ -234,9 +225,10 @@ class Coordinator:
                     f"{missing} of {self._expected} workers are not there yet", way_out="ask again in a few seconds"
                 )
             tick, floors = await self._request(taking.number)
-            if tick <= self._newest:
+            if tick <= self.commits.newest:
                 raise SnapshotFailed(
-                    f"min time has not moved since the last commit, or since the start: it is {self._ms(tick)} ms",
+                    "min time has not moved since the last commit, or since the start: it is "
+                    f"{tick * self._record.slack_ms} ms",
                     way_out="see `lowtide status` for who holds it, and ask again when it has moved",
                 )
             fronts = list(self._fronts())
@@ -251,53 +243,29 @@ class Coordinator:
                 raise SnapshotFailed(taking.why)
             await asyncio.sleep(POLL_S)
 
-    async def _commit(self, taking: Taking, manifest: Manifest) -> None:
-        """Commit it; what is not known is asked for until it is (R16)."""
-        data = sha256(manifest.to_json().encode())
-        deadline = time.monotonic() + UNKNOWN_LIMIT_S
-        while True:
-            try:
-                await self._ask(self._log.commit, manifest, data)
-                break
-            except CommitUnknown as error:
-                if time.monotonic() > deadline:
-                    raise
-                LOG.warning("asked again: %s", error)
-                await asyncio.sleep(COMMIT_AGAIN_S)
-        await self._until(taking, lambda: taking.phase == "committed")
-
     def _fail(self, taking: Taking, why: str) -> None:
         if taking.phase in ("failed", "committed"):
             return
         sealed = taking.phase == "sealed"
         taking.why = why if not sealed else f"it is sealed, but not committed: {why}"
-        taking.phase, taking.took_s = "failed", time.monotonic() - taking.began_s
+        taking.over("failed", time.monotonic())
         self._failed_s = time.monotonic()
         self.trouble = f"since {datetime.now(UTC):%H:%M:%S} UTC: snapshot {taking.id} failed: {taking.why}"
         self._tell({"cancel": taking.number})
-        self._events.event("snapshot_failed", why=taking.why, **self._described(taking))
+        self._events.event("snapshot_failed", why=taking.why, **taking.described())
 
     # -- commits ---------------------------------------------------------------------------------------------------
 
-    def _heard_of_commit(self, commit: Commit) -> None:
-        """Called in ZooKeeper's thread, once for each last commit."""
-        with suppress(RuntimeError):  # The loop has ended.
-            self._loop.call_soon_threadsafe(lambda: self._spawn(self._committed(commit)))
-
     async def _committed(self, commit: Commit) -> None:
         """Somebody has committed a snapshot: tell all that it concerns, once (C16)."""
-        if commit.tick <= self._newest:
+        self._committed_s, self.trouble = time.monotonic(), ""
+        taking = self._taking(commit.id)
+        if taking is None or taking.manifest is None:
             return
-        self._newest, self._committed_s, self.trouble = commit.tick, time.monotonic(), ""
-        taking = next((each for each in self._takings if each.id == commit.id), None)
-        manifest = None if taking is None else taking.manifest
-        if manifest is None or commit.incarnation != self._incarnation:
-            return
-        self.last = manifest
-        assert taking is not None
+        self.commits.add(taking.manifest)
         taking.phase, taking.why = "committed", ""
         self._tell({"committed": commit.tick})
-        self._events.event("snapshot_committed", **self._described(taking))
+        self._events.event("snapshot_committed", **taking.described())
         await self._forget_floors()
 
     async def _prune_after(self, id_: str) -> None:
@@ -307,7 +275,7 @@ class Coordinator:
         if taking is None or taking.phase != "committed":
             return
         try:
-            swept = await self._ask(self._prune)
+            swept = await self.commits.prune(Rule(self._setting.keep, self._setting.max_age_s))
         except SnapshotsError as error:
             LOG.warning("old commits are not dropped now: %s", error)
             return
@@ -318,49 +286,18 @@ class Coordinator:
     async def _forget_floors(self) -> None:
         """Let all forget the floors that no commit needs any more: below where the oldest one is read again (R17)."""
         try:
-            oldest = await self._ask(self._oldest)
+            starts = await self.commits.oldest_starts()
         except SnapshotsError as error:
             LOG.warning("floors are not forgotten now: %s", error)
             return
-        if oldest is None:
-            return
-        starts = [(front.number, front.offset) for front in oldest.fronts]
         for start in starts:
             self._forget(*start)
         self._tell({"forget": starts})
-
-    def _oldest(self) -> Manifest | None:
-        commits = self._log.commits()
-        if not commits:
-            return None
-        known = next((each.manifest for each in self._takings if each.id == commits[0].id), None)
-        return known or manifest_of(self._log, self._store, commits[0])
-
-    def _prune(self) -> Any:
-        log, setting = self._log, self._setting
-        rule = Rule(setting.keep, setting.max_age_s)
-        based_on = bases(log, self._store)
-        _, dropped = plan(log.commits(), log.last(), log.restored(), rule, datetime.now(UTC), based_on=based_on)
-        return sweep(log, self._store, dropped)
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
     def _taking(self, id_: str) -> Taking | None:
         return next((each for each in self._takings if each.id == id_), None)
-
-    def _described(self, taking: Taking) -> dict[str, Any]:
-        view = taking.view(time.monotonic())
-        return {
-            "snapshot": view.id,
-            "called": view.name,
-            "min_time_ms": view.min_time_ms,
-            "parts": view.parts_done,
-            "bytes": view.bytes,
-            "took_s": view.took_s,
-        }
-
-    def _ms(self, tick: int) -> int:
-        return tick * self._record.slack_ms
 
     def _spawn(self, what: Any) -> asyncio.Task[Any]:
         task = self._loop.create_task(what)

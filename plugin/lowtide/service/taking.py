@@ -22,6 +22,7 @@ class _Share:
     """What one worker has said of its share."""
 
     heard: bool = False
+    since: int | None = None
     parts: int | None = None
     written: dict[tuple[str, int], Part | None] = field(default_factory=dict)
     """By vertex and hash unit; None for a unit without state."""
@@ -44,7 +45,6 @@ class Taking:
         incarnation: The life.
         record: The job's.
         flow: The shapes of all steps with state.
-        base: The last committed snapshot; what has not changed since is shared with it.
         began_s: The monotonic time of the request.
     """
 
@@ -56,7 +56,6 @@ class Taking:
         incarnation: int,
         record: JobRecord,
         flow: tuple[VertexShape, ...],
-        base: Manifest | None,
         began_s: float,
     ) -> None:
         self.number = number
@@ -71,7 +70,6 @@ class Taking:
         self._incarnation = incarnation
         self._record = record
         self._flow = flow
-        self._base = base
         self._began = datetime.now(UTC)
         self._floors: tuple[Floor, ...] = ()
         self._shares: dict[str, _Share] = {}
@@ -106,6 +104,7 @@ class Taking:
         if share is None:
             return
         share.heard = True
+        share.since = said.get("since", share.since)
         if "front" in said:
             number, offset, label = said["front"]
             self._fronts[number] = replace(self._fronts[number], offset=offset, label=label)
@@ -138,11 +137,21 @@ class Taking:
         lacking = ((worker, share.lacks()) for worker, share in sorted(self._shares.items()))
         return [f"worker {worker} {what}" for worker, what in lacking if what]
 
-    def seal(self) -> Manifest:
-        """The manifest of all that was said; what nobody has written anew is as the base has it (W9)."""
+    @property
+    def since(self) -> int | None:
+        """The T of the newest commit that a worker has left something to, as not changed since; None if none has."""
+        return max((share.since for share in self._shares.values() if share.since is not None), default=None)
+
+    def seal(self, base: Manifest | None) -> Manifest:
+        """The manifest of all that was said; what nobody has written anew is as the base has it (W9).
+
+        Args:
+            base: The commit at `since`: what a worker has left to an older one has not changed up to this one either.
+        """
         assert self.whole, "R15: something is missing"
         assert self.tick is not None
-        parts = {(part.vertex, part.unit): part for part in (self._base.parts if self._base else ())}
+        assert (None if base is None else base.tick) == self.since, "W9: another commit has other parts"
+        parts = {(part.vertex, part.unit): part for part in (base.parts if base else ())}
         for share in self._shares.values():
             for place, part in share.written.items():
                 if part is None:
@@ -157,7 +166,7 @@ class Taking:
             tick=self.tick,
             incarnation=self._incarnation,
             created=utc(datetime.now(UTC)),
-            base=self._base.id if self._base else None,
+            base=base.id if base else None,
             record=self._record,
             flow=self._flow,
             fronts=tuple(self._fronts[number] for number in sorted(self._fronts)),
@@ -166,6 +175,22 @@ class Taking:
             parts=tuple(part for place, part in sorted(parts.items()) if place[0] in known),
         )
         return self.manifest
+
+    def over(self, phase: Phase, now_s: float) -> None:
+        """It is sealed, or has failed."""
+        self.phase, self.took_s = phase, now_s - self.began_s
+
+    def described(self) -> dict[str, Any]:
+        """What an event says of it."""
+        view = self.view(self.began_s)
+        return {
+            "snapshot": view.id,
+            "called": view.name,
+            "min_time_ms": view.min_time_ms,
+            "parts": view.parts_done,
+            "bytes": view.bytes,
+            "took_s": view.took_s,
+        }
 
     def view(self, now_s: float) -> SnapshotView:
         """How it stands with it."""

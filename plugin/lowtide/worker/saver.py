@@ -83,6 +83,8 @@ class Saver:
         assert request is not None, "nobody asked for it"
         self._awaited[request.number] = request.tick
         said: Said = {"number": request.number, "tick": request.tick}
+        if self._base != FIRST_TICK:
+            said["since"] = self._base
         if core.front is not None:
             said["front"] = [core.front.number, *core.front.start_at(request.tick)]
         if core.program.changed(self._base):
