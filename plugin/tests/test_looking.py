@@ -66,5 +66,5 @@ def test_what_cannot_be_answered_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(FlowError, match="say each"):
         Asked({"refused": "say each"}, {}).ask()
     monkeypatch.setattr(questions_module, "ANSWER_LIMIT_S", 0.1)
-    with pytest.raises(ServiceUnavailable, match="1 workers have not answered.*1/1"):
+    with pytest.raises(ServiceUnavailable, match=r"1 workers have not answered.*1/1"):
         Asked({"tick": 3}, None).ask()  # type: ignore[arg-type]

@@ -119,6 +119,7 @@ class SnapshotView(Struct, frozen=True, kw_only=True):
         bytes: Likewise.
         began: When it was asked for, ISO, UTC.
         took_s: How long it took until it was sealed or failed, or so far.
+        pause_ms: For how long it held up the worker that it held up longest: the fork of the process that writes.
         waits_for: The workers that it waits for, each with what for.
         why: Why it failed; empty otherwise.
     """
@@ -133,6 +134,7 @@ class SnapshotView(Struct, frozen=True, kw_only=True):
     bytes: int
     began: str
     took_s: float
+    pause_ms: float = 0.0
     waits_for: list[str]
     why: str
 

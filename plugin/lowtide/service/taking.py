@@ -75,6 +75,7 @@ class Taking:
         self._shares: dict[str, _Share] = {}
         self._fronts: dict[int, FrontAt] = {}
         self._lasts: dict[tuple[int, str, int], str] = {}
+        self._pause_ms = 0.0
         self._early: list[tuple[str, Mapping[str, Any]]] = []
         """What workers have said before it was known here that they were asked."""
 
@@ -108,6 +109,7 @@ class Taking:
         if "front" in said:
             number, offset, label = said["front"]
             self._fronts[number] = replace(self._fronts[number], offset=offset, label=label)
+        self._pause_ms = max(self._pause_ms, said.get("pause_ms", 0.0))
         if "parts" in said:
             share.parts = said["parts"]
         if "part" in said:
@@ -208,6 +210,7 @@ class Taking:
             bytes=manifest.bytes if manifest else sum(part.bytes for part in written),
             began=utc(self._began),
             took_s=round(self.took_s if self.took_s is not None else now_s - self.began_s, 3),
+            pause_ms=self._pause_ms,
             waits_for=self.waits_for if self.phase == "taking" else [],
             why=self.why,
         )

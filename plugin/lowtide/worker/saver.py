@@ -13,6 +13,7 @@ import json
 import os
 import signal
 import sys
+import time
 import traceback
 from collections import deque
 from collections.abc import Iterator
@@ -88,7 +89,9 @@ class Saver:
         if core.front is not None:
             said["front"] = [core.front.number, *core.front.start_at(request.tick)]
         if core.program.changed(self._base):
+            began_s = time.perf_counter()
             self._fork(core, request)
+            said["pause_ms"] = round((time.perf_counter() - began_s) * 1000, 2)
         else:
             said["done"] = True
         core.unpin()
