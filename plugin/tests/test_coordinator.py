@@ -14,8 +14,9 @@ import pytest
 
 from lowtide.errors import ServiceUnavailable
 from lowtide.events import EventLog
-from lowtide.service.coordinator import Coordinator, SnapshotSetting
+from lowtide.service.coordinator import Coordinator
 from lowtide.service.job_view import SnapshotView
+from lowtide.service.setting import SnapshotSetting
 from lowtide_snapshots.commit_log import MemoryCommitLog
 from lowtide_snapshots.errors import CommitUnknown
 from lowtide_snapshots.job_record import JobRecord
@@ -249,3 +250,17 @@ def test_the_job_takes_its_own_when_nobody_has_for_too_long_and_keeps_as_many_as
 
     run(rig, story)
     assert len(rig.log.commits()) == 2
+
+
+def test_a_store_that_cannot_be_written_is_told_before_anybody_asks_for_a_snapshot(rig: Rig) -> None:
+    rig.folder.parent.mkdir(exist_ok=True)
+    rig.folder.write_text("a file, and no folder")
+
+    async def story(it: Coordinator) -> None:
+        async with asyncio.timeout(LIMIT_S):
+            while not it.trouble:
+                await asyncio.sleep(0.01)
+        assert "no snapshot can be written" in it.trouble
+        assert str(rig.folder) in it.trouble
+
+    run(rig, story)

@@ -9,6 +9,7 @@ from lowtide.doctor.java import java
 from lowtide.doctor.kafka import broker, topics
 from lowtide.doctor.machine import memory, slots
 from lowtide.doctor.network import loopback, ports
+from lowtide.doctor.store import store
 from lowtide.doctor.zookeeper import zookeeper
 
 CHECKS = (
@@ -26,5 +27,6 @@ CHECKS = (
     Check("topics", topics),
     Check("slots", slots),
     Check("zookeeper", zookeeper),
+    Check("store", store),
     Check("clock", clock),
 )

@@ -13,22 +13,21 @@ from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-import msgspec
-
 from lowtide.errors import LowtideError, SnapshotFailed
 from lowtide.events import EventLog
 from lowtide.service.commits import Commits
 from lowtide.service.job_view import SnapshotsView, SnapshotView
+from lowtide.service.setting import SnapshotSetting
 from lowtide.service.taking import Taking
 from lowtide_snapshots.commit_log import Commit, CommitLog
 from lowtide_snapshots.errors import SnapshotsError
 from lowtide_snapshots.job_record import JobRecord
-from lowtide_snapshots.manifest import FrontAt, Manifest, VertexShape
+from lowtide_snapshots.manifest import FrontAt, Manifest
 from lowtide_snapshots.retention import Rule
-from lowtide_snapshots.stores import StoreSetting, open_store
+from lowtide_snapshots.stores import open_store
 from lowtide_tracker import Floor
 
-__all__ = ["Coordinator", "SnapshotSetting"]
+__all__ = ["Coordinator"]
 
 LOG = logging.getLogger(__name__)
 KEPT_VIEWS = 20
@@ -36,30 +35,6 @@ KEPT_VIEWS = 20
 POLL_S = 0.01
 AGAIN_AFTER_S = 10.0
 """How long after one that failed the job takes the next snapshot of its own."""
-
-
-class SnapshotSetting(msgspec.Struct, frozen=True, kw_only=True):
-    """What the driver program says of snapshots.
-
-    Attributes:
-        store: Where they go.
-        record: The job's record, as JSON.
-        flow: The shapes of all steps with state.
-        base: The manifest of the commit that the life began from, as JSON; empty if there is none.
-        taking_limit_s: How long one may take.
-        max_commit_age_s: When the job commits one itself; 0 for never.
-        keep: How many commits are kept when it does.
-        max_age_s: How old they may become then.
-    """
-
-    store: StoreSetting
-    record: str
-    flow: tuple[VertexShape, ...]
-    base: str
-    taking_limit_s: float
-    max_commit_age_s: float
-    keep: int
-    max_age_s: float | None
 
 
 class Coordinator:
@@ -122,6 +97,7 @@ class Coordinator:
 
     async def start(self) -> None:
         """Hear of every commit, whoever makes it (C16)."""
+        self._spawn(self._look_at_store())
         await self.commits.watch(lambda commit: self._spawn(self._committed(commit)))
 
     async def close(self) -> None:
@@ -253,6 +229,14 @@ class Coordinator:
         self.trouble = f"since {datetime.now(UTC):%H:%M:%S} UTC: snapshot {taking.id} failed: {taking.why}"
         self._tell({"cancel": taking.number})
         self._events.event("snapshot_failed", why=taking.why, **taking.described())
+
+    async def _look_at_store(self) -> None:
+        """Say early what would keep the first snapshot from being written."""
+        try:
+            await asyncio.to_thread(self._store.check)
+        except SnapshotsError as error:
+            self.trouble = f"since {datetime.now(UTC):%H:%M:%S} UTC: no snapshot can be written: {error}"
+            LOG.warning("no snapshot can be written: %s", error)
 
     # -- commits ---------------------------------------------------------------------------------------------------
 

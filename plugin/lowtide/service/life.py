@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lowtide.events import EventLog
-from lowtide.service.coordinator import Coordinator, SnapshotSetting
+from lowtide.service.coordinator import Coordinator
 from lowtide.service.idle_fronts import SERVICE_WORKER
 from lowtide.service.questions import Questions
 from lowtide.service.register import Register
-from lowtide.service.setting import LifeSetting
+from lowtide.service.setting import LifeSetting, SnapshotSetting
 from lowtide.service.source_fronts import SourceFronts
 from lowtide.service.stall import Stall
 from lowtide.service.teller import delivered_time

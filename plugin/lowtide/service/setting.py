@@ -7,10 +7,11 @@ from typing import Any
 
 import msgspec
 
-from lowtide.service.coordinator import SnapshotSetting
 from lowtide.service.moment import JobShape
 from lowtide.worker.welcome import FrontStart
 from lowtide.zookeeper_access import ZooKeeperAccess
+from lowtide_snapshots.manifest import VertexShape
+from lowtide_snapshots.stores import StoreSetting
 
 _HEAD = struct.Struct("<QI")
 
@@ -21,6 +22,30 @@ class ControlSetting(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     port: int
     token: str
+
+
+class SnapshotSetting(msgspec.Struct, frozen=True, kw_only=True):
+    """What the driver program says of snapshots.
+
+    Attributes:
+        store: Where they go.
+        record: The job's record, as JSON.
+        flow: The shapes of all steps with state.
+        base: The manifest of the commit that the life began from, as JSON; empty if there is none.
+        taking_limit_s: How long one may take.
+        max_commit_age_s: When the job commits one itself; 0 for never.
+        keep: How many commits are kept when it does.
+        max_age_s: How old they may become then.
+    """
+
+    store: StoreSetting
+    record: str
+    flow: tuple[VertexShape, ...]
+    base: str
+    taking_limit_s: float
+    max_commit_age_s: float
+    keep: int
+    max_age_s: float | None
 
 
 class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):

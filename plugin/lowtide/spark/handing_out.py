@@ -11,9 +11,8 @@ from lowtide.kafka_access import librdkafka_settings
 from lowtide.operators.limits import Limits
 from lowtide.operators.saving import saved_steps
 from lowtide.plan import Plan
-from lowtide.service.coordinator import SnapshotSetting
 from lowtide.service.moment import JobShape
-from lowtide.service.setting import ControlSetting, LifeSetting
+from lowtide.service.setting import ControlSetting, LifeSetting, SnapshotSetting
 from lowtide.spark.opening import Opening, job_record
 from lowtide.spark.preflight import Surroundings
 from lowtide.store_access import store_setting
