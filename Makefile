@@ -11,6 +11,9 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 # Arguments for the target's command, where its help says so.
 ARGS ?=
+# Of `make chaos`: how many processes are killed, and the seed of its schedule; without one it draws one.
+KILLS ?= 20
+SEED ?=
 
 HOUSE := $(PYTHON) tools/environment.py
 ENV = $(or $(CACHED_ENV),$(eval CACHED_ENV := $(shell $(HOUSE) path))$(CACHED_ENV))
@@ -64,6 +67,11 @@ test-unit: env  ## run the tests that need no service and finish in seconds (ARG
 .PHONY: sim
 sim: env  ## simulate the core over many seeds, and break every rule on purpose (ARGS='--seed 17', '--help')
 	@PYTHONHASHSEED=0 PYTHONPATH=tests:plugin/tests/support $(RUN) -m simulation $(ARGS)
+
+.PHONY: chaos
+chaos: env jars jar s3-server  ## kill a job's processes and services by a schedule, judge its output (KILLS=20 SEED=7)
+	@PYTHONHASHSEED=0 PYTHONPATH=tests:examples:snapshots/tests/support $(RUN) -m chaos --kills $(KILLS) \
+	    $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 .PHONY: demo
 demo: env jars jar  ## index real text, kill the driver in the middle, compare every byte (DOCUMENTS=dir, WORD=word)

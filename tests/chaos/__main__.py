@@ -1,0 +1,90 @@
+"""`make chaos`: a seeded schedule of faults; the last line is JSON."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import click
+from demo.showing import Show
+
+from .run import Run
+from .schedule import KILLS, OTHERS, Fault, kinds, schedule
+from .verdict import Result
+
+FOLDER = Path(".lowtide/chaos")
+
+
+@click.command(context_settings={"max_content_width": 100})
+@click.option("--kills", default=20, show_default=True, type=click.IntRange(0, 500), help="Processes to kill.")
+@click.option("--others", type=click.IntRange(0, 500), help="Faults besides; one of each kind for 20 kills.")
+@click.option("--seed", type=int, help="Of the schedule; without it, another one each time.")
+@click.option("--only", multiple=True, type=click.Choice([*KILLS, *OTHERS]), help="No other kinds; may be repeated.")
+@click.option("--cluster", is_flag=True, help="Two executors in processes of their own.")
+@click.option("--within-s", default=3600.0, show_default=True, help="Begin no fault after so long; then it has failed.")
+@click.option("--keep", is_flag=True, help="Keep logs and data of a run that was right, too.")
+@click.option("--list", "listed", is_flag=True, help="Print the schedule alone.")
+def main(
+    kills: int,
+    others: int | None,
+    seed: int | None,
+    only: tuple[str, ...],
+    cluster: bool,
+    within_s: float,
+    keep: bool,
+    listed: bool,
+) -> None:
+    """Run a job under load on real Kafka, ZooKeeper and S3, break things by a schedule, and judge every byte.
+
+    Exits with 0 only if nothing was lost, duplicated or out of order, over at least one recovery. The last line is
+    JSON.
+    """
+    seed = secrets.randbelow(1_000_000) if seed is None else seed
+    if not cluster and any(kind not in [*kinds(cluster=False)[0], *kinds(cluster=False)[1]] for kind in only):
+        raise click.UsageError("one JVM that is all of Spark has no executor of its own: add --cluster")
+    faults = schedule(seed, kills, others, cluster=cluster, only=only)
+    show = Show()
+    show.say(f"seed {seed}: {len(faults)} faults, {sum(fault.kills for fault in faults)} kills")
+    if listed:
+        for number, fault in enumerate(faults, 1):
+            show.say(f"{number:4}  after {fault.after_s:4.1f} s  {fault}")
+        return
+    result = _done(faults, show, cluster=cluster, within_s=within_s)
+    show.hide()
+    if result.right and not keep:
+        shutil.rmtree(FOLDER, ignore_errors=True)
+    elif not result.right:
+        again = [f"--others {others}" if others is not None else "", *(f"--only {kind}" for kind in only)]
+        again += ["--cluster" if cluster else ""]
+        arguments = " ".join(filter(None, again))
+        show.say(
+            f"\nlogs and data are in {FOLDER}; what was done when stands in {FOLDER}/timeline.log\n"
+            f"the same schedule again: make chaos KILLS={kills} SEED={seed}" + f" ARGS='{arguments}'" * bool(arguments)
+        )
+    show.say(result.line())
+    sys.exit(0 if result.right else 1)
+
+
+def _done(faults: list[Fault], show: Show, *, cluster: bool, within_s: float) -> Result:
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True)
+    with (FOLDER / "timeline.log").open("w") as timeline:
+
+        def say(what: str) -> None:
+            timeline.write(f"{time.strftime('%H:%M:%S', time.gmtime())} {what}\n")
+            timeline.flush()
+            show.step(what)
+
+        run = Run(faults, FOLDER.absolute(), cluster=cluster, within_s=within_s, say=say, progress=show.progress)
+        try:
+            run.run()
+        except KeyboardInterrupt:
+            run.result.failures.append("interrupted")
+        return run.result
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,237 @@
+"""How each fault is done; what it needs to be reversed is reversed when it is over."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from tests.job_program import Program
+
+from lowtide.errors import LowtideError
+
+from .gate import MANIFESTS, PARTS, Trap
+from .photographer import viewed
+from .processes import of_program, send
+from .schedule import Fault
+from .stage import Stage, Stuck
+
+__all__ = ["do"]
+
+MET_WITHIN_S = 90.0
+"""How long a step of a snapshot or of a recovery may take to come."""
+ZOMBIE_ENDS_WITHIN_S = 120.0
+POLL_S = 0.02
+
+Settle = Callable[[], object]
+
+
+def do(stage: Stage, fault: Fault, settle: Settle) -> None:
+    """Do one fault; returns when it is over.
+
+    Args:
+        stage: To whom.
+        fault: What.
+        settle: Waits until the present program delivers what is written now.
+
+    Raises:
+        Stuck: what it needs did not come.
+    """
+    kind = fault.kind
+    if kind == "zombie":
+        _zombie(stage, fault, settle)
+    elif kind.startswith("pause-"):
+        with stage.standing([stage.pid(fault.victim, fault.which)], fault.victim):
+            time.sleep(fault.lasts_s)
+    elif kind.startswith("s3-"):
+        _bad_weather(stage, fault)
+    elif kind in STEPS:
+        STEPS[kind](stage, fault)
+    elif kind in ("kafka", "zookeeper"):
+        _outage(stage, kind, fault)
+    else:
+        stage.kill(fault.victim, fault.which)
+
+
+def _await(stage: Stage, trap: Trap, *, between: Callable[[], object] = lambda: None) -> None:
+    """Wait until a step has come and was hit."""
+    deadline = time.monotonic() + MET_WITHIN_S
+    while not trap.sprung.wait(0.2):
+        if time.monotonic() > deadline:
+            stage.gate.unset()
+            raise Stuck(f"the step did not come within {MET_WITHIN_S:g} s")
+        between()
+    if trap.error is not None:
+        raise trap.error
+
+
+def _put(where: str) -> Callable[[str], bool]:
+    return lambda request: request.startswith("PUT ") and where in request
+
+
+# -- steps of a snapshot and of its commit -----------------------------------------------------------------------------
+
+
+def _at_request(stage: Stage, fault: Fault) -> None:
+    client = stage.client()
+    try:
+        if client is not None:
+            client.take_snapshot()
+    except LowtideError as error:
+        raise Stuck(f"no snapshot could be asked for: {error}") from error
+    time.sleep(fault.lasts_s)
+    stage.kill(fault.victim, fault.which)
+
+
+def _at_part(stage: Stage, fault: Fault) -> None:
+    trap = Trap(_put(PARTS), lambda: stage.kill(fault.victim, fault.which), fault.nth)
+    _await(stage, stage.gate.set(trap))
+
+
+def _at_seal(stage: Stage, fault: Fault) -> None:
+    act = lambda: stage.kill(fault.victim, fault.which)  # noqa: E731
+    _await(stage, stage.gate.set(Trap(_put(MANIFESTS), act, applied=fault.variant == "after")))
+
+
+def _at_commit(stage: Stage, fault: Fault) -> None:
+    """The commit is on its way to a ZooKeeper that stands still; who sent it is dead when it is done."""
+    zookeeper = stage.services.pid("zookeeper")
+    assert zookeeper is not None
+    with ExitStack() as held:
+        stand = lambda: held.enter_context(stage.standing([zookeeper], "zookeeper"))  # noqa: E731
+        _await(stage, stage.gate.set(Trap(_put(MANIFESTS), stand, applied=True)))
+        time.sleep(fault.lasts_s)
+        stage.kill(fault.victim, fault.which)
+        time.sleep(0.2)
+
+
+def _after_commit(stage: Stage, fault: Fault) -> None:
+    """Once a commit is known, and nothing that follows it is done."""
+    deadline = time.monotonic() + MET_WITHIN_S
+    while time.monotonic() < deadline:
+        client = stage.client()
+        try:
+            view = None if client is None else client.take_snapshot()
+            while client is not None and view is not None and view.phase in ("taking", "sealed"):
+                time.sleep(POLL_S)
+                view = viewed(client, view.id)
+        except LowtideError:
+            view = None
+        if view is not None and view.phase == "committed":
+            stage.kill(fault.victim, fault.which)
+            return
+        time.sleep(0.5)
+    raise Stuck(f"nothing was committed within {MET_WITHIN_S:g} s")
+
+
+def _zookeeper_at_commit(stage: Stage, fault: Fault) -> None:
+    """ZooKeeper is killed between seal and commit: whether it is committed may not be known."""
+    stop = lambda: stage.services.stop("zookeeper", grace_s=0)  # noqa: E731
+    _await(stage, stage.gate.set(Trap(_put(MANIFESTS), stop, applied=True)))
+    time.sleep(fault.lasts_s)
+    stage.services.start("zookeeper")
+
+
+# -- steps of a recovery -----------------------------------------------------------------------------------------------
+
+
+def _at_verify(stage: Stage, fault: Fault) -> None:
+    _in_recovery(stage, fault, ("looking", "verifying"))
+
+
+def _at_load(stage: Stage, fault: Fault) -> None:
+    _in_recovery(stage, fault, ("starting the query", "waiting for the workers"))
+
+
+def _in_recovery(stage: Stage, fault: Fault, steps: tuple[str, ...]) -> None:
+    """Kill a worker, and somebody when so many parts have been asked for in these steps of the recovery."""
+
+    def matches(request: str) -> bool:
+        state = stage.state()
+        return request.startswith("GET ") and PARTS in request and state is not None and state.step.startswith(steps)
+
+    trap = stage.gate.set(Trap(matches, lambda: stage.kill(fault.victim, fault.which), fault.nth))
+    stage.kill("worker", fault.which)
+    _await(stage, trap, between=stage.revive)
+
+
+def _under_s3(stage: Stage, fault: Fault) -> None:
+    stage.gate.weather(fault.variant, fault.lasts_s)
+    stage.kill(fault.victim, fault.which)
+
+
+STEPS: dict[str, Callable[[Stage, Fault], None]] = {
+    "kill-at-request": _at_request,
+    "kill-at-part": _at_part,
+    "kill-at-seal": _at_seal,
+    "kill-at-commit": _at_commit,
+    "kill-after-commit": _after_commit,
+    "kill-at-verify": _at_verify,
+    "kill-at-load": _at_load,
+    "kill-under-s3": _under_s3,
+    "zookeeper-at-commit": _zookeeper_at_commit,
+}
+
+
+# -- services ----------------------------------------------------------------------------------------------------------
+
+
+def _bad_weather(stage: Stage, fault: Fault) -> None:
+    kind = fault.kind.removeprefix("s3-")
+    if kind == "restart":
+        stage.s3.stop()
+        time.sleep(fault.lasts_s)
+        stage.s3.start()
+        return
+    stage.gate.weather(kind, fault.lasts_s)
+    time.sleep(fault.lasts_s)
+
+
+def _outage(stage: Stage, service: str, fault: Fault) -> None:
+    pid = stage.services.pid(service)
+    assert pid is not None
+    if fault.variant == "standing still":
+        with stage.standing([pid], service):
+            time.sleep(fault.lasts_s)
+        return
+    stage.services.stop(service, **({"grace_s": 0.0} if fault.variant == "killed" else {}))
+    time.sleep(fault.lasts_s)
+    stage.services.start(service)
+
+
+# -- two lives at once -------------------------------------------------------------------------------------------------
+
+
+def _zombie(stage: Stage, fault: Fault, settle: Settle) -> None:
+    """A program stands still past its lease, another delivers in its place, and it comes back: it has to end."""
+    old = stage.program
+    assert old is not None
+    roles = of_program(old.process.pid)
+    pids = stage.everything(old) if fault.victim == "program" else [old.process.pid, *roles.get("service", [])]
+    with stage.standing(pids, fault.victim):
+        stage.start()
+        settle()
+        time.sleep(fault.lasts_s / 3)
+    _see_end(old)
+
+
+def _see_end(old: Program) -> None:
+    deadline = time.monotonic() + ZOMBIE_ENDS_WITHIN_S
+    while old.process.poll() is None:
+        if time.monotonic() > deadline:
+            raise Stuck(f"the life that came back, of process {old.process.pid}, does not end:\n{old.log()}")
+        time.sleep(0.2)
+    if old.process.returncode == 0:
+        raise Stuck("the life that came back ended as if somebody had asked it to")
+
+
+def resume(stage: Stage) -> None:
+    """Let everything of the stage run on, whatever has failed."""
+    stage.gate.unset()
+    for name in ("zookeeper", "kafka"):
+        pid = stage.services.pid(name)
+        if pid is None:
+            stage.services.start(name)
+        else:
+            send([pid], signal.SIGCONT)

@@ -1,0 +1,224 @@
+"""What a run plays on: Kafka, ZooKeeper, S3, the job's programs; and what may be asked and done of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+from s3_server import ENVIRONMENT, S3Server
+from tests.driver import below
+from tests.job_program import Program
+from tests.shop import Shop
+
+from lowtide.conf import Conf
+from lowtide.control_client import ControlClient
+from lowtide.embedded import EmbeddedServices
+from lowtide.errors import LowtideError
+from lowtide.jobs.state import JobState
+from lowtide.service.job_view import JobView
+from lowtide.topics import Topics
+
+from .gate import Gate
+from .processes import MARK, marked, of_program, send
+
+__all__ = ["Stage", "Stuck"]
+
+LANES = 2
+SESSION_S = 5.0
+MOST_STARTS = 120
+"""Programs that are started in one run, at most."""
+THERE_WITHIN_S = 10.0
+POLL_S = 0.05
+
+Say = Callable[[str], None]
+
+
+class Stuck(Exception):
+    """The job does not go on, or does not do what a fault needs."""
+
+
+class Stage:
+    """All of it, for as long as the block lasts; nothing that was started is left behind.
+
+    Attributes:
+        shop: The job.
+        services: Kafka and ZooKeeper.
+        s3: The S3 server.
+        gate: What stands before it.
+        killed: How many of the job's processes were killed.
+        starts: How many programs were started.
+    """
+
+    def __init__(self, folder: Path, *, cluster: bool, say: Say) -> None:
+        self.killed = 0
+        self.starts = 0
+        self.program: Program | None = None
+        self._folder, self._cluster, self._say = folder, cluster, say
+        self._programs: list[Program] = []
+        self._mark = uuid.uuid4().hex
+        self._stack = ExitStack()
+        self._restarting = True
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            stack.callback(self._sweep)
+            stack.enter_context(_environment({**ENVIRONMENT, MARK: self._mark}))
+            self._say("starting ZooKeeper, Kafka and S3")
+            self.services = stack.enter_context(EmbeddedServices(self._folder / "services"))
+            self.s3 = stack.enter_context(S3Server(self._folder / "s3"))
+            self.gate = stack.enter_context(Gate(self.s3.port))
+            self.shop = self._opened(self.s3.make_bucket())
+            stack.callback(self._close_programs)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _opened(self, bucket: str) -> Shop:
+        settings: dict[str, Any] = {
+            "kafka.bootstrap": self.services.kafka,
+            "zookeeper.hosts": self.services.zookeeper,
+            "zookeeper.session_timeout_s": SESSION_S,
+            "epoch.duration_s": 5.0,
+            "exchange.units": 16,
+            # Of the six slots that the job needs, one executor has all, until Spark has replaced the other.
+            "spark.master": "local-cluster[2,6,1024]" if self._cluster else "local[14]",
+            "spark.checkpoint_folder": str(self._folder / "checkpoints"),
+            "job.folder": str(self._folder / "jobs"),
+            "job.lanes": LANES,
+            "job.restarts": 1000,
+            "job.restarts_within_s": 5.0,
+            "job.start_limit_s": 120.0,
+            "snapshots.url": f"s3://{bucket}/snapshots",
+            "snapshots.endpoint": self.gate.endpoint,
+            "snapshots.region": "us-east-1",
+            "snapshots.request_limit_s": 10.0,
+            "snapshots.taking_limit_s": 30.0,
+            "snapshots.max_commit_age_s": 6.0,
+            "snapshots.keep": 3,
+        }
+        topics = Topics(Conf.load(None, {"kafka.bootstrap": self.services.kafka}).kafka)
+        for topic, partitions in (("orders", 2), ("out", LANES), ("letters", 2)):
+            topics.create(topic, partitions=partitions)
+        return Shop("chaos", ("orders",), "out", "letters", settings)
+
+    # -- the job -----------------------------------------------------------------------------------------------------
+
+    def start(self) -> Program:
+        """Start a program of the job, as if on another machine: in a folder of its own."""
+        if self.starts >= MOST_STARTS:
+            raise Stuck(f"the job was started {self.starts} times")
+        self.starts += 1
+        self.program = Program(self.shop, self._folder / f"program-{self.starts:02}")
+        self._programs.append(self.program)
+        return self.program
+
+    def revive(self) -> None:
+        """Start the job again if its program has ended, as a supervisor would."""
+        program = self.program
+        if program is None or not self._restarting:
+            return
+        code = program.process.poll()
+        if code is not None:
+            state = program.jobs.state()
+            cause = (state.cause if state else "").partition("\n")[0]
+            self._say(f"the program ended with {code}: {cause}" if code >= 0 else f"the program was killed ({-code})")
+            self.start()
+
+    def state(self) -> JobState | None:
+        """What the present program has written down; None before it has."""
+        program = self.program
+        state = None if program is None else program.jobs.state()
+        mine = state is not None and state.runner is not None and program is not None
+        return state if mine and state.runner.pid == program.process.pid else None  # type: ignore[union-attr]
+
+    def client(self) -> ControlClient | None:
+        """The present life's control API; None while no life runs."""
+        program, state = self.program, self.state()
+        token = None if program is None else program.jobs.token()
+        if state is None or state.phase != "running" or token is None:
+            return None
+        return ControlClient(state.control, token)
+
+    def view(self) -> JobView | None:
+        """What the present life says of itself; None if it says nothing."""
+        client = self.client()
+        try:
+            return None if client is None else client.status()
+        except LowtideError:
+            return None
+
+    def stop(self) -> int:
+        """Ask the program to end, and wait; what it ended with."""
+        assert self.program is not None
+        self._restarting = False
+        self.program.process.terminate()
+        return self.program.ended(90.0)
+
+    # -- its processes -----------------------------------------------------------------------------------------------
+
+    def pid(self, role: str, which: float = 0.0) -> int:
+        """One of the present program's processes of a role, once there is one."""
+        assert self.program is not None
+        deadline = time.monotonic() + THERE_WITHIN_S
+        while not (found := of_program(self.program.process.pid).get(role)):
+            if time.monotonic() > deadline:
+                raise Stuck(f"there is no {role}")
+            time.sleep(POLL_S)
+        return found[int(which * len(found))]
+
+    def kill(self, role: str, which: float = 0.0) -> None:
+        pid = self.pid(role, which)
+        self._say(f"SIGKILL to {role} {pid}")
+        send([pid], signal.SIGKILL)
+        self.killed += 1
+
+    @contextmanager
+    def standing(self, pids: list[int], what: str) -> Iterator[None]:
+        """Let processes stand still until the block ends."""
+        self._say(f"SIGSTOP to {what} {' '.join(map(str, pids[:4]))}{' ...' if pids[4:] else ''}")
+        send(pids, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._say(f"SIGCONT to {what}")
+            send(pids, signal.SIGCONT)
+
+    def everything(self, program: Program) -> list[int]:
+        return [program.process.pid, *below(program.process.pid)]
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def _close_programs(self) -> None:
+        for program in self._programs:
+            if program.process.poll() is None:
+                send(self.everything(program), signal.SIGCONT)
+            program.close()
+
+    def _sweep(self) -> None:
+        """Kill what is left of what this run has started: a killed program's processes may still be ending."""
+        deadline = time.monotonic() + THERE_WITHIN_S
+        while (left := marked(self._mark)) and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+        send(left, signal.SIGKILL)
+
+
+@contextmanager
+def _environment(changed: dict[str, str]) -> Iterator[None]:
+    """This process's environment, which its children inherit, with these variables and no others of AWS."""
+    before = dict(os.environ)
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        del os.environ[name]
+    os.environ.update(changed)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)

@@ -1,0 +1,194 @@
+"""What `make chaos` is made of, and a very short run of it: two faults, judged byte by byte."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.chaos.gate import Gate, Trap
+from tests.chaos.reader import longest_silence_s
+from tests.chaos.run import Run
+from tests.chaos.schedule import CAUSED, KILLS, OTHERS, Fault, kinds, schedule
+from tests.chaos.verdict import Letters, Result, judged
+
+from lowtide.oracle import Output
+
+SEEDS = range(200)
+SEVENTEEN = ["kill-at-seal (service) after", "s3-500 for 7.0 s", "kill-at-request (driver)"]
+LETTERS: Letters = Counter({(b"k", b"bad"): 2})
+
+
+def test_a_seed_gives_its_schedule_and_no_other() -> None:
+    assert [schedule(seed, 20) for seed in SEEDS] == [schedule(seed, 20) for seed in SEEDS]
+    assert len({tuple(schedule(seed, 20)) for seed in SEEDS}) == len(SEEDS)
+    # For good: what a failure says of how to replay it has to hold tomorrow.
+    assert [str(fault) for fault in schedule(17, 2, 1)] == SEVENTEEN
+
+
+def test_exactly_as_many_are_killed_as_were_asked_for() -> None:
+    for seed in SEEDS:
+        for kills in (0, 1, 2, 3, 20, 33):
+            assert sum(fault.kills for fault in schedule(seed, kills)) == kills
+
+
+def test_every_kind_comes_before_one_comes_twice() -> None:
+    for cluster in (False, True):
+        killing, others = kinds(cluster=cluster)
+        for seed in SEEDS:
+            found = Counter(fault.kind for fault in schedule(seed, 20, cluster=cluster))
+            assert set(found) == {*killing, *others}
+            assert all(found[kind] == 1 for kind in others)
+            assert max(found.values()) == 2
+
+
+def test_only_what_is_asked_for_is_drawn() -> None:
+    assert {fault.kind for fault in schedule(3, 4, 0, only=["kill-driver"])} == {"kill-driver"}
+    assert {fault.kind for fault in schedule(3, 4, only=["kill-driver", "kafka"])} == {"kill-driver", "kafka"}
+    assert [fault.kind for fault in schedule(3, 5, 0, only=["kill-at-load"])] == ["kill-at-load"] * 2
+
+
+def test_every_fault_has_somebody_to_be_done_to_and_a_limit() -> None:
+    for seed in SEEDS:
+        for fault in schedule(seed, 20, cluster=True):
+            assert fault.victim in (KILLS | OTHERS)[fault.kind]
+            assert 0 <= fault.which < 1
+            assert 0 <= fault.after_s + fault.lasts_s < 20
+            assert fault.ends_life or fault.kind not in CAUSED
+
+
+def test_a_run_is_right_only_if_all_came_once_in_order_over_a_recovery() -> None:
+    due = {0: [output(1), output(2), output(3)], 1: []}
+    result = Result(recoveries_s=[2.0])
+    assert not result.right, "nothing was judged"
+    assert judged(result, due, due, LETTERS, LETTERS).right
+    counts: dict[str, Any] = {"lost": 0, "duplicated": 0, "out_of_order": 0}
+    assert Result(**counts, recoveries_s=[2.0]) == result
+    for right, other in (
+        (True, Result(**counts, recoveries_s=[2.0])),
+        (False, Result(**counts)),
+        (False, Result(**counts, recoveries_s=[2.0], failures=["stuck"])),
+    ):
+        assert other.right == right
+
+
+@pytest.mark.parametrize(
+    ("came", "letters", "counts"),
+    [
+        ([1, 2], {(b"k", b"bad"): 2}, (1, 0, 0)),
+        ([1, 2, 3, 3], {(b"k", b"bad"): 2}, (0, 1, 0)),
+        ([2, 1, 3], {(b"k", b"bad"): 2}, (0, 0, 2)),
+        ([1, 2, 3], {(b"k", b"bad"): 1}, (1, 0, 0)),
+        ([1, 2, 3], {(b"k", b"bad"): 2, (b"k", b"worse"): 3}, (0, 3, 0)),
+    ],
+)
+def test_a_difference_is_counted_and_none_is_right(
+    came: list[int], letters: dict[Any, int], counts: tuple[int, int, int]
+) -> None:
+    result = Result(recoveries_s=[2.0])
+    judged(result, {0: [output(n) for n in (1, 2, 3)]}, {0: [output(n) for n in came]}, LETTERS, Counter(letters))
+    assert (result.lost, result.duplicated, result.out_of_order) == counts
+    assert not result.right
+
+
+def test_the_last_line_says_it_all() -> None:
+    result = Result(kills=3, lost=0, duplicated=0, out_of_order=0, recoveries_s=[4.0, 1.0, 2.0])
+    result.faults.update(["kill-worker", "kafka", "kill-worker"])
+    assert result.line() == (
+        '{"kills": 3, "faults": {"kafka": 1, "kill-worker": 2}, "lost": 0, "duplicated": 0, "out_of_order": 0, '
+        '"recoveries": 3, "recovery_p50_s": 2.0, "recovery_max_s": 4.0}'
+    )
+    assert '"recoveries": 0, "recovery_p50_s": null, "recovery_max_s": null' in Result().line()
+
+
+def test_a_silence_counts_from_the_last_output_before() -> None:
+    times = [1.0, 1.1, 4.0, 4.1, 5.0]
+    assert longest_silence_s(times, 2.0) == pytest.approx(2.9)
+    assert longest_silence_s(times, 4.05) == pytest.approx(0.9)
+    assert longest_silence_s(times, 6.0) == longest_silence_s([], 0.0) == 0.0
+
+
+@pytest.fixture(name="server")
+def _server() -> Iterator[tuple[int, list[str]]]:
+    """The port of an HTTP server, and what it was asked for."""
+    seen: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_PUT(self) -> None:
+            seen.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    yield server.server_address[1], seen
+    server.shutdown()
+    server.server_close()
+
+
+def put(gate: Gate, path: str) -> int:
+    connection = http.client.HTTPConnection(gate.endpoint.removeprefix("http://"), timeout=5)
+    try:
+        connection.request("PUT", path)
+        return connection.getresponse().status
+    except ConnectionError:
+        return 0
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("applied", [False, True])
+def test_a_step_is_hit_before_or_after_the_server_has_applied_it(
+    server: tuple[int, list[str]], *, applied: bool
+) -> None:
+    port, seen = server
+    at_hit: list[list[str]] = []
+    with Gate(port) as gate:
+        trap = gate.set(Trap(lambda at: "/parts/" in at, lambda: at_hit.append(list(seen)), 2, applied=applied))
+        for path in ("/b/parts/1", "/b/manifests/1", "/b/parts/2", "/b/parts/3"):
+            assert put(gate, path) == 200
+    assert trap.sprung.is_set()
+    assert at_hit == [["/b/parts/1", "/b/manifests/1", *["/b/parts/2"] * applied]]
+
+
+def test_bad_weather_passes(server: tuple[int, list[str]]) -> None:
+    port, seen = server
+    with Gate(port) as gate:
+        gate.weather("500", 60.0)
+        assert [put(gate, "/b/parts/1") for _ in range(6)] == [500, 500, 200, 500, 500, 200]
+        assert len(seen) == 2
+        gate.weather("applied", 60.0)
+        assert sorted(put(gate, "/b/parts/1") for _ in range(3)) == [0, 200, 500]
+        assert len(seen) == 5
+        gate.weather("500", 0.0)
+        assert put(gate, "/b/parts/1") == 200
+
+
+@pytest.mark.spark
+@pytest.mark.kafka
+@pytest.mark.zookeeper
+@pytest.mark.s3
+@pytest.mark.slow
+def test_a_short_run_is_right(tmp_path: Path) -> None:
+    faults = [
+        Fault("kill-at-seal", "service", variant="after"),
+        Fault("kill-under-s3", "worker", variant="cut", which=0.9, lasts_s=2.0),
+    ]
+    said: list[str] = []
+    result = Run(faults, tmp_path, say=said.append).run()
+    assert result.right, (result, said)
+    assert result.kills == 2
+    assert result.faults == {"kill-at-seal": 1, "kill-under-s3": 1}
+    assert len(result.recoveries_s) >= 2
+
+
+def output(number: int) -> Output:
+    return Output(b"key", b"%d" % number, number)
