@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.job_program import Program
-from tests.shop import Load, Shop
+from tests.shop import Load, Shop, now_ms
 
 from lowtide.control_client import ControlClient
 from lowtide.service.job_view import SnapshotView
@@ -106,4 +106,26 @@ def test_a_job_goes_on_at_other_widths_from_a_commit_that_others_made(
     program = start(first.but(job__parallelism=1))
     assert first.judge.right()
     assert f"beginning from commit {committed.id}" in program.log()
+    program.stop()
+
+
+def test_a_snapshot_is_taken_while_a_job_catches_up_and_mends(
+    kafka: Kafka, settings: dict[str, Any], start: Start
+) -> None:
+    """One partition lies an hour behind the other; the life after it goes on from there, and replays the rest."""
+    shop = Shop.open("catching-up", kafka, settings, letters=2)
+    hour_ms = 3_600_000
+    shop.produce(range(6_000), at_ms=now_ms() - hour_ms, partitions=(0,), step_ms=500)
+    shop.produce(range(6_000, 12_000), at_ms=now_ms() - hour_ms, partitions=(1,), step_ms=300)
+    program = start(shop)
+    view = program.moved(500)
+    committed = take(program.client)
+    assert committed.min_time_ms is not None
+    assert committed.min_time_ms < view.seen_ms - hour_ms / 4, "it was still far behind"
+    program.process.kill()
+    program.ended()
+    program = start(shop)
+    assert f"beginning from commit {committed.id}" in program.log()
+    assert shop.judge.right()
+    assert program.client.status().totals.records_in < 12_000, "it has not read all of it again"
     program.stop()
