@@ -6,6 +6,7 @@ Each error says what happened, where, and what to do; the CLI prints it as `erro
     3   the flow has to be corrected
     4   the surroundings have to be mended: a service, a port, a jar, a JDK, an interpreter
     5   the job ended, by its input, by the user's code or by a loss; its input is still there
+    6   a snapshot was not taken or not committed, or is damaged; a job that runs goes on
     1   anything else, which is a fault of Lowtide
 """
 
@@ -29,6 +30,7 @@ __all__ = [
     "RecordRefused",
     "ServiceUnavailable",
     "SessionTaken",
+    "SnapshotFailed",
     "TooFewSlots",
     "TopicUnknown",
     "UserCodeFailed",
