@@ -130,6 +130,12 @@ class Topics:
 
         return self._offsets(topics, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
+    def since(self, topics: Iterable[Topic], ms: int) -> dict[tuple[str, int], int]:
+        """The first offset with a timestamp from `ms` on, -1 where there is none (errors: likewise)."""
+        from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
+        return self._offsets(topics, OffsetSpec.for_timestamp(ms))
+
     def _offsets(self, topics: Iterable[Topic], spec: Any) -> dict[tuple[str, int], int]:
         from confluent_kafka import IsolationLevel, TopicPartition
 

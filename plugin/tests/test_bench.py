@@ -19,13 +19,15 @@ from lowtide.bench.breakdown import breakdown
 from lowtide.bench.counted import Counted
 from lowtide.bench.figures import Figures, Observed
 from lowtide.bench.flows import FLOWS
+from lowtide.bench.gaps import gaps
+from lowtide.bench.load import Rise
 from lowtide.bench.markdown import markdown, ramps
+from lowtide.bench.pacer import Taken, summary
 from lowtide.bench.processes import busy_s, cpu_s, descendants
 from lowtide.bench.ramp import Ramp, drained_per_s, steps, sustained
 from lowtide.bench.record import KEYS, Records, Sample, Samples
 from lowtide.bench.report import report
 from lowtide.bench.schedule import NS, Schedule
-from lowtide.bench.session import Rise
 from lowtide.compiler import compile_flow
 from lowtide.histogram import Histogram
 from lowtide.local import Message, run_log
@@ -310,16 +312,26 @@ def test_figures_of_nothing_are_null() -> None:
 
 def test_the_report_shows_both_columns_and_the_breakdown() -> None:
     schedule = Schedule(START, 100, 0, 0.2)
-    figures = Figures.of(arrived(*((i, i * 10.0, 4.0) for i in range(20))), schedule, observed(20)).as_json()
+    arrivals = arrived(*((i, i * 10.0, 4.0) for i in range(20)))
+    found = gaps(arrivals.received_ns, schedule.window_ns, [], [(START + 60 * MS, START + 62 * MS)])
+    figures = {**Figures.of(arrivals, schedule, observed(20)).as_json(), **found.as_json()}
     where = {"cores": 2, "model": "a processor", "load": 1.5, "load_after": 2.5}
     run = {"flow": "passthrough", "rate": 100, "seconds": 0.2, "warmup_s": 0.0, "machine": where}
+    run |= {"snapshot_every_s": 1.0, "state_keys": 1000, "snapshots": summary([Taken(0, START, START + NS, 3)])}
     out = io.StringIO()
     Console(file=out, width=160).print(report({**run, **figures, "bare": figures}))
     told = out.getvalue()
     modes = {"grouping": "ordered", "tracking": "off"}
     told += markdown([{**run, **figures, **modes, "bare": figures}])
     assert "| 100 | passthrough, ordered, untracked | 100 | 4.0 |" in told
-    for words in ("passthrough at 100 records/s", "bare loop", "p99 with epoch boundaries", "remainder", "a processor"):
+    for words in (
+        "passthrough at 100 records/s",
+        "bare loop",
+        "p99 with epoch boundaries",
+        "remainder",
+        "a processor",
+        "keys in state",
+    ):
         assert words in told
 
 

@@ -90,6 +90,12 @@ class Child:
                 return line
         raise ChildFailed(f'{self.module} did not say "{key}" within {limit_s:g} s')
 
+    def terminate(self, limit_s: float) -> None:
+        """Ask the child to end by SIGTERM, and wait for that, no longer than the limit."""
+        self._process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(limit_s)
+
     def end(self) -> None:
         """End the child, at once, if it still runs."""
         assert self._process.stdin is not None

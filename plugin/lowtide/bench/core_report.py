@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Group
-from rich.table import Table as RichTable
-from rich.text import Text
+
+from lowtide.bench import tables as bench_tables
+from lowtide.bench.tables import Table
 
 GOALS = {
     "acks_per_s": 500_000,
@@ -35,35 +35,14 @@ _MEANS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Text in columns: the first to the left, the others, numbers, to the right."""
-
-    title: str
-    headings: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-
 def report(result: Mapping[str, Any]) -> Group:
     """Return the figures as tables and a line about the machine."""
-    shown = []
-    for table in tables(result):
-        rich = RichTable(title=table.title, title_justify="left")
-        for index, heading in enumerate(table.headings):
-            rich.add_column(heading, justify="right" if index else "left")
-        for row in table.rows:
-            rich.add_row(*row)
-        shown.append(rich)
-    return Group(*shown, Text(_where(result), style="dim"))
+    return bench_tables.shown(tables(result), _where(result))
 
 
 def markdown(result: Mapping[str, Any]) -> str:
     """Return the same as markdown."""
-    parts = [f"On {_where(result)}:"]
-    for table in tables(result):
-        lines = [f"**{table.title}**", "", _line(table.headings), _line(["---", *["---:"] * (len(table.headings) - 1)])]
-        parts.append("\n".join([*lines, *map(_line, table.rows)]))
-    return "\n\n".join(parts)
+    return bench_tables.markdown(tables(result), _where(result))
 
 
 def tables(result: Mapping[str, Any]) -> Iterator[Table]:
@@ -133,10 +112,6 @@ def _number(value: float) -> str:
     """Three digits say all there is to say."""
     whole = round(value)
     return f"{round(whole, 3 - len(str(abs(whole)))):,}"
-
-
-def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
 
 
 def _where(result: Mapping[str, Any]) -> str:

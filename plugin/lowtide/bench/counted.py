@@ -11,7 +11,7 @@ from lowtide.formats import Raw
 
 _VALUE = struct.Struct("<8sqqq")
 _ROWS = np.dtype([("key", "S8"), ("sequence", "<i8"), ("sent_ns", "<i8"), ("count", "<i8")])
-_SPREAD = 2_654_435_761
+SPREAD = 2_654_435_761
 """Neighbouring records have keys far apart, and each key comes from every partition."""
 
 
@@ -29,7 +29,7 @@ MOST_STATE_KEYS = 10**7
 
 
 def state_message(number: int, sent_ns: int) -> tuple[bytes, bytes]:
-    """Return key and value of a record that only fills the state: each has a key of its own, which is never sent again."""
+    """Return key and value of a record that only fills the state; its key is of its own, and never sent again."""
     key = b"s%07d" % number
     return key, _VALUE.pack(key, FIRST_STATE - number, sent_ns, 0)
 
@@ -41,7 +41,7 @@ class Counted:
 
     def message(self, sequence: int, sent_ns: int) -> tuple[bytes | None, bytes]:
         """A count of 0: nobody has counted it yet."""
-        key = b"key-%04d" % ((sequence * _SPREAD >> 16) % KEYS)
+        key = b"key-%04d" % ((sequence * SPREAD >> 16) % KEYS)
         return key, _VALUE.pack(key, sequence, sent_ns, 0)
 
     def partition(self, sequence: int, partitions: int) -> int:

@@ -126,10 +126,11 @@ class Figures:
             "generator_lag_max_ms": seen.lag_max_ms,
             "breakdown": {part.name: part.as_json() for part in self.parts},
         }
-        return {name: _null_for_nan(value) for name, value in plain.items()}
+        return {name: null_for_nan(value) for name, value in plain.items()}
 
 
-def _null_for_nan(value: Any) -> Any:
+def null_for_nan(value: Any) -> Any:
+    """Return a value in which each nan is None, which JSON can say."""
     if isinstance(value, dict):
-        return {name: _null_for_nan(inner) for name, inner in value.items()}
+        return {name: null_for_nan(inner) for name, inner in value.items()}
     return None if isinstance(value, float) and math.isnan(value) else value

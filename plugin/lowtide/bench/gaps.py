@@ -6,7 +6,7 @@ so beside the longest of all there is the longest that no boundary fell into: *q
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,20 @@ class Gaps:
     quiet_ms: float | None
     during_ms: float | None
     apart_ms: float | None
+
+    @classmethod
+    def longest_of(cls, several: Sequence[Gaps]) -> Gaps:
+        """Return the longest of several windows."""
+
+        def longest(values: Iterable[float | None]) -> float | None:
+            return max((value for value in values if value is not None), default=None)
+
+        return cls(
+            longest(each.longest_ms for each in several),
+            longest(each.quiet_ms for each in several),
+            longest(each.during_ms for each in several),
+            longest(each.apart_ms for each in several),
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Return what stands in the JSON object."""

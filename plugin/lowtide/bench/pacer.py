@@ -17,12 +17,16 @@ from lowtide.bench.schedule import NS, Schedule
 from lowtide.bench.systems import System
 from lowtide.control_client import ControlClient
 from lowtide.errors import LowtideError
-from lowtide.service.taking import SnapshotView
+from lowtide.service.job_view import SnapshotView
 
 POLL_S = 0.1
 """How often it is looked what has become of a snapshot; as fine as its time of commit is known."""
 SILENCE_LIMIT_S = 20.0
 """How long a job may be unable to say so: while it starts anew it has no control API."""
+
+
+class _Forgotten(LowtideError):
+    """Ask for another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,7 @@ class Taken:
         rows: Of all it holds, shared parts too.
         bytes: Likewise.
         sealed_s: Until all of it was durable.
+        pause_ms: For how long it held up the worker that it held up longest.
         min_time_ms: Its T; None if it had none.
         why: Why it failed; empty for one that is committed.
     """
@@ -48,6 +53,7 @@ class Taken:
     rows: int = 0
     bytes: int = 0
     sealed_s: float = 0.0
+    pause_ms: float = 0.0
     min_time_ms: int | None = None
     why: str = ""
 
@@ -61,8 +67,8 @@ class Pacer(Companion):
     """Asks for snapshots when they are due, one at a time.
 
     Args:
-        phases: Given the schedule, in which windows at what pace. One that falls due while another is still under way is
-            left out and counted: asking for more than can be written would measure a queue.
+        phases: Given the schedule, in which windows at what pace. One that falls due while another is still under way
+            is left out and counted: asking for more than can be written would measure a queue.
     """
 
     def __init__(self, phases: Callable[[Schedule], Sequence[Phase]]) -> None:
@@ -109,13 +115,15 @@ def take(client: Callable[[], ControlClient | None], turn: int) -> Taken:
         try:
             asked, over = _look(client(), asked)
             heard_ns = time.time_ns()
+        except _Forgotten as error:
+            return Taken(turn, asked_ns, time.time_ns(), why=str(error))
         except LowtideError as error:
             over, why = None, str(error)
             if time.time_ns() - heard_ns > SILENCE_LIMIT_S * NS:
                 return Taken(turn, asked_ns, time.time_ns(), why=why)
         if over is not None:
             view, why = over, over.why
-            sizes = (view.parts, view.rows, view.bytes, view.took_s, view.min_time_ms)
+            sizes = (view.parts, view.rows, view.bytes, view.took_s, view.pause_ms, view.min_time_ms)
             return Taken(turn, asked_ns, time.time_ns(), *sizes, why=why)
         time.sleep(POLL_S)
 
@@ -128,7 +136,7 @@ def _look(client: ControlClient | None, asked: SnapshotView | None) -> tuple[Sna
         return client.take_snapshot(), None
     now = next((view for view in client.snapshots() if view.id == asked.id), None)
     if now is None:
-        raise LowtideError(f"the job knows nothing of snapshot {asked.id} any more")
+        raise _Forgotten(f"the job knows nothing of snapshot {asked.id} any more: its life has ended")
     return asked, now if now.phase in ("committed", "failed") else None
 
 
@@ -145,6 +153,7 @@ def summary(taken: Sequence[Taken], left_out: int = 0) -> dict[str, Any]:
         "parts": [each.parts for each in good],
         "bytes": [each.bytes for each in good],
         "sealed_s": [each.sealed_s for each in good],
+        "pause_ms": [each.pause_ms for each in good],
         "committed_s": [(each.over_ns - each.asked_ns) / NS for each in good],
     }
     for name, values in measured.items():

@@ -49,6 +49,10 @@ class Course:
         """The paces in the order of time."""
         return self.every * self.rounds
 
+    def turns_of(self, every_s: float) -> list[int]:
+        """Return the places of a variant's turns among all."""
+        return [turn for turn, every in enumerate(self.turns) if every == every_s]
+
     def load(self, rate: int, warmup_s: float) -> Load:
         """Return the one load that all turns are under."""
         turns = len(self.turns)

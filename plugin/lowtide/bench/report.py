@@ -9,6 +9,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from lowtide.bench.variants_report import SNAPSHOT_HEADINGS, snapshot_row
+
 _ROWS = (
     ("sustained, records/s", "sustained_per_s", 0),
     ("p50, ms", "p50_ms", 1),
@@ -17,6 +19,10 @@ _ROWS = (
     ("p99 with epoch boundaries, ms", "p99_all_ms", 1),
     ("longest, ms", "max_ms", 1),
     ("longest stall at a boundary, ms", "boundary_stall_max_ms", 1),
+    ("longest gap in output, ms", "gap_max_ms", 1),
+    ("longest gap without epoch boundaries, ms", "gap_quiet_max_ms", 1),
+    ("the same while a snapshot was taken, ms", "gap_with_snapshot_ms", 1),
+    ("the same while none was, ms", "gap_without_snapshot_ms", 1),
     ("lost", "lost", 0),
     ("duplicated", "duplicated", 0),
     ("wrong counts", "faults", 0),
@@ -35,7 +41,8 @@ def report(result: Mapping[str, Any]) -> Group:
         f"{result['seconds']:g} s after {result['warmup_s']:g} s of warm-up, {epochs} epoch boundaries; "
         f"{where['cores']} cores ({where['model']}), load {where['load']} before and {where['load_after']} after"
     )
-    return Group(_figures(result), _breakdown(result), Text(told, style="dim"))
+    snapshots = [] if not result["snapshot_every_s"] else [_snapshots(result)]
+    return Group(_figures(result), *snapshots, _breakdown(result), Text(told, style="dim"))
 
 
 def _figures(result: Mapping[str, Any]) -> Table:
@@ -45,6 +52,17 @@ def _figures(result: Mapping[str, Any]) -> Table:
     table.add_column("bare loop", justify="right")
     for label, name, digits in _ROWS:
         table.add_row(label, _number(result[name], digits), _number(result["bare"][name], digits))
+    return table
+
+
+def _snapshots(result: Mapping[str, Any]) -> Table:
+    keys = f", {result['state_keys']:,} keys in state before" if result["state_keys"] else ""
+    table = Table(title=f"snapshots every {result['snapshot_every_s']:g} s{keys}", title_justify="left")
+    heading, *headings = SNAPSHOT_HEADINGS
+    table.add_column(heading)
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    table.add_row(*snapshot_row("", result["snapshots"]))
     return table
 
 

@@ -12,8 +12,8 @@ from lowtide.bench import hops
 from lowtide.bench.arrivals import Arrivals
 from lowtide.bench.child import Child, ChildFailed
 from lowtide.bench.companion import Companion
-from lowtide.bench.figures import Figures, Observed
-from lowtide.bench.load import Load, S, Sent
+from lowtide.bench.figures import Observed
+from lowtide.bench.load import S, Sent
 from lowtide.bench.look import Look
 from lowtide.bench.ramp import Ramp
 from lowtide.bench.schedule import NS, Schedule
@@ -53,11 +53,6 @@ class Subject:
     say: Say
     state_keys: int = 0
     companions: Sequence[Companion] = ()
-
-
-def measure(subject: Subject, load: Load) -> Figures:
-    """Measure what a system does under a load; as `observe`."""
-    return Figures.of(*observe(subject, load))
 
 
 def observe(subject: Subject, load: Sent[S]) -> tuple[Arrivals, S, Observed]:
@@ -162,7 +157,7 @@ def _fill(subject: Subject, system: System, reader: Child) -> float:
                 subject.say(f"filling the state: {received} of {wanted} keys")
             elif time.monotonic() - heard_at > STATE_SILENCE_LIMIT_S:
                 raise ChildFailed(
-                    f"{received} of {wanted} keys of the state came through, and for {STATE_SILENCE_LIMIT_S:g} s no more",
+                    f"{received} of {wanted} keys of the state came through, then none for {STATE_SILENCE_LIMIT_S:g} s",
                     way_out="see the log; lower --state-keys",
                 )
     return round(wanted / (time.monotonic() - began), 1)

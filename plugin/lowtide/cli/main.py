@@ -29,7 +29,7 @@ COMMANDS = {
     "down": ("services", "down", "Stop the embedded services; their data stays."),
     "services": ("services", "services", "Show the embedded services."),
     "topic": ("topic", "topic", "Create, list, read, write and delete Kafka topics."),
-    "bench": ("bench", "bench", "Measure latency and throughput."),
+    "bench": ("bench", "bench", "Measure latency, throughput, snapshots and recovery."),
 }
 
 

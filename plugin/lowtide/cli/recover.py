@@ -23,6 +23,7 @@ from lowtide.spark.recovering import StartFrom
 @click.option("--commit", metavar="ID-OR-NAME", help="Begin from this commit, instead of the newest that is whole.")
 @click.option("--time", "before_ms", type=IsoTime(), metavar="ISO", help="From the newest that ends at or before this.")
 @click.option("--allow-no-state", is_flag=True, help="Begin without state, at the sources' beginning, despite commits.")
+@click.option("--redeliver", is_flag=True, help="Deliver everything from there on again, as a new output generation.")
 @click.option("--dry-run", is_flag=True, help="Only say what it would begin with.")
 @with_running
 @with_conf
@@ -36,6 +37,7 @@ def recover(
     commit: str | None,
     before_ms: int | None,
     allow_no_state: bool,
+    redeliver: bool,
     dry_run: bool,
     detach: bool,
     verbose: bool,
@@ -45,12 +47,15 @@ def recover(
     """Say from which commit FLOW (flow.py, or flow.py:name) begins and what it reads again, then run it.
 
     Without options it begins as `lowtide run` does: from the newest commit that is whole. A commit is verified before
-    anything is started. What was delivered after it is worked out again and not delivered again.
+    anything is started. What was delivered after it is worked out again and not delivered again, unless --redeliver
+    asks for that: after a fault of the flow that was corrected. Commits above are dropped then.
     """
     if (commit is not None) + (before_ms is not None) + allow_no_state > 1:
         raise click.UsageError("--commit, --time and --allow-no-state name different beginnings; give one")
+    if redeliver and allow_no_state:
+        raise click.UsageError("--redeliver begins from a commit; to have everything anew, give the flow another name")
     loaded = flow_of(context, flow)
-    start = StartFrom(commit, before_ms, allow_no_state)
+    start = StartFrom(commit, before_ms, allow_no_state, redeliver)
     if not supervised:
         if detach:
             refuse_detaching(context)
@@ -69,5 +74,6 @@ def recover(
         start = recovery.start
     if detach:
         options = ["--allow-no-state"] if start.no_state else ["--commit", str(start.commit)]
+        options += ["--redeliver"] if start.redeliver else []
         return run_detached(context, loaded, conf, command="recover", options=options, as_json=as_json)
     return run_here(loaded, conf, start=start, supervised=supervised, verbose=verbose, as_json=as_json)

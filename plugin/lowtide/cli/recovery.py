@@ -17,7 +17,7 @@ from lowtide.fronts.register import FrontRegister, Partition
 from lowtide.operators.saving import saved_steps
 from lowtide.plan import Plan
 from lowtide.spark.opening import settled_conf
-from lowtide.spark.preflight import Surroundings
+from lowtide.spark.preflight import Surroundings, sink_topics
 from lowtide.spark.preflight import look as look_at_kafka
 from lowtide.spark.recovering import StartFrom, refuse_other_state
 from lowtide.topics import Topics
@@ -61,24 +61,32 @@ class Recovery:
         plan: Of the flow of now.
         choice: The commit that it begins from; None if it begins without state.
         commits: How many commits the job has.
+        newest: The id of the last one.
         differences: Between the flow of now and that of the commit.
         again: What is read, by front.
         leader: Who holds the job's lease; None if nobody does.
         twice: Whether what is worked out again is delivered again, as `job.delivery` is "at_least_once".
+        redelivered: How many records readers will see once more at most, as a new output generation; None if none is
+            asked for.
     """
 
     plan: Plan
     choice: Choice | None
     commits: int
+    newest: str
     differences: tuple[Difference, ...]
     again: tuple[Again, ...]
     leader: str | None
     twice: bool
+    redelivered: int | None = None
 
     @property
     def start(self) -> StartFrom:
         """What the life is told: just this commit, as it was said."""
-        return StartFrom(no_state=True) if self.choice is None else StartFrom(commit=self.choice.commit.id)
+        again = self.redelivered is not None
+        if self.choice is None:
+            return StartFrom(no_state=True, redeliver=again)
+        return StartFrom(commit=self.choice.commit.id, redeliver=again)
 
     @property
     def records(self) -> int:
@@ -105,6 +113,8 @@ class Recovery:
         ]
         headings = ("front", "partition", "from offset", "largest time before (UTC)", "end", "to be read")
         again = "what was delivered is delivered again" if self.twice else "nothing is delivered twice"
+        if self.redelivered is not None:
+            again = f"readers see {count_of(self.redelivered, 'record')} once more at most, as a new output generation"
         total = f"{count_of(self.records, 'record')} to be read until now is reached; {again}"
         return "\n".join([*self._begins(), "", table(headings, rows), "", total])
 
@@ -130,6 +140,7 @@ class Recovery:
             "differences": [asdict(each) for each in self.differences],
             "fronts": [{**asdict(each), "records": each.records} for each in self.again],
             "records": self.records,
+            "redelivered": self.redelivered,
             "leader": self.leader,
         }
 
@@ -146,6 +157,8 @@ class Recovery:
             )
             until = f"all before {time_of(chosen.min_time_ms)} UTC"
             yield f'job "{job}" begins from commit {chosen.id}{called}, with {until}: {state}'
+            if self.redelivered is not None and chosen.id != self.newest:
+                yield "commits above it are dropped: what they hold is made anew"
             for commit, why in self.choice.skipped:
                 yield f"DAMAGED, so passed over: commit {commit.id} at {time_of(commit.min_time_ms)} UTC: {why}"
         for each in self.differences:
@@ -176,7 +189,7 @@ def look(flow: Flow, conf: Conf, start: StartFrom, told: Told) -> Recovery:
     found = look_at_kafka(plan, conf)
     ends = Topics(conf.kafka).ends(found.sources)
     with opened(conf, flow.name) as (place, store):
-        commits = len(place.log.commits())
+        commits = place.log.commits()
         choice = None
         if not start.no_state:
             choice = choose(place.log, place.files, commit=start.commit, before_ms=start.before_ms, told=told)
@@ -188,7 +201,19 @@ def look(flow: Flow, conf: Conf, start: StartFrom, told: Told) -> Recovery:
         differences = compare(choice.manifest.flow, shapes, {name: step.defaults for name, step in steps.items()})
     again = tuple(_again(register, found, ends, choice, plan.slack_ms))
     twice = conf.job.delivery == "at_least_once"
-    return Recovery(plan, choice, commits, tuple(differences), again, leader, twice)
+    redelivered = None
+    if start.redeliver:
+        since_ms = 0 if choice is None else choice.manifest.min_time_ms
+        redelivered = _delivered_since(Topics(conf.kafka), sink_topics(plan), since_ms)
+    newest = commits[-1].id if commits else ""
+    return Recovery(plan, choice, len(commits), newest, tuple(differences), again, leader, twice, redelivered)
+
+
+def _delivered_since(topics: Topics, names: list[str], ms: int) -> int:
+    """How many offsets of sinks' topics have a timestamp from `ms` on; transactions' markers are among them."""
+    sinks = topics.describe_all(names)
+    firsts, ends = topics.since(sinks, ms), topics.ends(sinks)
+    return sum(ends[place] - first for place, first in firsts.items() if first >= 0)
 
 
 def _again(
