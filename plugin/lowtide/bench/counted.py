@@ -24,8 +24,6 @@ def count(seen: int, record: Raw) -> tuple[int, Raw]:
 
 FIRST_STATE = -(1 << 40)
 """The number of the first record that only fills the state, others below it: like a probe it is in no figure."""
-MOST_STATE_KEYS = 10**7
-"""Their keys have 8 bytes too."""
 
 
 def state_message(number: int, sent_ns: int) -> tuple[bytes, bytes]:
