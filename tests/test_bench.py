@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,8 @@ NAMES = {
     "machine",
 }  # fmt: skip
 LIMIT_S = 240
+AGAIN_LIMIT_S = 20
+"""How long a job may take to be back, however busy the machine is."""
 
 
 def left_behind(marker: str) -> list[str]:
@@ -31,12 +34,12 @@ def left_behind(marker: str) -> list[str]:
     return found
 
 
-def test_a_short_run_delivers_every_record_once_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    arguments = ["bench", "latency", "--flow", "running-count", "--rate", "200", "--seconds", "5", "--warmup", "1"]
+def run(tmp_path: Path, *arguments: str) -> dict[str, Any]:
+    """Run a command of `lowtide bench` and return its object; it has left nothing behind."""
     # Every process that the run starts inherits this, whatever becomes of its parents.
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, "-m", "lowtide.cli", *arguments, "--json", "--set", "job.start_limit_s=120"],
+        [sys.executable, "-m", "lowtide.cli", "bench", *arguments, "--json", "--set", "job.start_limit_s=120"],
         check=False,
         capture_output=True,
         text=True,
@@ -45,7 +48,16 @@ def test_a_short_run_delivers_every_record_once_and_leaves_nothing_behind(tmp_pa
         env=environment,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    result = json.loads(done.stdout.splitlines()[-1])
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert left_behind(f"TMPDIR={tmp_path}") == []
+    assert not list(tmp_path.glob("lowtide-bench-*"))
+    return result
+
+
+def test_a_short_run_delivers_every_record_once_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    load = ["--rate", "200", "--seconds", "5", "--warmup", "1"]
+    snapshots = ["--snapshot-every", "2", "--state-keys", "300"]
+    result = run(tmp_path, "latency", "--flow", "running-count", *load, *snapshots)
     assert result.keys() >= NAMES
     for side in (result, result["bare"]):
         assert (side["records"], side["lost"], side["duplicated"]) == (1000, 0, 0)
@@ -53,5 +65,17 @@ def test_a_short_run_delivers_every_record_once_and_leaves_nothing_behind(tmp_pa
     assert result["faults"] == 0
     assert {"stages", "python_0", "exchange_1", "python_1", "wait", "sink"} <= result["breakdown"].keys()
     assert {kind for kind, used in result["cpu_by_process_s"].items() if used > 0} >= {"jvm", "workers"}
-    assert left_behind(f"TMPDIR={tmp_path}") == []
-    assert not list(tmp_path.glob("lowtide-bench-*"))
+    assert result["fed_per_s"] > 0
+    assert result["snapshots"]["taken"] > 0, result["snapshots"]
+    assert 0 < result["gap_quiet_max_ms"] <= result["gap_max_ms"]
+
+
+def test_output_is_back_after_a_worker_was_killed_and_none_is_lost(tmp_path: Path) -> None:
+    load = ["--rate", "100", "--warmup", "4", "--snapshot-every", "1", "--state-keys", "200"]
+    result = run(tmp_path, "recovery", "--kill", "worker", "--every", str(AGAIN_LIMIT_S), *load)
+    assert (result["lost"], result["duplicated"], result["faults"]) == (0, 0, 0)
+    (kill,) = result["kills"]
+    assert kill["who"].startswith("worker ")
+    assert kill["incarnation"] == 2
+    assert 0 < kill["output_back_s"] < AGAIN_LIMIT_S
+    assert kill["commit_age_s"] is not None, result["snapshots"]

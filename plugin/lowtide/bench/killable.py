@@ -21,6 +21,7 @@ from lowtide.jobs.state import JobState
 
 STOP_SLACK_S = 15.0
 """How much longer than the job itself allows for its end is waited for it."""
+LOG_CHARACTERS = 3_000
 GRACE_S = 8.0
 """How long the JVM and its children may take when their program was killed."""
 
@@ -57,6 +58,16 @@ class Killable:
         if state is not None:
             self._lives.add(state.life)
         return state
+
+    def told(self) -> str:
+        """Return how it stands with the job, and the end of its log, which goes with the run's folder."""
+        state = self.state()
+        stands = "it has not begun" if state is None else f"{state.phase}: {state.step or state.cause}"
+        try:
+            log = self._jobs.log_file.read_text(errors="replace")[-LOG_CHARACTERS:]
+        except OSError:
+            log = ""
+        return f"{stands}; the end of its log:\n{log}"
 
     def check(self) -> None:
         """Raise ChildFailed if the program has ended by itself."""

@@ -90,6 +90,6 @@ class Killer(Companion):
             if not self.wait_until(time.time_ns() + round(POLL_S * NS)):
                 break
         raise ServiceUnavailable(
-            f"the job was not ready again within {self._every_ns / NS:g} s after a kill",
-            way_out="give a longer --every, or look into the job's log",
+            f"the job was not ready again within {self._every_ns / NS:g} s after a kill; {system.told()}",
+            way_out="give a longer --every, or see above what held it up",
         )

@@ -44,17 +44,16 @@ def outage(arrivals: Arrivals, killed_ns: int, until_ns: int) -> Outage:
     order = np.argsort(arrivals.received_ns, kind="stable")
     received, latency = arrivals.received_ns[order], arrivals.latency_ms()[order]
     first = max(0, int(np.searchsorted(received, killed_ns, "right")) - 1)
-    # One more than those in time: a gap may reach beyond.
+    # One more than those in time: a gap may reach beyond, but what it does there is not this kill's.
     last = int(np.searchsorted(received, until_ns, "right")) + 1
     received, latency = received[first:last], latency[first:last]
     if len(received) < 2:
         return Outage(None, None, None)
-    lengths = np.diff(received)
-    longest = int(lengths.argmax())
+    longest = int((np.minimum(received[1:], until_ns) - received[:-1]).argmax())
     caught = np.flatnonzero(latency[longest + 1 :] <= CAUGHT_UP_MS)
     back = received[longest + 1]
     caught_up = _seconds(received[longest + 1 + caught[0]] - killed_ns) if len(caught) else None
-    return Outage(_seconds(back - killed_ns), _seconds(lengths[longest]), caught_up)
+    return Outage(_seconds(back - killed_ns), _seconds(back - received[longest]), caught_up)
 
 
 def _seconds(ns: int) -> float:

@@ -14,6 +14,7 @@ from lowtide.bench.gaps import Gaps, gaps
 from lowtide.bench.ground import described, ground, modes
 from lowtide.bench.pacer import Pacer
 from lowtide.bench.phases import Course, Phase
+from lowtide.bench.schedule import Schedule
 from lowtide.bench.session import Say, observe
 from lowtide.conf import Conf
 
@@ -39,10 +40,6 @@ def run(course: Course, rate: int, warmup_s: float, conf: Conf, say: Say, *, sta
     with described() as told, ground(conf, "create", say) as here:
         subject = here.flow(FLOW, say, state_keys=state_keys, companions=[pacer])
         arrivals, schedule, observed = observe(subject, course.load(rate, warmup_s))
-    variants = [
-        _variant(course.turns_of(every), course.phases(schedule), arrivals, observed.ends_ns, pacer)
-        for every in course.every
-    ]
     return {
         "flow": FLOW,
         "rate": rate,
@@ -53,7 +50,7 @@ def run(course: Course, rate: int, warmup_s: float, conf: Conf, say: Say, *, sta
         "settle_s": course.settle_s,
         "rounds": course.rounds,
         "warmup_s": warmup_s,
-        "variants": compared(variants),
+        "variants": variants_of(course, schedule, arrivals, observed.ends_ns, pacer),
         "lost": observed.due - len(arrivals),
         "duplicated": arrivals.duplicated,
         "faults": arrivals.faults,
@@ -62,6 +59,14 @@ def run(course: Course, rate: int, warmup_s: float, conf: Conf, say: Say, *, sta
         "others_cpu_s": round(observed.others_cpu_s, 2),
         **told,
     }
+
+
+def variants_of(
+    course: Course, schedule: Schedule, arrivals: Arrivals, ends_ns: Sequence[int], pacer: Pacer
+) -> list[dict[str, Any]]:
+    """Return the figures of each variant, over all of its turns; `ends_ns` is when epochs ended."""
+    phases = course.phases(schedule)
+    return compared([_variant(course.turns_of(every), phases, arrivals, ends_ns, pacer) for every in course.every])
 
 
 def compared(variants: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
