@@ -323,7 +323,7 @@ def test_the_report_shows_both_columns_and_the_breakdown() -> None:
     told = out.getvalue()
     modes = {"grouping": "ordered", "tracking": "off"}
     told += markdown([{**run, **figures, **modes, "bare": figures}])
-    assert "snapshots every 1 s, 1,000 keys in state before" in told
+    assert "snapshots, 1,000 keys in state before" in told
     assert "| 100 | passthrough, ordered, untracked | 100 | 4.0 |" in told
     for words in (
         "passthrough at 100 records/s",

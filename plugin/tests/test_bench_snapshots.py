@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -28,7 +29,7 @@ from lowtide.bench.tables import Table, markdown
 from lowtide.bench.variants import compared, variants_of
 from lowtide.cli.main import commands
 from lowtide.errors import ServiceUnavailable
-from lowtide_snapshots.stores import StoreSetting
+from lowtide_snapshots.stores import StoreSetting, open_store
 
 START = 1_700_000_000 * NS
 MS = 1_000_000
@@ -149,7 +150,9 @@ def test_variants_stand_to_the_one_without_snapshots() -> None:
     assert [each["gap_change_ms"] for each in found] == [15.0, 0.0, None]
     assert compared([variant(1, 12.0, 40.0)])[0]["p50_change"] is None
     result = {"flow": "running-count", "rate": 50_000, "state_keys": 10**6, "variants": found}
-    assert "| every 1 s | 12.0 | +20.0% | 24.0 | +20.0% |" in table_text(variants_report.tables(result))
+    told = table_text(variants_report.tables(result))
+    assert "| snapshots | every 1 s | none | every 9 s |" in told
+    assert "| p50, to none | +20.0% | +0.0% | +0.0% |" in told
 
 
 def test_a_variant_has_what_was_due_in_its_own_turns() -> None:
@@ -252,6 +255,22 @@ def test_state_is_written_to_a_store_and_read_back_and_nothing_is_left(tmp_path:
     assert store["unchanged_ms"]["max"] < 1e3 * store["write_s"]["min"], "nothing is written again"
     assert [file for file in tmp_path.rglob("*") if file.is_file()] == []
     assert "| written, MB/s raw |" in table_text(storing_report.tables({**result, "machine": WHERE}))
+
+
+@pytest.mark.s3
+def test_state_is_written_to_s3_beside_the_folder_and_nothing_is_left(tmp_path: Path, s3: Any, bucket: str) -> None:
+    url = f"s3://{bucket}/bench"
+    given = ["--set", f"snapshots.url={url}", "--set", f"snapshots.endpoint={s3.endpoint}"]
+    options = ["--set", "snapshots.region=us-east-1", "--folder", str(tmp_path), "--keys", "500", "--trials", "1"]
+    done = CliRunner().invoke(commands, ["bench", "store", *options, *given, "--json"], standalone_mode=False)
+    assert done.exception is None, done.output
+    folder, remote = json.loads(done.output.splitlines()[-1])["stores"]
+    assert folder["where"].startswith(str(tmp_path))
+    assert remote["where"].startswith(url)
+    assert remote["write_parquet_mb_per_s"]["median"] > 0
+    store = open_store(StoreSetting(f"s3://{bucket}", endpoint=s3.endpoint, region="us-east-1"))
+    assert store.names("") == []
+    store.close()
 
 
 def table_text(tables: Any) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from lowtide.bench.recovering import FIGURES, of
 from lowtide.bench.tables import Table, number
-from lowtide.bench.variants_report import SNAPSHOT_HEADINGS, pace, snapshot_row
+from lowtide.bench.variants_report import pace, snapshots
 
 _HEADINGS = (
     "killed", "job ready, s", "output back, s", "longest gap, s", "caught up, s", "behind the last commit, s",
@@ -22,8 +22,7 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
     yield Table(
         f"{result['flow']} at {result['rate']:,} records/s, {keys}: SIGKILL of a {result['kill']}", _HEADINGS, rows
     )
-    every = pace({"every_s": result["snapshot_every_s"]})
-    yield Table("The snapshots", SNAPSHOT_HEADINGS, [snapshot_row(every, result["snapshots"])])
+    yield snapshots("The snapshots, p50 / worst", {pace(result["snapshot_every_s"]): result["snapshots"]})
 
 
 def told(result: Mapping[str, Any]) -> str:

@@ -9,7 +9,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from lowtide.bench.variants_report import SNAPSHOT_HEADINGS, snapshot_row
+from lowtide.bench.tables import rich_table
+from lowtide.bench.variants_report import pace, snapshots
 
 _ROWS = (
     ("sustained, records/s", "sustained_per_s", 0),
@@ -41,8 +42,10 @@ def report(result: Mapping[str, Any]) -> Group:
         f"{result['seconds']:g} s after {result['warmup_s']:g} s of warm-up, {epochs} epoch boundaries; "
         f"{where['cores']} cores ({where['model']}), load {where['load']} before and {where['load_after']} after"
     )
-    snapshots = [] if not result["snapshot_every_s"] else [_snapshots(result)]
-    return Group(_figures(result), *snapshots, _breakdown(result), Text(told, style="dim"))
+    keys = f", {result['state_keys']:,} keys in state before" if result["state_keys"] else ""
+    every = {pace(result["snapshot_every_s"]): result["snapshots"]} if result["snapshot_every_s"] else {}
+    taken = [rich_table(snapshots(f"snapshots{keys}, p50 / worst", every))] if every else []
+    return Group(_figures(result), *taken, _breakdown(result), Text(told, style="dim"))
 
 
 def _figures(result: Mapping[str, Any]) -> Table:
@@ -52,17 +55,6 @@ def _figures(result: Mapping[str, Any]) -> Table:
     table.add_column("bare loop", justify="right")
     for label, name, digits in _ROWS:
         table.add_row(label, _number(result[name], digits), _number(result["bare"][name], digits))
-    return table
-
-
-def _snapshots(result: Mapping[str, Any]) -> Table:
-    keys = f", {result['state_keys']:,} keys in state before" if result["state_keys"] else ""
-    table = Table(title=f"snapshots every {result['snapshot_every_s']:g} s{keys}", title_justify="left")
-    heading, *headings = SNAPSHOT_HEADINGS
-    table.add_column(heading)
-    for heading in headings:
-        table.add_column(heading, justify="right")
-    table.add_row(*snapshot_row("", result["snapshots"]))
     return table
 
 

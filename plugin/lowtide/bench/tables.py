@@ -21,15 +21,17 @@ class Table:
 
 def shown(tables: Iterable[Table], told: str) -> Group:
     """Return tables for a terminal, and a line about where they come from."""
-    found = []
-    for table in tables:
-        rich = RichTable(title=table.title, title_justify="left")
-        for index, heading in enumerate(table.headings):
-            rich.add_column(heading, justify="right" if index else "left")
-        for row in table.rows:
-            rich.add_row(*row)
-        found.append(rich)
-    return Group(*found, Text(told, style="dim"))
+    return Group(*map(rich_table, tables), Text(told, style="dim"))
+
+
+def rich_table(table: Table) -> RichTable:
+    """Return one table for a terminal; where it is too narrow, cells are folded and none is cut."""
+    rich = RichTable(title=table.title, title_justify="left")
+    for index, heading in enumerate(table.headings):
+        rich.add_column(heading, justify="right" if index else "left", overflow="fold")
+    for row in table.rows:
+        rich.add_row(*row)
+    return rich
 
 
 def markdown(tables: Iterable[Table], told: str) -> str:

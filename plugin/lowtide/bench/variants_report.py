@@ -2,50 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lowtide.bench.tables import Table, change, number
 
 _MB = 1e6
+_LATENCY: Sequence[tuple[str, Callable[[Mapping[str, Any]], str]]] = (
+    ("p50, ms", lambda variant: number(variant["p50_ms"], 1)),
+    ("p50, to none", lambda variant: change(variant["p50_change"])),
+    ("p99, ms", lambda variant: number(variant["p99_ms"], 1)),
+    ("p99, to none", lambda variant: change(variant["p99_change"])),
+    ("p99 with epoch boundaries, ms", lambda variant: number(variant["p99_all_ms"], 1)),
+    ("the same, to none", lambda variant: change(variant["p99_all_change"])),
+    ("longest, ms", lambda variant: number(variant["max_ms"], 1)),
+    ("longest gap without epoch boundaries, ms", lambda variant: number(variant["gap_quiet_max_ms"], 1)),
+    ("over none, ms", lambda variant: number(variant["gap_change_ms"], 1)),
+    ("longest gap, ms", lambda variant: number(variant["gap_max_ms"], 1)),
+)
+_SNAPSHOTS = (
+    ("taken", "taken", 0),
+    ("failed", "failed", 0),
+    ("left out", "left_out", 0),
+    ("parts written", "parts", 0),
+    ("MB, shared parts too", "bytes", 1),
+    ("until durable, s", "sealed_s", 2),
+    ("until committed, s", "committed_s", 2),
+    ("a worker held up, ms", "pause_ms", 1),
+)
 
 
 def tables(result: Mapping[str, Any]) -> Iterator[Table]:
     """Give latency and gaps by variant, then the snapshots themselves."""
-    title = f"{result['flow']} at {result['rate']:,} records/s, {result['state_keys']:,} keys in state"
     variants = result["variants"]
-    headings = (
-        "snapshots", "p50, ms", "to none", "p99, ms", "to none", "p99 with boundaries, ms", "longest, ms",
-        "longest gap, ms", "over none, ms", "gap with boundaries, ms",
-    )  # fmt: skip
-    yield Table(title, headings, [_latency(variant) for variant in variants])
-    yield Table("The snapshots", SNAPSHOT_HEADINGS, [snapshot_row(pace(each), each["snapshots"]) for each in variants])
-
-
-SNAPSHOT_HEADINGS = (
-    "snapshots", "taken", "failed", "left out", "parts, p50", "MB, p50", "until durable, s, p50", "max",
-    "until committed, s, p50", "max", "worker held up, ms, p50", "max",
-)  # fmt: skip
-
-
-def snapshot_row(name: str, taken: Mapping[str, Any]) -> Sequence[str]:
-    """Return a row under `SNAPSHOT_HEADINGS`."""
-    size = taken["bytes_p50"]
-    counts = (str(taken[figure]) for figure in ("taken", "failed", "left_out"))
-    times = ("sealed_s_p50", "sealed_s_max", "committed_s_p50", "committed_s_max")
-    return (
-        name,
-        *counts,
-        number(taken["parts_p50"], 0),
-        number(None if size is None else size / _MB, 1),
-        *(number(taken[figure], 2) for figure in times),
-        *(number(taken[figure], 1) for figure in ("pause_ms_p50", "pause_ms_max")),
+    names = [pace(variant["every_s"]) for variant in variants]
+    title = f"{result['flow']} at {result['rate']:,} records/s, {result['state_keys']:,} keys in state"
+    yield Table(title, ("snapshots", *names), [(label, *map(shown, variants)) for label, shown in _LATENCY])
+    yield snapshots(
+        "The snapshots, p50 / worst", dict(zip(names, (each["snapshots"] for each in variants), strict=True))
     )
 
 
-def pace(variant: Mapping[str, Any]) -> str:
+def snapshots(title: str, by_name: Mapping[str, Mapping[str, Any]]) -> Table:
+    """Return a table of snapshots: of each name what `Pacer.of_turns` gave."""
+    rows = [(label, *(_taken(each, name, digits) for each in by_name.values())) for label, name, digits in _SNAPSHOTS]
+    return Table(title, ("", *by_name), rows)
+
+
+def _taken(taken: Mapping[str, Any], name: str, digits: int) -> str:
+    if name in taken:
+        return number(taken[name], digits)
+    unit = _MB if name == "bytes" else 1
+    half, most = (
+        None if taken[f"{name}_{which}"] is None else taken[f"{name}_{which}"] / unit for which in ("p50", "max")
+    )
+    return "-" if half is None else f"{number(half, digits)} / {number(most, digits)}"
+
+
+def pace(every_s: float) -> str:
     """Return a variant's name."""
-    return f"every {variant['every_s']:g} s" if variant["every_s"] else "none"
+    return f"every {every_s:g} s" if every_s else "none"
 
 
 def told(result: Mapping[str, Any]) -> str:
@@ -55,19 +71,4 @@ def told(result: Mapping[str, Any]) -> str:
     return (
         f"{where['cores']} cores ({where['model']}), load {where['load']} before and {where['load_after']} after; "
         f"{result['rounds']} x {result['seconds']:g} s each, {result['grouping']}; lost, doubled, wrong: {faults}"
-    )
-
-
-def _latency(variant: Mapping[str, Any]) -> Sequence[str]:
-    return (
-        pace(variant),
-        number(variant["p50_ms"], 1),
-        change(variant["p50_change"]),
-        number(variant["p99_ms"], 1),
-        change(variant["p99_change"]),
-        number(variant["p99_all_ms"], 1),
-        number(variant["max_ms"], 1),
-        number(variant["gap_quiet_max_ms"], 1),
-        number(variant["gap_change_ms"], 1),
-        number(variant["gap_max_ms"], 1),
     )
