@@ -18,7 +18,7 @@ NAMES = {
     "machine",
 }  # fmt: skip
 LIMIT_S = 240
-AGAIN_LIMIT_S = 20
+AGAIN_LIMIT_S = 25
 """How long a job may take to be back, however busy the machine is."""
 
 

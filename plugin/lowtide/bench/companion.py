@@ -9,6 +9,9 @@ from abc import ABC, abstractmethod
 from lowtide.bench.schedule import NS, Schedule
 from lowtide.bench.systems import System
 
+ABANDON_LIMIT_S = 5.0
+"""How long one is waited for that is abandoned: a process that it is just starting is to be known to the system."""
+
 
 class Companion(ABC):
     """Something with a thread of its own, from the time at which records are sent to the last one's arrival."""
@@ -37,10 +40,17 @@ class Companion(ABC):
             raise self._error
 
     def end(self) -> None:
-        """Wait for its end; it begins nothing new."""
+        """Wait until it has ended what it does; it begins nothing new."""
+        self._end(self.end_limit_s)
+
+    def abandon(self) -> None:
+        """End it where nobody wants to know any more what becomes of it."""
+        self._end(ABANDON_LIMIT_S)
+
+    def _end(self, limit_s: float) -> None:
         self._ended.set()
         if self._thread is not None:
-            self._thread.join(self.end_limit_s)
+            self._thread.join(limit_s)
 
     def wait_until(self, time_ns: int) -> bool:
         """Wait until a time, ns since 1970; False at once if all is to end."""

@@ -82,7 +82,7 @@ def observe(subject: Subject, load: Sent[S]) -> tuple[Arrivals, S, Observed]:
         )
         for companion in subject.companions:
             assert isinstance(schedule, Schedule), "a ramp has no companions"
-            stack.callback(companion.end)
+            stack.callback(companion.abandon)
             companion.begin(system, schedule)
         before, after = _watch(subject, system, schedule, reader)
         sent = _finish(generator, system, load.limit_s)
