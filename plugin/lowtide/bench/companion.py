@@ -22,6 +22,7 @@ class Companion(ABC):
     def __init__(self) -> None:
         """Make one that has not begun."""
         self._ended = threading.Event()
+        self._abandoned = threading.Event()
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
 
@@ -45,7 +46,13 @@ class Companion(ABC):
 
     def abandon(self) -> None:
         """End it where nobody wants to know any more what becomes of it."""
+        self._abandoned.set()
         self._end(ABANDON_LIMIT_S)
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether nobody wants to know any more what becomes of it."""
+        return self._abandoned.is_set()
 
     def _end(self, limit_s: float) -> None:
         self._ended.set()

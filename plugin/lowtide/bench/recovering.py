@@ -89,7 +89,8 @@ def run(
 
 def outages(arrivals: Arrivals, schedule: Schedule, kills: Sequence[Kill]) -> list[dict[str, Any]]:
     """Return of each kill what it did to the output, as it stands in the JSON object."""
-    ends = [*(kill.killed_ns for kill in kills[1:]), schedule.window_ns[1]]
+    last = int(arrivals.received_ns.max(initial=schedule.window_ns[1]))
+    ends = [*(kill.killed_ns for kill in kills[1:]), last]
     return [
         {
             "who": kill.who,
