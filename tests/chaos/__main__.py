@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import shutil
+import signal
 import sys
 import time
 from pathlib import Path
@@ -42,6 +43,7 @@ def main(
     Exits with 0 only if nothing was lost, duplicated or out of order, over at least one recovery. The last line is
     JSON.
     """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     seed = secrets.randbelow(1_000_000) if seed is None else seed
     if not cluster and any(kind not in [*kinds(cluster=False)[0], *kinds(cluster=False)[1]] for kind in only):
         raise click.UsageError("one JVM that is all of Spark has no executor of its own: add --cluster")

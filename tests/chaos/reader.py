@@ -27,6 +27,12 @@ class Reader:
         """The longest time without output since a moment of the monotonic clock, which has ended with output."""
         return longest_silence_s(list(self._times), since)
 
+    def await_more(self, within_s: float) -> None:
+        """Wait until more has come, for so long at most."""
+        before, deadline = self.count, time.monotonic() + within_s
+        while self.count == before and time.monotonic() < deadline:
+            time.sleep(0.02)
+
     def __enter__(self) -> Self:
         self._thread.start()
         return self

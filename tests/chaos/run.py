@@ -39,7 +39,9 @@ LINGER_S = 2.0
 """After the last message that is due: one too many would still come."""
 POLL_S = 0.2
 SURE_MS = 500
-"""So long after the moment that is asked for must what is delivered have been written."""
+"""So long after now must what is delivered have been written."""
+SEEN_WITHIN_S = 10.0
+"""How long the reader may be behind what the job says."""
 
 Say = Callable[[str], None]
 
@@ -94,6 +96,7 @@ class Run:
         return self.result
 
     def _under_load(self) -> None:
+        self._await_start()
         with ExitStack() as stack:
             stack.enter_context(Load(self._stage.shop, per_s=PER_S))
             self._settle(within_s=READY_WITHIN_S)
@@ -111,29 +114,25 @@ class Run:
     def _fault(self, number: int, fault: Fault) -> None:
         """Do one fault, and wait until the job is over it."""
         self._wait(fault.after_s)
-        before, since, began_ms = self._life, time.monotonic(), now_ms()
+        before, since = self._life, time.monotonic()
         self._say(f"{number}/{len(self._faults)} {fault}")
         do(self._stage, fault, self._settle)
         self.result.faults[fault.kind] += 1
         self.result.kills = self._stage.killed
-        # Where the life need not end, what was written after the fault shows that it has gone on.
-        life = self._settle(before, began_ms) if fault.ends_life else self._settle()
+        # A life knows at once what was delivered before it: only what is written from now on shows that output flows.
+        life = self._settle(before if fault.ends_life else 0)
         if life > before:
+            self._reader.await_more(SEEN_WITHIN_S)
             self.result.recoveries_s.append(self._reader.silence_s(since))
             self._say(f"life {life}, after {self.result.recoveries_s[-1]:.1f} s without output")
 
-    def _settle(self, above: int = 0, from_ms: int | None = None, within_s: float = SETTLED_WITHIN_S) -> int:
-        """Wait until a life has delivered what was written up to a moment; start programs as need be.
-
-        Args:
-            above: The life has a larger number.
-            from_ms: The moment; None for now.
-            within_s: How long that may take.
+    def _settle(self, above: int = 0, within_s: float = SETTLED_WITHIN_S) -> int:
+        """Wait until a life above a number delivers what is written from now on; start programs as need be.
 
         Returns:
             The life's number.
         """
-        sure_ms = (now_ms() if from_ms is None else from_ms) + SURE_MS
+        sure_ms = now_ms() + SURE_MS
         deadline = time.monotonic() + within_s
         while True:
             self._stage.revive()
@@ -150,6 +149,16 @@ class Run:
         while (left := until - time.monotonic()) > 0:
             self._shown()
             time.sleep(min(POLL_S, left))
+
+    def _await_start(self) -> None:
+        """Wait until the job would take a record: what is written before only makes it late."""
+        deadline = time.monotonic() + READY_WITHIN_S
+        while self._stage.client() is None:
+            self._stage.revive()
+            self._shown()
+            if time.monotonic() > deadline:
+                raise Stuck(f"the job does not run after {READY_WITHIN_S:g} s: {self._stage.state()}")
+            time.sleep(POLL_S)
 
     def _await_commit(self) -> None:
         deadline = time.monotonic() + READY_WITHIN_S
