@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -122,6 +124,14 @@ class Plan:
         while not isinstance(vertex.step, Broadcast):
             vertex = self.vertices[vertex.parents[0]]
         return vertex
+
+    def steps_text(self) -> str:
+        """What records' places in the order hang on besides the log (R4): every step's name, kind, parents and depth.
+
+        A SHA-256 in hex; the same for two plans in which every record has the same order key.
+        """
+        steps = [(v.name, type(v.step).__name__, v.parents, v.back, v.depth) for v in self.vertices]
+        return hashlib.sha256(json.dumps(steps).encode()).hexdigest()
 
     def needs_tracking(self) -> tuple[Vertex, ...]:
         """The vertices whose output is right only in order, and so with min time; none where a run may do without.

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from lowtide.errors import ServiceUnavailable
+from lowtide.errors import ServiceUnavailable, SnapshotFailed
 from lowtide.events import EventLog
 from lowtide.service.coordinator import Coordinator
 from lowtide.service.job_view import SnapshotView
@@ -57,6 +57,8 @@ class Rig:
             record=RECORD.to_json(),
             flow=(),
             base="",
+            steps="",
+            generation=0,
             taking_limit_s=self.taking_limit_s,
             max_commit_age_s=self.max_commit_age_s,
             keep=2,
@@ -262,5 +264,62 @@ def test_a_store_that_cannot_be_written_is_told_before_anybody_asks_for_a_snapsh
                 await asyncio.sleep(0.01)
         assert "no snapshot can be written" in it.trouble
         assert str(rig.folder) in it.trouble
+
+    run(rig, story)
+
+
+def test_a_commit_that_is_overtaken_before_it_is_told_counts_all_the_same(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two commits that follow each other at once, ZooKeeper may tell the last one only."""
+    told: list[Callable[[Any], None]] = []
+    monkeypatch.setattr(rig.log, "watch", told.append)
+
+    async def story(it: Coordinator) -> None:
+        sealed = [(await rig.over(it.begin(None, commit=False).id, "sealed")).id for _ in range(2)]
+        store = open_store(rig.store)
+        for entry in store.names("job/manifests/"):
+            data = store.get(entry.name)
+            rig.log.commit(Manifest.from_json(data, "here"), sha256(data))
+        told[0](rig.log.last())
+        for id_ in sealed:
+            await rig.over(id_, "committed")
+
+    run(rig, story)
+
+
+def test_as_many_snapshots_at_once_as_can_be_told_of(rig: Rig) -> None:
+    async def story(it: Coordinator) -> None:
+        begun = [it.begin(None, commit=False).id for _ in range(8)]
+        with pytest.raises(SnapshotFailed, match="8 snapshots are being taken already"):
+            it.begin(None, commit=False)
+        for id_ in begun:
+            await rig.over(id_, "sealed")
+        for _ in range(20):
+            await rig.over(it.begin(None, commit=False).id, "sealed")
+        assert len(it.views()) == 20
+
+    run(rig, story)
+
+
+def test_a_request_that_died_with_its_tracker_holds_up_nobody_else(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers, asked = rig.answers, []
+
+    def some(number: int) -> None:
+        asked.append(number)
+        if number > 2:
+            answers(number)
+
+    rig.answers = some  # type: ignore[method-assign]
+
+    async def story(it: Coordinator) -> None:
+        first = it.begin(None, commit=False)
+        await asyncio.sleep(0.1)
+        it.tracker_restarted()
+        assert "the tracker was started anew" in (await rig.over(first.id, "failed")).why
+        monkeypatch.setattr("lowtide.service.coordinator.HEARD_LIMIT_S", 0.2)
+        second = it.begin(None, commit=False)
+        assert "had not heard of it: 1/0, 1/1" in (await rig.over(second.id, "failed")).why
+        await rig.over(it.begin(None, commit=False).id, "sealed")
 
     run(rig, story)

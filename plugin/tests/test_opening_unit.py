@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -15,9 +16,11 @@ from lowtide.fronts.register import FrontRegister, Partition
 from lowtide.operators.order import OrderKey
 from lowtide.spark.opening import _by_vertex, _completed, _ids, _settled, as_ours, job_record
 from lowtide.spark.preflight import Surroundings
+from lowtide.spark.recovering import refuse_other_order, refuse_shorter_lasts
 from lowtide.topics import Topic
 from lowtide.worker.effects import letters_of
 from lowtide_snapshots.errors import Fenced, LeaseTaken, RecordDiffers, SnapshotsError, ZooKeeperUnavailable
+from lowtide_snapshots.manifest import LaneLast, Manifest
 
 FOUND = Surroundings(
     (Topic("orders", 2, "CreateTime", "delete", "id"),), {"out": 2}, {("orders", 0): 0, ("orders", 1): 4}
@@ -107,3 +110,35 @@ def test_lanes_that_nobody_names_are_those_of_the_record() -> None:
     named = Conf.load(overrides={"job.parallelism": 2, "job.lanes": 2})
     with pytest.raises(RecordDiffers, match=r"set job\.lanes to 4 again"):
         _settled(frozen, deployment().plan, named)
+
+
+def manifest(steps: str = "", generation: int = 0) -> Manifest:
+    """Of a snapshot at tick 10, when lane 0 had delivered up to tick 12."""
+    last = json.dumps([12, 0, 6, [], 1])
+    plan = deployment().plan
+    return Manifest(
+        job="stage", id="000001-0001", name=None, tick=10, incarnation=1, created="2026-01-31T12:00:00.000Z", base=None,
+        record=job_record(plan), flow=(), fronts=(), floors=(), lasts=(LaneLast(0, "out", 0, last),), parts=(),
+        steps=steps, generation=generation,
+    )  # fmt: skip
+
+
+def test_a_sink_that_has_lost_what_a_snapshot_knew_is_refused() -> None:
+    """R13; but not where all is delivered anew (C17)."""
+    lane = LaneName(0, "out", 0)
+    refuse_shorter_lasts(manifest(), {lane: OrderKey(12, 0, 6, (), 1)}, 0)
+    for last in ({}, {lane: OrderKey(12, 0, 5, (), 1)}):
+        with pytest.raises(LifeEnded, match="lane 0"):
+            refuse_shorter_lasts(manifest(), last, 0)
+        refuse_shorter_lasts(manifest(), last, 1)
+
+
+def test_other_steps_are_refused_where_the_old_ones_have_delivered_behind_the_snapshot() -> None:
+    """C12, W15: a record's place in the order hangs on the steps that it goes through."""
+    plan, lane = deployment().plan, LaneName(0, "out", 0)
+    behind, below = {lane: OrderKey(10, 0, 6)}, {lane: OrderKey(9, 0, 6)}
+    refuse_other_order(plan, manifest(plan.steps_text()), behind)
+    refuse_other_order(plan, manifest("other"), below)
+    with pytest.raises(FlowError, match=r"(?s)steps of the flow were added.*up to 10 ms.*--redeliver"):
+        refuse_other_order(plan, manifest("other"), behind)
+    assert plan.steps_text() == deployment(parallelism=3).plan.steps_text()

@@ -200,3 +200,15 @@ def test_a_part_that_is_not_what_the_manifest_says_ends_the_life(store: StoreSet
     made = deployment(plan=PLAN, store=store, restored=(part,), recovered=True, start=7)
     with pytest.raises(LifeEnded, match=r"(?s)not what its manifest says.*one.*commit before"):
         load_state(made, birth())
+
+
+def test_a_worker_that_cannot_fork_goes_on(store: StoreSetting, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fork() -> int:
+        raise OSError(12, "Cannot allocate memory")
+
+    core = fed([(5, 1)])
+    core.notice(asked(1, 7, 7))
+    monkeypatch.setattr(os, "fork", fork)
+    (said,) = Saver(PLAN, 1, store, incarnation=1).begin(core)
+    assert "Cannot allocate memory" in said["failed"]
+    assert core.pinned is None

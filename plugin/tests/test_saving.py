@@ -180,3 +180,38 @@ def test_a_field_that_was_added_takes_its_default_however_deep_it_lies() -> None
 def test_defaults_are_named_by_their_paths() -> None:
     assert STEPS["notes"].defaults == {"lines", "seen", "last", "last.at"}
     assert STEPS["windows"].defaults == {"at"}
+
+
+class Fewer(Enum):
+    RED = "red"
+
+
+@dataclass(frozen=True)
+class Painted:
+    colour: Colour
+
+
+@dataclass(frozen=True)
+class PaintedFewer:
+    colour: Fewer
+
+
+def paint(state: Painted | None, order: Order) -> tuple[Painted | None, Order]:
+    return state, order
+
+
+def paint_fewer(state: PaintedFewer | None, order: Order) -> tuple[PaintedFewer | None, Order]:
+    return state, order
+
+
+def painted(function: Any) -> SavedStep:
+    flow = Flow("painted")
+    keyed = flow.read("orders", kafka("orders", json(Order))).key_by("user")
+    keyed.scan("painted", function, None).write("out", kafka("out", json(Order)))
+    return saved_steps(compile_flow(flow, parallelism=1))["painted"]
+
+
+def test_a_state_that_its_type_does_not_take_any_more_is_named() -> None:
+    saved = painted(paint).table([("ann", Painted(Colour.BLUE))])
+    with pytest.raises(LifeEnded, match=r'(?s)saved state cannot be read.*blue.*step "painted"'):
+        painted(paint_fewer).entries(saved)

@@ -138,6 +138,8 @@ class Manifest:
         floors: the floors from there on.
         lasts: what each lane had delivered.
         parts: every unit that has state, whoever wrote its part.
+        steps: a text that is the same as long as the flow's steps give records the same places in the order.
+        generation: of the output that `lasts` speaks of.
     """
 
     job: str
@@ -153,6 +155,8 @@ class Manifest:
     floors: tuple[FloorAt, ...]
     lasts: tuple[LaneLast, ...]
     parts: tuple[Part, ...]
+    steps: str = ""
+    generation: int = 0
 
     @property
     def min_time_ms(self) -> int:

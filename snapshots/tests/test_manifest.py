@@ -71,6 +71,8 @@ LITERAL = {
         "units": 128,
     },
     "tick": 17000,
+    "steps": "",
+    "generation": 0,
 }
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from lowtide.compiler import compile_job
 from lowtide.conf import Conf
-from lowtide.errors import LifeEnded, LowtideError
+from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
 from lowtide.flow import Flow
 from lowtide.jobs.broker import check_broker
 from lowtide.jobs.figures import Figures
@@ -75,6 +75,7 @@ class Runner:
             runner=Process.of(os.getpid()),
             supervisor=supervisor,
         )
+        self._job: Job | None = None
         self._restarts = Restarts(conf.job.restarts, conf.job.restarts_within_s)
         self._together = False
         self._look_at = 0.0
@@ -117,20 +118,19 @@ class Runner:
 
     def _live(self) -> None:
         """Start, watch and stop; whatever happens, no process is left when this is over."""
-        job: Job | None = None
         failed = True
         try:
-            job = self._start()
-            job = self._watch(job)
+            self._job = self._start()
+            self._watch()
             failed = False
         except Exception:
-            if job is None or not self._told_together():
+            if self._job is None or not self._told_together():
                 raise
             traceback.print_exc()
         finally:
             self._signals.hear(breaks_off=False)
             self._progress.hide()
-            self._stop(job, failed=failed)
+            self._stop(self._job, failed=failed)
         self._end(*self._why_stopped())
 
     def _told_together(self) -> bool:
@@ -167,42 +167,52 @@ class Runner:
         self._progress.say(f"ready after {age_s():.1f} s; log: {self._folder.log_file}")
         return job
 
-    def _watch(self, job: Job) -> Job:
-        """Wait until the job is to stop, over as many lives as it may have; return the last one.
+    def _watch(self) -> None:
+        """Wait until the job is to stop, over as many lives as it may have.
 
         Raises:
-            LifeEnded: it has ended, and there is to be no other.
+            LifeEnded: one has ended, and there is to be no other.
         """
         while True:
+            job = self._job
+            assert job is not None
             try:
                 job.wait(lambda: self._go_on(job))  # noqa: B023 - called before the next turn
                 break
             except LifeEnded as error:
-                job = self._again(job, error)
+                self._again(job, error)
         asked = self._signals.asked
         assert asked is not None
         self._note(phase="stopping")
         self._progress.say(f"stopping, as {asked.name} asks; once more stops it at once")
-        return job
 
-    def _again(self, job: Job, error: LifeEnded) -> Job:
+    def _again(self, job: Job, error: LowtideError) -> None:
         """Begin another life in the place of one that has ended; in a new SparkSession, if the old one is not whole."""
         self._from = job.follow_up(self._from)
+        # From here on there is nothing to stop, until another one has begun.
+        self._job, last = None, job
+        follows: bool | None = None
         while True:
-            ends = self._signals.asked is not None or not job.has_spark()
+            ends = self._signals.asked is not None or not last.has_spark() or last.superseded
             pause_s = None if ends else self._restarts.pause_s(time.monotonic())
             if pause_s is None:
+                self._job = last if follows is None else None
                 raise error
             self._progress.say(f"the life has ended: {error}")
             self._note(restarts=self._restarts.count, phase="starting")
             self._step(f"starting again from the last commit, restart {self._restarts.count}")
             self._signals.hear(breaks_off=True)
-            follows = job.can_be_followed()
-            self._stop_quietly(job, session=not follows)
+            if follows is None:
+                follows = last.can_be_followed()
+                self._stop_quietly(last, session=not follows)
+            else:
+                follows = False  # One that could not begin has stopped what it was given.
             time.sleep(pause_s)
             try:
-                return self._ready(Job.start(self._flow, self._conf, self._step, self._from, follows=follows))
-            except LifeEnded as another:
+                self._job = self._ready(Job.start(self._flow, self._conf, self._step, self._from, follows=follows))
+                return
+            except (LifeEnded, ServiceUnavailable) as another:
+                # What took the life may have taken a service as well, for a while.
                 error = another
 
     def _go_on(self, job: Job) -> bool:

@@ -94,10 +94,18 @@ class SavedStep:
     def entries(self, table: pa.Table) -> list[tuple[Key, Any]]:
         """The inverse of `table`; fields that the state has got since take their defaults."""
         columns = {name: _whole(table.column(name)) for name in table.column_names}
-        if self.kind == "last":
-            return self._elements_of(columns)
-        states = self._kind.decode(_fitted(self._kind, columns["state"]))
-        keys = [None] * len(states) if self.key is None else self._keys_of(columns["key"])
+        try:
+            if self.kind == "last":
+                return self._elements_of(columns)
+            states = self._kind.decode(_fitted(self._kind, columns["state"]))
+            keys = [None] * len(states) if self.key is None else self._keys_of(columns["key"])
+        except (Mismatch, AssertionError) as error:
+            raise LifeEnded(
+                f"the saved state cannot be read: {error}",
+                where=f'step "{self.vertex}"',
+                way_out="let its type, and the steps before it, be as they were when it was saved: an enumeration's "
+                "member may be gone",
+            ) from error
         return list(zip(keys, states, strict=True))
 
     def key_of(self, texts: Mapping[str, str]) -> Key:

@@ -68,7 +68,9 @@ class Commits:
 
     def add(self, manifest: Manifest) -> None:
         """A snapshot of this life has been committed."""
-        self.last = manifest
+        if self.last is None or manifest.tick > self.last.tick:
+            self.last = manifest
+        self.newest = max(self.newest, manifest.tick)
         self._known[manifest.tick] = manifest
         while len(self._known) > KNOWN:
             del self._known[min(self._known)]
@@ -94,6 +96,15 @@ class Commits:
                     raise
                 LOG.warning("asked again: %s", error)
                 await asyncio.sleep(AGAIN_S)
+
+    async def manifest(self, commit: Commit) -> Manifest:
+        """The manifest of a commit (errors: SnapshotsError)."""
+        found: Manifest = await self._ask(manifest_of, self._log, self._store, commit)
+        return found
+
+    async def ids(self) -> set[str]:
+        """The ids of all commits (errors: SnapshotsError)."""
+        return {commit.id for commit in await self._ask(self._log.commits)}
 
     async def prune(self, rule: Rule) -> Swept:
         """Drop what a rule does not keep (errors: SnapshotsError)."""

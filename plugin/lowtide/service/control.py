@@ -158,7 +158,10 @@ class Control:
             return _says(
                 400, f"the body is not understood: {error}", 'send {"name": "...", "commit": true}, or nothing'
             )
-        view = self._take(asked.name, asked.commit)
+        try:
+            view = self._take(asked.name, asked.commit)
+        except LowtideError as error:
+            return _says(409, error.what, error.way_out)
         return web.Response(status=202, body=msgspec.json.encode(view), content_type="application/json")
 
     async def _show_state(self, request: web.Request) -> web.Response:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,7 +21,7 @@ from lowtide.service.job_view import SnapshotsView, SnapshotView
 from lowtide.service.setting import SnapshotSetting
 from lowtide.service.taking import Taking
 from lowtide_snapshots.commit_log import Commit, CommitLog
-from lowtide_snapshots.errors import SnapshotsError
+from lowtide_snapshots.errors import CommitRefused, SnapshotsError
 from lowtide_snapshots.job_record import JobRecord
 from lowtide_snapshots.manifest import FrontAt, Manifest
 from lowtide_snapshots.retention import Rule
@@ -32,6 +33,9 @@ __all__ = ["Coordinator"]
 LOG = logging.getLogger(__name__)
 KEPT_VIEWS = 20
 """How many snapshots of the life are told of."""
+MOST_AT_ONCE = 8
+HEARD_LIMIT_S = 30.0
+"""How long workers may take to hear of a request; who is busy with a large group of records hears it later."""
 POLL_S = 0.01
 AGAIN_AFTER_S = 10.0
 """How long after one that failed the job takes the next snapshot of its own."""
@@ -86,7 +90,7 @@ class Coordinator:
         base = Manifest.from_json(setting.base, "the manifest that the life began from") if setting.base else None
         self.commits = Commits(log, self._store, ask, base=base, start=start)
         self._number = 0
-        self._takings: deque[Taking] = deque(maxlen=KEPT_VIEWS)
+        self._takings: list[Taking] = []
         self._pinning = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._own: asyncio.Task[Any] | None = None
@@ -144,7 +148,18 @@ class Coordinator:
         Args:
             name: What to call it.
             commit: Whether to commit it as soon as it is sealed.
+
+        Raises:
+            SnapshotFailed: too many are being taken.
         """
+        under_way = [each for each in self._takings if each.phase == "taking"]
+        if len(under_way) >= MOST_AT_ONCE:
+            raise SnapshotFailed(
+                f"{len(under_way)} snapshots are being taken already", way_out="wait until one of them is over"
+            )
+        over = [each for each in self._takings if each.phase != "taking"]
+        for oldest in over[: max(0, len(self._takings) - KEPT_VIEWS + 1)]:
+            self._takings.remove(oldest)
         self._number += 1
         taking = Taking(
             self._number,
@@ -152,6 +167,8 @@ class Coordinator:
             incarnation=self._incarnation,
             record=self._record,
             flow=self._setting.flow,
+            steps=self._setting.steps,
+            generation=self._setting.generation,
             began_s=time.monotonic(),
         )
         self._takings.append(taking)
@@ -163,8 +180,8 @@ class Coordinator:
         age = self._setting.max_commit_age_s
         due = age and now_s - self._committed_s >= age and now_s - self._failed_s >= min(age, AGAIN_AFTER_S)
         if due and (self._own is None or self._own.done()):
-            view = self.begin(None, commit=True)
-            self._own = self._spawn(self._prune_after(view.id))
+            with suppress(SnapshotFailed):
+                self._own = self._spawn(self._prune_after(self.begin(None, commit=True).id))
 
     # -- one snapshot ----------------------------------------------------------------------------------------------
 
@@ -178,10 +195,16 @@ class Coordinator:
             self._events.event("snapshot_sealed", **taking.described())
             if commit:
                 await self.commits.commit(manifest)
-                await self._until(taking, lambda: taking.phase == "committed")
+                # Of two commits that follow each other at once, ZooKeeper may tell the last one only.
+                await self._is_committed(taking)
         except TimeoutError:
             lacking = "; ".join(taking.waits_for) or "the tracker has not answered"
             self._fail(taking, f"it took more than {self._setting.taking_limit_s:g} s: {lacking}")
+        except CommitRefused as error:
+            # Another one has overtaken it: nothing is wrong.
+            trouble = self.trouble
+            self._fail(taking, str(error))
+            self.trouble, self._failed_s = trouble, float("-inf")
         except (LowtideError, SnapshotsError) as error:
             self._fail(taking, str(error))
         except asyncio.CancelledError:
@@ -209,9 +232,22 @@ class Coordinator:
                 )
             fronts = list(self._fronts())
             owners = [owner for _, owner in fronts if owner is not None]
+            # What only a manifest knows, as it was told shortly before a life ended, is handed on from one to the next.
+            known = () if self.commits.last is None else self.commits.last.floors
+            floors = (*floors, *(Floor(each.front, each.offset, each.tick, each.cap) for each in known))
             taking.begin(tick, floors, [*self._workers(), *owners], {front.number: front for front, _ in fronts})
-            await self._until(taking, lambda: taking.heard)
+            await self._until_heard(taking)
         await self._until(taking, lambda: taking.whole)
+
+    async def _until_heard(self, taking: Taking) -> None:
+        try:
+            async with asyncio.timeout(HEARD_LIMIT_S):
+                await self._until(taking, lambda: taking.heard)
+        except TimeoutError:
+            raise SnapshotFailed(
+                f"after {HEARD_LIMIT_S:g} s these workers had not heard of it: {', '.join(taking.unheard)}",
+                way_out="take another one; `lowtide status` says how it stands with the job",
+            ) from None
 
     async def _until(self, taking: Taking, reached: Callable[[], bool]) -> None:
         while not reached():
@@ -243,14 +279,36 @@ class Coordinator:
     async def _committed(self, commit: Commit) -> None:
         """Somebody has committed a snapshot: tell all that it concerns, once (C16)."""
         self._committed_s, self.trouble = time.monotonic(), ""
-        taking = self._taking(commit.id)
-        if taking is None or taking.manifest is None:
+        if commit.incarnation == self._incarnation and self._taking(commit.id) is None:
+            # It was sealed so long ago that it is not told of any more.
+            with suppress(SnapshotsError):
+                self.commits.add(await self.commits.manifest(commit))
+                self._tell({"committed": commit.tick})
+        waiting = {taking.id: taking for taking in self._takings if taking.phase == "sealed"}
+        ids = {commit.id}
+        if waiting.keys() - ids:
+            with suppress(SnapshotsError):
+                ids |= await self.commits.ids()
+        for id_, taking in waiting.items():
+            if id_ in ids:
+                await self._is_committed(taking)
+
+    async def _is_committed(self, taking: Taking) -> None:
+        """One of this life's snapshots is committed."""
+        if taking.phase == "committed" or taking.manifest is None:
             return
-        self.commits.add(taking.manifest)
         taking.phase, taking.why = "committed", ""
-        self._tell({"committed": commit.tick})
+        self._committed_s, self.trouble = time.monotonic(), ""
+        self.commits.add(taking.manifest)
+        self._tell({"committed": taking.manifest.tick})
         self._events.event("snapshot_committed", **taking.described())
         await self._forget_floors()
+
+    def tracker_restarted(self) -> None:
+        """The tracker's process has died, and what it was to ask of workers that had not heard of it with it."""
+        for taking in self._takings:
+            if taking.phase == "taking" and not taking.heard:
+                self._fail(taking, "the tracker was started anew before all workers had heard of it")
 
     async def _prune_after(self, id_: str) -> None:
         """Once a snapshot of the job's own is committed, drop what the rule does not keep (R17)."""

@@ -248,4 +248,6 @@ class Life:
 
     def _restarted(self, era: int, how: str) -> None:
         self.restarts += 1
+        if self.snapshots is not None:
+            self.snapshots.tracker_restarted()
         self._events.event("tracker_restarted", era=era, how=how)

@@ -32,6 +32,8 @@ class SnapshotSetting(msgspec.Struct, frozen=True, kw_only=True):
         record: The job's record, as JSON.
         flow: The shapes of all steps with state.
         base: The manifest of the commit that the life began from, as JSON; empty if there is none.
+        steps: `Plan.steps_text`.
+        generation: Of the output.
         taking_limit_s: How long one may take.
         max_commit_age_s: When the job commits one itself; 0 for never.
         keep: How many commits are kept when it does.
@@ -42,6 +44,8 @@ class SnapshotSetting(msgspec.Struct, frozen=True, kw_only=True):
     record: str
     flow: tuple[VertexShape, ...]
     base: str
+    steps: str
+    generation: int
     taking_limit_s: float
     max_commit_age_s: float
     keep: int

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from lowtide.fronts.floors import Floors
 from lowtide.service.job_view import Phase, SnapshotView
 from lowtide_snapshots.commit_log import utc
 from lowtide_snapshots.job_record import JobRecord
@@ -45,6 +46,8 @@ class Taking:
         incarnation: The life.
         record: The job's.
         flow: The shapes of all steps with state.
+        steps: `Plan.steps_text`.
+        generation: Of the output.
         began_s: The monotonic time of the request.
     """
 
@@ -56,6 +59,8 @@ class Taking:
         incarnation: int,
         record: JobRecord,
         flow: tuple[VertexShape, ...],
+        steps: str = "",
+        generation: int = 0,
         began_s: float,
     ) -> None:
         self.number = number
@@ -70,6 +75,8 @@ class Taking:
         self._incarnation = incarnation
         self._record = record
         self._flow = flow
+        self._steps = steps
+        self._generation = generation
         self._began = datetime.now(UTC)
         self._floors: tuple[Floor, ...] = ()
         self._shares: dict[str, _Share] = {}
@@ -126,7 +133,12 @@ class Taking:
     @property
     def heard(self) -> bool:
         """Whether all have heard of it."""
-        return all(share.heard for share in self._shares.values())
+        return self.tick is not None and not self.unheard
+
+    @property
+    def unheard(self) -> list[str]:
+        """The workers that have not heard of it."""
+        return sorted(worker for worker, share in self._shares.items() if not share.heard)
 
     @property
     def whole(self) -> bool:
@@ -172,11 +184,21 @@ class Taking:
             record=self._record,
             flow=self._flow,
             fronts=tuple(self._fronts[number] for number in sorted(self._fronts)),
-            floors=tuple(FloorAt(each.front, each.offset, each.tick, each.cap) for each in sorted(set(self._floors))),
+            floors=self._needed_floors(),
             lasts=tuple(LaneLast(*lane, last) for lane, last in sorted(self._lasts.items())),
             parts=tuple(part for place, part in sorted(parts.items()) if place[0] in known),
+            steps=self._steps,
+            generation=self._generation,
         )
         return self.manifest
+
+    def _needed_floors(self) -> tuple[FloorAt, ...]:
+        """The floors that some front goes by from where it is read again."""
+        starts = {number: front.offset for number, front in self._fronts.items()}
+        kept = Floors(self._floors)
+        for front, offset in starts.items():
+            kept.cut(front, offset)
+        return tuple(FloorAt(each.front, each.offset, each.tick, each.cap) for each in kept)
 
     def over(self, phase: Phase, now_s: float) -> None:
         """It is sealed, or has failed."""

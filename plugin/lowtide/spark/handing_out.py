@@ -50,6 +50,7 @@ def deployment_of(plan: Plan, conf: Conf, found: Surroundings, opening: Opening)
         store=store_setting(conf.snapshots),
         restored=() if opening.recovered is None else opening.recovered.manifest.parts,
         recovered=opening.recovered is not None,
+        shares=opening.recovered is not None and opening.recovered.same_shapes(plan),
     )
 
 
@@ -90,6 +91,8 @@ def _snapshots(plan: Plan, conf: Conf, opening: Opening) -> SnapshotSetting:
         record=job_record(plan).to_json(),
         flow=tuple(step.shape for step in saved_steps(plan).values()),
         base="" if opening.recovered is None else opening.recovered.manifest.to_json(),
+        steps=plan.steps_text(),
+        generation=opening.generation,
         taking_limit_s=said.taking_limit_s,
         max_commit_age_s=said.max_commit_age_s,
         keep=said.keep,

@@ -58,6 +58,7 @@ class Job:
         """What the control API asks for."""
         self.control = ""
         """Where the control API listens, `host:port`; empty before the life has begun."""
+        self._store_closed = False
         self._executors = 0
         """How many there were when the life was ready."""
         self._ended = ""
@@ -251,6 +252,16 @@ class Job:
             return start
         return start if last is None or last.incarnation < self.incarnation else StartFrom()
 
+    @property
+    def superseded(self) -> bool:
+        """Whether another life of the job has begun, so that this program must not begin one; False if nobody knows."""
+        if self._store_closed:
+            return False
+        try:
+            return self._store.incarnation() > self.incarnation
+        except SnapshotsError:
+            return False
+
     def has_spark(self) -> bool:
         """Whether Spark's JVM is there."""
         try:
@@ -279,6 +290,7 @@ class Job:
             self._service.close()
             self._note("failed" if self._ended else "stopped", self._ended)
             self._store.close()
+            self._store_closed = True
             if self._owned and session:
                 self._session.stop()
             shutil.rmtree(self._checkpoint, ignore_errors=True)

@@ -23,7 +23,7 @@ from lowtide.fronts.register import FrontRegister, Partition
 from lowtide.operators.order import OrderKey
 from lowtide.plan import Plan
 from lowtide.spark.preflight import Surroundings
-from lowtide.spark.recovering import Recovered, StartFrom, recover, refuse_shorter_lasts
+from lowtide.spark.recovering import Recovered, StartFrom, recover, refuse_other_order, refuse_shorter_lasts
 from lowtide.steps import Read
 from lowtide.worker.effects import letters_of
 from lowtide.worker.outputs import lane_name
@@ -69,6 +69,7 @@ class Opening:
         start: The tick at which min time begins.
         recovered: The snapshot that the life begins from; None if it begins without state.
         lasts_topic: Where lanes keep their `last`; empty if they do not.
+        generation: Of the output.
     """
 
     incarnation: int
@@ -81,6 +82,7 @@ class Opening:
     start: int
     lasts_topic: str
     recovered: Recovered | None = None
+    generation: int = 0
 
 
 def job_record(plan: Plan) -> JobRecord:
@@ -165,12 +167,14 @@ def open_life(
         generation = store.lasts()[1]
         if start.redeliver and conf.job.delivery == "exactly_once":
             generation += 1
-            floors = durable.floors if recovered is None else recovered.needed(durable.floors)
+            # All of them: a start without state still goes by those below the oldest commit.
+            floors = (*durable.floors, *(() if recovered is None else recovered.floors))
             durable = _delivered_again(
                 store, plan, conf, incarnation=incarnation, generation=generation, floors=floors, say=say
             )
         elif recovered is not None and conf.job.delivery == "exactly_once":
-            refuse_shorter_lasts(recovered.manifest, durable.last)
+            refuse_shorter_lasts(recovered.manifest, durable.last, generation)
+            refuse_other_order(plan, recovered.manifest, durable.last)
         topic = topic_of(plan.name, generation) if conf.job.delivery == "exactly_once" else ""
         begins = START if recovered is None else recovered.manifest.tick
         told = store.told()
@@ -193,7 +197,7 @@ def open_life(
     )
     last = _by_vertex(plan, durable, len(fronts))
     floors = durable.floors if recovered is None else recovered.needed(durable.floors)
-    return Opening(incarnation, fronts, topic_ids, last, floors, relied_on, told, begins, topic, recovered)
+    return Opening(incarnation, fronts, topic_ids, last, floors, relied_on, told, begins, topic, recovered, generation)
 
 
 def _claimed(store: JobStore, plan: Plan, conf: Conf, incarnation: int, *, ids: set[str], say: Say) -> Durable:

@@ -45,8 +45,9 @@ def make_saver(deployment: Deployment, birth: Birth) -> Saver | None:
     """Make what saves a worker's share of snapshots; None where none are taken."""
     if deployment.store is None or not deployment.tracking:
         return None
-    base = deployment.start if deployment.recovered else None
-    return Saver(deployment.plan, birth.level, deployment.store, birth.incarnation, base)
+    base = deployment.start if deployment.shares else None
+    keeps_lasts = bool(deployment.lasts_topic)
+    return Saver(deployment.plan, birth.level, deployment.store, birth.incarnation, base, keeps_lasts=keeps_lasts)
 
 
 def _make_front(deployment: Deployment, start: FrontStart) -> Front:

@@ -48,6 +48,7 @@ class Deployment:
         store: Where snapshots go; None where none are taken.
         restored: The parts that the life begins from, all of the T that it starts at.
         recovered: Whether it begins from a snapshot at all.
+        shares: Whether later snapshots may share parts with that one: not where a state has another type by now.
     """
 
     plan: Plan
@@ -70,6 +71,7 @@ class Deployment:
     store: StoreSetting | None = None
     restored: tuple[Part, ...] = ()
     recovered: bool = False
+    shares: bool = False
 
     def stage(self, birth: Birth, welcome: Welcome) -> LevelStage:
         """Make the stage of one worker, in that worker."""

@@ -261,6 +261,8 @@ class Loop:
                     self.stop()
                 else:
                     self._stage.told(said)
+                    # What it has closed is unwatched before another descriptor can have its number.
+                    self._watch_stage()
         except ConnectionClosed:
             self._service_gone()
 

@@ -37,6 +37,8 @@ __all__ = ["Saver"]
 
 PUTS_AT_ONCE = 8
 """How many parts are on their way to the store at once."""
+REAP_S = 0.1
+"""How long the end of a process is waited for."""
 NICE = 10
 """How much the writing process gives way to the others."""
 PR_SET_PDEATHSIG = 1
@@ -65,16 +67,29 @@ class Saver:
         store: Where parts go.
         incarnation: The life's number.
         base: The T of the snapshot that the life began from; hash units that have not changed since have their parts.
+        keeps_lasts: Whether what lanes have delivered is kept, so that a later life can go by it.
     """
 
-    def __init__(self, plan: Plan, level: int, store: StoreSetting, incarnation: int, base: int | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        level: int,
+        store: StoreSetting,
+        incarnation: int,
+        base: int | None = None,
+        *,
+        keeps_lasts: bool = True,
+    ) -> None:
         self._plan = plan
         self._store = store
         self._incarnation = incarnation
+        self._keeps_lasts = keeps_lasts
         self._base = FIRST_TICK if base is None else base
         self._steps = saved_steps(plan, level)
         self._writing: dict[int, _Writing] = {}
         """By descriptor."""
+        self._ended: list[int] = []
+        """Processes that were told to end and have not been waited for."""
         self._awaited: dict[int, int] = {}
         """By number of the snapshots whose T is not yet durable in the worker's lanes, their T."""
 
@@ -90,7 +105,10 @@ class Saver:
             said["front"] = [core.front.number, *core.front.start_at(request.tick)]
         if core.program.changed(self._base):
             began_s = time.perf_counter()
-            self._fork(core, request)
+            try:
+                self._fork(core, request)
+            except OSError as error:
+                said["failed"] = f"no process could be forked to write its parts: {error.strerror}"
             said["pause_ms"] = round((time.perf_counter() - began_s) * 1000, 2)
         else:
             said["done"] = True
@@ -104,6 +122,8 @@ class Saver:
     def hear(self, core: WorkerCore) -> list[Said]:
         """Return what the service is to be told: parts that are written, and that the lanes have come to a T (R15)."""
         said: list[Said] = []
+        if self._ended:
+            self._reap()
         for writing in list(self._writing.values()):
             said += self._read(writing)
         if self._awaited:
@@ -131,7 +151,9 @@ class Saver:
 
     def _lasts(self, core: WorkerCore) -> list[Any]:
         """By lane the order key up to which records are durable."""
-        found = []
+        found: list[Any] = []
+        if not self._keeps_lasts:
+            return found
         for sink, barrier in core.barriers.items():
             for lane, key in barrier.kept().items():
                 name = lane_name(self._plan.vertices[sink] if sink >= 0 else None, core.level, lane)
@@ -143,7 +165,12 @@ class Saver:
 
     def _fork(self, core: WorkerCore, request: Request) -> None:
         readable, writable = os.pipe()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:
+            os.close(readable)
+            os.close(writable)
+            raise
         if pid == 0:
             status = 1
             try:
@@ -177,13 +204,29 @@ class Saver:
             yield {"number": writing.number, "failed": f"the process that wrote its parts {how}"}
 
     def _end(self, writing: _Writing) -> str:
-        """See the end of a process, which has closed its pipe or is to be ended; return how it ended."""
+        """See the end of a process, which has closed its pipe or is to be ended; return how it ended, if that is known.
+
+        One that waits for a disk which hangs cannot be ended now: it is asked after later.
+        """
         del self._writing[writing.readable]
         os.close(writing.readable)
         os.kill(writing.pid, signal.SIGKILL)  # It is ours until it has been waited for, so the number is its own.
-        _, status = os.waitpid(writing.pid, 0)
-        code = os.waitstatus_to_exitcode(status)
-        return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+        self._ended.append(writing.pid)
+        deadline = time.monotonic() + REAP_S
+        while (how := self._reap().get(writing.pid)) is None and time.monotonic() < deadline:
+            time.sleep(REAP_S / 20)
+        return "cannot be ended" if how is None else how
+
+    def _reap(self) -> dict[int, str]:
+        """How each of the ended processes has ended that could be waited for now."""
+        found = {}
+        for pid in list(self._ended):
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done:
+                self._ended.remove(pid)
+                code = os.waitstatus_to_exitcode(status)
+                found[pid] = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+        return found
 
     # -- the process that writes -----------------------------------------------------------------------------------
 

@@ -1,0 +1,75 @@
+"""A program that starts its job again by itself: which life is stopped in the end. No Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lowtide import Flow
+from lowtide.conf import Conf
+from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
+from lowtide.jobs import runner as runner_module
+from lowtide.jobs.folder import JobFolder
+from lowtide.jobs.runner import Runner
+
+
+class Ending:
+    """Stands where a job stands; ends as soon as it is waited for."""
+
+    def __init__(self, error: LowtideError) -> None:
+        self.error = error
+        self.stopped = 0
+        self.superseded = False
+
+    def wait(self, _go_on: Any) -> None:
+        raise self.error
+
+    def follow_up(self, start: Any) -> Any:
+        return start
+
+    def has_spark(self) -> bool:
+        return True
+
+    def can_be_followed(self) -> bool:
+        return True
+
+    def stop(self, *, session: bool = True) -> None:
+        self.stopped += 1
+
+
+@pytest.mark.parametrize("error", [LifeEnded("a worker died once more"), ServiceUnavailable("no broker for too long")])
+def test_each_life_is_stopped_once_and_the_last_one_as_well(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: LowtideError
+) -> None:
+    lives = [Ending(LifeEnded("a worker died")), Ending(error)]
+    begun = iter(lives)
+    monkeypatch.setattr(Runner, "_start", lambda _: next(begun))
+    monkeypatch.setattr(Runner, "_ready", lambda _, job: job)
+    monkeypatch.setattr("lowtide.spark.job.Job.start", classmethod(lambda *_, **__: next(begun)))
+    monkeypatch.setattr(runner_module, "end_jvm", lambda _: False)
+    folder = JobFolder(tmp_path, "job")
+    folder.make()
+    runner = Runner(Flow("job"), Conf.load(overrides={"job.restarts": 1}), folder, "a life of a test", None)
+    with pytest.raises(type(error), match=str(error)):
+        runner._live()
+    assert [life.stopped for life in lives] == [1, 1]
+    state = folder.state()
+    assert state is not None
+    assert state.restarts == 1
+
+
+def test_a_life_that_another_has_taken_the_place_of_is_followed_by_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    life = Ending(LifeEnded("incarnation 3 is over"))
+    life.superseded = True
+    monkeypatch.setattr(Runner, "_start", lambda _: life)
+    monkeypatch.setattr(runner_module, "end_jvm", lambda _: False)
+    folder = JobFolder(tmp_path, "job")
+    folder.make()
+    runner = Runner(Flow("job"), Conf.load(overrides={"job.restarts": 9}), folder, "a life of a test", None)
+    with pytest.raises(LifeEnded, match="incarnation 3"):
+        runner._live()
+    assert life.stopped == 1
