@@ -17,7 +17,7 @@ import msgspec
 from lowtide.errors import LowtideError, ServiceUnavailable
 from lowtide.service.job_view import JobView, SnapshotView
 
-__all__ = ["ControlClient", "ControlUnreachable", "TokenRefused"]
+__all__ = ["ControlClient", "ControlRefused", "ControlUnreachable", "TokenRefused"]
 
 T = TypeVar("T")
 LIMIT_S = 5.0
@@ -27,6 +27,12 @@ MAX_ANSWER_BYTES = 16 << 20
 
 class ControlUnreachable(ServiceUnavailable):
     """Look whether the job still runs, then ask again: its control API gave no answer that could be used."""
+
+
+class ControlRefused(LowtideError):
+    """Ask for something else: the job answers, and says why it does not do this."""
+
+    exit_code = 3
 
 
 class TokenRefused(LowtideError):
@@ -46,6 +52,7 @@ class ControlClient:
     Raises:
         ControlUnreachable: by every method: there was no answer.
         TokenRefused: by every method: the token is not this job's.
+        ControlRefused: by every method: it does not do that, and says why.
     """
 
     def __init__(self, address: str, token: str, limit_s: float = LIMIT_S) -> None:
@@ -113,6 +120,9 @@ class ControlClient:
                 where=self._address,
                 way_out="the file `token` in the job's folder has that of its present life",
             )
+        refused = _refusal(answer) if response.status < HTTPStatus.INTERNAL_SERVER_ERROR else None
+        if response.status >= HTTPStatus.BAD_REQUEST and refused is not None:
+            raise ControlRefused(refused.error, where=self._address, way_out=refused.what_to_do)
         if response.status >= HTTPStatus.BAD_REQUEST:
             raise self._unreachable(f"it answered {response.status}: {answer[:500].decode(errors='replace')}")
         return answer
@@ -123,3 +133,15 @@ class ControlClient:
             where=self._address,
             way_out="`lowtide status` says whether the job still runs; then ask again",
         )
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    error: str
+    what_to_do: str
+
+
+def _refusal(answer: bytes) -> _Refusal | None:
+    try:
+        return msgspec.json.decode(answer, type=_Refusal)
+    except msgspec.MsgspecError:
+        return None
