@@ -22,6 +22,7 @@ from lowtide.connectors.lasts_records import (
     records_of,
 )
 from lowtide.errors import LifeEnded, ServiceUnavailable
+from lowtide.fronts.floors import Floors
 from lowtide.kafka_access import librdkafka_settings
 from lowtide.operators.bundle import FIRST_KEY
 from lowtide.topics import TopicExists, Topics
@@ -124,7 +125,8 @@ def keep_floors(kafka: KafkaConf, topic: str, floors: Iterable[Floor], incarnati
 
     settings: dict[str, Any] = {**librdkafka_settings(kafka), "enable.idempotence": True, "log_level": 0}
     producer = Producer(settings)
-    for key, value in records_of(LaneName(0, "", 0), FIRST_KEY, floors, incarnation):
+    # Of several for one offset the last written would count, whichever is the larger.
+    for key, value in records_of(LaneName(0, "", 0), FIRST_KEY, Floors(floors), incarnation):
         producer.produce(topic, value, key)
         producer.poll(0)
     left = producer.flush(limit_s)
