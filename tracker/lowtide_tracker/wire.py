@@ -242,7 +242,7 @@ def _read_notice(cursor: Cursor) -> Notice:
     era, number, after, global_min, asked, tick, min_times, floors = cursor.take(_NOTICE)
     if after > number:
         raise ProtocolError(f"notice {number} says that it continues notice {after}")
-    if tick > global_min or (tick and not asked):
+    if tick > global_min if asked else tick:
         raise ProtocolError(
             f"notice {number} asks for tick {tick}, in request {asked}, at global min time {global_min}"
         )
