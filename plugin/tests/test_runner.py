@@ -15,6 +15,12 @@ from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.runner import Runner
 
 
+@pytest.fixture(autouse=True)
+def _no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop that takes too long ends the process, and that would be this one."""
+    monkeypatch.setattr("lowtide.jobs.signals.Signals.limit", lambda _: None)
+
+
 class Ending:
     """Stands where a job stands; ends as soon as it is waited for."""
 
