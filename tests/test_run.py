@@ -65,7 +65,7 @@ class Place:
         self.source, self.sink = self.kafka.topic("orders", 2), self.kafka.topic("out", 2)
         self.write_flow(self.source)
         conf = f'[kafka]\nbootstrap = "{self.kafka.address}"\n[zookeeper]\nhosts = "{self.zookeeper}"\n'
-        conf += "[epoch]\nduration_s = 5.0\n[job]\nstop_limit_s = 20.0\n"
+        conf += "[epoch]\nduration_s = 5.0\n[job]\nstop_limit_s = 20.0\nrestarts = 0\n"
         (self.folder / "lowtide.toml").write_text(conf)
 
     def write_flow(self, source: str) -> None:

@@ -23,7 +23,7 @@ from lowtide.jobs.log import Log
 from lowtide.jobs.mark import VARIABLE, end_marked
 from lowtide.jobs.process import Process
 from lowtide.jobs.progress import Progress, age_s
-from lowtide.jobs.restarts import Restarts
+from lowtide.jobs.restarts import Restarts, in_vain
 from lowtide.jobs.signals import INTERRUPTED, Signals, StopAsked, end_now
 from lowtide.jobs.state import JobState, now
 from lowtide.spark.job import Job
@@ -193,7 +193,8 @@ class Runner:
         self._job, last = None, job
         follows: bool | None = None
         while True:
-            ends = self._signals.asked is not None or not last.has_spark() or last.superseded
+            asked = self._signals.asked is not None
+            ends = asked or in_vain(str(error)) or not last.has_spark() or last.superseded
             pause_s = None if ends else self._restarts.pause_s(time.monotonic())
             if pause_s is None:
                 self._job = last if follows is None else None
