@@ -14,7 +14,7 @@ _OF_THE_FLOW = re.compile(r'(step |source )?"')
 
 
 def in_vain(cause: str) -> bool:
-    """Whether a life that ended so would end again at the same record: a function of the flow raised, and is the same."""
+    """Whether a life that ended so would end again at the same record: it was a function of the flow that raised."""
     return bool(_OF_THE_FLOW.match(cause))
 
 
