@@ -85,15 +85,7 @@ class Driver:
 
     def children(self, what: str) -> list[int]:
         """The processes below this one whose command has `what` in it."""
-        found = []
-        for pid in below(self.pid):
-            try:
-                command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            except OSError:
-                continue
-            if what in command:
-                found.append(pid)
-        return found
+        return below_with(self.pid, what)
 
     def close(self) -> None:
         """Leave nothing behind."""
@@ -143,6 +135,19 @@ def below(pid: int) -> list[int]:
         children = parents.get(waiting.pop(), [])
         found += children
         waiting += children
+    return found
+
+
+def below_with(pid: int, what: str) -> list[int]:
+    """The processes below another whose command has `what` in it."""
+    found = []
+    for each in below(pid):
+        try:
+            command = Path(f"/proc/{each}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if what in command:
+            found.append(each)
     return found
 
 

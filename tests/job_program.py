@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.driver import ROOT, below
+from tests.driver import ROOT, below, below_with
 from tests.shop import Shop
 
 from lowtide.control_client import ControlClient
@@ -70,15 +70,7 @@ class Program:
         return self.process.wait(within_s)
 
     def children(self, what: str) -> list[int]:
-        found = []
-        for pid in below(self.process.pid):
-            try:
-                command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            except OSError:
-                continue
-            if what in command:
-                found.append(pid)
-        return found
+        return below_with(self.process.pid, what)
 
     def stop(self) -> None:
         self.process.terminate()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 import pytest
+from core_rig import Event, total
 from programs import source_rows
 
 from lowtide import Flow, json, kafka, raw
@@ -17,18 +16,6 @@ from lowtide.operators.meta import Position
 from lowtide.worker.effects import Effects, letters_of
 from lowtide.worker.untracked import UntrackedCore
 from lowtide_tracker import LocalTracker
-
-
-@dataclass(frozen=True)
-class Event:
-    key: str
-    number: int
-
-
-def total(state: int, event: Event) -> tuple[int, Event]:
-    if event.number < 0:
-        raise ValueError("negative")
-    return state + event.number, Event(event.key, state + event.number)
 
 
 class Workers:

@@ -14,7 +14,7 @@ from lowtide.operators.order import OrderKey
 from lowtide.operators.saving import saved_steps
 from lowtide.plan import Plan
 from lowtide.store_access import store_setting
-from lowtide_snapshots.choosing import Choice, choose, manifest_of
+from lowtide_snapshots.choosing import choose, manifest_of
 from lowtide_snapshots.commit_log import Commit, ZooKeeperCommitLog
 from lowtide_snapshots.errors import ManifestDamaged
 from lowtide_snapshots.fingerprint import compare
@@ -23,7 +23,7 @@ from lowtide_snapshots.manifest import LaneLast, Manifest
 from lowtide_snapshots.stores import Store, open_store
 from lowtide_tracker import Floor
 
-__all__ = ["Recovered", "StartFrom", "check_store", "recover", "refuse_other_state", "refuse_shorter_lasts"]
+__all__ = ["Recovered", "StartFrom", "recover", "refuse_other_state", "refuse_shorter_lasts"]
 
 TOLD_EVERY = 10
 """Of how many parts one step of progress is made."""
@@ -109,7 +109,7 @@ def recover(
     try:
         say("looking for the commit to begin from")
         told = _telling(say)
-        choice = _choose(log, files, start, told)
+        choice = choose(log, files, commit=start.commit, before_ms=start.before_ms, told=told)
         manifest = choice.manifest
         for skipped, why in choice.skipped:
             say(f"DAMAGED: commit {skipped.id} is passed over: {why}")
@@ -190,23 +190,6 @@ def refuse_shorter_lasts(manifest: Manifest, last: Mapping[LaneName, OrderKey], 
                 where=f"the lasts topic of job {manifest.job!r}",
                 way_out="restore the topic; or begin from an older commit, which may deliver records again",
             )
-
-
-def check_store(conf: Conf) -> None:
-    """See that the store of snapshots can be reached and written, before anything is started.
-
-    Raises:
-        SnapshotsError: it cannot.
-    """
-    files = open_store(store_setting(conf.snapshots))
-    try:
-        files.check()
-    finally:
-        files.close()
-
-
-def _choose(log: ZooKeeperCommitLog, files: Store, start: StartFrom, told: Callable[[int, int], None]) -> Choice:
-    return choose(log, files, commit=start.commit, before_ms=start.before_ms, told=told)
 
 
 def _manifests(log: ZooKeeperCommitLog, files: Store, commits: Iterable[Commit], known: Manifest) -> list[Manifest]:
