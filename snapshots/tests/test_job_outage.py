@@ -71,7 +71,7 @@ def test_a_write_whose_answer_is_lost_is_done_once(place: Any, drop: str) -> Non
         assert proxy.dropped == 2 + len(WRITES) + 1
         versions = [mine._zk.get(path) for path in (mine._paths.incarnation, mine._paths.told, mine._paths.life)]
         assert [node and node.version for node in versions] == [0, 1, 0]
-        assert place.content(place.open()) == ([ENTRY], {"late"}, "late", 10**9 + 1, {"phase": "late"})
+        assert place.content(place.open()) == ([ENTRY], {"late"}, ("late", 0), 10**9 + 1, {"phase": "late"})
 
 
 @pytest.mark.slow

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -50,24 +53,33 @@ def test_pandas_reads_state(examples: list[tuple[str, str]]) -> None:
     assert list(orders["trace"]) == [7, 2**64 - 1]
 
 
+SPARK = """
+import json, sys
+from pyspark.sql import SparkSession
+
+spark = (
+    SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    .config("spark.sql.warehouse.dir", sys.argv[2]).getOrCreate()
+)
+root = f"file:{sys.argv[1]}"
+{example}
+counts = [[row.word, row["count"]] for row in index.collect()]
+orders = spark.read.parquet(*(f"{root}/{name}" for name in files("last orders")))
+orders = orders.select("trace", "child", "record.amount").collect()
+found = [[int(row.trace), row.child.hex(), row.amount] for row in orders]
+print(json.dumps([counts, sorted(found)]))
+"""
+
+
 @pytest.mark.spark
 def test_spark_reads_state(examples: list[tuple[str, str]], tmp_path: Path) -> None:
-    pytest.importorskip("pandas")
-    sql = pytest.importorskip("pyspark.sql")
-    names: dict[str, Any] = {}
-    exec(_example(examples, "python", "pandas"), names)
-    settings = {"spark.ui.enabled": "false", "spark.sql.warehouse.dir": str(tmp_path)}
-    spark = sql.SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
-    try:
-        names |= {"spark": spark, "root": f"file:{ROOT}"}
-        exec(_example(examples, "python", "spark.read"), names)
-        assert {row.word: row["count"] for row in names["index"].collect()} == COUNTS
-        orders = spark.read.parquet(*(f"file:{ROOT}/{name}" for name in names["files"]("last orders"))).select(
-            "trace", "child", "record.amount"
-        )
-        assert sorted((int(row.trace), bytes(row.child), row.amount) for row in orders.collect()) == [
-            (7, b"", 12.5),
-            (2**64 - 1, b"\x00\x00\x00\x01", None),
-        ]
-    finally:
-        spark.stop()
+    """In a process of its own: the first session decides what jars a process has."""
+    pytest.importorskip("pyspark")
+    example = _example(examples, "python", "pandas") + _example(examples, "python", "spark.read")
+    program = SPARK.replace("{example}", example)
+    run = subprocess.run(
+        [sys.executable, "-c", program, ROOT, tmp_path], stdout=subprocess.PIPE, text=True, check=True, timeout=300
+    )
+    counts, orders = json.loads(run.stdout)
+    assert dict(counts) == COUNTS
+    assert orders == [[7, "", 12.5], [2**64 - 1, "00000001", None]]
