@@ -24,9 +24,11 @@ class JobConf:
 
     `slack_ms` is how long a tick is: records of different partitions that lie further apart keep their order.
     `tracking` off is for measuring what tracking costs: records are delivered in the order they come, at least once.
+    `submission` is the key of this start, so that repeating it begins no second life; it belongs on a command line.
     """
 
     folder: Text = ".lowtide/jobs"
+    submission: Text | None = None
     parallelism: Positive = 2
     lanes: Positive | None = None
     slack_ms: Positive = 2

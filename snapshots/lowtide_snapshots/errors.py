@@ -116,6 +116,20 @@ class LeaseTaken(SnapshotsError):
         self.holder = holder
 
 
+class SubmissionTaken(SnapshotsError):
+    """Nothing, if this is a repetition: the life that this submission asks for has begun already.
+
+    Attributes:
+        incarnation: that life.
+    """
+
+    exit_code = 4
+
+    def __init__(self, what: str, *, where: str = "", way_out: str = "", incarnation: int = 0) -> None:
+        super().__init__(what, where=where, way_out=way_out)
+        self.incarnation = incarnation
+
+
 class Fenced(SnapshotsError):
     """End this life and write nothing more: another life of the job has begun, or another driver leads it.
 

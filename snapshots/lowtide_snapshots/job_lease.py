@@ -15,6 +15,7 @@ from lowtide_snapshots.incarnations import check_of, fenced, number_in
 from lowtide_snapshots.job_paths import JobPaths
 from lowtide_snapshots.node_values import to_bytes, value_of
 from lowtide_snapshots.nodes import Check, Create, Node, Operation, Set
+from lowtide_snapshots.submissions import taking
 from lowtide_snapshots.zookeeper import Connection
 
 __all__ = ["JobLease"]
@@ -109,7 +110,7 @@ class JobLease:
             self._ours, self._held_by, self._seen_s = found, session, time.monotonic()
         return other
 
-    def raise_incarnation(self) -> int:
+    def raise_incarnation(self, submission: str | None) -> int:
         """Begin a new life; see `JobStore.raise_incarnation`."""
         token = uuid.uuid4().hex
         number = 0
@@ -125,11 +126,16 @@ class JobLease:
             data = to_bytes({"incarnation": number, "holder": self._holder, "token": token})
             path = self._paths.incarnation
             raised = Set(path, data, incarnation.version) if incarnation else Create(path, data)
-            return [Check(self._paths.lease, 0), raised]
+            return [Check(self._paths.lease, 0), raised, *self._submitted(submission, number)]
 
         self._zk.write(plan)
         self._ours = number
         return number
+
+    def _submitted(self, key: str | None, number: int) -> list[Operation]:
+        if key is None:
+            return []
+        return taking(self._zk, self._paths, self._job, key=key, token=self._token, incarnation=number)
 
     def incarnation(self) -> int:
         """The number of the job's current or last life, synced; 0 if it has had none."""

@@ -32,7 +32,9 @@ class JobPaths:
         self.commits = f"{self.job}/commits"
         self.last_commit = f"{self.job}/last_commit"
         self.restored = f"{self.job}/restored"
-        own = (self.job, self.fronts, self.sink_ids, self.commits)
+        self.lives = f"{self.job}/lives"
+        self.submissions = f"{self.job}/submissions"
+        own = (self.job, self.fronts, self.sink_ids, self.commits, self.lives, self.submissions)
         self.folders = [(path, True) for path in _shared(root)] + [(path, False) for path in own]
 
     def front(self, number: int) -> str:
@@ -42,6 +44,14 @@ class JobPaths:
     def commit(self, tick: int, snapshot: str) -> str:
         """The node of one commit."""
         return f"{self.commits}/{tick:020d}-{snapshot}"
+
+    def one_life(self, incarnation: int) -> str:
+        """The node of one life in the history."""
+        return f"{self.lives}/{incarnation:010d}"
+
+    def submission(self, key: str) -> str:
+        """The node of one submission."""
+        return f"{self.submissions}/{node_name(key)}"
 
     def sink_id(self, name: str) -> str:
         """The node of one transactional id."""

@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
+from lowtide_snapshots import front_entries, lives
 from lowtide_snapshots.errors import RecordRefused
 from lowtide_snapshots.job_lease import JobLease
-from lowtide_snapshots.job_paths import JobPaths, jobs_path, name_of
+from lowtide_snapshots.job_paths import JobPaths, name_of
 from lowtide_snapshots.job_record import JobRecord
-from lowtide_snapshots.node_values import must_be_same, number_of, tick_in, to_bytes, value_of
+from lowtide_snapshots.node_values import must_be_same, tick_in, to_bytes, value_of
 from lowtide_snapshots.nodes import Create, Operation, Set
+from lowtide_snapshots.submissions import begun_by
 from lowtide_snapshots.zookeeper import Connection
 
-__all__ = ["JobStore", "jobs"]
-
+__all__ = ["JobStore"]
 SESSION_TIMEOUT_S = 6.0
 IDS_AT_ONCE = 1_000
 
@@ -145,16 +146,24 @@ class JobStore:
         """Whether somebody holds the lease now."""
         return self.holder() is not None
 
-    def raise_incarnation(self) -> int:
+    def raise_incarnation(self, submission: str | None = None) -> int:
         """Begin a new life: from now on every older one is fenced.
+
+        Args:
+            submission: the key of the submission that this process is, if somebody may repeat it.
 
         Returns:
             Its number, from 1.
 
         Raises:
             LeaseTaken: the lease is not held (any more).
+            SubmissionTaken: another process has begun a life with this key.
         """
-        return self._lease.raise_incarnation()
+        return self._lease.raise_incarnation(submission)
+
+    def submission(self, key: str) -> int | None:
+        """The incarnation that a submission began; None if it has begun none."""
+        return begun_by(self._zk, self._paths, key)
 
     def incarnation(self) -> int:
         """The number of the job's current or last life, synced; 0 if it has had none."""
@@ -172,9 +181,7 @@ class JobStore:
 
     def fronts(self) -> list[dict[str, Any]]:
         """The entries of the front register, by number."""
-        names = self._zk.children(self._paths.fronts) or []
-        paths = [f"{self._paths.fronts}/{name}" for name in names]
-        return [value_of(node.data, path) for path, node in zip(paths, self._zk.get_all(paths), strict=True) if node]
+        return front_entries.told(self._zk, self._paths)
 
     def add_fronts(self, incarnation: int, entries: Iterable[Mapping[str, Any]]) -> None:
         """Add entries to the front register, all or none; those that are there already may be among them.
@@ -187,21 +194,8 @@ class JobStore:
             Fenced: the life is over.
             EntryDiffers: an entry of that number is there and says something else.
         """
-        asked: dict[str, bytes] = {}
-        for entry in entries:
-            path = self._paths.front(number_of(entry))
-            data = to_bytes(entry, path)
-            must_be_same(path, asked.setdefault(path, data), data)
-        paths = sorted(asked)
-
-        def plan() -> list[Operation]:
-            found = dict(zip(paths, self._zk.get_all(paths), strict=True))
-            for path, node in found.items():
-                if node is not None:
-                    must_be_same(path, node.data, asked[path])
-            return [Create(path, asked[path]) for path in paths if found[path] is None]
-
-        self._write(incarnation, plan)
+        asked = front_entries.by_path(self._paths, entries)
+        self._write(incarnation, lambda: front_entries.adding(self._zk, asked))
 
     def sink_ids(self) -> set[str]:
         """All transactional ids that any life may have used."""
@@ -267,25 +261,33 @@ class JobStore:
         node = self._zk.get(self._paths.life)
         return value_of(node.data, self._paths.life) if node else None
 
+    def lives(self) -> list[dict[str, Any]]:
+        """What each of the last lives has said of itself last, oldest first; one that was killed is still "running"."""
+        return lives.told(self._zk, self._paths)
+
     def set_life(self, incarnation: int, life: Mapping[str, Any]) -> None:
         """Say what is to be known of this life: control address, start, phase, cause of death.
 
         Raises:
             Fenced: the life is over.
         """
-        data = to_bytes(life, self._paths.life)
-        self._put(incarnation, self._paths.life, data, lambda found: found != data)
+        path, data = self._paths.life, to_bytes(life, self._paths.life)
+
+        def plan() -> list[Operation]:
+            noted = lives.noting(self._zk, self._paths, incarnation, life)
+            return [*self._putting(path, data, data.__ne__), *noted]
+
+        self._write(incarnation, plan)
 
     def _put(self, incarnation: int, path: str, data: bytes, replaces: Callable[[bytes], bool | None]) -> None:
         """Write one node, if it is not there or `replaces` says so of its content."""
+        self._write(incarnation, lambda: self._putting(path, data, replaces))
 
-        def plan() -> list[Operation]:
-            node = self._zk.get(path)
-            if node is None:
-                return [Create(path, data)]
-            return [Set(path, data, node.version)] if replaces(node.data) else []
-
-        self._write(incarnation, plan)
+    def _putting(self, path: str, data: bytes, replaces: Callable[[bytes], bool | None]) -> list[Operation]:
+        node = self._zk.get(path)
+        if node is None:
+            return [Create(path, data)]
+        return [Set(path, data, node.version)] if replaces(node.data) else []
 
     def _write(self, incarnation: int, plan: Callable[[], Sequence[Operation]]) -> None:
         """One transaction of a life: the plan's operations, and the check of the incarnation's version."""
@@ -294,17 +296,3 @@ class JobStore:
     def _make_place(self) -> None:
         for path, shared in self._paths.folders:
             self._zk.ensure(path, shared=shared)
-
-
-def jobs(hosts: str, *, root: str = "lowtide", limit_s: float = 10.0) -> list[str]:
-    """The names of all jobs that were ever started.
-
-    Raises:
-        ZooKeeperUnavailable: nobody answered within the limit.
-    """
-    zk = Connection(hosts, session_timeout_s=SESSION_TIMEOUT_S, limit_s=limit_s)
-    zk.open()
-    try:
-        return sorted(name_of(name) for name in zk.children(jobs_path(root)) or [])
-    finally:
-        zk.close()

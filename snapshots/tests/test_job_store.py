@@ -5,12 +5,21 @@ from typing import Any
 
 import pytest
 
-from lowtide_snapshots.errors import EntryDiffers, Fenced, RecordDiffers, RecordRefused, ZooKeeperRefused
+from lowtide_snapshots.errors import (
+    EntryDiffers,
+    Fenced,
+    RecordDiffers,
+    RecordRefused,
+    SubmissionTaken,
+    ZooKeeperRefused,
+)
 from lowtide_snapshots.job_record import JobRecord
 
 pytest.importorskip("kazoo", reason="kazoo is an extra")
 
-from lowtide_snapshots.job_store import JobStore, jobs
+from lowtide_snapshots.job_store import JobStore
+from lowtide_snapshots.registry import jobs
+from lowtide_snapshots.submissions import refuse_again
 
 pytestmark = pytest.mark.zookeeper
 
@@ -186,3 +195,40 @@ def test_a_job_with_a_password_is_closed_to_others(place: Any) -> None:
             other.take_lease("other", 0, place.nobody)
     place.open("beside it", auth="user:wrong", root="locked").freeze(JobRecord("beside it", 1, 1, 1, "log", 1, ()))
     assert jobs(place.hosts, root="locked") == ["beside it", place.job]
+
+
+def test_a_submission_begins_one_life(place: Any) -> None:
+    mine = place.open()
+    mine.take_lease("one", 0, place.nobody)
+    assert mine.submission("run 7/submit") is None
+    assert [mine.raise_incarnation("run 7/submit") for _ in range(2)] == [1, 2]
+    assert mine.submission("run 7/submit") == 2
+    mine.close()
+    other = place.open()
+    other.take_lease("two", 5, lambda _: None)
+    zk, paths = other.place
+    with pytest.raises(SubmissionTaken, match="begun life 2 already") as caught:
+        other.raise_incarnation("run 7/submit")
+    assert (caught.value.incarnation, other.incarnation()) == (2, 2)
+    with pytest.raises(SubmissionTaken):
+        refuse_again(zk, paths, place.job, "run 7/submit")
+    refuse_again(zk, paths, place.job, "run 8/submit")
+    assert other.raise_incarnation("run 8/submit") == 3
+
+
+def test_old_submissions_and_lives_are_forgotten(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lowtide_snapshots.submissions.KEPT", 3)
+    monkeypatch.setattr("lowtide_snapshots.lives.KEPT", 3)
+    mine = place.open()
+    mine.take_lease("one", 0, place.nobody)
+    for number in range(1, 6):
+        life = mine.raise_incarnation(f"run {number}")
+        mine.set_life(life, {"phase": "running", "at": f"{number}"})
+    assert [mine.submission(f"run {number}") for number in range(1, 6)] == [None, None, 3, 4, 5]
+    mine.set_life(5, {"phase": "failed", "cause": "it was cold", "at": "6"})
+    assert mine.lives() == [
+        {"incarnation": 3, "phase": "running", "at": "3", "since": "3"},
+        {"incarnation": 4, "phase": "running", "at": "4", "since": "4"},
+        {"incarnation": 5, "phase": "failed", "cause": "it was cold", "at": "6", "since": "5"},
+    ]
+    assert mine.life() == {"phase": "failed", "cause": "it was cold", "at": "6"}

@@ -16,9 +16,10 @@ from lowtide_snapshots.choosing import manifest_of
 from lowtide_snapshots.commit_log import Commit, CommitLog, ZooKeeperCommitLog
 from lowtide_snapshots.errors import FormatTooNew, ManifestDamaged, SnapshotsError
 from lowtide_snapshots.job_paths import node_name
-from lowtide_snapshots.job_store import JobStore, jobs
+from lowtide_snapshots.job_store import JobStore
 from lowtide_snapshots.manifest import Manifest
 from lowtide_snapshots.names import ObjectName, incarnation_of, parse_name
+from lowtide_snapshots.registry import jobs
 from lowtide_snapshots.stores import Store, open_store
 from lowtide_snapshots.stores.errors import NotThere, StoreDamaged
 

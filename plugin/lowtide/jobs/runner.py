@@ -7,6 +7,7 @@ import signal
 import time
 import traceback
 from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -189,6 +190,8 @@ class Runner:
     def _again(self, job: Job, error: LowtideError) -> None:
         """Begin another life in the place of one that has ended; in a new SparkSession, if the old one is not whole."""
         self._from = job.follow_up(self._from)
+        # The key is that of this program's first life.
+        self._conf = replace(self._conf, job=replace(self._conf.job, submission=None))
         # From here on there is nothing to stop, until another one has begun.
         self._job, last = None, job
         follows: bool | None = None

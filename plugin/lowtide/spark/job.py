@@ -18,7 +18,7 @@ import cloudpickle
 
 from lowtide.compiler import compile_job
 from lowtide.conf import Conf
-from lowtide.errors import InterpreterMismatch, LifeEnded, LowtideError, ServiceUnavailable, TooFewSlots
+from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
 from lowtide.flow import Flow
 from lowtide.jobs.token import job_token
 from lowtide.pickling import dump_plan, register_modules
@@ -26,6 +26,7 @@ from lowtide.plan import Plan
 from lowtide.service.client import ServiceClient
 from lowtide.spark import preflight, slots
 from lowtide.spark.broker_watch import BrokerWatch
+from lowtide.spark.causes import error_of, error_of_query, exception_of
 from lowtide.spark.handing_out import deployment_of, setting_of
 from lowtide.spark.opening import as_ours, open_life, settled_conf
 from lowtide.spark.query import start_query
@@ -61,6 +62,7 @@ class Job:
         self._store_closed = False
         self._executors = 0
         """How many there were when the life was ready."""
+        self._begins_from: str | None = None  # a snapshot's id
         self._ended = ""
         """Why the life has ended by itself."""
         self._conf = conf
@@ -134,6 +136,7 @@ class Job:
         before = int(self.status()["incarnation"])
         opening = open_life(self._store, plan, conf, found, say, above=before, start=start)
         self.incarnation = opening.incarnation
+        self._begins_from = None if opening.recovered is None else opening.recovered.manifest.id
         register_modules(plan)
         say("starting the query")
         deployment = deployment_of(plan, conf, found, opening)
@@ -155,6 +158,8 @@ class Job:
             "phase": phase,
             "cause": cause,
             "control": self.control,
+            "commit": self._begins_from,
+            "submission": self._conf.job.submission,
             "driver": f"process {os.getpid()} on {socket.gethostname()}",
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
         }
@@ -225,19 +230,12 @@ class Job:
 
     def _cause(self) -> LowtideError:
         deadline = time.monotonic() + CAUSE_LIMIT_S
-        while not (cause := str(self._side.cause(self.incarnation))) and time.monotonic() < deadline:
+        while time.monotonic() < deadline:
+            if cause := str(self._side.cause(self.incarnation)):
+                return error_of(cause)
             time.sleep(0.02)
-        if cause:
-            return _of_other_python(cause) or LifeEnded(cause)
         exception = self._query.exception()
-        text = str(exception.get().toString()) if exception.isDefined() else "the query was stopped from outside"
-        if "CONCURRENT_SCHEDULER_INSUFFICIENT_SLOT" in text:
-            return TooFewSlots(
-                "Spark has too few free slots to run all levels at once",
-                where=_first_line(text),
-                way_out="give Spark more slots (executors times cores), or lower job.parallelism",
-            )
-        return LifeEnded(f"Spark ended the query: {_first_line(text)}", way_out="see the log; start the job again")
+        return error_of_query(str(exception.get().toString()) if exception.isDefined() else "")
 
     def follow_up(self, start: StartFrom) -> StartFrom:
         """Where the next life begins, if this one began at `start`: there too, until this one has committed something.
@@ -255,12 +253,9 @@ class Job:
     @property
     def superseded(self) -> bool:
         """Whether another life of the job has begun, so that this program must not begin one; False if nobody knows."""
-        if self._store_closed:
-            return False
-        try:
-            return self._store.incarnation() > self.incarnation
-        except SnapshotsError:
-            return False
+        with suppress(SnapshotsError):
+            return not self._store_closed and self._store.incarnation() > self.incarnation
+        return False
 
     def has_spark(self) -> bool:
         """Whether Spark's JVM is there."""
@@ -302,27 +297,6 @@ class Job:
         try:
             self._query.stop()
         except Exception as error:
-            if "TimeoutException" not in _exception_of(error):
+            if "TimeoutException" not in exception_of(error):
                 raise
             LOG.warning("the query still waits for Kafka and is left alone; Spark's end ends it")
-
-
-def _exception_of(error: Exception) -> str:
-    """The class of the Java exception behind py4j's; empty for any other error."""
-    thrown = getattr(error, "java_exception", None)
-    return str(thrown.getClass().getName()) if thrown is not None else ""
-
-
-def _of_other_python(cause: str) -> InterpreterMismatch | None:
-    """The error of a cause that says that an executor's Python is another; None for any other cause."""
-    what, _, way_out = cause.partition("\n  what to do: ")
-    first = what.partition("\n")[0]
-    other = "runs another Python than the driver" in first or "cannot run Lowtide's workers" in first
-    if not (other and first.startswith("executor ")):
-        return None
-    return InterpreterMismatch(what, way_out=way_out)
-
-
-def _first_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[0][:400] if lines else ""

@@ -36,12 +36,14 @@ from lowtide_snapshots.errors import (
     NoSuchCommit,
     RecordDiffers,
     SnapshotsError,
+    SubmissionTaken,
     ZooKeeperUnavailable,
 )
 from lowtide_snapshots.hashing import HASH_VERSION
 from lowtide_snapshots.job_record import JobRecord
 from lowtide_snapshots.job_store import JobStore
 from lowtide_snapshots.stores.errors import StoreFull, StoreRefused, StoreUnavailable
+from lowtide_snapshots.submissions import refuse_again
 from lowtide_tracker import Floor
 
 __all__ = ["Opening", "as_ours", "job_record", "open_life", "settled_conf"]
@@ -98,11 +100,14 @@ def settled_conf(plan: Plan, conf: Conf) -> Conf:
         The configuration; where it leaves `job.lanes` open, with those of the record.
 
     Raises:
+        AlreadyRunning: what is submitted has begun a life before.
         FlowError: the record says otherwise.
         ServiceUnavailable: ZooKeeper does not answer.
     """
     with as_ours(), ZooKeeperAccess.of(conf.zookeeper).store(plan.name) as store:
         frozen = store.record()
+        if conf.job.submission is not None:
+            refuse_again(*store.place, plan.name, conf.job.submission)
         return conf if frozen is None else _settled(frozen, plan, conf)
 
 
@@ -156,7 +161,7 @@ def open_life(
         say("taking the job's lease")
         holder = f"process {os.getpid()} on {socket.gethostname()}"
         store.take_lease(holder, conf.zookeeper.session_timeout_s + LEASE_SLACK_S, say)
-        while (incarnation := store.raise_incarnation()) <= above:
+        while (incarnation := store.raise_incarnation(conf.job.submission)) <= above:
             pass
         register = FrontRegister.from_json(store.fronts())
         durable = Durable({}, ())
@@ -300,7 +305,7 @@ def as_ours() -> Iterator[None]:
         yield
     except SnapshotsError as error:
         kind: type[LowtideError] = LifeEnded
-        if isinstance(error, LeaseTaken):
+        if isinstance(error, LeaseTaken | SubmissionTaken):
             kind = AlreadyRunning
         elif isinstance(error, RecordDiffers | NoSuchCommit | NoGoodCommit):
             kind = FlowError

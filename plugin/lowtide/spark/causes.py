@@ -1,0 +1,41 @@
+"""Why a life ended, as an error: from what the service says, or from what Spark's query says."""
+
+from __future__ import annotations
+
+from lowtide.errors import InterpreterMismatch, LifeEnded, LowtideError, TooFewSlots
+
+__all__ = ["error_of", "error_of_query", "exception_of"]
+
+
+def error_of(cause: str) -> LowtideError:
+    """The error of a cause that the service tells."""
+    what, _, way_out = cause.partition("\n  what to do: ")
+    first = what.partition("\n")[0]
+    other = "runs another Python than the driver" in first or "cannot run Lowtide's workers" in first
+    if other and first.startswith("executor "):
+        return InterpreterMismatch(what, way_out=way_out)
+    return LifeEnded(cause)
+
+
+def error_of_query(text: str) -> LowtideError:
+    """The error of a query that has ended, from its exception's text; empty if it has none."""
+    if not text:
+        text = "the query was stopped from outside"
+    if "CONCURRENT_SCHEDULER_INSUFFICIENT_SLOT" in text:
+        return TooFewSlots(
+            "Spark has too few free slots to run all levels at once",
+            where=_first_line(text),
+            way_out="give Spark more slots (executors times cores), or lower job.parallelism",
+        )
+    return LifeEnded(f"Spark ended the query: {_first_line(text)}", way_out="see the log; start the job again")
+
+
+def exception_of(error: Exception) -> str:
+    """The class of the Java exception behind py4j's; empty for any other error."""
+    thrown = getattr(error, "java_exception", None)
+    return str(thrown.getClass().getName()) if thrown is not None else ""
+
+
+def _first_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0][:400] if lines else ""
