@@ -21,6 +21,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from lowtide.errors import LowtideError
+from lowtide.service.history import HistoryView
 from lowtide.service.job_view import JobView, SnapshotView
 
 __all__ = ["Control"]
@@ -32,10 +33,12 @@ CONNECTION_LIMIT_S = 10.0
 MAX_BODY_BYTES = 1 << 10
 MAX_HEADER_BYTES = 4 << 10
 BACKLOG = 64
+MAX_TIME_DIGITS = 15
 
 ROUTES = {
     "GET /status": "the job's status as JSON",
     "GET /metrics": "the same for Prometheus",
+    "GET /history?since_ms=TIME": "the life's figures per second for 15 min and per 15 s for 6 h, and what happened",
     "GET /state/STEP?COLUMN=VALUE": "the state of one key as of min time, with that time",
     "GET /snapshots": "the snapshots of this life as JSON, oldest first",
     "POST /snapshots": 'take one; the body may be {"name": "...", "commit": false}',
@@ -47,6 +50,8 @@ HOW_TO_GET_IN = (
     "([job].folder/NAME), for the user who runs the job, or in the file that [control].token_file names"
 )
 
+Past = Callable[[int], HistoryView | None]
+"""Takes the time after which; None before the first look."""
 Look = Callable[[str, dict[str, str]], Awaitable[bytes]]
 Take = Callable[[str | None, bool], SnapshotView]
 Metrics = Callable[[str], tuple[bytes, str]]
@@ -60,6 +65,7 @@ class Control:
         view: The job's view; None while there is none.
         token: What a request has to show.
         metrics: The metrics, in the format that is asked for.
+        history: What the life has looked like after a moment.
         stop: Begins to end the job, and returns at once.
         take: Begins to take a snapshot, of this name, and to commit it if that is wanted; None where none are taken.
         snapshots: Those of this life.
@@ -74,6 +80,7 @@ class Control:
         token: str,
         *,
         metrics: Metrics,
+        history: Past,
         stop: Callable[[], None],
         take: Take | None = None,
         snapshots: Callable[[], list[SnapshotView]] = list,
@@ -85,6 +92,7 @@ class Control:
         self._view = view
         self._token = token.encode()
         self._metrics = metrics
+        self._history = history
         self._stop = stop
         self._take = take
         self._snapshots = snapshots
@@ -103,6 +111,7 @@ class Control:
         app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[self._guarded])
         app.router.add_get("/status", self._status, allow_head=False)
         app.router.add_get("/metrics", self._show_metrics, allow_head=False)
+        app.router.add_get("/history", self._show_history, allow_head=False)
         app.router.add_get("/snapshots", self._show_snapshots, allow_head=False)
         app.router.add_post("/snapshots", self._take_snapshot)
         app.router.add_get("/state/{step}", self._show_state, allow_head=False)
@@ -145,6 +154,15 @@ class Control:
     async def _show_metrics(self, request: web.Request) -> web.Response:
         body, content_type = self._metrics(request.headers.get("Accept", ""))
         return web.Response(body=body, headers={"Content-Type": content_type})
+
+    async def _show_history(self, request: web.Request) -> web.Response:
+        asked = request.query.get("since_ms", "0")
+        if not (asked.isascii() and asked.isdecimal() and len(asked) <= MAX_TIME_DIGITS):
+            return _says(400, f"since_ms is {asked[:40]!r}", "give a time as ms since 1970, or leave it out")
+        history = self._history(int(asked))
+        if history is None:
+            return _says(503, "the job has only begun to start", "ask again in a second")
+        return web.Response(body=msgspec.json.encode(history), content_type="application/json")
 
     async def _show_snapshots(self, _request: web.Request) -> web.Response:
         return web.Response(body=msgspec.json.encode(self._snapshots()), content_type="application/json")

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from lowtide.events import EventLog
 from lowtide.fronts.floors import NO_TICK
+from lowtide.service.history import History
 from lowtide.service.job_view import JobView
 from lowtide.service.moment import JobShape, Moment
 from lowtide.service.recent import Recent
@@ -27,6 +28,7 @@ class JobWatch:
     def __init__(self, shape: JobShape, events: EventLog) -> None:
         self.shape = shape
         self.events = events
+        self.history = History()
         self._recent = Recent()
         self._tracker: TrackerReport | None = None
         self._view: JobView | None = None
@@ -44,6 +46,7 @@ class JobWatch:
             moment = replace(moment, tracker=tracker)
         self._recent.look(at_s, moment.workers, None if tracker is None else tracker.global_min)
         self._view = job_view(self.shape, moment, self._recent, self.events.last)
+        self.history.look(self._view)
         return self._view
 
     def view(self) -> JobView | None:

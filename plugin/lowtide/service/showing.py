@@ -46,6 +46,7 @@ class Showing:
             self._watch.view,
             setting.control.token,
             metrics=metrics.exposition,
+            history=self._watch.history.view,
             stop=lambda: os.kill(setting.driver_pid, signal.SIGTERM),
             take=self._take if setting.snapshots is not None else None,
             look=life.questions.ask if setting.snapshots is not None else None,

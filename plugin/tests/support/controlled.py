@@ -54,6 +54,7 @@ def controlled(shape: JobShape, events: EventLog) -> Iterator[ControlledJob]:
         job.watch.view,
         TOKEN,
         metrics=job.metrics,
+        history=job.watch.history.view,
         stop=lambda: job.stops.append("stop"),
         take=job.take,
         snapshots=job.snapshots,
