@@ -129,6 +129,23 @@ def run(rig: Rig, story: Callable[[Coordinator], Awaitable[None]]) -> None:
     asyncio.run(whole())
 
 
+def test_a_request_that_is_repeated_gets_the_snapshot_that_it_began(rig: Rig) -> None:
+    async def story(it: Coordinator) -> None:
+        first = it.begin("hourly", commit=False, key="run 7")
+        assert it.begin("hourly", commit=False, key="run 7").id == first.id
+        await rig.over(first.id, "sealed")
+        assert it.begin("hourly", commit=False, key="run 7").phase == "sealed"
+        assert it.begin("hourly", commit=False, key="run 8").id != first.id
+        assert it.begin("hourly", commit=False).id != it.begin("hourly", commit=False).id
+        rig.refuse = ServiceUnavailable("it is away")
+        failed = it.begin(None, commit=False, key="run 9").id
+        await rig.over(failed, "failed")
+        rig.refuse = None
+        assert it.begin(None, commit=False, key="run 9").id != failed
+
+    run(rig, story)
+
+
 @pytest.mark.parametrize("answer_first", [False, True])
 def test_a_snapshot_is_sealed_committed_and_told_once(rig: Rig, answer_first: bool) -> None:
     """R15, R16, C16; whoever answers first, the tracker or the workers."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -20,6 +19,8 @@ from lowtide.service.commits import Commits
 from lowtide.service.job_view import SnapshotsView, SnapshotView
 from lowtide.service.setting import SnapshotSetting
 from lowtide.service.taking import Taking
+from lowtide.service.takings import Takings
+from lowtide.service.upkeep import Upkeep
 from lowtide_snapshots.commit_log import Commit, CommitLog
 from lowtide_snapshots.errors import CommitRefused, SnapshotsError
 from lowtide_snapshots.job_record import JobRecord
@@ -31,9 +32,6 @@ from lowtide_tracker import Floor
 __all__ = ["Coordinator"]
 
 LOG = logging.getLogger(__name__)
-KEPT_VIEWS = 20
-"""How many snapshots of the life are told of."""
-MOST_AT_ONCE = 8
 HEARD_LIMIT_S = 30.0
 """How long workers may take to hear of a request; who is busy with a large group of records hears it later."""
 POLL_S = 0.01
@@ -82,15 +80,15 @@ class Coordinator:
         self._workers = workers
         self._expected = expected
         self._tell = tell
-        self._forget = forget
         self._events = events
         self._record = JobRecord.from_json(setting.record)
         self._store = open_store(setting.store)
         self._loop = asyncio.get_running_loop()
         base = Manifest.from_json(setting.base, "the manifest that the life began from") if setting.base else None
         self.commits = Commits(log, self._store, ask, base=base, start=start)
-        self._number = 0
-        self._takings: list[Taking] = []
+        rule = Rule(setting.keep, setting.max_age_s)
+        self._upkeep = Upkeep(self.commits, rule, tell=tell, forget=forget, events=events)
+        self._takings = Takings(setting, incarnation, self._record)
         self._pinning = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._own: asyncio.Task[Any] | None = None
@@ -114,7 +112,7 @@ class Coordinator:
 
     def hear(self, worker: str, said: dict[str, Any]) -> None:
         """Take what a worker says of a snapshot."""
-        taking = next((each for each in self._takings if each.number == said["number"]), None)
+        taking = self._takings.of_number(said["number"])
         if taking is None or taking.phase != "taking":
             return
         if "failed" in said:
@@ -124,55 +122,27 @@ class Coordinator:
 
     def views(self) -> list[SnapshotView]:
         """All that is known of the life's snapshots, oldest first."""
-        now = time.monotonic()
-        return [taking.view(now) for taking in self._takings]
+        return self._takings.views(time.monotonic())
 
     def summary(self, now_s: float) -> SnapshotsView:
         """What the job's status says of them."""
-        counts = Counter(taking.phase for taking in self._takings)
-        sealed = [taking for taking in self._takings if taking.manifest is not None and taking.took_s is not None]
-        newest, last = sealed[-1] if sealed else None, self.commits.last
-        return SnapshotsView(
-            last="" if last is None else last.id,
-            last_ms=None if last is None else last.min_time_ms,
-            committed_s=round(now_s - self._committed_s, 1),
-            taking=next((taking.id for taking in self._takings if taking.phase == "taking"), ""),
-            counts={phase: count for phase, count in counts.items() if phase != "taking"},
-            took_s=None if newest is None else newest.took_s,
-            bytes=None if newest is None or newest.manifest is None else newest.manifest.bytes,
-        )
+        return self._takings.summary(self.commits.last, now_s - self._committed_s)
 
-    def begin(self, name: str | None, *, commit: bool) -> SnapshotView:
+    def begin(self, name: str | None, *, commit: bool, key: str | None = None) -> SnapshotView:
         """Begin to take a snapshot; `views` tells what becomes of it.
 
         Args:
             name: What to call it.
             commit: Whether to commit it as soon as it is sealed.
+            key: Of the request: one that is repeated gets the snapshot that it began, unless that has failed.
 
         Raises:
             SnapshotFailed: too many are being taken.
         """
-        under_way = [each for each in self._takings if each.phase == "taking"]
-        if len(under_way) >= MOST_AT_ONCE:
-            raise SnapshotFailed(
-                f"{len(under_way)} snapshots are being taken already", way_out="wait until one of them is over"
-            )
-        over = [each for each in self._takings if each.phase != "taking"]
-        for oldest in over[: max(0, len(self._takings) - KEPT_VIEWS + 1)]:
-            self._takings.remove(oldest)
-        self._number += 1
-        taking = Taking(
-            self._number,
-            name,
-            incarnation=self._incarnation,
-            record=self._record,
-            flow=self._setting.flow,
-            steps=self._setting.steps,
-            generation=self._setting.generation,
-            began_s=time.monotonic(),
-        )
-        self._takings.append(taking)
-        self._spawn(self._take(taking, commit=commit))
+        taking = self._takings.of_key(key)
+        if taking is None:
+            taking = self._takings.add(name, key, time.monotonic())
+            self._spawn(self._take(taking, commit=commit))
         return taking.view(time.monotonic())
 
     def look(self, now_s: float) -> None:
@@ -279,7 +249,7 @@ class Coordinator:
     async def _committed(self, commit: Commit) -> None:
         """Somebody has committed a snapshot: tell all that it concerns, once (C16)."""
         self._committed_s, self.trouble = time.monotonic(), ""
-        if commit.incarnation == self._incarnation and self._taking(commit.id) is None:
+        if commit.incarnation == self._incarnation and self._takings.of_id(commit.id) is None:
             # It was sealed so long ago that it is not told of any more.
             with suppress(SnapshotsError):
                 self.commits.add(await self.commits.manifest(commit))
@@ -302,7 +272,7 @@ class Coordinator:
         self.commits.add(taking.manifest)
         self._tell({"committed": taking.manifest.tick})
         self._events.event("snapshot_committed", **taking.described())
-        await self._forget_floors()
+        await self._upkeep.forget_floors()
 
     def tracker_restarted(self) -> None:
         """The tracker's process has died, and what it was to ask of workers that had not heard of it with it."""
@@ -312,34 +282,13 @@ class Coordinator:
 
     async def _prune_after(self, id_: str) -> None:
         """Once a snapshot of the job's own is committed, drop what the rule does not keep (R17)."""
-        while (taking := self._taking(id_)) is not None and taking.phase in ("taking", "sealed"):
+        while (taking := self._takings.of_id(id_)) is not None and taking.phase in ("taking", "sealed"):
             await asyncio.sleep(1.0)
         if taking is None or taking.phase != "committed":
             return
-        try:
-            swept = await self.commits.prune(Rule(self._setting.keep, self._setting.max_age_s))
-        except SnapshotsError as error:
-            LOG.warning("old commits are not dropped now: %s", error)
-            return
-        if swept.commits:
-            self._events.event("commits_pruned", commits=swept.commits, parts=swept.parts, bytes=swept.bytes)
-            await self._forget_floors()
-
-    async def _forget_floors(self) -> None:
-        """Let all forget the floors that no commit needs any more: below where the oldest one is read again (R17)."""
-        try:
-            starts = await self.commits.oldest_starts()
-        except SnapshotsError as error:
-            LOG.warning("floors are not forgotten now: %s", error)
-            return
-        for start in starts:
-            self._forget(*start)
-        self._tell({"forget": starts})
+        await self._upkeep.prune()
 
     # -- parts -----------------------------------------------------------------------------------------------------
-
-    def _taking(self, id_: str) -> Taking | None:
-        return next((each for each in self._takings if each.id == id_), None)
 
     def _spawn(self, what: Any) -> asyncio.Task[Any]:
         task = self._loop.create_task(what)

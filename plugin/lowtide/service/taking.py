@@ -43,6 +43,7 @@ class Taking:
     Args:
         number: Counts the snapshots of the life.
         name: What somebody calls it.
+        key: Of the request, so that whoever repeats it gets this one; None for none.
         incarnation: The life.
         record: The job's.
         flow: The shapes of all steps with state.
@@ -56,6 +57,7 @@ class Taking:
         number: int,
         name: str | None,
         *,
+        key: str | None = None,
         incarnation: int,
         record: JobRecord,
         flow: tuple[VertexShape, ...],
@@ -65,6 +67,7 @@ class Taking:
     ) -> None:
         self.number = number
         self.name = name
+        self.key = key
         self.id = snapshot_id(incarnation, number)
         self.began_s = began_s
         self.took_s: float | None = None
