@@ -7,7 +7,8 @@ import sys
 from typing import Any
 
 from lowtide.logs import log_to_stderr
-from lowtide.service.server import Service, say
+from lowtide.service.lives import say
+from lowtide.service.server import Service
 from lowtide.worker.environment import versions
 
 GAUGES_EVERY_S = 1.0
@@ -23,10 +24,10 @@ async def run(first: dict[str, Any]) -> None:
     loop = asyncio.get_running_loop()
     closed = loop.run_in_executor(None, sys.stdin.read)
     while not closed.done():
-        say({"gauges": service.totals()})
-        service.look()
+        say({"gauges": service.lives.totals()})
+        service.lives.look()
         await asyncio.wait([closed], timeout=GAUGES_EVERY_S)
-    await service.close()
+    await service.lives.close()
 
 
 def main() -> None:

@@ -1,0 +1,45 @@
+"""How workers die: what fork servers say of it, and looks that come a moment later."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+__all__ = ["REPORT_WAIT_S", "Deaths"]
+
+REPORT_WAIT_S = 0.3
+"""How long a lost connection waits for the fork server to say how its worker died."""
+
+
+class Deaths:
+    """The deaths of one life's workers; belongs to the service's event loop."""
+
+    def __init__(self) -> None:
+        self._how: dict[str, str] = {}
+        self._looks: set[asyncio.Task[None]] = set()
+
+    def reported(self, worker: str, how: str) -> None:
+        """A fork server says how a worker died."""
+        self._how[worker] = how
+
+    def how(self, worker: str) -> str:
+        """How a worker died; empty if nobody has said."""
+        return self._how.get(worker, "")
+
+    def look_soon(self, look: Callable[[], None]) -> None:
+        """Look in a moment: what a worker said last, and how it died, is heard first."""
+
+        async def later() -> None:
+            await asyncio.sleep(REPORT_WAIT_S)
+            look()
+
+        task = asyncio.create_task(later())
+        self._looks.add(task)
+        task.add_done_callback(self._looks.discard)
+
+    async def close(self) -> None:
+        """Look no more: a life that is over has nothing to lose."""
+        looks = list(self._looks)
+        for task in looks:
+            task.cancel()
+        await asyncio.gather(*looks, return_exceptions=True)

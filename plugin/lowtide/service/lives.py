@@ -1,0 +1,215 @@
+"""The lives of one job, one after the other, as the service has them: how each begins, ends, and loses workers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from lowtide.errors import LowtideError
+from lowtide.events import EventName
+from lowtide.service import figures
+from lowtide.service.deaths import REPORT_WAIT_S, Deaths
+from lowtide.service.executors import Executors
+from lowtide.service.peer import Peer
+from lowtide.service.register import Register
+from lowtide.service.running import Running
+from lowtide.service.setting import unpack
+from lowtide.wire import Kind
+from lowtide_snapshots.errors import SnapshotsError
+
+__all__ = ["Lives", "say"]
+
+FINISH_LIMIT_S = 5.0
+"""How long workers may take to deliver what they hold; a little more than their own limit."""
+KILL_LIMIT_S = 2.0
+"""How long a worker may take to be gone after it was killed."""
+FINISH_POLL_S = 0.01
+
+
+class Lives:
+    """The present life of a job, or none.
+
+    Args:
+        secret: The job's.
+        executors: Those that are connected.
+        host: Where what a life starts is to listen.
+
+    Attributes:
+        register: Who takes part in the present or last life.
+        running: What runs here for the present life; None between two.
+        plan: The deployment for its workers.
+        links: By worker the connection that it has.
+        welcomed: The workers that have been sent their welcome.
+        gauges: By worker what it has said of itself last.
+        deaths: How its workers die.
+    """
+
+    def __init__(self, secret: bytes, executors: Executors, host: str) -> None:
+        self.register = Register(-1)
+        self.running: Running | None = None
+        self.plan = b""
+        self.links: dict[str, Peer] = {}
+        self.welcomed: set[str] = set()
+        self.gauges: dict[str, dict[str, Any]] = {}
+        self.deaths = Deaths()
+        self.executors = executors
+        self._secret = secret
+        self._host = host
+
+    async def begin(self, payload: bytes) -> dict[str, Any]:
+        """A new life: its setting, and the deployment for its workers. Numbers of lives only grow.
+
+        A life that still runs is not replaced; of one that has ended, the workers that are still there are killed.
+        """
+        try:
+            setting, deployment = unpack(payload)
+        except msgspec.MsgspecError as error:
+            return {"refused": f"the driver program is of another version of Lowtide than its plugin: {error}"}
+        incarnation = setting.incarnation
+        before, links = self.register, self.links
+        if incarnation <= before.incarnation:
+            return {"refused": f"incarnation {incarnation} is not above {before.incarnation}"}
+        if before.runs:
+            return {"refused": f"incarnation {before.incarnation} still runs here", "running": before.incarnation}
+        register = self.register = Register(incarnation)
+        self.plan = deployment
+        self.links, self.gauges, self.welcomed = {}, {}, set()
+        for wrong in self.executors.refused:
+            self.end(incarnation, wrong)
+        await self._kill(before, links)
+        for link in list(links.values()):
+            link.close()
+        await self.close()
+        self.deaths = Deaths()
+        running = Running(
+            setting,
+            secret=self._secret,
+            host=self._host,
+            register=register,
+            on_end=partial(self.end, incarnation),
+            tell_worker=self._tell_worker,
+        )
+        try:
+            control = await running.start()
+        except (LowtideError, SnapshotsError, OSError) as error:
+            register.end(str(error))
+            return {"refused": str(error)}
+        self.running = running
+        return {"begun": incarnation, "control": control}
+
+    async def close(self) -> None:
+        """End what the last life has started here."""
+        await self.deaths.close()
+        running, self.running = self.running, None
+        if running is not None:
+            await running.close()
+
+    def _tell_worker(self, name: str, message: dict[str, Any]) -> None:
+        if name in self.welcomed and name in self.links:  # A worker's first message is its welcome.
+            self.links[name].tell(message)
+
+    def stopping(self, incarnation: int) -> None:
+        """Its query is being stopped: tasks that break off now are no failure."""
+        if incarnation == self.register.incarnation:
+            self.register.finished = True
+
+    async def finish(self, incarnation: int) -> list[str]:
+        """Ends a life on purpose: workers deliver what they hold and go; those that do not are killed and named."""
+        register, links = self.register, self.links
+        if incarnation != register.incarnation:
+            return []
+        register.finished = True
+        for link in list(links.values()):
+            await link.send(Kind.ASK, {"stop": True})
+        await _until_empty(links, FINISH_LIMIT_S)
+        killed = await self._kill(register, links)
+        await self.close()
+        return killed
+
+    async def _kill(self, register: Register, links: dict[str, Peer]) -> list[str]:
+        """Lets the fork servers kill the workers that are still there, and waits for their end; returns their names."""
+        left = sorted(links)
+        await self.executors.kill(register.incarnation, ((name, register.workers[name].executor) for name in left))
+        await _until_empty(links, KILL_LIMIT_S)
+        return left
+
+    async def end_unless_the_worker_says_why(self, incarnation: int, cause: str) -> None:
+        """A task failed. If its worker died or raised, that is the cause; the task merely saw its line break."""
+        waited_s = 0.0
+        while not self.register.cause and waited_s < 2 * REPORT_WAIT_S:
+            await asyncio.sleep(FINISH_POLL_S)
+            waited_s += FINISH_POLL_S
+        self.end(incarnation, cause)
+
+    def end(self, incarnation: int, cause: str) -> None:
+        """Ends the life for a cause: the driver plugin is told, and cancels Spark's jobs."""
+        if incarnation == self.register.incarnation and not self.register.cause and not self.register.finished:
+            self.register.end(cause)
+            self.tell_end()
+
+    def tell_end(self) -> None:
+        """Tell the driver plugin that the life has ended."""
+        say({"ended": self.register.cause, "incarnation": self.register.incarnation})
+        self.event("life_ended", cause=self.register.cause)
+
+    def event(self, name: EventName, **fields: Any) -> None:
+        """Write a line into the job's log of events."""
+        if self.running is not None:
+            self.running.events.event(name, **fields)
+
+    def watch_end(self, names: Iterable[str], pid: int = 0) -> None:
+        """Workers have died. Children of theirs may hold their lines to the service open, so nobody waits for those."""
+        register, links, dead = self.register, self.links, list(names)
+
+        def look() -> None:
+            for name in dead:
+                self.lost(register, name, pid)
+                if name in links:
+                    links[name].close()
+
+        self.deaths.look_soon(look)
+
+    def lost(self, register: Register, name: str, pid: int = 0) -> None:
+        """A worker is gone; unless its life was over or it was to go, that ends the life."""
+        before = register.cause
+        how = self.deaths.how(name) if register is self.register else ""
+        register.lost(name, how, pid)
+        if register.cause != before and register is self.register:
+            self.event("worker_lost", worker=name, pid=pid, why=register.cause)
+            self.tell_end()
+
+    def look(self) -> None:
+        """Look after the life; to be called each second."""
+        if self.running is not None:
+            self.running.look(figures.workers(self.register, self.gauges))
+
+    def totals(self) -> dict[str, int]:
+        """The job's gauges."""
+        return figures.totals(self.register, self.gauges, len(self.executors))
+
+    def status(self) -> dict[str, Any]:
+        """What the driver program is told of a running job."""
+        return {
+            "incarnation": self.register.incarnation,
+            "cause": self.register.cause,
+            "totals": self.totals(),
+            "workers": figures.workers(self.register, self.gauges),
+        }
+
+
+async def _until_empty(links: dict[str, Peer], limit_s: float) -> None:
+    deadline = asyncio.get_running_loop().time() + limit_s
+    while links and asyncio.get_running_loop().time() < deadline:
+        await asyncio.sleep(FINISH_POLL_S)
+
+
+def say(line: dict[str, Any]) -> None:
+    """One line of JSON to the driver plugin."""
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
