@@ -1,0 +1,225 @@
+"""The jobs file: which jobs Airflow runs, and how. One DAG per job and purpose is made from it.
+
+It is `conf/airflow.toml` beside the folder of the DAG files, or the one that LOWTIDE_AIRFLOW_CONF names; it is read
+whenever Airflow parses the DAG files, and nothing else is asked then.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tomllib
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from lowtide_airflow.errors import JobsFileRefused
+
+__all__ = ["VARIABLE", "JobEntry", "SparkEntry", "read_jobs"]
+
+VARIABLE = "LOWTIDE_AIRFLOW_CONF"
+DEFAULT = "conf/airflow.toml"
+_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
+_AGE = re.compile(r"(\d+)\s*(second|minute|hour|day)s?")
+_CRON_FIELDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class SparkEntry:
+    """Where spark-submit puts a job that is submitted so, the table `[job.spark]`.
+
+    Attributes:
+        master: "yarn" or "k8s://https://host:port".
+        queue: YARN's queue.
+        namespace: of Kubernetes.
+        image: of the container, on Kubernetes; it holds Lowtide and the flow.
+        service_account: with which the driver makes its executors, on Kubernetes.
+        archive: on YARN the packed environment, `path#name`; its `bin/python` runs the driver and the executors.
+        python: the interpreter, as a path on the cluster.
+        jars: what `lowtide submit-args` names, as the cluster sees it.
+        files: what is put beside the program: the conf.
+        properties: handed to Spark as they are.
+    """
+
+    master: str
+    queue: str = ""
+    namespace: str = "default"
+    image: str = ""
+    service_account: str = ""
+    archive: str = ""
+    python: str = ""
+    jars: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    properties: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class JobEntry:
+    """One `[[job]]`.
+
+    Attributes:
+        name: the job's, which is its flow's.
+        flow: flow.py, or flow.py:name; a path on the machine that starts it.
+        connection: the Airflow connection of type lowtide.
+        submit: who runs the driver: "supervised" on the host of Airflow's worker, or "spark-submit" on a cluster.
+        conf: the job's conf file; by default the connection's.
+        settings: keys of the conf that are set besides, `"job.parallelism" = 4`.
+        snapshot: how often a snapshot is taken and committed: "10 minutes", or a cron text; "never": only by hand.
+        keep: how many commits are kept.
+        max_age: commits that are older are not kept, "7 days"; empty for no limit.
+        recover: whether a job that died is started again from its last good commit.
+        owner: whose it is, shown in Airflow.
+        contact: whom to tell when a person is needed; free text, shown where somebody is asked.
+        hour_complete: whether each hour is announced once it is complete, and starts the example of a batch DAG.
+        spark: where spark-submit puts it.
+    """
+
+    name: str
+    flow: str
+    connection: str = "lowtide_default"
+    submit: Literal["supervised", "spark-submit"] = "supervised"
+    conf: str = ""
+    settings: dict[str, str | int | float | bool] = field(default_factory=dict)
+    snapshot: str = "10 minutes"
+    keep: int = 10
+    max_age: str = ""
+    recover: bool = True
+    owner: str = "lowtide"
+    contact: str = ""
+    hour_complete: bool = False
+    spark: SparkEntry | None = None
+
+    @property
+    def dag_name(self) -> str:
+        """The job's name as it stands in ids of DAGs, which have letters, digits, `_`, `-` and `.` alone."""
+        return re.sub(r"[^\w.-]", "_", self.name, flags=re.ASCII)
+
+    def dag_id(self, purpose: str) -> str:
+        """The id of the DAG that does this for the job."""
+        return f"lowtide_{purpose}__{self.dag_name}"
+
+    @property
+    def schedule(self) -> timedelta | str | None:
+        """When snapshots are taken, as Airflow takes it."""
+        if self.snapshot == "never":
+            return None
+        seconds = _seconds(self.snapshot)
+        return self.snapshot if seconds is None else timedelta(seconds=seconds)
+
+    @property
+    def max_age_s(self) -> float | None:
+        """The greatest age of a commit in seconds; None for no limit."""
+        return _seconds(self.max_age) if self.max_age else None
+
+
+def read_jobs(dags_folder: Path | str | None = None) -> tuple[JobEntry, ...]:
+    """Read the jobs file.
+
+    Args:
+        dags_folder: where the DAG files lie; `conf/` is beside it. By default the working directory holds `conf/`.
+
+    Returns:
+        Its jobs; none if the default file is not there.
+
+    Raises:
+        JobsFileRefused: the file that LOWTIDE_AIRFLOW_CONF names is not there, or one says what cannot be.
+    """
+    named = os.environ.get(VARIABLE)
+    beside = Path(dags_folder).resolve().parent if dags_folder else Path()
+    file = Path(named) if named else beside / DEFAULT
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        if named:
+            raise JobsFileRefused("there is no such file", where=str(file), way_out=f"correct {VARIABLE}") from None
+        return ()
+    except (OSError, ValueError) as error:
+        raise JobsFileRefused(f"it cannot be read: {error}", where=str(file), way_out="mend the file") from error
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise JobsFileRefused(f"it is no TOML: {error}", where=str(file), way_out="correct that line") from error
+    return _jobs(values, str(file))
+
+
+def _jobs(values: dict[str, Any], file: str) -> tuple[JobEntry, ...]:
+    _must_be_known(values, ("job",), file)
+    found = values.get("job", [])
+    if not isinstance(found, list):
+        raise JobsFileRefused("job is one table", where=file, way_out="write [[job]], once for each job")
+    jobs = []
+    for number, each in enumerate(found, 1):
+        name = each.get("name") if isinstance(each, dict) else None
+        where = f"{file}, job {name!r}" if name else f"{file}, [[job]] number {number}"
+        job = _entry(each, where)
+        _check(job, where)
+        jobs.append(job)
+    ids = [job.dag_name for job in jobs]
+    twice = sorted({name for name in ids if ids.count(name) > 1})
+    if twice:
+        raise JobsFileRefused(
+            f"two jobs have DAGs of one id: {twice[0]}", where=file, way_out="leave one of them out, or rename it"
+        )
+    return tuple(jobs)
+
+
+def _check(job: JobEntry, where: str) -> None:
+    for wrong, says, way_out in (
+        (not job.name.strip(), "name is empty", "give the flow's name"),
+        (not job.flow.strip(), "flow is empty", "give the path of the flow's file"),
+        (job.keep < 1, f"keep is {job.keep}", "keep one commit at least"),
+        (
+            bool(job.max_age) and not _seconds(job.max_age),
+            f"max_age is {job.max_age!r}",
+            'write "36 hours" or "7 days"',
+        ),
+        (
+            job.snapshot != "never" and not _seconds(job.snapshot) and len(job.snapshot.split()) != _CRON_FIELDS,
+            f"snapshot is {job.snapshot!r}",
+            'write "10 minutes", a cron text like "*/10 * * * *", or "never"',
+        ),
+        (
+            (job.submit == "spark-submit") != (job.spark is not None),
+            f"submit is {job.submit!r} {'without' if job.spark is None else 'with'} a table [job.spark]",
+            'give submit = "spark-submit" and [job.spark] together, or neither',
+        ),
+    ):
+        if wrong:
+            raise JobsFileRefused(says, where=where, way_out=way_out)
+
+
+def _seconds(text: str) -> float | None:
+    """A length of time; None if the text is none."""
+    found = _AGE.fullmatch(text.strip())
+    return int(found[1]) * _UNITS[found[2]] if found else None
+
+
+def _entry(values: Any, where: str) -> JobEntry:
+    """One job, every key and type of which is held against the class."""
+    if not isinstance(values, dict):
+        raise JobsFileRefused("it is no table", where=where, way_out="write [[job]] and keys below it")
+    _must_be_known(values, _names(JobEntry), where)
+    if isinstance(spark := values.get("spark"), dict):
+        _must_be_known(spark, _names(SparkEntry), f"{where}, spark")
+    try:
+        return msgspec.convert(values, JobEntry)
+    except msgspec.ValidationError as error:
+        raise JobsFileRefused(
+            str(error), where=where, way_out="correct it; conf/airflow.toml shows every key with an example"
+        ) from error
+
+
+def _names(kind: type[JobEntry | SparkEntry]) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind))
+
+
+def _must_be_known(values: dict[str, Any], known: tuple[str, ...], where: str) -> None:
+    for key in values:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, 1)
+            way_out = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            raise JobsFileRefused(f"{key} is no key", where=where, way_out=way_out)
