@@ -1,0 +1,56 @@
+"""Runs an Airflow in a folder until Ctrl-C or SIGTERM: ``python -m lowtide_airflow.embedded --help``."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+
+from lowtide_airflow.embedded.airflow import PARTS, EmbeddedAirflow
+from lowtide_airflow.embedded.errors import EmbeddedError
+from lowtide_airflow.embedded.home import ROLES, Settings
+
+LOOK_EVERY_S = 1.0
+
+
+def main() -> int:
+    """Run it; returns the exit status: 0 after Ctrl-C, 4 if Airflow does not start or one of its processes ends."""
+    parser = argparse.ArgumentParser(prog="python -m lowtide_airflow.embedded", description=__doc__)
+    parser.add_argument("--home", type=Path, required=True, help="its folder: configuration, passwords, database, logs")
+    parser.add_argument("--dags", type=Path, required=True, help="the folder of the DAG files")
+    parser.add_argument("--port", type=int, default=0, help="where its pages are (a free one)")
+    parser.add_argument("--workers", type=int, default=2, help="how many tasks run at once (2)")
+    parser.add_argument("--unpaused", action="store_true", help="let new DAGs run at once")
+    given = parser.parse_args()
+    signal.signal(signal.SIGTERM, _interrupt)
+    settings = Settings(dags=given.dags, workers=given.workers, paused=not given.unpaused)
+    try:
+        with EmbeddedAirflow(given.home, settings, port=given.port, say=_say) as airflow:
+            _say(f"Airflow is at {airflow.url}")
+            _say(f"passwords of {', '.join(ROLES)}: {airflow.home.passwords_file}; logs: {airflow.home.logs}")
+            _say("Ctrl-C stops it")
+            while not (gone := [name for name in PARTS if not airflow.part(name).running]):
+                time.sleep(LOOK_EVERY_S)
+            _say(f"error: Airflow's {gone[0]} has ended; its log: {airflow.part(gone[0]).log}")
+            return EmbeddedError.exit_code
+    except EmbeddedError as error:
+        _say(f"error: {error}")
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 0
+
+
+def _say(what: str) -> None:
+    sys.stdout.write(f"{what}\n")
+    sys.stdout.flush()
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,193 @@
+"""The folder that an embedded Airflow lives in: its configuration, users, database and logs; and the lock on it."""
+
+from __future__ import annotations
+
+import base64
+import configparser
+import fcntl
+import io
+import json
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from lowtide_airflow.embedded.errors import HomeInUse
+
+__all__ = ["ROLES", "Home", "Settings"]
+
+HOST = "127.0.0.1"
+ROLES = {"admin": "admin", "op": "op", "viewer": "viewer"}
+"""The users, and what each may do: everything; run and change DAGs and connections; look."""
+PASSWORD_BYTES = 18
+SECRET_BYTES = 32
+TOKEN_S = 24 * 3600
+"""How long a user stays signed in."""
+LOCK_LIMIT_S = 30
+"""How long a process waits while another one writes to the database."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What differs from Airflow to Airflow.
+
+    Attributes:
+        dags: The folder of the DAG files.
+        workers: How many tasks run at once.
+        plugins: The folder of Airflow plugins; None has none.
+        paused: Whether a DAG that is seen for the first time waits until somebody lets it run.
+        heartbeat_limit_s: A task whose worker has not been heard of for so long has failed.
+        idle_sleep_s: How long the scheduler sleeps when there was nothing to do.
+        refresh_s: How often new DAG files are looked for, and known ones are read again.
+    """
+
+    dags: Path
+    workers: int = 2
+    plugins: Path | None = None
+    paused: bool = True
+    heartbeat_limit_s: int = 20
+    idle_sleep_s: float = 0.5
+    refresh_s: int = 30
+
+
+class Home:
+    """One folder with everything of an embedded Airflow in it; what it keeps is used again by the next one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.absolute()
+
+    @property
+    def configuration(self) -> Path:
+        """Airflow's own file of settings; it has secrets, so it is readable for its owner alone."""
+        return self.folder / "airflow.cfg"
+
+    @property
+    def database(self) -> Path:
+        """Airflow's database, a file of sqlite."""
+        return self.folder / "airflow.db"
+
+    @property
+    def passwords_file(self) -> Path:
+        """The users' passwords as JSON, readable for their owner alone."""
+        return self.folder / "passwords.json"
+
+    @property
+    def logs(self) -> Path:
+        """One file for each process, and the tasks' logs below `tasks`."""
+        return self.folder / "logs"
+
+    def passwords(self) -> dict[str, str]:
+        """The password of each user."""
+        found: dict[str, str] = json.loads(self.passwords_file.read_text())
+        return found
+
+    def environment(self, extra: dict[str, str]) -> dict[str, str]:
+        """What Airflow's processes inherit: ours without what belongs to another Airflow, its home, and `extra`."""
+        ours = {name: value for name, value in os.environ.items() if "AIRFLOW" not in name.split("_", 2)[:2]}
+        return ours | {"AIRFLOW_HOME": str(self.folder), "PYTHONUNBUFFERED": "1"} | extra
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder; the kernel lets go of it when we die.
+
+        Raises:
+            HomeInUse: another process holds it, or the folder cannot be made.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            what = f"Airflow's folder cannot be used: {error.strerror}"
+            raise HomeInUse(what, where=str(self.folder), way_out="name another folder") from error
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                holder = os.pread(descriptor, 20, 0).decode().strip() or "unknown"
+                what = f"process {holder} runs an Airflow in this folder"
+                raise HomeInUse(what, where=str(self.folder), way_out="end it, or name another folder") from error
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def prepare(self, settings: Settings, port: int) -> None:
+        """Write the configuration and, once, the users' passwords and Airflow's own secrets."""
+        (self.folder / ".gitignore").write_text("*\n")
+        if not self.passwords_file.exists():
+            made = {user: secrets.token_urlsafe(PASSWORD_BYTES) for user in ROLES}
+            write_private(self.passwords_file, json.dumps(made, indent=1) + "\n")
+        parser = configparser.ConfigParser(interpolation=None)
+        for section, options in self._options(settings, port).items():
+            parser[section] = {name: str(value).replace("%", "%%") for name, value in options.items()}
+        for section, name in (("core", "fernet_key"), ("api", "secret_key"), ("api_auth", "jwt_secret")):
+            parser[section][name] = self._secret(section, name)
+        text = io.StringIO()
+        parser.write(text)
+        write_private(self.configuration, text.getvalue())
+
+    def tune(self) -> None:
+        """Let the database's readers and its writer not wait for each other, nor each write for the disk."""
+        with closing(sqlite3.connect(self.database)) as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
+
+    def _secret(self, section: str, name: str) -> str:
+        """A secret of this home: the one that it has, for what it encrypted can be read with no other."""
+        parser = configparser.ConfigParser(interpolation=None)
+        parser.read(self.configuration)
+        kept = parser.get(section, name, fallback="")
+        return kept or base64.urlsafe_b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
+
+    def _options(self, settings: Settings, port: int) -> dict[str, dict[str, object]]:
+        """Airflow's configuration, where it differs from Airflow's own defaults, by section."""
+        address = f"http://{HOST}:{port}"
+        return {
+            "core": {
+                "dags_folder": settings.dags.absolute(),
+                "plugins_folder": (settings.plugins or self.folder / "plugins").absolute(),
+                "load_examples": False,
+                "executor": "LocalExecutor",
+                "parallelism": settings.workers,
+                "dags_are_paused_at_creation": settings.paused,
+                # The machine's name is asked of no name server.
+                "hostname_callable": "socket.gethostname",
+                "execution_api_server_url": f"{address}/execution/",
+                "simple_auth_manager_users": ",".join(f"{user}:{role}" for user, role in ROLES.items()),
+                "simple_auth_manager_passwords_file": self.passwords_file,
+                "min_serialized_dag_update_interval": 1,
+            },
+            "database": {"sql_alchemy_conn": f"sqlite:///{self.database}?timeout={LOCK_LIMIT_S}"},
+            "api_auth": {"jwt_expiration_time": TOKEN_S},
+            "api": {"host": HOST, "port": port, "base_url": address, "workers": 1},
+            "scheduler": {
+                "scheduler_idle_sleep_time": settings.idle_sleep_s,
+                "task_instance_heartbeat_timeout": settings.heartbeat_limit_s,
+                "task_instance_heartbeat_timeout_detection_interval": 2,
+                "trigger_timeout_check_interval": 5,
+                "enable_health_check": False,
+            },
+            "dag_processor": {
+                "parsing_processes": 1,
+                "refresh_interval": settings.refresh_s,
+                "min_file_process_interval": settings.refresh_s,
+            },
+            "logging": {
+                "base_log_folder": self.logs / "tasks",
+                "dag_processor_child_process_log_directory": self.logs / "dag_processor",
+                "colored_console_log": False,
+            },
+            "usage_data_collection": {"enabled": False},
+        }
+
+
+def write_private(file: Path, text: str) -> None:
+    """Write a file that only its owner may read, at once or not at all."""
+    draft = file.with_name(f"{file.name}.{os.getpid()}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w") as stream:
+        stream.write(text)
+    draft.replace(file)
