@@ -108,7 +108,8 @@ def test_after_close_nothing_is_left() -> None:
 
 PARENT = f"""
 import asyncio
-from lowtide.service.tracker_process import TrackerProcess, TrackerSetting
+from lowtide.service.tracker_process import TrackerProcess
+from lowtide.service.tracker_setting import TrackerSetting
 
 async def main():
     tracker = TrackerProcess(

@@ -21,7 +21,9 @@ from lowtide.service.setting import LifeSetting, SnapshotSetting
 from lowtide.service.source_fronts import SourceFronts
 from lowtide.service.stall import Stall
 from lowtide.service.teller import delivered_time
-from lowtide.service.tracker_process import TrackerProcess, TrackerReport, TrackerSetting
+from lowtide.service.tracker_process import TrackerProcess
+from lowtide.service.tracker_report import TrackerReport
+from lowtide.service.tracker_setting import TrackerSetting
 from lowtide.worker.welcome import Welcome
 from lowtide_snapshots.commit_log import ZooKeeperCommitLog
 from lowtide_snapshots.errors import Fenced, SnapshotsError, ZooKeeperUnavailable

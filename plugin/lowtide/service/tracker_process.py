@@ -12,18 +12,18 @@ import sys
 import time
 from asyncio.subprocess import PIPE, Process
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from lowtide.errors import LifeEnded, ServiceUnavailable
 from lowtide.service.lookout import Lookout
 from lowtide.service.tracker_report import TrackerReport
+from lowtide.service.tracker_setting import TrackerSetting
 from lowtide_tracker import Floor
 from lowtide_tracker.server import BACKLOG
 
-__all__ = ["TrackerProcess", "TrackerReport", "TrackerSetting"]
+__all__ = ["TrackerProcess"]
 
 LOG = logging.getLogger(__name__)
 START_LIMIT_S = 30.0
@@ -40,35 +40,6 @@ LINE_BYTES = 1 << 26
 ANSWER_LIMIT_S = 5.0
 SINGLE_THREADED = {"OPENBLAS_NUM_THREADS": "1"}
 """What keeps numpy from starting threads that the tracker does not use."""
-
-
-@dataclass(frozen=True, slots=True)
-class TrackerSetting:
-    """What a tracker begins with.
-
-    Attributes:
-        incarnation: The life.
-        graph: Every segment with what feeds it.
-        fronts: Every registered front with its opening floor, a tick.
-        start: The tick that all min times begin with.
-        capacity_ticks: How far acks may lie ahead of min time.
-    """
-
-    incarnation: int
-    graph: Mapping[int, Sequence[int]]
-    fronts: Mapping[int, int]
-    start: int
-    capacity_ticks: int
-
-    def to_json(self, fronts: Mapping[int, int]) -> dict[str, Any]:
-        """Return it as JSON can carry it, with the fronts that are registered by now."""
-        return {
-            "incarnation": self.incarnation,
-            "graph": [(segment, list(feeding)) for segment, feeding in self.graph.items()],
-            "fronts": list(fronts.items()),
-            "start": self.start,
-            "capacity_ticks": self.capacity_ticks,
-        }
 
 
 class TrackerProcess:

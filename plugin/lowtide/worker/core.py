@@ -19,7 +19,6 @@ import numpy as np
 
 from lowtide.errors import TimeWentBack
 from lowtide.fronts.front import Front
-from lowtide.operators.barrier import Barrier
 from lowtide.operators.batch import Batch
 from lowtide.operators.bundle import Bundle
 from lowtide.operators.fault import act
@@ -29,6 +28,7 @@ from lowtide.operators.output import Deliver, Exchange, Faults, Output
 from lowtide.operators.program import Captured, Program
 from lowtide.operators.source import SourceRows
 from lowtide.plan import Plan
+from lowtide.worker.barriers import Lanes, barriers_of
 from lowtide.worker.effects import Effects, Frame, LastKeys, Snapshot, letters_of
 from lowtide_tracker import Floor, Flush, LocalTracker, Notice, Request
 
@@ -83,33 +83,10 @@ class WorkerCore:
         """What is to be saved: nothing below its tick is pruned until `unpin`."""
         self._heeded = 0
         self._letters = letters_of(level)
-        self._last = dict(last or {})
-        self._floors = tuple(floors)
-        self._max_bundle_records = max_bundle_records
         self._limits = limits
-        sinks = {vertex.id: vertex for vertex in plan.sinks() if vertex.level == level}
-        self.barriers = {sink: self._barrier(sink, vertex.name, vertex.depth) for sink, vertex in sinks.items()}
-        depth = max(vertex.depth for vertex in plan.vertices)
-        self.barriers[self._letters] = self._barrier(self._letters, f"dead letters of level {level}", depth)
-
-    def _barrier(self, sink: int, name: str, depth: int) -> Barrier:
-        """A barrier over the worker's lanes; a front's only lane has its number."""
-        if self.front is None:
-            lane_of_unit = self.plan.lane_of_unit()
-            lanes = np.unique(lane_of_unit[self._workers == self.place]).tolist()
-        else:
-            lanes = [self.front.number]
-            lane_of_unit = np.array(lanes, np.int32)
-        return Barrier(
-            name,
-            lanes=lanes,
-            lane_of_unit=lane_of_unit,
-            depth=depth,
-            last={lane: key for (other, lane), key in self._last.items() if other == sink},
-            floors=self._floors,
-            max_bundle_records=self._max_bundle_records,
-            keeps_floors=sink != self._letters,
-        )
+        lanes = Lanes.of_front(front.number) if front is not None else Lanes.of_worker(plan, self._workers == place)
+        durable = (last or {}, tuple(floors))
+        self.barriers = barriers_of(plan, level, lanes, durable, max_bundle_records)
 
     @property
     def waits(self) -> bool:

@@ -12,20 +12,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import pyarrow as pa
-
 from lowtide.connectors.kafka_rows import unpack
 from lowtide.errors import LifeEnded
-from lowtide.frames import FrameKind, Header, Inbox, Outbox
-from lowtide.operators.batch import Batch, exchange_schema
+from lowtide.frames import Outbox
 from lowtide.operators.failure import AtRecord
-from lowtide.schema import schema_of
 from lowtide.worker.birth import Birth
 from lowtide.worker.building import make_core, make_delivery, make_saver
 from lowtide.worker.deployment import Deployment
 from lowtide.worker.early import Early
 from lowtide.worker.effects import Effects, Frame
 from lowtide.worker.figures import Figures
+from lowtide.worker.intake import Intake, packed
 from lowtide.worker.looking import Looking
 from lowtide.worker.outputs import Outputs
 from lowtide.worker.protocol import Frames
@@ -72,11 +69,8 @@ class LevelStage:
         self._early = Early(window, deployment.max_queued_bytes)
         self._last = level == plan.levels - 1
         self._outbox = Outbox(birth.number, plan.parallelism)
-        self._inbox = Inbox(birth.name)
-        inputs = [vertex for vertex in plan.exchanges() if vertex.level == level]
-        self._schemas = {vertex.id: schema_of(vertex.gives) for vertex in inputs}
-        self._arrow = {vertex: exchange_schema(schema) for vertex, schema in self._schemas.items()}
         self._figures = Figures()
+        self._intake = Intake(plan, birth.name, level, self._core.place, self._figures)
         self._delivery = make_delivery(deployment, birth, self._core)
         self._saver = make_saver(deployment, birth)
         self._says: list[dict[str, Any]] = []
@@ -114,13 +108,11 @@ class LevelStage:
 
     def frames(self, messages: Sequence[bytes], now_ns: int) -> Iterator[tuple[int, bytes]]:
         """Take frames of the level before; those of one exchange that came together are dealt with together."""
-        came = [(header, message) for message in messages if (header := self._count(message, now_ns))]
-        frames = [self._open(header, message) for header, message in came]
-        sized = zip(frames, (len(message) for _, message in came), strict=True)
-        yield from self._process(self._early.take(sized, self._core.min_time), now_ns)
-        if frames and self._delivers:
-            rows = sum(len(frame.batch) for frame in frames)
-            self._figures.waits(max(frame.ticks[-1] for frame in frames), rows, time.time_ns())
+        came = self._intake.open(messages, now_ns)
+        yield from self._process(self._early.take(came, self._core.min_time), now_ns)
+        if came and self._delivers:
+            rows = sum(len(frame.batch) for frame, _ in came)
+            self._figures.waits(max(frame.ticks[-1] for frame, _ in came), rows, time.time_ns())
 
     def _process(self, groups: Iterable[list[Frame]], now_ns: int) -> Frames:
         """Let the core deal with frames, those of one exchange together."""
@@ -131,25 +123,9 @@ class LevelStage:
             yield from self._send(effects)
             self._figures.hops["python"].add(time.time_ns() - now_ns, sum(len(frame.batch) for frame in frames))
 
-    def _count(self, message: bytes, now_ns: int) -> Header | None:
-        """Return the header of a frame with records, None for a mark."""
-        header = Header.unpack(message)
-        self._inbox.take(header)
-        if header.kind is FrameKind.MARK:
-            return None
-        self._figures.records_in += header.rows
-        self._figures.hops["exchange"].add(now_ns - header.sent_ns, header.rows)
-        return header
-
-    def _open(self, header: Header, message: bytes) -> Frame:
-        vertex = header.vertex
-        records = pa.py_buffer(memoryview(message)[header.records_at :])
-        batch = Batch.from_arrow(self._schemas[vertex], pa.ipc.read_record_batch(records, self._arrow[vertex]))
-        return Frame(vertex, self._core.place, header.value, header.ticks_of(message), batch)
-
     def end(self, epoch: int, now_ns: int) -> list[tuple[int, bytes]]:
         """Check that the epoch's input was complete; return the marks for the next level."""
-        self._inbox.end(epoch)
+        self._intake.end(epoch)
         return [] if self._last else self._outbox.marks(epoch, now_ns)
 
     def pulling(self) -> bool:
@@ -316,14 +292,5 @@ class LevelStage:
             assert self._outputs is not None
             self._outputs.give(sink, bundle)
         for frame in effects.frames:
-            table = frame.batch.to_arrow()
-            self._figures.records_out += table.num_rows
-            head = self._outbox.records(
-                frame.target,
-                frame.vertex,
-                table.num_rows,
-                sent_ns=time.time_ns(),
-                value=frame.value,
-                ticks=frame.ticks,
-            )
-            yield frame.target, head + table.serialize().to_pybytes()
+            self._figures.records_out += len(frame.batch)
+            yield frame.target, packed(self._outbox, frame, time.time_ns())

@@ -11,7 +11,9 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lowtide.service.tracker_process import TrackerProcess, TrackerReport, TrackerSetting
+from lowtide.service.tracker_process import TrackerProcess
+from lowtide.service.tracker_report import TrackerReport
+from lowtide.service.tracker_setting import TrackerSetting
 from lowtide.worker.tracker_line import TrackerLine
 from lowtide_tracker import LocalTracker, Notice, TrackerClient
 

@@ -1,0 +1,70 @@
+"""The barriers of one worker: one for each sink of its level, and one for the level's dead letters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from lowtide.operators.barrier import Barrier
+from lowtide.plan import Plan
+from lowtide.worker.effects import LastKeys, letters_of
+from lowtide_tracker import Floor
+
+__all__ = ["Lanes", "barriers_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """The lanes that a worker owns (R12).
+
+    Attributes:
+        own: Their numbers.
+        of_unit: By hash unit its lane.
+    """
+
+    own: list[int]
+    of_unit: npt.NDArray[np.int32]
+
+    @classmethod
+    def of_front(cls, number: int) -> Lanes:
+        """A front's only lane has its number."""
+        return cls([number], np.array([number], np.int32))
+
+    @classmethod
+    def of_worker(cls, plan: Plan, own_units: npt.NDArray[np.bool_]) -> Lanes:
+        """Those of a worker with these hash units."""
+        of_unit = plan.lane_of_unit()
+        return cls(np.unique(of_unit[own_units]).tolist(), of_unit)
+
+
+def barriers_of(
+    plan: Plan, level: int, lanes: Lanes, durable: tuple[LastKeys, tuple[Floor, ...]], max_bundle_records: int
+) -> dict[int, Barrier]:
+    """Make a worker's barriers, by sink; the dead letters' is that of `letters_of(level)`.
+
+    Args:
+        plan: The plan.
+        level: The worker's.
+        lanes: The worker's.
+        durable: What was so when the life began: by sink and lane `last` (R13), and all floors.
+        max_bundle_records: Limit of one bundle.
+    """
+    last, floors = durable
+    letters = letters_of(level)
+    places = [(vertex.id, vertex.name, vertex.depth) for vertex in plan.sinks() if vertex.level == level]
+    places.append((letters, f"dead letters of level {level}", max(vertex.depth for vertex in plan.vertices)))
+    return {
+        sink: Barrier(
+            name,
+            lanes=lanes.own,
+            lane_of_unit=lanes.of_unit,
+            depth=depth,
+            last={lane: key for (other, lane), key in last.items() if other == sink},
+            floors=floors,
+            max_bundle_records=max_bundle_records,
+            keeps_floors=sink != letters,
+        )
+        for sink, name, depth in places
+    }
