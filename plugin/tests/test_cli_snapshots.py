@@ -31,7 +31,7 @@ from lowtide.jobs.state import JobState
 from lowtide.service.job_view import SnapshotView
 from lowtide.topics import Topic
 from lowtide_snapshots import errors as snapshot_errors
-from lowtide_snapshots.commit_log import MemoryCommitLog
+from lowtide_snapshots.memory_log import MemoryCommitLog
 from lowtide_snapshots.stores import StoreSetting, open_store
 
 VIEW = SnapshotView(

@@ -111,11 +111,11 @@ def test_nobody_answers_at_the_address_of_a_job_that_has_gone() -> None:
 
 @pytest.mark.parametrize(
     "head",
-    ["POST /stop HTTP/1.1\r\nContent-Length: 2000", "POST /stop HTTP/1.1\r\nTransfer-Encoding: chunked"],
+    ["POST /stop HTTP/1.1\r\nContent-Length: 5000", "POST /stop HTTP/1.1\r\nTransfer-Encoding: chunked"],
 )
 def test_a_body_that_is_too_large_is_refused(job: ControlledJob, head: str) -> None:
     line, header = head.split(" HTTP/1.1\r\n")
-    body = b"7d0\r\n" + b"x" * 2000 + b"\r\n0\r\n\r\n" if "chunked" in header else b"x" * 2000
+    body = b"1388\r\n" + b"x" * 5000 + b"\r\n0\r\n\r\n" if "chunked" in header else b"x" * 5000
     host, port = job.address.split(":")
     with socket.create_connection((host, int(port)), 5) as connection:
         request = f"{line} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {TOKEN}\r\n{header}\r\n\r\n"

@@ -17,10 +17,10 @@ from lowtide.events import EventLog
 from lowtide.service.coordinator import Coordinator
 from lowtide.service.job_view import SnapshotView
 from lowtide.service.setting import SnapshotSetting
-from lowtide_snapshots.commit_log import MemoryCommitLog
 from lowtide_snapshots.errors import CommitUnknown
 from lowtide_snapshots.job_record import JobRecord
 from lowtide_snapshots.manifest import FrontAt, Manifest
+from lowtide_snapshots.memory_log import MemoryCommitLog
 from lowtide_snapshots.parts import sha256
 from lowtide_snapshots.stores import StoreSetting, open_store
 from lowtide_tracker import Floor

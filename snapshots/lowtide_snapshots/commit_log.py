@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lowtide_snapshots.commit_record import Commit, Restored
 from lowtide_snapshots.errors import (
@@ -27,14 +27,12 @@ from lowtide_snapshots.errors import (
 from lowtide_snapshots.incarnations import check_of, number_in
 from lowtide_snapshots.job_paths import JobPaths
 from lowtide_snapshots.manifest import Manifest
-from lowtide_snapshots.memory_nodes import MemoryNodes
-from lowtide_snapshots.node_values import to_bytes
 from lowtide_snapshots.nodes import Check, Create, Delete, Node, Nodes, Operation, Set
 
 if TYPE_CHECKING:
     from lowtide_snapshots.job_store import JobStore
 
-__all__ = ["Commit", "CommitLog", "MemoryCommitLog", "Restored", "ZooKeeperCommitLog", "utc"]
+__all__ = ["Commit", "CommitLog", "Restored", "ZooKeeperCommitLog", "utc"]
 
 DROP_AT_ONCE = 500
 
@@ -287,27 +285,6 @@ class ZooKeeperCommitLog(CommitLog):
 
     def __init__(self, store: JobStore) -> None:
         super().__init__(*store.place, store.job)
-
-
-class MemoryCommitLog(CommitLog):
-    """A log in memory; those made with the same `nodes` are one log."""
-
-    def __init__(self, job: str, nodes: MemoryNodes | None = None, **settings: Any) -> None:
-        super().__init__(nodes or MemoryNodes(), JobPaths("memory", job), job, **settings)
-
-    def raise_incarnation(self) -> int:
-        """Begin a new life: every older one is fenced."""
-        path = self._paths.incarnation
-        number = 0
-
-        def plan() -> list[Operation]:
-            nonlocal number
-            node = self._get(path)
-            number = number_in(node, self._paths) + 1
-            return [_put(path, node, to_bytes({"incarnation": number}))]
-
-        self._nodes.write(plan)
-        return number
 
 
 def _same(found: Commit, asked: Commit, path: str) -> Commit:

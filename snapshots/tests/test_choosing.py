@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from lowtide_snapshots.choosing import choose
-from lowtide_snapshots.commit_log import MemoryCommitLog
 from lowtide_snapshots.errors import FormatTooNew, NoGoodCommit, NoSuchCommit
+from lowtide_snapshots.memory_log import MemoryCommitLog
 from lowtide_snapshots.parts import sha256
 from lowtide_snapshots.stores import StoreSetting, open_store
 from lowtide_snapshots.stores.errors import StoreUnavailable

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lowtide_snapshots.commit_log import CommitLog, MemoryCommitLog, Restored
+from lowtide_snapshots.commit_log import CommitLog, Restored
 from lowtide_snapshots.errors import (
     CommitNeeded,
     CommitRefused,
@@ -15,6 +15,7 @@ from lowtide_snapshots.errors import (
     NoSuchCommit,
     RecordDamaged,
 )
+from lowtide_snapshots.memory_log import MemoryCommitLog
 from lowtide_snapshots.memory_nodes import MemoryNodes
 from lowtide_snapshots.nodes import Create
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from lowtide_snapshots.choosing import choose
-from lowtide_snapshots.commit_log import Commit, MemoryCommitLog, Restored, utc
+from lowtide_snapshots.commit_log import Commit, Restored, utc
 from lowtide_snapshots.errors import CommitNeeded, NoSuchCommit, RecordRefused
+from lowtide_snapshots.memory_log import MemoryCommitLog
 from lowtide_snapshots.retention import Rule, Swept, bases, plan, sweep
 from lowtide_snapshots.stores import StoreSetting, open_store
 from lowtide_snapshots.verifying import verify

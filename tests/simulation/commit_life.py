@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lowtide_snapshots import choosing, retention
-from lowtide_snapshots.commit_log import Commit, MemoryCommitLog
+from lowtide_snapshots.commit_log import Commit
 from lowtide_snapshots.errors import (
     CommitNeeded,
     CommitRefused,
@@ -23,6 +23,7 @@ from lowtide_snapshots.errors import (
 )
 from lowtide_snapshots.job_record import JobRecord
 from lowtide_snapshots.manifest import Manifest, Part, shape_of
+from lowtide_snapshots.memory_log import MemoryCommitLog
 from lowtide_snapshots.names import snapshot_id
 from lowtide_snapshots.parts import PartHead, decode_part, encode_part, sha256
 from lowtide_snapshots.stores.errors import NotThere, StoreUnavailable

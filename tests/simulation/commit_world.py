@@ -9,11 +9,12 @@ from datetime import UTC, datetime, timedelta
 from typing import ClassVar
 
 from lowtide_snapshots.choosing import Choice
-from lowtide_snapshots.commit_log import Commit, MemoryCommitLog, Restored
+from lowtide_snapshots.commit_log import Commit, Restored
 from lowtide_snapshots.errors import WriteUnknown
 from lowtide_snapshots.incarnations import number_in
 from lowtide_snapshots.job_paths import JobPaths
 from lowtide_snapshots.manifest import Manifest
+from lowtide_snapshots.memory_log import MemoryCommitLog
 from lowtide_snapshots.nodes import Create, Delete, Operation, Set
 from lowtide_snapshots.parts import sha256
 from lowtide_snapshots.stores.errors import StoreUnavailable

@@ -30,7 +30,7 @@ LOG = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 32
 CONNECTION_LIMIT_S = 10.0
-MAX_BODY_BYTES = 1 << 10
+MAX_BODY_BYTES = 4 << 10
 MAX_HEADER_BYTES = 4 << 10
 BACKLOG = 64
 MAX_TIME_DIGITS = 15
@@ -41,7 +41,8 @@ ROUTES = {
     "GET /history?since_ms=TIME": "the life's figures per second for 15 min and per 15 s for 6 h, and what happened",
     "GET /state/STEP?COLUMN=VALUE": "the state of one key as of min time, with that time",
     "GET /snapshots": "the snapshots of this life as JSON, oldest first",
-    "POST /snapshots": 'take one; the body may be {"name": "...", "commit": false}',
+    "POST /snapshots": 'take one; the body may be {"name": "...", "commit": false, "key": "..."}: a key that was heard '
+    "before gets the snapshot that it began",
     "POST /stop": "end the job: what its sinks were given is delivered first",
     "GET /health": "whether this answers; needs no token",
 }
@@ -53,7 +54,8 @@ HOW_TO_GET_IN = (
 Past = Callable[[int], HistoryView | None]
 """Takes the time after which; None before the first look."""
 Look = Callable[[str, dict[str, str]], Awaitable[bytes]]
-Take = Callable[[str | None, bool], SnapshotView]
+Take = Callable[[str | None, bool, str | None], SnapshotView]
+"""Takes a name, whether to commit, and the request's key."""
 Metrics = Callable[[str], tuple[bytes, str]]
 """Takes an `Accept` header; returns metrics and their content type."""
 
@@ -177,7 +179,7 @@ class Control:
                 400, f"the body is not understood: {error}", 'send {"name": "...", "commit": true}, or nothing'
             )
         try:
-            view = self._take(asked.name, asked.commit)
+            view = self._take(asked.name, asked.commit, asked.key)
         except LowtideError as error:
             return _says(409, error.what, error.way_out)
         return web.Response(status=202, body=msgspec.json.encode(view), content_type="application/json")
@@ -234,6 +236,7 @@ class _Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)] | None = None
     commit: bool = True
+    key: Annotated[str, msgspec.Meta(min_length=1, max_length=200)] | None = None
 
 
 class _TurnedAway(asyncio.Protocol):

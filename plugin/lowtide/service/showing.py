@@ -55,9 +55,9 @@ class Showing:
             port=setting.control.port,
         )
 
-    def _take(self, name: str | None, commit: bool) -> SnapshotView:
+    def _take(self, name: str | None, commit: bool, key: str | None) -> SnapshotView:
         assert self._life.snapshots is not None, "the API begins after the life"
-        return self._life.snapshots.begin(name, commit=commit)
+        return self._life.snapshots.begin(name, commit=commit, key=key)
 
     async def start(self) -> None:
         """Begin to listen.

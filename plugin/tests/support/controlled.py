@@ -38,7 +38,7 @@ class ControlledJob:
         assert not self.broken, "the test breaks it"
         return JobMetrics(self.watch.view, self.watch.histograms).exposition(accept)
 
-    def take(self, name: str | None, commit: bool) -> SnapshotView:
+    def take(self, name: str | None, commit: bool, key: str | None) -> SnapshotView:
         self.asked.append((name, commit))
         return self.taking[0]
 
