@@ -172,6 +172,12 @@ class LifeEnded(LowtideError):
     exit_code = 5
 
 
+class SnapshotDamaged(LowtideError):
+    """Recover from another commit, or restore the store from a backup: what a snapshot needs is missing or damaged."""
+
+    exit_code = 6
+
+
 class SnapshotFailed(LowtideError):
     """Look at what held the snapshot up, and take another one: the job goes on, and its last commit is what it was."""
 

@@ -19,11 +19,11 @@ from seen import SHAPE
 from lowtide.cli.main import run
 from lowtide.cli.quantities import Age, IsoTime, count_of, size, time_of
 from lowtide.cli.reach import gone
-from lowtide.cli.refusals import SnapshotDamaged, plain_errors
+from lowtide.cli.refusals import plain_errors
 from lowtide.cli.snapshot_place import SnapshotPlace
 from lowtide.cli.taking import take
 from lowtide.control_client import ControlClient
-from lowtide.errors import ConfError, LowtideError, ServiceUnavailable, SnapshotFailed
+from lowtide.errors import ConfError, LowtideError, ServiceUnavailable, SnapshotDamaged, SnapshotFailed
 from lowtide.events import EventLog
 from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.process import Process

@@ -14,9 +14,10 @@ from lowtide.connectors.lasts import Durable, LaneName
 from lowtide.errors import AlreadyRunning, FlowError, LifeEnded, LowtideError, ServiceUnavailable
 from lowtide.fronts.register import FrontRegister, Partition
 from lowtide.operators.order import OrderKey
-from lowtide.spark.opening import _by_vertex, _completed, _ids, _settled, as_ours, job_record
+from lowtide.spark.opening import _by_vertex, _completed, _ids, _settled, job_record
 from lowtide.spark.preflight import Surroundings
 from lowtide.spark.recovering import refuse_other_order, refuse_shorter_lasts
+from lowtide.spark.refusing import as_ours
 from lowtide.topics import Topic
 from lowtide.worker.effects import letters_of
 from lowtide_snapshots.errors import Fenced, LeaseTaken, RecordDiffers, SnapshotsError, ZooKeeperUnavailable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lowtide.errors import ConfError, FlowError, LowtideError, ServiceUnavailable, SnapshotFailed
+from lowtide.errors import ConfError, FlowError, LowtideError, ServiceUnavailable, SnapshotDamaged, SnapshotFailed
 from lowtide_snapshots.errors import (
     CommitRefused,
     EntryDiffers,
@@ -18,14 +18,7 @@ from lowtide_snapshots.errors import (
 )
 from lowtide_snapshots.stores.errors import AlreadyThere, NotThere, StoreDamaged
 
-__all__ = ["SnapshotDamaged", "plain_errors"]
-
-
-class SnapshotDamaged(LowtideError):
-    """Recover from another commit, or restore the store from a backup: what a snapshot needs is missing or damaged."""
-
-    exit_code = 6
-
+__all__ = ["plain_errors"]
 
 _DAMAGED = (ManifestDamaged, NoGoodCommit, NotThere, PartDamaged, StoreDamaged)
 _NOT_COMMITTED = (AlreadyThere, CommitRefused, EntryDiffers, Fenced)

@@ -12,12 +12,11 @@ from lowtide.cli.bar import bar
 from lowtide.cli.options import as_json, with_conf
 from lowtide.cli.pruning import Pruning
 from lowtide.cli.quantities import Age, count_of, size, time_of
-from lowtide.cli.refusals import SnapshotDamaged
 from lowtide.cli.snapshot_pages import LISTED, diff_object, diff_page, known_object, line, page
 from lowtide.cli.snapshot_place import Known, SnapshotPlace, opened
 from lowtide.cli.table import table
 from lowtide.conf import Conf
-from lowtide.errors import SnapshotFailed
+from lowtide.errors import SnapshotDamaged, SnapshotFailed
 from lowtide_snapshots.commit_log import Commit
 from lowtide_snapshots.diffing import diff as between
 from lowtide_snapshots.errors import CommitUnknown

@@ -9,10 +9,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from lowtide.events import EventLog
+from lowtide.service.asking import Asking
 from lowtide.service.coordinator import Coordinator
 from lowtide.service.idle_fronts import SERVICE_WORKER
 from lowtide.service.questions import Questions
@@ -65,17 +65,16 @@ class Life:
         self._secret = secret
         self._events = events
         self._on_end = on_end
-        self._zookeeper = asyncio.Lock()
-        self._zookeeper_away = ""
-        """Since when ZooKeeper has not answered, and why; empty while it does."""
         self._telling: asyncio.Task[None] | None = None
         self._stall = Stall(setting.stall_limit_ms / 1000)
-        self._store = setting.zookeeper.store(setting.job)
+        self._place = Asking(setting.zookeeper.store(setting.job), events)
+        self._commits = Asking(setting.zookeeper.store(setting.job))
+        """For commits alone: their manifests are read meanwhile, from a store that may be slow."""
         self.fronts = SourceFronts(
             setting,
             secret=secret,
-            ask=self._ask,
-            store=self._store,
+            ask=self._place.ask,
+            store=self._place.store,
             told=lambda: self.told,
             events=events,
             on_end=on_end,
@@ -110,11 +109,12 @@ class Life:
             LowtideError, SnapshotsError: what could not be started; nothing is left running.
         """
         try:
-            await asyncio.to_thread(self._store.open)
+            await self._place.open()
             if self._tracker is not None:
                 self._address = await self._tracker.start()
                 self.fronts.start(self._address)
                 if self.setting.snapshots is not None:
+                    await self._commits.open()
                     self.snapshots = self._coordinator(self.setting.snapshots, self._tracker)
                     await self.snapshots.start()
         except BaseException:
@@ -130,15 +130,16 @@ class Life:
             await self._tracker.close()
         if self._telling is not None:
             await asyncio.wait([self._telling])
-        await asyncio.to_thread(self._store.close)
+        await self._commits.close()
+        await self._place.close()
 
     def _coordinator(self, setting: SnapshotSetting, tracker: TrackerProcess) -> Coordinator:
         return Coordinator(
             setting,
             incarnation=self.setting.incarnation,
             start=self.setting.start,
-            log=ZooKeeperCommitLog(self._store),
-            ask=self._ask,
+            log=ZooKeeperCommitLog(self._commits.store),
+            ask=self._commits.ask,
             request=tracker.request,
             fronts=self.fronts.standing,
             workers=self._later_workers,
@@ -160,7 +161,7 @@ class Life:
     def troubles(self) -> list[str]:
         """What is wrong though the life goes on, each with the time since when."""
         found = [] if self.snapshots is None else [self.snapshots.trouble]
-        return [trouble for trouble in (self._zookeeper_away, *found) if trouble]
+        return [trouble for trouble in (self._place.away, *found) if trouble]
 
     @property
     def report(self) -> TrackerReport | None:
@@ -194,7 +195,7 @@ class Life:
         """
         while True:
             try:
-                await self._ask(self._store.check, self.setting.incarnation)
+                await self._place.ask(self._place.store.check, self.setting.incarnation)
                 break
             except ZooKeeperUnavailable as error:
                 LOG.warning("whether this life is the job's newest is asked again: %s", error)
@@ -225,28 +226,13 @@ class Life:
     async def _tell(self, tick: int) -> None:
         """Store a delivered time, then let it be told (R18)."""
         try:
-            await self._ask(self._store.tell, self.setting.incarnation, tick)
+            await self._place.ask(self._place.store.tell, self.setting.incarnation, tick)
         except Fenced as error:
             self._on_end(str(error))
         except SnapshotsError as error:
             LOG.warning("the delivered time could not be stored, and is not told: %s", error)
         else:
             self.told = tick
-
-    async def _ask(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        """Let ZooKeeper do something; one call at a time, as a store is for one thread."""
-        async with self._zookeeper:
-            try:
-                answer = await asyncio.to_thread(call, *arguments)
-            except ZooKeeperUnavailable as error:
-                if not self._zookeeper_away:
-                    self._events.event("zookeeper_lost", why=str(error))
-                    self._zookeeper_away = f"since {datetime.now(UTC):%H:%M:%S} UTC: {error.what}"
-                raise
-            if self._zookeeper_away:
-                self._events.event("zookeeper_back")
-            self._zookeeper_away = ""
-            return answer
 
     def _restarted(self, era: int, how: str) -> None:
         self.restarts += 1

@@ -28,9 +28,10 @@ from lowtide.spark import preflight, slots
 from lowtide.spark.broker_watch import BrokerWatch
 from lowtide.spark.causes import error_of, error_of_query, exception_of
 from lowtide.spark.handing_out import deployment_of, setting_of
-from lowtide.spark.opening import as_ours, open_life, settled_conf
+from lowtide.spark.opening import open_life, settled_conf
 from lowtide.spark.query import start_query
 from lowtide.spark.recovering import StartFrom
+from lowtide.spark.refusing import as_ours
 from lowtide.spark.session import master_of, session_runs, start_session
 from lowtide.zookeeper_access import ZooKeeperAccess
 from lowtide_snapshots.commit_log import ZooKeeperCommitLog

@@ -11,42 +11,31 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from lowtide.conf import Conf
 from lowtide.connectors.claims import claim, transactional_id
 from lowtide.connectors.lasts import Durable, keep_floors, open_lasts, read_lasts, topic_of
-from lowtide.errors import AlreadyRunning, FlowError, LifeEnded, LowtideError, ServiceUnavailable
+from lowtide.errors import FlowError, LifeEnded
 from lowtide.fronts.register import FrontRegister, Partition
 from lowtide.operators.order import OrderKey
 from lowtide.plan import Plan
 from lowtide.spark.preflight import Surroundings
 from lowtide.spark.recovering import Recovered, StartFrom, recover, refuse_other_order, refuse_shorter_lasts
+from lowtide.spark.refusing import as_ours
 from lowtide.steps import Read
 from lowtide.worker.effects import letters_of
 from lowtide.worker.outputs import lane_name
 from lowtide.worker.welcome import FrontStart
 from lowtide.zookeeper_access import ZooKeeperAccess
-from lowtide_snapshots.errors import (
-    Fenced,
-    LeaseTaken,
-    NoGoodCommit,
-    NoSuchCommit,
-    RecordDiffers,
-    SnapshotsError,
-    SubmissionTaken,
-    ZooKeeperUnavailable,
-)
 from lowtide_snapshots.hashing import HASH_VERSION
 from lowtide_snapshots.job_record import JobRecord
 from lowtide_snapshots.job_store import JobStore
-from lowtide_snapshots.stores.errors import StoreFull, StoreRefused, StoreUnavailable
 from lowtide_snapshots.submissions import refuse_again
 from lowtide_tracker import Floor
 
-__all__ = ["Opening", "as_ours", "job_record", "open_life", "settled_conf"]
+__all__ = ["Opening", "job_record", "open_life", "settled_conf"]
 
 LEASE_SLACK_S = 4.0
 """How much longer than a session's time-out a start waits for the lease of a driver that was killed."""
@@ -293,22 +282,3 @@ def _by_vertex(plan: Plan, durable: Durable, fronts: int) -> dict[tuple[int, int
         for lane in range(plan.lanes if level else fronts):
             found[letters_of(level), lane] = durable.last.get(lane_name(None, level, lane))
     return {place: key for place, key in found.items() if key is not None}
-
-
-_AWAY = (ZooKeeperUnavailable, StoreUnavailable, StoreRefused, StoreFull)
-
-
-@contextmanager
-def as_ours() -> Iterator[None]:
-    """Raise what the job's place in ZooKeeper refuses as one of our own errors."""
-    try:
-        yield
-    except SnapshotsError as error:
-        kind: type[LowtideError] = LifeEnded
-        if isinstance(error, LeaseTaken | SubmissionTaken):
-            kind = AlreadyRunning
-        elif isinstance(error, RecordDiffers | NoSuchCommit | NoGoodCommit):
-            kind = FlowError
-        elif isinstance(error, _AWAY) and not isinstance(error, Fenced):
-            kind = ServiceUnavailable
-        raise kind(error.what, where=error.where, way_out=error.way_out) from error

@@ -14,9 +14,9 @@ from lowtide.operators.order import OrderKey
 from lowtide.operators.saving import saved_steps
 from lowtide.plan import Plan
 from lowtide.store_access import store_setting
-from lowtide_snapshots.choosing import choose, manifest_of
+from lowtide_snapshots.choosing import Choice, choose, manifest_of
 from lowtide_snapshots.commit_log import Commit, ZooKeeperCommitLog
-from lowtide_snapshots.errors import ManifestDamaged
+from lowtide_snapshots.errors import ManifestDamaged, NoSuchCommit
 from lowtide_snapshots.fingerprint import compare
 from lowtide_snapshots.job_store import JobStore
 from lowtide_snapshots.manifest import LaneLast, Manifest
@@ -108,13 +108,8 @@ def recover(
     files = open_store(store_setting(conf.snapshots))
     try:
         say("looking for the commit to begin from")
-        told = _telling(say)
-        choice = choose(log, files, commit=start.commit, before_ms=start.before_ms, told=told)
+        choice = _chosen(log, files, plan, incarnation, start=start, say=say)
         manifest = choice.manifest
-        for skipped, why in choice.skipped:
-            say(f"DAMAGED: commit {skipped.id} is passed over: {why}")
-        refuse_other_state(plan, manifest, say)
-        log.set_restored(incarnation, choice.commit)
         if start.redeliver:
             log.rewind(incarnation, choice.commit)
             commits = log.commits()
@@ -129,6 +124,23 @@ def recover(
         return Recovered(manifest, known, oldest)
     finally:
         files.close()
+
+
+def _chosen(
+    log: ZooKeeperCommitLog, files: Store, plan: Plan, incarnation: int, *, start: StartFrom, say: Say
+) -> Choice:
+    """Choose a commit and write it down, so that nobody drops it; if somebody just has, choose again."""
+    while True:
+        choice = choose(log, files, commit=start.commit, before_ms=start.before_ms, told=_telling(say))
+        for skipped, why in choice.skipped:
+            say(f"DAMAGED: commit {skipped.id} is passed over: {why}")
+        refuse_other_state(plan, choice.manifest, say)
+        try:
+            log.set_restored(incarnation, choice.commit)
+        except NoSuchCommit:
+            say(f"commit {choice.commit.id} was dropped meanwhile; looking for another")
+        else:
+            return choice
 
 
 def refuse_other_state(plan: Plan, manifest: Manifest, say: Say) -> None:

@@ -1,0 +1,60 @@
+"""A job's place in ZooKeeper, asked from the event loop: one call at a time, in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from lowtide.events import EventLog
+from lowtide_snapshots.errors import ZooKeeperUnavailable
+from lowtide_snapshots.job_store import JobStore
+
+__all__ = ["Asking"]
+
+
+class Asking:
+    """Asks a job's place; what takes long in one call holds up the others that go by this one, and nobody else.
+
+    Args:
+        store: The place; not yet open.
+        events: Told when ZooKeeper has gone and is back; None where somebody else tells.
+
+    Attributes:
+        store: The place.
+        away: Since when ZooKeeper has not answered, and why; empty while it does.
+    """
+
+    def __init__(self, store: JobStore, events: EventLog | None = None) -> None:
+        self.store = store
+        self.away = ""
+        self._events = events
+        self._turn = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Connect (errors: ZooKeeperUnavailable)."""
+        await asyncio.to_thread(self.store.open)
+
+    async def close(self) -> None:
+        """End the session."""
+        await asyncio.to_thread(self.store.close)
+
+    async def ask(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        """Call something that uses the place; its errors are those of the call."""
+        async with self._turn:
+            try:
+                answer = await asyncio.to_thread(call, *arguments)
+            except ZooKeeperUnavailable as error:
+                if not self.away:
+                    self._tell("zookeeper_lost", why=str(error))
+                    self.away = f"since {datetime.now(UTC):%H:%M:%S} UTC: {error.what}"
+                raise
+            if self.away:
+                self._tell("zookeeper_back")
+            self.away = ""
+            return answer
+
+    def _tell(self, event: Any, **fields: Any) -> None:
+        if self._events is not None:
+            self._events.event(event, **fields)
