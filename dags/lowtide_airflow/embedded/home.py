@@ -24,6 +24,8 @@ ROLES = {"admin": "admin", "op": "op", "viewer": "viewer"}
 """The users, and what each may do: everything; run and change DAGs and connections; look."""
 PASSWORD_BYTES = 18
 SECRET_BYTES = 32
+FOREIGN = ("AIRFLOW_", "_AIRFLOW_")
+"""Environment variables that begin so belong to another Airflow."""
 TOKEN_S = 24 * 3600
 """How long a user stays signed in."""
 LOCK_LIMIT_S = 30
@@ -86,7 +88,7 @@ class Home:
 
     def environment(self, extra: dict[str, str]) -> dict[str, str]:
         """What Airflow's processes inherit: ours without what belongs to another Airflow, its home, and `extra`."""
-        ours = {name: value for name, value in os.environ.items() if "AIRFLOW" not in name.split("_", 2)[:2]}
+        ours = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
         return ours | {"AIRFLOW_HOME": str(self.folder), "PYTHONUNBUFFERED": "1"} | extra
 
     @contextmanager
