@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.settings import settings_of
 
 from lowtide.conf import Conf
 from lowtide.embedded import EmbeddedServices
@@ -136,14 +137,7 @@ class Spark:
         return Conf.load(None, self.settings() | given)
 
     def settings(self) -> dict[str, object]:
-        return {
-            "kafka.bootstrap": self.kafka.address,
-            "zookeeper.hosts": self.zookeeper,
-            "epoch.duration_s": 5.0,
-            "spark.master": f"local[{SLOTS}]",
-            "spark.checkpoint_folder": str(self.folder / "checkpoints"),
-            "snapshots.url": str(self.folder / "snapshots"),
-        }
+        return settings_of(self.kafka, self.zookeeper, self.folder, SLOTS)
 
 
 @pytest.fixture(name="spark", scope="session")

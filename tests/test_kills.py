@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.driver import Driver
+from tests.settings import settings_of
 from tests.shop import Load, Shop
 
 if TYPE_CHECKING:
@@ -25,14 +26,8 @@ Start = Callable[[], Driver]
 
 
 @pytest.fixture(name="settings")
-def _settings(kafka: Kafka, zookeeper: str, tmp_path: Path) -> dict[str, Any]:
-    return {
-        "kafka.bootstrap": kafka.address,
-        "zookeeper.hosts": zookeeper,
-        "epoch.duration_s": 5.0,
-        "spark.master": "local[8]",
-        "spark.checkpoint_folder": str(tmp_path / "checkpoints"),
-    }
+def _settings(kafka: Kafka, zookeeper: str, tmp_path: Path) -> dict[str, object]:
+    return settings_of(kafka, zookeeper, tmp_path, 8)
 
 
 class Lives:
@@ -62,7 +57,7 @@ class Lives:
 
 
 @pytest.fixture(name="lives")
-def _lives(kafka: Kafka, settings: dict[str, Any], tmp_path: Path) -> Iterator[Callable[..., Lives]]:
+def _lives(kafka: Kafka, settings: dict[str, object], tmp_path: Path) -> Iterator[Callable[..., Lives]]:
     made: list[Lives] = []
 
     def make(name: str, **more: object) -> Lives:

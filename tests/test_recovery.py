@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.job_program import Program
+from tests.settings import settings_of
 from tests.shop import Load, Shop, now_ms
 
-from lowtide.control_client import ControlClient
-from lowtide.service.job_view import SnapshotView
+from lowtide.cli.taking import take
 
 if TYPE_CHECKING:
     from tests.conftest import Kafka
@@ -25,16 +24,8 @@ Start = Callable[..., Program]
 
 
 @pytest.fixture(name="settings")
-def _settings(kafka: Kafka, zookeeper: str, tmp_path: Path) -> dict[str, Any]:
-    return {
-        "kafka.bootstrap": kafka.address,
-        "zookeeper.hosts": zookeeper,
-        "epoch.duration_s": 5.0,
-        "spark.master": "local[14]",
-        "job.folder": str(tmp_path / ".lowtide/jobs"),
-        "spark.checkpoint_folder": str(tmp_path / "checkpoints"),
-        "snapshots.url": str(tmp_path / "snapshots"),
-    }
+def _settings(kafka: Kafka, zookeeper: str, tmp_path: Path) -> dict[str, object]:
+    return settings_of(kafka, zookeeper, tmp_path, 14) | {"job.folder": str(tmp_path / ".lowtide/jobs")}
 
 
 @pytest.fixture(name="start")
@@ -51,25 +42,13 @@ def _start(tmp_path: Path) -> Iterator[Start]:
         program.close()
 
 
-def take(client: ControlClient) -> SnapshotView:
-    asked = client.take_snapshot()
-    deadline = time.monotonic() + TAKEN_WITHIN_S
-    while True:
-        (view,) = [each for each in client.snapshots() if each.id == asked.id]
-        if view.phase in ("committed", "failed"):
-            assert view.phase == "committed", view
-            return view
-        assert time.monotonic() < deadline, view
-        time.sleep(0.05)
-
-
-def test_the_program_starts_its_job_again_by_itself(kafka: Kafka, settings: dict[str, Any], start: Start) -> None:
+def test_the_program_starts_its_job_again_by_itself(kafka: Kafka, settings: dict[str, object], start: Start) -> None:
     """After the death of a worker, of its fork server and of the service; beyond the limit it ends with 5."""
     shop = Shop.open("restarts", kafka, settings | {"job.restarts": 3}, letters=2)
     program = start(shop)
     with Load(shop):
         view = program.moved()
-        committed = take(program.client)
+        committed = take(program.client, shop.name, None, limit_s=TAKEN_WITHIN_S)
         assert committed.rows
         os.kill(next(each.pid for each in view.workers if each.worker == "2/1"), signal.SIGKILL)
         program.running(restarts=1)
@@ -89,7 +68,7 @@ def test_the_program_starts_its_job_again_by_itself(kafka: Kafka, settings: dict
 
 
 def test_a_job_goes_on_at_other_widths_from_a_commit_that_others_made(
-    kafka: Kafka, settings: dict[str, Any], start: Start
+    kafka: Kafka, settings: dict[str, object], start: Start
 ) -> None:
     """C8: 2, 4 and 3 workers of each level, each life killed under load, with a snapshot in each."""
     first = Shop.open("widths", kafka, settings, lanes=4, letters=4)
@@ -98,7 +77,7 @@ def test_a_job_goes_on_at_other_widths_from_a_commit_that_others_made(
         program = start(shop)
         with Load(shop, first=100_000 * number):
             program.moved()
-            committed = take(program.client)
+            committed = take(program.client, shop.name, None, limit_s=TAKEN_WITHIN_S)
             program.moved()
             program.process.kill()
             program.ended()
@@ -110,7 +89,7 @@ def test_a_job_goes_on_at_other_widths_from_a_commit_that_others_made(
 
 
 def test_a_snapshot_is_taken_while_a_job_catches_up_and_mends(
-    kafka: Kafka, settings: dict[str, Any], start: Start
+    kafka: Kafka, settings: dict[str, object], start: Start
 ) -> None:
     """One partition lies an hour behind the other; the life after it goes on from there, and replays the rest."""
     shop = Shop.open("catching-up", kafka, settings, letters=2)
@@ -119,7 +98,7 @@ def test_a_snapshot_is_taken_while_a_job_catches_up_and_mends(
     shop.produce(range(6_000, 12_000), at_ms=now_ms() - hour_ms, partitions=(1,), step_ms=300)
     program = start(shop)
     view = program.moved(500)
-    committed = take(program.client)
+    committed = take(program.client, shop.name, None, limit_s=TAKEN_WITHIN_S)
     assert committed.min_time_ms is not None
     assert committed.min_time_ms < view.seen_ms - hour_ms / 4, "it was still far behind"
     program.process.kill()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.shop import Load, Shop
 
+from lowtide.cli.taking import take
 from lowtide.control_client import ControlClient, ControlRefused
 from lowtide.oracle import Output, compare_lanes, read_output
 from lowtide.service.job_view import SnapshotView
@@ -22,21 +23,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper, pytes
 TAKEN_WITHIN_S = 30.0
 
 
-def take(job: Job, name: str | None = None, *, commit: bool = True) -> SnapshotView:
-    """Take a snapshot and wait for what becomes of it."""
-    client = ControlClient(job.control, job.token)
-    asked = client.take_snapshot(name, commit=commit)
-    return until_over(client, asked.id, "committed" if commit else "sealed")
-
-
-def until_over(client: ControlClient, id_: str, phase: str) -> SnapshotView:
-    deadline = time.monotonic() + TAKEN_WITHIN_S
-    while True:
-        (view,) = [each for each in client.snapshots() if each.id == id_]
-        if view.phase in (phase, "failed"):
-            return view
-        assert time.monotonic() < deadline, f"{view} is not {phase} after {TAKEN_WITHIN_S:g} s"
-        time.sleep(0.05)
+def taken(job: Job, name: str | None = None) -> SnapshotView:
+    """Take a snapshot and wait until it is committed."""
+    return take(ControlClient(job.control, job.token), job.plan.name, name, limit_s=TAKEN_WITHIN_S)
 
 
 def after(seconds: float) -> Callable[[], Any]:
@@ -53,12 +42,12 @@ def test_a_job_goes_on_from_its_last_commit(spark: Spark) -> None:
     shop = Shop.open("commit", spark.kafka, spark.settings(), letters=2)
     with shop.running() as job, Load(shop, per_s=500) as load:
         job.wait(delivering(job))
-        first = take(job)
-        assert (first.phase, first.why) == ("committed", "")
+        first = taken(job)
+        assert first.phase == "committed"
         assert first.rows > 0
         job.wait(after(2))
-        second = take(job)
-        assert (second.phase, second.why) == ("committed", "")
+        second = taken(job)
+        assert second.phase == "committed"
         job.wait(after(1))
         assert load.written > 1000
         client = ControlClient(job.control, job.token)
@@ -92,10 +81,10 @@ def test_a_job_that_is_rewound_delivers_again_what_came_behind_the_commit(spark:
     shop.produce(range(400))
     with shop.running() as job:
         assert shop.judge.right()
-        committed = take(job)
+        committed = taken(job)
         shop.produce(range(400, 700))
         assert shop.judge.right()
-        take(job, "dropped by the rewind")
+        taken(job, "dropped by the rewind")
     whole = read_output(shop.conf.kafka, shop.sink)
 
     def expected() -> dict[int, list[Output]]:

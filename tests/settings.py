@@ -1,0 +1,21 @@
+"""What the jobs of the tests have in common."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.conftest import Kafka
+
+
+def settings_of(kafka: Kafka, zookeeper: str, folder: Path, slots: int) -> dict[str, object]:
+    """Settings of a job on the tests' services, with everything that it writes in one folder."""
+    return {
+        "kafka.bootstrap": kafka.address,
+        "zookeeper.hosts": zookeeper,
+        "epoch.duration_s": 5.0,
+        "spark.master": f"local[{slots}]",
+        "spark.checkpoint_folder": str(folder / "checkpoints"),
+        "snapshots.url": str(folder / "snapshots"),
+    }
