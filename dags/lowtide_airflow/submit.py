@@ -1,0 +1,171 @@
+"""Who runs a job's driver program: a small contract, with a supervisor on this host or a cluster behind it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from lowtide_airflow.errors import SubmitFailed
+
+__all__ = ["Said", "Start", "Submit", "Supervised", "call"]
+
+Said = Callable[[str], object]
+
+LIMIT_S = 300.0
+"""How long a command that submits may take; `lowtide run --detach` returns when the job is ready."""
+MOST_SAID = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What is to be started, and where it begins.
+
+    Attributes:
+        flow: flow.py, or flow.py:name, where the program runs.
+        conf: the conf file; empty for none.
+        settings: keys of the conf that are set besides; an empty text leaves a key alone.
+        commit: begin from this commit and no other, by its id or name.
+        time: begin from the newest commit that ends at or before this, ISO.
+        no_state: begin without state, though there are commits.
+        redeliver: deliver everything from there on again, as a new output generation.
+    """
+
+    flow: str
+    conf: str = ""
+    settings: Mapping[str, object] = field(default_factory=dict)
+    commit: str | None = None
+    time: str | None = None
+    no_state: bool = False
+    redeliver: bool = False
+
+    @property
+    def chosen(self) -> bool:
+        """Whether it begins elsewhere than `lowtide run` does."""
+        return self.commit is not None or self.time is not None or self.redeliver
+
+    def options(self) -> list[str]:
+        """Where it begins, as options of `lowtide recover`; of `lowtide run` where nothing is chosen."""
+        return [
+            *(["--commit", self.commit] if self.commit is not None else []),
+            *(["--time", self.time] if self.time is not None else []),
+            *(["--allow-no-state"] if self.no_state else []),
+            *(["--redeliver"] if self.redeliver else []),
+        ]
+
+    def conf_options(self, key: str | None = None) -> list[str]:
+        """The conf, its settings and the submission's key, as options."""
+        given = {name: value for name, value in self.settings.items() if value not in ("", None)}
+        if key is not None:
+            given["job.submission"] = key
+        settings = [text for name, value in given.items() for text in ("--set", f"{name}={_written(value)}")]
+        return [*(["--conf", self.conf] if self.conf else []), *settings]
+
+
+class Submit(Protocol):
+    """Starts driver programs. The program outlives whoever submitted it, and Airflow's worker."""
+
+    def submit(self, start: Start, key: str, say: Said) -> None:
+        """Start a job's program under a key; returns when it runs, or when a cluster has taken it.
+
+        Args:
+            start: what, and from where.
+            key: of the submission; see `lowtide_airflow.submission`.
+            say: told what the command says.
+
+        Raises:
+            SubmitFailed: it refused or failed.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Supervised:
+    """Runs the job on this host under `lowtide`'s own supervisor, which has a session of its own.
+
+    Attributes:
+        command: `lowtide`.
+        folder: its working directory; empty for this process's.
+        limit_s: how long it may take until the job is ready.
+    """
+
+    command: str = "lowtide"
+    folder: str = ""
+    limit_s: float = LIMIT_S
+
+    def submit(self, start: Start, key: str, say: Said) -> None:
+        """See `Submit.submit`; returns when the job is ready."""
+        call(self.arguments(start, key), self.folder, self.limit_s, say)
+
+    def arguments(self, start: Start, key: str) -> list[str]:
+        """The command line."""
+        named = ["recover" if start.chosen else "run", start.flow]
+        return [self.command, *named, "--detach", "--json", *start.options(), *start.conf_options(key)]
+
+    def look_ahead(self, start: Start, say: Said) -> str:
+        """What the job would begin with, as `lowtide recover --dry-run` tells it as JSON; nothing is started."""
+        arguments = [self.command, "recover", start.flow, "--dry-run", "--json", *start.options()]
+        return call([*arguments, *start.conf_options()], self.folder, self.limit_s, say)
+
+
+def call(arguments: list[str], folder: str, limit_s: float, say: Said) -> str:
+    """Call a command that returns, and give back its output.
+
+    The command is in this process's group: whoever ends that ends the command as well, but no job, as a supervisor and
+    a cluster have sessions of their own.
+
+    Args:
+        arguments: the command line.
+        folder: the working directory; empty for this process's.
+        limit_s: after which the command is killed.
+        say: told the command line, and what was said on standard error.
+
+    Raises:
+        SubmitFailed: it is not there, took too long, or ended with another code than 0.
+    """
+    command = " ".join(arguments)
+    say(f"$ {command}")
+    where = f"{command}, in {folder or Path.cwd()}"
+    try:
+        done = subprocess.run(
+            arguments,
+            cwd=folder or None,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=limit_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise SubmitFailed(
+            f"it did not return within {limit_s:g} s",
+            where=where,
+            way_out="see the job's log; a retry finds out whether a life was begun",
+        ) from error
+    except OSError as error:
+        raise SubmitFailed(
+            f"{arguments[0]} cannot be called: {error.strerror}",
+            where=where,
+            way_out="correct the command or the folder in the Airflow connection; it is called on Airflow's worker",
+        ) from error
+    for line in done.stderr.splitlines():
+        say(line)
+    if done.returncode == 0:
+        return done.stdout
+    said = (done.stderr.strip() or done.stdout.strip())[-MOST_SAID:]
+    raise SubmitFailed(
+        f"it ended with {done.returncode}: {said.removeprefix('error: ')}",
+        where=where,
+        way_out="mend what it names, then submit it again",
+        code=done.returncode,
+    )
+
+
+def _written(value: object) -> str:
+    """A value as `--set` reads it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
