@@ -1,0 +1,140 @@
+"""What Lowtide's page is told: plain values, without a secret in any of them.
+
+Times are ms since 1970, and None where they are not known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+
+from lowtide_snapshots.errors import SnapshotsError
+
+__all__ = ["JobAnswer", "JobLine", "JobsAnswer", "LifeLine", "LifePhase", "SnapshotLine", "Trouble"]
+
+LifePhase = Literal["running", "stopped", "failed", "gone"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Something that could not be found out: what, where, and what to do."""
+
+    what: str
+    where: str = ""
+    way_out: str = ""
+
+    @classmethod
+    def of(cls, error: SnapshotsError) -> Self:
+        """An error's."""
+        return cls(error.what, error.where, error.way_out)
+
+
+@dataclass(frozen=True, slots=True)
+class JobLine:
+    """One job among all.
+
+    Attributes:
+        job: its name.
+        connection: the Airflow connection to its place.
+        state: as of `JobLook`; "unreachable" if its place does not answer.
+        listed: whether it is in the jobs file.
+    """
+
+    job: str
+    connection: str
+    state: str
+    listed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JobsAnswer:
+    """All jobs: those of the jobs file first, then the others that their places know."""
+
+    asked_ms: int
+    jobs: list[JobLine]
+    troubles: list[Trouble]
+
+
+@dataclass(frozen=True, slots=True)
+class LifeLine:
+    """One life of a job.
+
+    Attributes:
+        incarnation: its number.
+        phase: "gone" is one that ended without a word.
+        began_ms: when it began to run.
+        ended_ms: None while it runs.
+        about: whether the end is a guess: it was alive then, and over soon after.
+        cause: why it ended; empty if it said nothing.
+        way_out: what to do, as far as the cause says.
+        commit: the snapshot that it began from; None for none.
+    """
+
+    incarnation: int
+    phase: LifePhase
+    began_ms: int | None
+    ended_ms: int | None
+    about: bool
+    cause: str
+    way_out: str
+    commit: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotLine:
+    """One snapshot of any life.
+
+    Attributes:
+        phase: "committed", "sealed" or "over".
+        min_time_ms: its T: it holds all before it.
+        at_ms: when it was committed, or sealed if it is not.
+        rows, bytes, parts: None where its manifest cannot be read; `why` says why.
+        last: whether it is the commit to recover from.
+    """
+
+    id: str
+    name: str | None
+    phase: str
+    min_time_ms: int
+    at_ms: int | None
+    parts: int | None
+    rows: int | None
+    bytes: int | None
+    incarnation: int
+    last: bool
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobAnswer:
+    """One job.
+
+    Attributes:
+        asked_ms: this machine's time.
+        state: as of `JobLook`; "unreachable" if its place does not answer, and then nothing else is known.
+        holder: who holds the lease; empty if nobody does.
+        incarnation: of the current or last life; 0 if there was none.
+        told_ms: everything before it is durable in the sinks (R18).
+        why: why it does not run; empty while it runs.
+        to_do: what to do about it, a sentence each.
+        live: what its control API tells: `Sight.LIVE` of its status; None if it does not answer.
+        history: as `GET /history` tells it; None likewise.
+        snapshots: ascending.
+        lives: ascending.
+        troubles: what could not be found out.
+    """
+
+    job: str
+    connection: str
+    asked_ms: int
+    state: str
+    holder: str = ""
+    incarnation: int = 0
+    told_ms: int | None = None
+    why: str = ""
+    to_do: list[str] = field(default_factory=list)
+    live: dict[str, Any] | None = None
+    history: dict[str, Any] | None = None
+    snapshots: list[SnapshotLine] = field(default_factory=list)
+    lives: list[LifeLine] = field(default_factory=list)
+    troubles: list[Trouble] = field(default_factory=list)
