@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from lowtide_airflow.embedded.api import POLL_S, AirflowApi
-from lowtide_airflow.embedded.component import Component
+from lowtide_airflow.embedded.component import STOP_GRACE_S, Component
 from lowtide_airflow.embedded.errors import AirflowDied, AirflowSilent, PortTaken
 from lowtide_airflow.embedded.home import HOST, Home, Settings
 
@@ -28,6 +28,8 @@ PARTS = {
 }
 """Airflow's processes. Logs lie in files that all of them read, so nothing else has to listen."""
 API = "api-server"
+API_GRACE_S = 2.0
+"""The API server has said all it had to say within that; what follows is the interpreter's tidying up."""
 # Below the range that the kernel hands out to outgoing connections, so that a port found free stays free.
 PORTS = range(20_000, 32_000)
 PORT_TRIES = 200
@@ -133,7 +135,8 @@ class EmbeddedAirflow:
     # -- the whole ---------------------------------------------------------------------------------------------------
 
     def _component(self, name: str, *words: str) -> Component:
-        return Component(name, words, self.home.logs / f"{name}.log", self._environment)
+        grace_s = API_GRACE_S if name == API else STOP_GRACE_S
+        return Component(name, words, self.home.logs / f"{name}.log", self._environment, grace_s)
 
     def _migrate(self) -> None:
         self._say("making Airflow's database")

@@ -14,8 +14,9 @@ from lowtide_airflow.embedded import guard
 __all__ = ["Component"]
 
 STOP_GRACE_S = 8.0
-"""How long Airflow may take to stop; tasks that run longer than this are killed."""
-GUARD_LIMIT_S = STOP_GRACE_S + 2 * guard.SWEEP_LIMIT_S + 2.0
+"""How long a process may take to stop; tasks that run longer than this are killed."""
+GUARD_LIMIT_S = 2 * guard.SWEEP_LIMIT_S + 2.0
+"""How long its guard may take beyond that."""
 LINES_SHOWN = 15
 LINE_CHARACTERS = 400
 TAIL_BYTES = 64 * 1024
@@ -29,8 +30,16 @@ class Component:
         log: What it prints; it is begun anew with each start.
     """
 
-    def __init__(self, name: str, words: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        words: Sequence[str],
+        log: Path,
+        environment: Mapping[str, str],
+        grace_s: float = STOP_GRACE_S,
+    ) -> None:
         self.name = name
+        self._grace_s = grace_s
         self.log = log
         self._command = [sys.executable, "-m", "airflow", *words]
         self._environment = dict(environment)
@@ -49,7 +58,7 @@ class Component:
     def start(self) -> None:
         """Start it; returns at once."""
         assert not self.running, f"{self.name} runs already"
-        words = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), str(STOP_GRACE_S), *self._command]
+        words = [sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), str(self._grace_s), *self._command]
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("wb") as log:
             self._guard = subprocess.Popen(
@@ -82,7 +91,7 @@ class Component:
     def stop(self) -> None:
         """End it and all that is left of what it has started."""
         self.ask_to_stop()
-        self._finish(GUARD_LIMIT_S)
+        self._finish()
 
     def kill(self) -> None:
         """End it as if the power had failed."""
@@ -91,7 +100,7 @@ class Component:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
-        self._finish(GUARD_LIMIT_S)
+        self._finish()
 
     def last_words(self) -> str:
         """The last lines that it printed."""
@@ -104,11 +113,11 @@ class Component:
         telling = [line for line in lines if line.strip()]
         return "\n".join(f"  {line[:LINE_CHARACTERS]}" for line in telling[-LINES_SHOWN:]) or "  (it printed nothing)"
 
-    def _finish(self, limit_s: float) -> None:
+    def _finish(self) -> None:
         if self._guard is None:
             return
         try:
-            self._guard.wait(limit_s)
+            self._guard.wait(self._grace_s + GUARD_LIMIT_S)
         except subprocess.TimeoutExpired:
             left = guard.members(self._guard.pid)
             self._guard.kill()
