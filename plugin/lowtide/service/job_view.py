@@ -58,6 +58,7 @@ class FrontView(Struct, frozen=True, kw_only=True):
         next_offset: The next offset it would read.
         parked: Records that were read and wait, as the front is ahead of the others.
         pulling: Whether it reads on.
+        spare: How many records the source still has before those that the last commit needs; negative: it lacks some.
     """
 
     front: int
@@ -68,6 +69,7 @@ class FrontView(Struct, frozen=True, kw_only=True):
     next_offset: int | None = None
     parked: int = 0
     pulling: bool = True
+    spare: int | None = None
 
 
 class WorkerView(Struct, frozen=True, kw_only=True):

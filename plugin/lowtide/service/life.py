@@ -16,6 +16,7 @@ from lowtide.service.asking import Asking
 from lowtide.service.coordinator import Coordinator
 from lowtide.service.idle_fronts import SERVICE_WORKER
 from lowtide.service.questions import Questions
+from lowtide.service.reach import Reach
 from lowtide.service.register import Register
 from lowtide.service.setting import LifeSetting, SnapshotSetting
 from lowtide.service.source_fronts import SourceFronts
@@ -81,6 +82,7 @@ class Life:
             tell_worker=tell_worker,
             workers=lambda: register.workers,
         )
+        self.reach = Reach(setting.kafka, lambda: None if self.snapshots is None else self.snapshots.commits.last)
         self.snapshots: Coordinator | None = None
         """None where no snapshots are taken."""
         self._register = register
@@ -125,6 +127,7 @@ class Life:
         """End all of it."""
         if self.snapshots is not None:
             await self.snapshots.close()
+        await self.reach.close()
         await self.fronts.close()
         if self._tracker is not None:
             await self._tracker.close()
@@ -161,7 +164,7 @@ class Life:
     def troubles(self) -> list[str]:
         """What is wrong though the life goes on, each with the time since when."""
         found = [] if self.snapshots is None else [self.snapshots.trouble]
-        return [trouble for trouble in (self._place.away, *found) if trouble]
+        return [trouble for trouble in (self._place.away, self.reach.trouble, *found) if trouble]
 
     @property
     def report(self) -> TrackerReport | None:
@@ -216,6 +219,7 @@ class Life:
         expected = (self.setting.levels - 1) * self.setting.parallelism
         if self.snapshots is not None:
             self.snapshots.look(time.monotonic())
+        self.reach.look(time.monotonic())
         delivered = delivered_time(workers, expected)
         telling = self._telling is not None and not self._telling.done()
         if not self.setting.keeps_lasts or delivered is None or telling:

@@ -101,12 +101,15 @@ def _fronts(view: JobView) -> Iterator[Metric]:
     lags = _gauge("front_lag_seconds", "How far a front's heartbeat is behind the broker's clock.", "partition")
     parked = _gauge("front_parked", "Records that a front has read and keeps, as it is ahead of others.", "partition")
     pulling = _gauge("front_pulling", "1 while a front reads on, 0 while it is stopped.", "partition")
+    spare = _gauge("commit_spare_records", "Records that a source still has before what the commit needs.", "partition")
     for front in view.fronts:
+        if front.spare is not None:
+            spare.add_metric([front.partition], front.spare)
         if front.lag_ms is not None:
             lags.add_metric([front.partition], front.lag_ms / 1000)
         parked.add_metric([front.partition], front.parked)
         pulling.add_metric([front.partition], int(front.pulling))
-    yield from (lags, parked, pulling)
+    yield from (lags, parked, pulling, spare)
 
 
 def _processes(view: JobView) -> Iterator[Metric]:

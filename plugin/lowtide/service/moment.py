@@ -70,6 +70,7 @@ class Moment:
         idle_fronts: Number to `{"heartbeat": tick, "next_offset": …}` of those that the service heartbeats itself.
         tracker: The newest report of the tracker's process; None while there is none.
         restarts: How often the tracker was started anew in this life.
+        spare: By front what `FrontView.spare` says.
         delivered_time: The largest that is *stored*, as a tick (R18); None if there is none.
         snapshots: Of the life.
         troubles: What is wrong though the life goes on.
@@ -84,6 +85,7 @@ class Moment:
     idle_fronts: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     tracker: TrackerReport | None = None
     restarts: int = 0
+    spare: Mapping[int, int] = field(default_factory=dict)
     delivered_time: int | None = None
     snapshots: SnapshotsView = field(default_factory=SnapshotsView)
     troubles: Sequence[str] = ()

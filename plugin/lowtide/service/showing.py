@@ -85,6 +85,7 @@ class Showing:
             idle_fronts=life.fronts.promised(),
             tracker=life.report,
             restarts=life.restarts,
+            spare=life.reach.spare(),
             delivered_time=life.told,
             snapshots=SnapshotsView() if life.snapshots is None else life.snapshots.summary(time.monotonic()),
             troubles=life.troubles,

@@ -151,6 +151,7 @@ class _Teller:
             next_offset=said.get("next_offset"),
             parked=said.get("parked", 0),
             pulling=said.get("pulling", True),
+            spare=self._moment.spare.get(front),
         )
 
     def sinks(self) -> list[SinkView]:
