@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -45,7 +45,7 @@ def test_r17_a_source_that_is_cut_behind_the_last_commit_is_told(kafka: Kafka) -
 
     topic = kafka.topic("reach", 2)
     kafka.produce(topic, [b"%d" % number for number in range(10)])
-    settings = {"bootstrap.servers": kafka.address}
+    settings: dict[str, Any] = {"bootstrap.servers": kafka.address}
     admin = AdminClient(settings)
     for future in admin.delete_records([TopicPartition(topic, 0, 6)]).values():
         future.result(30)
