@@ -29,7 +29,7 @@ from lowtide_tracker.errors import FlushGap, FrontIsClosed, ProtocolError, Still
 from lowtide_tracker.floors import Floors
 from lowtide_tracker.fronts import Fronts
 from lowtide_tracker.graph import Graph
-from lowtide_tracker.holder import Holder
+from lowtide_tracker.holder import Holder, holder_of
 from lowtide_tracker.messages import Absolute, Flush, Notice, Request
 from lowtide_tracker.rebuild import Rebuild
 from lowtide_tracker.table import Table
@@ -214,17 +214,7 @@ class Tracker:
         group = min(range(len(self._min)), key=self._min.__getitem__)
         if segment is not None:
             group = self.graph.group_of(segment)
-        while True:
-            tick = self._min[group]
-            for member in self.graph.groups[group]:
-                if self._table.is_open(member, tick):
-                    return Holder(tick, member, None)
-            inbound = min(self.graph.inbound[group], key=self._min.__getitem__, default=None)
-            ceiling = self._fronts.ceilings[group]
-            if inbound is None or (ceiling is not None and ceiling <= self._min[inbound]):
-                assert ceiling is not None, "a group that no group feeds has a ceiling"
-                return Holder(ceiling, self.graph.groups[group][0], self._fronts.lowest(group), at_front=True)
-            group = inbound
+        return holder_of(group, self.graph, self._min, self._table, self._fronts)
 
     def check(self) -> None:
         """The invariants; simulations call it after every step. O(segments x capacity)."""

@@ -59,3 +59,11 @@ def _started() -> subprocess.Popen[bytes] | None:
 
     started = getattr(SparkContext._gateway, "proc", None)
     return started if isinstance(started, subprocess.Popen) else None
+
+
+def said_of(error: BaseException) -> str:
+    """An error in one text; py4j asks the JVM for an exception's, which may have gone."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - whatever asking a JVM that has gone may raise
+        return f"{type(error).__name__}, whose text is lost with Spark's JVM; see the log"

@@ -19,7 +19,7 @@ from lowtide.flow import Flow
 from lowtide.jobs.broker import check_broker
 from lowtide.jobs.figures import Figures
 from lowtide.jobs.folder import JobFolder
-from lowtide.jobs.jvm import child_jvm, end_jvm, lead_output
+from lowtide.jobs.jvm import child_jvm, end_jvm, lead_output, said_of
 from lowtide.jobs.log import Log
 from lowtide.jobs.mark import VARIABLE, end_marked
 from lowtide.jobs.process import Process
@@ -112,7 +112,7 @@ class Runner:
         except (StopAsked, KeyboardInterrupt):
             self._end("stopped", "it was stopped before it was ready", INTERRUPTED)
         except BaseException as error:
-            self._end("failed", _said(error), 1)
+            self._end("failed", said_of(error), 1)
             raise
         self._progress.say(f"stopped: {self._state.cause}")
         return self._state
@@ -301,11 +301,3 @@ class Runner:
         self._folder.forget_secret()
         self._end("failed", f"{why} and was killed", code)
         end_now(code)
-
-
-def _said(error: BaseException) -> str:
-    """An error in one text; py4j asks the JVM for an exception's, which may have gone."""
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - whatever asking a JVM that has gone may raise
-        return f"{type(error).__name__}, whose text is lost with Spark's JVM; see the log"

@@ -41,7 +41,6 @@ LOG = logging.getLogger(__name__)
 
 POLL_MS = 200
 """How often the program looks whether its job still runs; a signal waits as long at most."""
-
 CAUSE_LIMIT_S = 1.0
 """How long the service's own word for an end is waited for when Spark has already ended the query."""
 
