@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Any
 
 from lowtide_airflow.errors import SubmitFailed
 from lowtide_airflow.jobs_file import SparkEntry
@@ -40,6 +41,11 @@ class SparkSubmit:
     def submit(self, start: Start, key: str, say: Said) -> None:
         """See `Submit.submit`; returns when the cluster has taken it."""
         call(self.arguments(start, key), self.folder, self.limit_s, say)
+
+    def preview(self, start: Start, say: Said) -> dict[str, Any] | None:
+        """See `Submit.preview`: of a cluster only the arguments are known."""
+        say(" ".join(self.arguments(start, "preview")))
+        return None
 
     def arguments(self, start: Start, key: str) -> list[str]:
         """The command line.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from lowtide_airflow.errors import SubmitFailed
 
@@ -81,6 +82,10 @@ class Submit(Protocol):
         """
         ...
 
+    def preview(self, start: Start, say: Said) -> dict[str, Any] | None:
+        """Say what a job would begin with, if that can be said; nothing is started (errors: SubmitFailed)."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Supervised:
@@ -105,10 +110,12 @@ class Supervised:
         named = ["recover" if start.chosen else "run", start.flow]
         return [self.command, *named, "--detach", "--json", *start.options(), *start.conf_options(key)]
 
-    def look_ahead(self, start: Start, say: Said) -> str:
-        """What the job would begin with, as `lowtide recover --dry-run` tells it as JSON; nothing is started."""
+    def preview(self, start: Start, say: Said) -> dict[str, Any] | None:
+        """See `Submit.preview`: what `lowtide recover --dry-run --json` says."""
         arguments = [self.command, "recover", start.flow, "--dry-run", "--json", *start.options()]
-        return call([*arguments, *start.conf_options()], self.folder, self.limit_s, say)
+        said = call([*arguments, *start.conf_options()], self.folder, self.limit_s, say)
+        found: dict[str, Any] = json.loads(said)
+        return found
 
 
 def call(arguments: list[str], folder: str, limit_s: float, say: Said) -> str:

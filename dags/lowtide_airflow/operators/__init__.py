@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lowtide_airflow.operators.keeping import CommitSnapshot, PruneSnapshots, VerifySnapshot
+from lowtide_airflow.operators.previewing import PreviewFlow
 from lowtide_airflow.operators.recovering import RecoverFlow
 from lowtide_airflow.operators.running import RunFlow
 from lowtide_airflow.operators.stopping import StopFlow
@@ -10,6 +11,7 @@ from lowtide_airflow.operators.taking import TakeSnapshot
 
 __all__ = [
     "CommitSnapshot",
+    "PreviewFlow",
     "PruneSnapshots",
     "RecoverFlow",
     "RunFlow",

@@ -34,7 +34,7 @@ from lowtide_snapshots.errors import (
 )
 from lowtide_snapshots.stores.errors import StoreRefused
 
-__all__ = ["JobOperator"]
+__all__ = ["JobOperator", "is_true"]
 
 IN_VAIN = (
     CommitRefused,
@@ -131,3 +131,8 @@ class JobOperator(BaseOperator):
         """Say of each asset that the task makes what it has made."""
         for asset in self.outlets:
             context["outlet_events"][asset].extra = said
+
+
+def is_true(value: object) -> bool:
+    """A yes or no that may have been a template: its text is "True" or "False" then."""
+    return value.strip().lower() in ("true", "1", "yes") if isinstance(value, str) else bool(value)

@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
-from lowtide_airflow.operators.job_operator import JobOperator
+from lowtide_airflow.operators.job_operator import JobOperator, is_true
 from lowtide_airflow.ui.links import JobLink, SnapshotLink
 
 __all__ = ["CommitSnapshot", "PruneSnapshots", "VerifySnapshot"]
@@ -115,7 +115,7 @@ class PruneSnapshots(JobOperator):
         JobLink.note(context, job=self.job, connection=self.connection)
         with self.client() as client, client.snapshots() as snapshots:
             age_s = float(self.max_age_s) if self.max_age_s else None
-            pruned = snapshots.prune(int(self.keep), age_s, dry_run=bool(self.dry))
+            pruned = snapshots.prune(int(self.keep), age_s, dry_run=is_true(self.dry))
         for commit, why in pruned.damaged.items():
             self.log.warning("no parts were deleted, as commit %s may need them and is damaged: %s", commit, why)
         done = pruned.as_object()

@@ -8,10 +8,12 @@ from typing import Any
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from lowtide_airflow.asset_events import payloads
 from lowtide_airflow.client import JobClient
 from lowtide_airflow.deaths import again_in_vain
 from lowtide_airflow.errors import RunsAlready
 from lowtide_airflow.job_look import JobLook
+from lowtide_airflow.operators.job_operator import is_true
 from lowtide_airflow.operators.starting import StartingOperator
 from lowtide_airflow.triggers.recovered import RecoveredTrigger
 from lowtide_airflow.triggers.settled import JobSettledTrigger
@@ -35,7 +37,8 @@ class RecoverFlow(StartingOperator):
     `incarnation`, `commit`, `delivered_ms`, `told_ms` (at its death); else `why`, `says`.
 
     Args:
-        death: what a `JobDiedTrigger` told, or a list of such; by default it is looked how it stands with the job.
+        death: what a `JobDiedTrigger` told, or a list of such. By default that of the events which started the DAG run;
+            without any it is looked how it stands with the job.
         forced: begin it again though a machine should not decide.
         most: how many lives may end by themselves before a person is asked.
         within_s: within how long.
@@ -67,7 +70,7 @@ class RecoverFlow(StartingOperator):
     def execute(self, context: Any) -> Any:
         """Begin it again, or find out that this is done or is not to be done."""
         JobLink.note(context, job=self.job, connection=self.connection)
-        death = self._newest_death()
+        death = self._newest_death(context)
         with self.client() as client:
             look, begun = client.look(), client.submission(self.key(context))
             if look.state == "unknown":
@@ -84,7 +87,7 @@ class RecoverFlow(StartingOperator):
         said = self.told(event)
         with self.client() as client:
             look = client.look()
-            return self._recover(context, client, look, said["death"] or self._newest_death() or _seen(look))
+            return self._recover(context, client, look, said["death"] or self._newest_death(context) or _seen(look))
 
     def recovered(self, context: Any, event: Mapping[str, Any]) -> Any:
         """Go on when it has delivered beyond the point of its failure, or its new life has ended."""
@@ -101,7 +104,7 @@ class RecoverFlow(StartingOperator):
         if look.state == "running" and look.incarnation <= death["incarnation"]:
             raise AirflowSkipException(f'job "{self.job}" has not died: life {look.incarnation} of it runs')
         if look.state != "running":
-            refused = None if self.forced else self._refused(client, death)
+            refused = None if is_true(self.forced) else self._refused(client, death)
             if refused is not None:
                 return refused
             try:
@@ -120,7 +123,7 @@ class RecoverFlow(StartingOperator):
         vain = again_in_vain(str(death["cause"]), lives, now, most=int(self.most), within_s=float(self.within_s))
         if vain is not None:
             return self._not(*vain, death)
-        if self.no_state:
+        if is_true(self.no_state):
             return None
         with client.snapshots() as snapshots:
             try:
@@ -147,8 +150,9 @@ class RecoverFlow(StartingOperator):
             "says": says,
         }
 
-    def _newest_death(self) -> dict[str, Any] | None:
-        deaths = self.death if isinstance(self.death, list) else [self.death] if self.death else []
+    def _newest_death(self, context: Any) -> dict[str, Any] | None:
+        given = self.death if isinstance(self.death, list) else [self.death] if self.death else []
+        deaths = given or [said for said in payloads(context) if "incarnation" in said]
         ours = [dict(death) for death in deaths if death.get("job") == self.job]
         return max(ours, key=lambda death: int(death["incarnation"]), default=None)
 

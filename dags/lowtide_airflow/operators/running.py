@@ -10,6 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from lowtide_airflow.errors import RunsAlready
 from lowtide_airflow.job_look import JobLook
+from lowtide_airflow.operators.job_operator import is_true
 from lowtide_airflow.operators.starting import StartingOperator
 from lowtide_airflow.submit import Start
 from lowtide_airflow.triggers.running import JobRunningTrigger
@@ -61,7 +62,7 @@ class RunFlow(StartingOperator):
             super().beginning(),
             commit=str(self.commit) if self.commit else None,
             time=str(self.time) if self.time else None,
-            redeliver=bool(self.redeliver),
+            redeliver=is_true(self.redeliver),
         )
 
     def execute(self, context: Any) -> Any:

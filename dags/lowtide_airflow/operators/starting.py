@@ -10,7 +10,7 @@ import msgspec
 from lowtide_airflow.client import JobClient
 from lowtide_airflow.errors import JobsFileRefused
 from lowtide_airflow.jobs_file import SparkEntry
-from lowtide_airflow.operators.job_operator import JobOperator
+from lowtide_airflow.operators.job_operator import JobOperator, is_true
 from lowtide_airflow.spark_submit import SparkSubmit
 from lowtide_airflow.submission import Begun, begin
 from lowtide_airflow.submit import Start, Submit, Supervised
@@ -75,7 +75,7 @@ class StartingOperator(JobOperator):
             flow=str(self.flow),
             conf=str(self.conf or self.hook.programs().conf),
             settings=dict(self.settings or {}),
-            no_state=bool(self.no_state),
+            no_state=is_true(self.no_state),
         )
 
     def begin(self, context: Any, client: JobClient, *, dead: int = 0) -> Begun:

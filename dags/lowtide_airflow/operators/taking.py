@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from lowtide_airflow.client import JobClient
 from lowtide_airflow.errors import NotRunning
-from lowtide_airflow.operators.job_operator import JobOperator
+from lowtide_airflow.operators.job_operator import JobOperator, is_true
 from lowtide_airflow.triggers.snapshot import SnapshotTrigger, Wanted, told_of
 from lowtide_airflow.ui.links import SnapshotLink
 
@@ -60,11 +60,11 @@ class TakeSnapshot(JobOperator):
 
     def execute(self, context: Any) -> Any:
         """Ask for it, and wait a little."""
-        wanted: Wanted = "committed" if self.commit else "sealed"
+        wanted: Wanted = "committed" if is_true(self.commit) else "sealed"
         with self.client() as client:
             try:
                 asked = client.control().take_snapshot(
-                    name=str(self.name) if self.name else None, key=self.key(context), commit=bool(self.commit)
+                    name=str(self.name) if self.name else None, key=self.key(context), commit=is_true(self.commit)
                 )
             except NotRunning as error:
                 if self.if_down != "skip":

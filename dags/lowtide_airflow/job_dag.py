@@ -1,0 +1,90 @@
+"""What the DAGs of one job share, and the assets by which they start each other."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+from airflow.sdk import DAG, Asset, AssetWatcher
+from airflow.triggers.base import BaseEventTrigger
+
+from lowtide_airflow.jobs_file import JobEntry
+
+__all__ = ["asset_of", "job_dag", "parallelism_variable", "place_of_job", "start_of_job", "watched"]
+
+LOG = logging.getLogger(__name__)
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+"""Before any run: nothing is made good that lies before a DAG was switched on."""
+
+
+def job_dag(entry: JobEntry, purpose: str, *, doc: str, **given: Any) -> DAG:
+    """A DAG of a job, one run at a time.
+
+    Args:
+        entry: the job.
+        purpose: what it does, as in its id.
+        doc: what its page says, Markdown; the job's own lines follow.
+        given: as of `DAG`.
+    """
+    facts = f"\n\n**Job** `{entry.name}` of connection `{entry.connection}`, flow `{entry.flow}`."
+    contact = f" **When a person is needed**: {entry.contact}." if entry.contact else ""
+    settings = {"schedule": None, "catchup": False, "max_active_runs": 1, "start_date": BEGAN} | given
+    return DAG(
+        dag_id=entry.dag_id(purpose),
+        dag_display_name=f"{entry.name}: {purpose.replace('_', ' ')}",
+        doc_md=doc.strip() + facts + contact,
+        tags=["lowtide", entry.dag_name],
+        default_args={"owner": entry.owner},
+        on_failure_callback=_Failed(entry),
+        **settings,
+    )
+
+
+class _Failed:
+    """Says in the log of a DAG run that failed whom to tell."""
+
+    def __init__(self, entry: JobEntry) -> None:
+        self._entry = entry
+
+    def __call__(self, context: Mapping[str, Any]) -> None:
+        contact = f"; tell {self._entry.contact}" if self._entry.contact else ""
+        LOG.error('job "%s": %s has failed%s', self._entry.name, context["dag_run"].run_id, contact)
+
+
+def place_of_job(entry: JobEntry) -> dict[str, Any]:
+    """What every operator is told of a job."""
+    return {"job": entry.name, "connection": entry.connection}
+
+
+def start_of_job(entry: JobEntry) -> dict[str, Any]:
+    """What an operator is told that starts a job; a parallelism that was set by rescaling goes before the file's."""
+    kept = entry.settings.get("job.parallelism", "")
+    parallelism = f"{{{{ var.value.get('{parallelism_variable(entry)}', '{kept}') }}}}"
+    return {
+        **place_of_job(entry),
+        "flow": entry.flow,
+        "conf": entry.conf,
+        "settings": {**entry.settings, "job.parallelism": parallelism},
+        "submit": entry.submit,
+        "spark": asdict(entry.spark) if entry.spark is not None else None,
+    }
+
+
+def parallelism_variable(entry: JobEntry) -> str:
+    """The Airflow variable that keeps a job's parallelism once it was rescaled."""
+    return f"lowtide_parallelism__{entry.dag_name}"
+
+
+def asset_of(entry: JobEntry, what: str) -> Asset:
+    """An asset of a job: "commits", "recoveries", "hours"."""
+    return Asset(name=f"lowtide_{what}__{entry.dag_name}", uri=f"lowtide://{quote(entry.name, safe='')}/{what}")
+
+
+def watched(entry: JobEntry, what: str, trigger: BaseEventTrigger) -> Asset:
+    """The same, made by what a trigger tells."""
+    asset = asset_of(entry, what)
+    return Asset(name=asset.name, uri=asset.uri, watchers=[AssetWatcher(name=asset.name, trigger=trigger)])

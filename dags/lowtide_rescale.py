@@ -1,0 +1,52 @@
+"""Gives a job another number of workers per level: one DAG per job of the jobs file.
+
+It takes and commits a snapshot, stops the job and starts it with the new parallelism, from that snapshot: little is
+read again. There may be as many workers as the job has lanes, which its first start has frozen. The parallelism is kept
+in an Airflow variable, so that every later start of the job from here has it; delete the variable to go back to the
+jobs file. Where the job does not start so, it is started as before.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import Param, Variable, task
+from airflow.sdk.exceptions import AirflowFailException
+
+from lowtide_airflow.hook import LowtideHook
+from lowtide_airflow.job_dag import job_dag, parallelism_variable, place_of_job, start_of_job
+from lowtide_airflow.jobs_file import JobEntry, read_jobs
+from lowtide_airflow.operators import RunFlow, StopFlow, TakeSnapshot
+
+
+def rescale(entry: JobEntry) -> None:
+    """The DAG of one job."""
+    params = {"parallelism": Param(2, type="integer", minimum=1, description="Workers of each level after the first.")}
+    place, start = place_of_job(entry), start_of_job(entry)
+    rescaled = {**start, "settings": {**start["settings"], "job.parallelism": "{{ params.parallelism }}"}}
+    with job_dag(entry, "rescale", doc=__doc__ or "", params=params):
+
+        @task
+        def check(**context: Any) -> None:
+            asked = context["params"]["parallelism"]
+            with LowtideHook(entry.connection).job(entry.name) as job:
+                lanes = job.look().lanes
+            if asked > lanes:
+                raise AirflowFailException(
+                    f'job "{entry.name}" has {lanes} lanes since its first start, and each has one worker: '
+                    f"give {lanes} or less"
+                )
+
+        @task
+        def keep(**context: Any) -> None:
+            asked = str(context["params"]["parallelism"])
+            Variable.set(parallelism_variable(entry), asked, description="Workers per level of a Lowtide job")
+
+        take = TakeSnapshot(task_id="take", **place, commit=True)
+        stop = StopFlow(task_id="stop", **place)
+        run = RunFlow(task_id="run", **rescaled)
+        back = RunFlow(task_id="run_as_before", **start, if_running="leave", trigger_rule="one_failed")
+        check() >> take >> stop >> run >> [keep(), back]
+
+
+for each in read_jobs(Path(__file__).parent):
+    rescale(each)

@@ -1,0 +1,47 @@
+"""Stops a job and begins it again from a chosen commit: one DAG per job of the jobs file.
+
+Without redelivery nothing is delivered twice, whichever commit is chosen: the state goes back, the output goes on. With
+it everything from the commit on is delivered again, as a new output generation, and commits above it are dropped: for a
+fault of the flow that was corrected after its output had gone out. `look_ahead` says beforehand what the job begins
+with, how many records are read again, and how many of them readers see once more; if that is refused, nothing is
+stopped.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import Param, task
+from airflow.sdk.exceptions import AirflowFailException
+
+from lowtide_airflow.job_dag import job_dag, place_of_job, start_of_job
+from lowtide_airflow.jobs_file import JobEntry, read_jobs
+from lowtide_airflow.operators import PreviewFlow, RunFlow, StopFlow
+
+
+def rewind(entry: JobEntry) -> None:
+    """The DAG of one job."""
+    params = {
+        "commit": Param(None, type=["null", "string"], description="From this commit, by its id or name."),
+        "time": Param(
+            None, type=["null", "string"], format="date-time", description="Or from the newest that ends before this."
+        ),
+        "redeliver": Param(False, type="boolean", description="Deliver everything from there on again."),
+    }
+    with job_dag(entry, "rewind", doc=__doc__ or "", params=params) as dag:
+        chosen = {name: dag.param(name) for name in params}
+
+        @task
+        def choose(**context: Any) -> None:
+            params = context["params"]
+            if (params["commit"] is None) == (params["time"] is None):
+                raise AirflowFailException("commit and time name different beginnings: give one of them")
+
+        look_ahead = PreviewFlow(task_id="look_ahead", **start_of_job(entry), **chosen)
+        stop = StopFlow(task_id="stop", **place_of_job(entry))
+        run = RunFlow(task_id="run", **start_of_job(entry), **chosen)
+        back = RunFlow(task_id="run_as_before", **start_of_job(entry), if_running="leave", trigger_rule="one_failed")
+        choose() >> look_ahead >> stop >> run >> back
+
+
+for each in read_jobs(Path(__file__).parent):
+    rewind(each)
