@@ -1,19 +1,61 @@
-"""What the tests of every folder may use, and what is said at their end."""
+"""What the tests of every folder may use, what they may take in time, and what is said at their end."""
 
-from collections.abc import Iterator
+from collections import Counter
 
 import pytest
 
 pytest_plugins = ["s3_fixtures"]
 
+UNIT = "unit"
 
-@pytest.hookimpl(wrapper=True)
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> Iterator[None]:
-    """Names what a run of all tests leaves out."""
-    yield
-    chosen = config.args_source is pytest.Config.ArgsSource.ARGS
-    if not (chosen or config.option.markexpr or config.option.keyword):
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declares the setting `budgets`."""
+    parser.addini("budgets", "seconds that all tests of a marker may take together: `marker: seconds`", type="linelist")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Watches over a run of all tests."""
+    part = config.args_source is pytest.Config.ArgsSource.ARGS or config.option.markexpr or config.option.keyword
+    if not part and not hasattr(config, "workerinput"):
+        pairs = (line.partition(":") for line in config.getini("budgets"))
+        config.pluginmanager.register(Budgets({name.strip(): float(seconds) for name, _, seconds in pairs}))
+
+
+class Budgets:
+    """Counts seconds by marker, and fails a run that takes too many.
+
+    Args:
+        seconds: by marker; a test counts for the first that it has.
+    """
+
+    def __init__(self, seconds: dict[str, float]) -> None:
+        self._budgets = seconds
+        self._took: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Counts a test's setup, call or end."""
+        group = next((name for name in self._budgets if name in report.keywords), UNIT)
+        self._took[group] += report.duration  # type: ignore[assignment]
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Fails a run that has passed otherwise."""
+        if self._over() and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Says where the time went, and names what a run of all tests leaves out."""
+        terminalreporter.section("time by marker")
+        for group, budget_s in self._budgets.items():
+            over = "   OVER ITS BUDGET: make the tests faster, or raise it in pyproject.toml with a reason"
+            line = f"{group:10} {self._took[group]:6.0f} s of {budget_s:.0f} s"
+            terminalreporter.line(line + over * (group in self._over()))
         terminalreporter.section("not part of this run")
         terminalreporter.line(
             "make chaos KILLS=20: a job under load, killed and cut off by a schedule, every byte judged"
         )
+
+    def _over(self) -> list[str]:
+        return [group for group, budget_s in self._budgets.items() if self._took[group] > budget_s]
