@@ -3,6 +3,8 @@
 import configparser
 import json
 import os
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -51,6 +53,17 @@ def test_everything_listens_on_loopback_and_a_percent_sign_is_no_reference(home:
     assert found["api"]["host"] == "127.0.0.1"
     assert found["core"]["execution_api_server_url"] == "http://127.0.0.1:20001/execution/"
     assert found["core"]["dags_folder"] == str(tmp_path / "50% of it")
+
+
+def test_workers_have_what_tasks_import(home: Home, tmp_path: Path) -> None:
+    home.prepare(Settings(dags=tmp_path, preload=("wave", "colorsys")), 20_001)
+    code = "import sys, airflow_local_settings; print({'wave', 'colorsys'} <= set(sys.modules))"
+    for word, known in (("scheduler", "True"), ("triggerer", "False")):
+        environment = {**os.environ, "PYTHONPATH": str(home.folder / "config")}
+        done = subprocess.run(
+            [sys.executable, "-c", code, word], env=environment, capture_output=True, text=True, check=True, timeout=20
+        )
+        assert done.stdout.strip() == known
 
 
 def test_nothing_of_another_airflow_is_inherited(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

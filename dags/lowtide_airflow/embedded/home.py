@@ -28,6 +28,21 @@ FOREIGN = ("AIRFLOW_", "_AIRFLOW_")
 """Environment variables that begin so belong to another Airflow."""
 TOKEN_S = 24 * 3600
 """How long a user stays signed in."""
+PRELOADED = (
+    "airflow.providers.standard.operators.hitl",
+    "boto3",
+    "lowtide_airflow.job_dag",
+    "lowtide_airflow.operators",
+    "lowtide_airflow.triggers",
+    "pyarrow.parquet",
+)
+LOCAL = """\
+import sys
+
+__all__ = []
+if "scheduler" in sys.argv:  # from which the workers are forked
+    pass{imports}
+"""
 LOCK_LIMIT_S = 30
 """How long a process waits while another one writes to the database."""
 
@@ -44,6 +59,7 @@ class Settings:
         heartbeat_limit_s: A task whose worker has not been heard of for so long has failed.
         idle_sleep_s: How long the scheduler sleeps when there was nothing to do.
         refresh_s: How often new DAG files are looked for, and known ones are read again.
+        preload: Modules that the workers have when they begin, so that not each task imports them anew.
     """
 
     dags: Path
@@ -53,6 +69,7 @@ class Settings:
     heartbeat_limit_s: int = 20
     idle_sleep_s: float = 0.5
     refresh_s: int = 30
+    preload: tuple[str, ...] = PRELOADED
 
 
 class Home:
@@ -123,6 +140,9 @@ class Home:
         if not self.passwords_file.exists():
             made = {user: secrets.token_urlsafe(PASSWORD_BYTES) for user in ROLES}
             write_private(self.passwords_file, json.dumps(made, indent=1) + "\n")
+        local = self.folder / "config/airflow_local_settings.py"
+        local.parent.mkdir(exist_ok=True)
+        local.write_text(LOCAL.format(imports="".join(f"\n    import {module}" for module in settings.preload)))
         parser = configparser.ConfigParser(interpolation=None)
         for section, options in self._options(settings, port).items():
             parser[section] = {name: str(value).replace("%", "%%") for name, value in options.items()}
