@@ -16,7 +16,7 @@ from lowtide_airflow.ui.advice import advice, parted
 from lowtide_airflow.ui.answers import JobAnswer, LifeLine, LifePhase, SnapshotLine, Trouble
 from lowtide_snapshots.errors import SnapshotsError
 
-__all__ = ["LIVE", "Sight"]
+__all__ = ["LIVE", "Sight", "life_lines"]
 
 LIVE = (
     "phase",
@@ -67,7 +67,7 @@ class Sight:
             SnapshotsError: its place in ZooKeeper does not answer.
         """
         look = client.look()
-        lives = _lives(client.lives(), look)
+        lives = life_lines(client.lives(), look)
         snapshots = self._known(client, now_ms)
         troubles = [] if self._store_trouble is None else [self._store_trouble]
         live, history = None, None
@@ -120,10 +120,10 @@ def _asked(control: Control) -> tuple[dict[str, Any], dict[str, Any] | None]:
     return {name: status.get(name) for name in LIVE}, history
 
 
-def _lives(lives: Sequence[Life], look: JobLook) -> list[LifeLine]:
+def life_lines(lives: Sequence[Life], look: JobLook) -> list[LifeLine]:
     """The lives as the page draws them: one that ended without a word was over when the next one began."""
     lines = []
-    for life, after in zip(lives, [*lives[1:], None], strict=True):
+    for life, after in zip(lives, [*lives[1:], None], strict=False):
         cause, way_out = parted(life.cause)
         phase: LifePhase = "stopped" if life.phase == "stopped" else "failed" if life.phase == "failed" else "gone"
         ended_ms, about = _ms(life.at), False

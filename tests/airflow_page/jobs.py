@@ -1,0 +1,202 @@
+"""Jobs in every state that the page shows, in a real ZooKeeper and store; the one that lives has a real control API."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import kept_snapshots as kept
+from controlled import controlled
+from seen import SHAPE, moment, reader, report, worker
+
+from lowtide.events import EventLog
+from lowtide.histogram import Histogram
+from lowtide_snapshots.commit_log import ZooKeeperCommitLog
+from lowtide_snapshots.job_store import JobStore
+from lowtide_snapshots.stores import StoreSetting, open_store
+from lowtide_tracker import Holder
+
+__all__ = ["CAUSE", "Jobs", "begun", "jobs"]
+
+CAUSE = (
+    'step "count": raised ValueError: no such word\n  where: documents-0, offset 17\n'
+    "  what to do: correct the function, or give the flow dead_letters"
+)
+LOOKS = 900
+MINUTE_S = 60
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """Their names.
+
+    Attributes:
+        living: runs, and its control API answers.
+        dead: said why it ended.
+        gone: ended without a word.
+        mute: runs, and its control API does not answer.
+        damaged: the name in the store of the manifest of a commit of `dead` that is not there any more.
+    """
+
+    living: str
+    dead: str
+    gone: str
+    mute: str
+    damaged: str
+
+
+def ago(seconds: float) -> datetime:
+    return datetime.now(UTC) - timedelta(seconds=seconds)
+
+
+def iso(at: datetime) -> str:
+    return at.isoformat(timespec="seconds")
+
+
+def ticks(at: datetime) -> int:
+    """A time as `kept_snapshots` counts it."""
+    return round(at.timestamp() * 1000) // kept.SLACK_MS
+
+
+def said(phase: str, at: datetime, *, cause: str = "", control: str = "127.0.0.1:1", **more: Any) -> dict[str, Any]:
+    """What a life says of itself."""
+    told = {"phase": phase, "cause": cause, "control": control, "driver": "process 7 on here", "at": iso(at)}
+    return told | {"commit": None, "submission": None} | more
+
+
+def begun(store: JobStore, life: dict[str, Any]) -> int:
+    """Begin a life that says this of itself; the store holds its lease."""
+    store.freeze(kept.record(store.job))
+    store.take_lease("process 7 on here", 0, lambda _: None)
+    incarnation = store.raise_incarnation()
+    store.set_life(incarnation, {**life, "incarnation": incarnation})
+    return incarnation
+
+
+@contextmanager
+def jobs(zookeeper: str, folder: Path, unique: Any) -> Iterator[Jobs]:
+    """Make all of them; those that run do so until the block ends."""
+    living, dead, gone, mute = (unique(name) for name in ("orders", "clicks", "views", "parcels"))
+    with ExitStack() as stack:
+        place = _Place(zookeeper, str(folder), stack)
+        address = stack.enter_context(_control(living))
+        place.lives(living, address, lives=3)
+        damaged = place.dies(dead)
+        place.vanishes(gone)
+        store = place.store(mute)
+        begun(store, said("running", ago(5 * MINUTE_S), control="127.0.0.1:1"))
+        yield Jobs(living, dead, gone, mute, damaged)
+
+
+class _Place:
+    def __init__(self, zookeeper: str, url: str, stack: ExitStack) -> None:
+        self._zookeeper = zookeeper
+        self._stack = stack
+        self._files = open_store(StoreSetting(url))
+
+    def store(self, job: str) -> JobStore:
+        return self._stack.enter_context(JobStore(self._zookeeper, job))
+
+    def lives(self, job: str, control: str, lives: int) -> None:
+        """Several lives, some of which ended; each has taken and committed snapshots."""
+        for number in range(1, lives + 1):
+            store = self.store(job)
+            since = ago((lives - number + 1) * 20 * MINUTE_S)
+            life = begun(
+                store, said("running", since, control=control, commit=f"{number - 1:06d}-0003" if number > 1 else None)
+            )
+            for taken in range(1, 4):
+                self._commit(
+                    store,
+                    life,
+                    taken,
+                    since + timedelta(minutes=5 * taken),
+                    "before the update" if taken == 2 else None,
+                )
+            store.tell(life, ticks(datetime.now(UTC)))
+            if number < lives:
+                cause = "worker 1/0 died: killed by SIGKILL" if number == 1 else ""
+                ended = since + timedelta(minutes=18)
+                store.set_life(
+                    life, {**said("failed" if cause else "running", ended, cause=cause), "incarnation": life}
+                )
+                store.close()
+
+    def dies(self, job: str) -> str:
+        """One that ended by its user's code; one of its commits is damaged. Returns that one's manifest."""
+        store = self.store(job)
+        life = begun(store, said("running", ago(40 * MINUTE_S)))
+        paths = [self._commit(store, life, taken, ago((35 - 5 * taken) * MINUTE_S)) for taken in range(1, 4)]
+        self._files.delete([paths[0]])
+        store.tell(life, ticks(ago(12 * MINUTE_S)))
+        store.set_life(life, {**said("failed", ago(12 * MINUTE_S), cause=CAUSE), "incarnation": life})
+        store.close()
+        return paths[0]
+
+    def vanishes(self, job: str) -> None:
+        """One that was killed before its first commit."""
+        store = self.store(job)
+        life = begun(store, said("running", ago(9 * MINUTE_S)))
+        store.tell(life, ticks(ago(3 * MINUTE_S)))
+        store.close()
+
+    def _commit(self, store: JobStore, life: int, number: int, at: datetime, name: str | None = None) -> str:
+        created = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        manifest = kept.seal(
+            self._files, store.job, number, ticks(at) - 100, incarnation=life, name=name, created=created
+        )
+        log = ZooKeeperCommitLog(store)
+        log._now = lambda: at  # It was then.
+        kept.commit(log, manifest)
+        return manifest.path
+
+
+@contextmanager
+def _control(job: str) -> Iterator[str]:
+    """A job's control API, behind which a quarter of an hour has passed."""
+    clock = [ago(LOOKS)]
+    events = EventLog(job, 3, io.StringIO(), clock=lambda: clock[0])
+    shape = replace(SHAPE, job=job, started_ms=round(clock[0].timestamp() * 1000))
+    with controlled(shape, events) as served:
+        took = Histogram()
+        for second in range(LOOKS):
+            clock[0] += timedelta(seconds=1)
+            _happen(events, second)
+            took.add(round((4 + second % 3) * 1e6), 100)
+            took.add(round((12 + second % 17) * 1e6), 2)
+            now_ms = round(clock[0].timestamp() * 1000)
+            lag_ms = 9 + second % 7 + (1500 if second % 300 > 290 else 0)
+            held = Holder((now_ms - lag_ms) // 2, 1, 3, at_front=True)
+            seen = report(held, global_min=held.tick, min_times={1: held.tick, 2: held.tick})
+            count = 1000 * second + 200 * (second % 50)
+            workers = [
+                reader("0/documents-0", 0, count),
+                worker("2/0", delivered=count, transactions=second, latency=dict(took.counts)),
+            ]
+            served.watch.look(
+                float(second),
+                moment(
+                    now_ms=now_ms, tracker=seen, workers=workers, delivered_time=held.tick - 15, control=served.address
+                ),
+            )
+        yield served.address
+
+
+def _happen(events: EventLog, second: int) -> None:
+    if second == 0:
+        events.event("life_begun", fronts=2)
+    if second % 300 == 100:
+        events.event("snapshot_sealed", snapshot=f"000003-{1 + second // 300:04d}", called=None, took_s=2.5)
+    if second == 450:
+        events.event(
+            "snapshot_failed", snapshot="000003-0009", called=None, took_s=30.0, why="the store does not answer"
+        )
+    if second == 500:
+        events.event("tracker_restarted", era=2, how="killed by SIGKILL")
+    if second in (700, 712):
+        events.event("stalled" if second == 700 else "resumed", holder="front 3 (documents-1)", lag_ms=4000)

@@ -1,0 +1,188 @@
+"""The page as somebody sees it: inside Airflow's UI, in headless Chromium, light and dark, wide and narrow.
+
+`LOWTIDE_SHOTS=FOLDER` keeps pictures of what is seen.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from .conftest import Page
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = shutil.which("chromium")
+
+pytestmark = [
+    pytest.mark.airflow,
+    pytest.mark.zookeeper,
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed: apt-get install chromium"),
+]
+WIDE = {"width": 1440, "height": 1000}
+NARROW = {"width": 420, "height": 900}
+
+
+class Window:
+    """A browser window of somebody who is signed in to Airflow."""
+
+    def __init__(self, page: Page, browser: Any, theme: str, size: dict[str, int]) -> None:
+        self.theme = theme
+        self.complaints: list[str] = []
+        self._page = page
+        self._context = browser.new_context(viewport=size, color_scheme=theme, base_url=page.airflow.url)
+        self._context.set_default_timeout(30_000)
+        self._context.add_init_script(f"localStorage.setItem('theme', '{theme}')")
+        self.tab = self._context.new_page()
+        self.tab.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.tab.goto("/")
+        self.tab.fill("input[name=username]", "viewer")
+        self.tab.fill("input[name=password]", page.password("viewer"))
+        self.tab.click("button[type=submit]")
+        self.tab.wait_for_url(lambda url: "/auth/" not in url)
+
+    def open(self, job: str, **asked: str) -> Any:
+        """The page of a job, within Airflow's; returns its frame when it shows the job."""
+        query = "&".join(f"{name}={value}" for name, value in asked.items())
+        self.tab.goto(f"/plugin/lowtide/lowtide/?job={job}&connection=lowtide_default&{query}")
+        frame = self.tab.frame_locator("iframe")
+        frame.locator("#verdict strong", has_text=job).wait_for()
+        return frame
+
+    def shoot(self, name: str) -> None:
+        folder = os.environ.get("LOWTIDE_SHOTS")
+        if folder:
+            self.tab.wait_for_timeout(500)
+            self.tab.screenshot(path=Path(folder) / f"{name}.png")
+
+    def close(self) -> None:
+        self._context.close()
+
+
+@pytest.fixture(name="browser", scope="module")
+def _browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        # It may run as root, where Chromium's sandbox does not work.
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(name="window", params=["light", "dark"])
+def _window(page: Page, browser: Any, request: pytest.FixtureRequest) -> Iterator[Window]:
+    window = Window(page, browser, request.param, WIDE)
+    yield window
+    window.close()
+    assert window.complaints == []
+
+
+@pytest.fixture(name="narrow")
+def _narrow(page: Page, browser: Any) -> Iterator[Window]:
+    window = Window(page, browser, "dark", NARROW)
+    yield window
+    window.close()
+    assert window.complaints == []
+
+
+def test_the_navigation_leads_to_the_page(window: Window, page: Page) -> None:
+    window.tab.goto("/plugin/lowtide")
+    frame = window.tab.frame_locator("iframe")
+    frame.locator(f"#jobs a:has-text('{page.jobs.dead}')").wait_for()
+    # Where nobody has chosen a job, the one that needs somebody is shown.
+    assert "is dead" in frame.locator("#verdict strong").inner_text()
+    assert frame.locator("html").get_attribute("data-theme") == window.theme
+
+
+def test_a_job_that_lives_is_drawn(window: Window, page: Page) -> None:
+    frame = window.open(page.jobs.living)
+    assert "runs" in frame.locator("#verdict strong").inner_text()
+    frame.get_by_role("button", name="15 min", exact=True).click()
+    for panel in ("Behind", "Records per second", "Latency"):
+        figure = frame.locator("figure", has_text=panel).first
+        assert figure.locator("path.line").count() >= 2
+        assert len(figure.locator("path.line").first.get_attribute("d")) > 2000
+    assert frame.locator(".mark.diamond").count() >= 2
+    assert frame.locator(".mark.cross").count() >= 1
+    assert frame.locator(".mark.triangle").count() == 1
+    assert frame.locator(".tile").count() == 6
+    assert "held by front 3 (documents-1)" in frame.locator(".tile").first.inner_text()
+    window.shoot(f"living-{window.theme}")
+    frame.locator(".charts").focus()
+    for _ in range(9):
+        window.tab.keyboard.press("ArrowLeft")
+    readout = frame.locator(".readout").inner_text()
+    assert "min time held by front 3 (documents-1)" in readout
+    assert "life 3" in readout
+    window.tab.keyboard.press("Escape")
+    assert "arrow keys" in frame.locator(".readout").inner_text()
+    frame.get_by_role("button", name="6 h", exact=True).click()
+    assert frame.locator("rect.bar.bad").count() == 2
+    assert frame.locator("#lives tbody tr").count() == 3
+    window.shoot(f"living-6h-{window.theme}")
+
+
+def test_a_dead_job_says_so_first_and_what_to_do(window: Window, page: Page) -> None:
+    frame = window.open(page.jobs.dead)
+    verdict = frame.locator("#verdict").inner_text()
+    assert f"{page.jobs.dead} is dead" in verdict
+    assert "for 12 min, since" in verdict
+    assert "raised ValueError: no such word" in verdict
+    assert f"lowtide_recover__{page.jobs.dead} starts it again by itself" in verdict
+    assert frame.locator("#verdict li").count() == 4
+    assert frame.locator("path.line").count() == 0
+    assert "damaged" in frame.locator("#snapshots").inner_text()
+    window.shoot(f"dead-{window.theme}")
+
+
+def test_a_link_brings_out_its_snapshot(window: Window, page: Page) -> None:
+    frame = window.open(page.jobs.living, snapshot="000003-0002")
+    row = frame.locator("tr.chosen")
+    row.wait_for()
+    assert "before the update" in row.inner_text()
+    assert row.evaluate(
+        "row => { const box = row.getBoundingClientRect(); return box.top >= 0 && box.bottom <= innerHeight; }"
+    )
+
+
+def test_jobs_are_changed_by_a_click_and_the_address_follows(window: Window, page: Page) -> None:
+    frame = window.open(page.jobs.living)
+    frame.locator(f"#jobs a:has-text('{page.jobs.gone}')").click()
+    frame.locator("#verdict strong", has_text=page.jobs.gone).wait_for()
+    assert "gone without a word" in frame.locator("#verdict").inner_text()
+    window.tab.wait_for_url(lambda url: page.jobs.gone in url)
+
+
+@pytest.mark.parametrize("state", ["living", "dead", "mute"])
+def test_nothing_is_wider_than_a_narrow_window(narrow: Window, page: Page, state: str) -> None:
+    frame = narrow.open(getattr(page.jobs, state))
+    frame.locator("#snapshots h2, #lives h2").first.wait_for()
+    wide, there = frame.locator("html").evaluate("html => [html.scrollWidth, html.clientWidth]")
+    assert wide <= there
+    narrow.shoot(f"{state}-narrow")
+
+
+def test_a_place_that_does_not_answer_claims_nothing(narrow: Window) -> None:
+    narrow.tab.goto("/plugin/lowtide/lowtide/?job=elsewhere&connection=lowtide_away")
+    frame = narrow.tab.frame_locator("iframe")
+    frame.locator("#verdict strong", has_text="cannot be looked at now").wait_for()
+    assert "ZooKeeper did not answer" in frame.locator("#trouble").inner_text()
+    assert frame.locator(".tile").count() == 0
+    assert not frame.locator("#lives").is_visible()
+
+
+def test_when_the_api_server_is_gone_what_was_known_stays_and_is_said_to_be_old(narrow: Window, page: Page) -> None:
+    frame = narrow.open(page.jobs.dead)
+    frame.locator(".tile").first.wait_for()
+    narrow.tab.route("**/lowtide/api/**", lambda route: route.abort())
+    frame.locator("#trouble", has_text="does not answer").wait_for()
+    assert frame.locator("body.stale").count() == 1
+    assert "Shown is what was known at" in frame.locator("#trouble").inner_text()
+    assert frame.locator(".tile").count() == 4
+    narrow.tab.unroute("**/lowtide/api/**")
+    frame.locator("body:not(.stale)").wait_for()
