@@ -78,10 +78,12 @@ def _page(zookeeper: str, unique: Callable[[str], str], tmp_path_factory: pytest
         environment = {
             "LOWTIDE_AIRFLOW_CONF": str(folder / "airflow.toml"),
             "AIRFLOW_CONN_LOWTIDE_DEFAULT": connection(zookeeper, folder / "snapshots"),
-            "AIRFLOW_CONN_LOWTIDE_AWAY": connection("127.0.0.1:1", folder / "snapshots"),
         }
         patch.setattr("lowtide_airflow.embedded.airflow.PARTS", {"api-server": ("api-server",)})
         with EmbeddedAirflow(folder / "home", Settings(dags=folder / "dags"), environment=environment) as airflow:
+            # One in Airflow's database, the other one in the environment: the page finds both.
+            away = {"connection_id": "lowtide_away", "conn_type": "lowtide", "host": "127.0.0.1", "port": 1}
+            airflow.api()._send("POST", "/api/v2/connections", away)
             yield Page(airflow, made)
 
 

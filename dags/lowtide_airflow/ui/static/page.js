@@ -144,8 +144,11 @@ function show() {
 }
 
 function trouble({ what, where, way_out }) {
-  const texts = [what, where && `Where: ${where}`, way_out].filter(Boolean);
-  return h("p", {}, texts.map((text) => `${text[0].toUpperCase()}${text.slice(1)}`.replace(/\.?$/, ".")).join(" "));
+  return h("p", {}, [what, where && `Where: ${where}`, way_out].filter(Boolean).map(sentence).join(" "));
+}
+
+function sentence(text) {
+  return `${text[0].toUpperCase()}${text.slice(1)}`.replace(/\.?$/, ".");
 }
 
 function toggle(list) {
@@ -185,7 +188,7 @@ function verdictOf({ state, live, lives, incarnation, why, to_do, job }, now) {
   const ended = life?.ended_ms ? `for ${duration(minute(now - life.ended_ms))}, since ${life.about ? "about " : ""}${time(life.ended_ms, now)} UTC` : "";
   if (state === "running" && live) {
     const stands = live.lag_ms > STANDS_MS && live.held_s * 1000 > STANDS_MS;
-    const notes = [stands && `Min time stands. It is held by ${live.holder || "nobody known"}.`, ...live.troubles].filter(Boolean);
+    const notes = [stands && `Min time stands. It is held by ${live.holder || "nobody known"}.`, ...live.troubles].filter(Boolean).map(sentence);
     const phase = live.phase === "running" ? "runs" : live.phase;
     return { tone: notes.length ? "warn" : "good", state: `${job} ${phase}`, note: lasted, why: notes.join("\n"), to_do: [] };
   }

@@ -12,6 +12,7 @@ const PANEL = 116;
 const LANE = 26;
 const AXIS = 22;
 const NEAR_PX = 7;
+const MOST_LABELS = 6;
 /** Points that are further apart than so many steps are not joined. */
 const GAP_STEPS = 2.6;
 
@@ -84,10 +85,11 @@ export class Timeline {
     const svg = s("svg", { width, height: PANEL, role: "img", "aria-label": summary(panel) });
     svg.append(...this.#grid(width, PANEL, false));
     if (scale) {
-      for (const [value, text] of scale.ticks) {
+      const every = Math.ceil(scale.ticks.length / MOST_LABELS);
+      for (const [i, [value, text]] of scale.ticks.entries()) {
         const y = scale.y(value);
         svg.append(s("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y, y2: y }));
-        svg.append(s("text", { class: "tick", x: LEFT - 8, y: y + 4, "text-anchor": "end" }, text));
+        svg.append(s("text", { class: "tick", x: LEFT - 8, y: y + 4, "text-anchor": "end" }, i % every ? "" : text));
       }
       for (const series of panel.series.toReversed()) svg.append(...this.#lines(series, scale, width));
     } else {
