@@ -89,12 +89,21 @@ def test_a_cause_is_parted(cause: str, parts: tuple[str, str]) -> None:
 
 
 def test_a_life_that_said_nothing_was_over_when_the_next_began() -> None:
-    first = replace(LIFE, incarnation=6, since="2026-11-21T20:00:00+00:00", at="2026-11-21T20:00:00+00:00")
+    key = "airflow:lowtide_recover__orders/manual__2026/recover"
+    first = replace(
+        LIFE, incarnation=6, submission=key, since="2026-11-21T20:00:00+00:00", at="2026-11-21T20:00:00+00:00"
+    )
     lines = life_lines([first, LIFE], replace(LOOK, holder="process 4"))
     assert lines == [
-        LifeLine(6, "gone", AT_MS - 7_200_000, AT_MS, True, "", "", "000006-0009"),
-        LifeLine(7, "running", AT_MS, None, False, "", "", "000006-0009"),
+        LifeLine(6, "gone", AT_MS - 7_200_000, AT_MS, True, "", "", "000006-0009", "DAG lowtide_recover__orders"),
+        LifeLine(7, "running", AT_MS, None, False, "", "", "000006-0009", "its program, after the life before"),
     ]
+
+
+def test_who_began_a_life_is_told() -> None:
+    lives = [LIFE, LIFE, replace(LIFE, driver="process 5 on here"), replace(LIFE, submission="by script")]
+    told = [line.begun_by for line in life_lines(lives, LOOK)]
+    assert told == ["a start by hand", "its program, after the life before", "a start by hand", "submission by script"]
 
 
 def test_the_last_life_that_said_nothing_lived_until_it_told_something_last() -> None:

@@ -68,6 +68,7 @@ class LifeLine:
         cause: why it ended; empty if it said nothing.
         way_out: what to do, as far as the cause says.
         commit: the snapshot that it began from; None for none.
+        begun_by: who began it: a DAG, its own program after the life before, or somebody.
     """
 
     incarnation: int
@@ -78,6 +79,7 @@ class LifeLine:
     cause: str
     way_out: str
     commit: str | None
+    begun_by: str
 
 
 @dataclass(frozen=True, slots=True)

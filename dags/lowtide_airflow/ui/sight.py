@@ -37,6 +37,8 @@ LIVE = (
 STORE_EVERY_MS = 30_000
 """How often the store is looked through for snapshots that nobody committed."""
 MOST_SNAPSHOTS = 200
+AIRFLOW = "airflow:"
+"""With what the key of a submission by a task of Airflow begins; its DAG's id follows."""
 
 
 class Sight:
@@ -123,7 +125,7 @@ def _asked(control: Control) -> tuple[dict[str, Any], dict[str, Any] | None]:
 def life_lines(lives: Sequence[Life], look: JobLook) -> list[LifeLine]:
     """The lives as the page draws them: one that ended without a word was over when the next one began."""
     lines = []
-    for life, after in zip(lives, [*lives[1:], None], strict=False):
+    for before, life, after in zip([None, *lives], lives, [*lives[1:], None], strict=False):
         cause, way_out = parted(life.cause)
         phase: LifePhase = "stopped" if life.phase == "stopped" else "failed" if life.phase == "failed" else "gone"
         ended_ms, about = _ms(life.at), False
@@ -133,8 +135,31 @@ def life_lines(lives: Sequence[Life], look: JobLook) -> list[LifeLine]:
             phase, ended_ms = "running", None
         elif phase == "gone":
             ended_ms, about = max((ms for ms in (_ms(life.at), look.told_ms) if ms is not None), default=None), True
-        lines.append(LifeLine(life.incarnation, phase, _ms(life.since), ended_ms, about, cause, way_out, life.commit))
+        lines.append(
+            LifeLine(
+                incarnation=life.incarnation,
+                phase=phase,
+                began_ms=_ms(life.since),
+                ended_ms=ended_ms,
+                about=about,
+                cause=cause,
+                way_out=way_out,
+                commit=life.commit,
+                begun_by=_begun_by(life, before),
+            )
+        )
     return lines
+
+
+def _begun_by(life: Life, before: Life | None) -> str:
+    key = life.submission or ""
+    if key.startswith(AIRFLOW):
+        return f"DAG {key.removeprefix(AIRFLOW).partition('/')[0]}"
+    if key:
+        return f"submission {key}"
+    if before is not None and life.driver and life.driver == before.driver:
+        return "its program, after the life before"
+    return "a start by hand"
 
 
 def _line(known: KnownSnapshot, last: str | None) -> SnapshotLine:

@@ -127,6 +127,7 @@ function show() {
   if (!answer) return;
   const verdict = verdictOf(answer, now);
   put(place("verdict"), verdict, showVerdict);
+  put(place("spoken"), verdict.state, (text) => text);
   const tiles = tilesOf(answer, now);
   place("tiles").dataset.tiles = tiles.length;
   put(place("tiles"), tiles, () => tiles.map(tile));

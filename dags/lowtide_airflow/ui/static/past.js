@@ -118,7 +118,7 @@ function lives(answer, to, now) {
       const cause = life.cause ? `: ${firstLine(life.cause)}` : "";
       return {
         from: life.began_ms, to: life.ended_ms ?? to, tone: tones[life.phase], label: `life ${life.incarnation}`,
-        text: `life ${life.incarnation}, ${time(life.began_ms, now)} to ${until}, ${endOf(life)}${cause}`,
+        text: `life ${life.incarnation}, ${time(life.began_ms, now)} to ${until}, begun by ${life.begun_by}, ${endOf(life)}${cause}`,
       };
     });
   return { title: "Lives", bars, marks: [] };

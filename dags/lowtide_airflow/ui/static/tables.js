@@ -49,10 +49,11 @@ export function lifeTable({ lives, now, all }, more) {
       h("td", { class: "number" }, time(life.began_ms, now)),
       h("td", { class: "number" }, life.phase === "running" ? "" : about + time(life.ended_ms, now)),
       h("td", { class: "number" }, life.phase === "running" ? "" : lasted),
+      h("td", { class: "text" }, life.begun_by),
       h("td", { class: "id" }, life.commit ?? "–"),
       h("td", { class: "text long" }, ...how(life)));
   });
-  const heads = ["#Life", "#Began (UTC)", "#Ended (UTC)", "#Lasted", "Began from", "How it ended"];
+  const heads = ["#Life", "#Began (UTC)", "#Ended (UTC)", "#Lasted", "Begun by", "Began from", "How it ended"];
   return [title, table("lives-title", heads, rows), moreButton(newest.length, all, more)];
 }
 
