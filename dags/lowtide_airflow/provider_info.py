@@ -42,9 +42,7 @@ def provider_info(version: str) -> dict[str, Any]:
         "name": NAME,
         "description": "Starts, snapshots, recovers, rewinds and rescales Lowtide's streaming jobs.",
         "versions": [version],
-        "integrations": [
-            {"integration-name": NAME, "external-doc-url": "https://github.com/lowtide/lowtide", "tags": ["service"]}
-        ],
+        "integrations": [{"integration-name": NAME, "tags": ["service"]}],
         "connection-types": [
             {
                 "connection-type": "lowtide",
@@ -66,6 +64,7 @@ def provider_info(version: str) -> dict[str, Any]:
         "operators": [_modules("operators")],
         "sensors": [_modules("sensors")],
         "triggers": [_modules("triggers")],
+        "extra-links": ["lowtide_airflow.ui.links.JobLink", "lowtide_airflow.ui.links.SnapshotLink"],
     }
 
 

@@ -137,12 +137,12 @@ class SparkSubmit:
                 f"flow is {start.flow!r}, and spark-submit runs a file",
                 "give the file; it runs its flow with lowtide.main(flow)",
             ),
-            (not python and not kubernetes, "archive is missing", 'give "hdfs:///environment.tar.gz#environment"'),
             (
                 bool(spark.archive) and not re.fullmatch(r"[^#]+#[\w.-]+", spark.archive),
                 f"archive is {spark.archive!r}",
                 "give path#name: under the name the program finds it unpacked",
             ),
+            (not python and not kubernetes, "archive is missing", 'give "hdfs:///environment.tar.gz#environment"'),
             (bool(taken), f"properties set {', '.join(taken)}", "leave them out: they are set here"),
         ):
             if wrong:

@@ -10,8 +10,12 @@ import pytest
 ASK_AIRFLOW = """
 import json
 from airflow.providers_manager import ProvidersManager
-info = ProvidersManager().providers["lowtide-airflow"]
-print(json.dumps({"version": info.version, "name": info.data["name"]}))
+manager = ProvidersManager()
+info = manager.providers["lowtide-airflow"]
+hook = manager.hooks["lowtide"]
+links = [name for name in manager.extra_links_class_names if "lowtide" in name]
+print(json.dumps({"version": info.version, "name": info.data["name"], "hook": hook.hook_class_name,
+                  "links": len(links), "modules": [each["python-modules"] for each in info.data["operators"]]}))
 """
 
 
@@ -29,7 +33,13 @@ def test_airflow_itself_loads_the_provider(tmp_path: Path) -> None:
     answer = subprocess.run(
         [sys.executable, "-c", ASK_AIRFLOW], env=environment, capture_output=True, text=True, check=True, timeout=120
     )
-    assert json.loads(answer.stdout.splitlines()[-1]) == {"version": version("lowtide-airflow"), "name": "Lowtide"}
+    assert json.loads(answer.stdout.splitlines()[-1]) == {
+        "version": version("lowtide-airflow"),
+        "name": "Lowtide",
+        "hook": "lowtide_airflow.hook.LowtideHook",
+        "links": 2,
+        "modules": [["lowtide_airflow.operators"]],
+    }
     assert "lowtide" not in answer.stderr
 
 

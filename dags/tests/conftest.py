@@ -1,0 +1,139 @@
+"""A real ZooKeeper, a folder as the store, and jobs in them that no program runs: what the provider sees of a job."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kept_snapshots import commit, record, seal
+
+from lowtide_airflow.client import JobClient
+from lowtide_airflow.place import Place
+from lowtide_snapshots.commit_log import Commit, ZooKeeperCommitLog
+from lowtide_snapshots.job_store import JobStore
+from lowtide_snapshots.manifest import Manifest
+from lowtide_snapshots.stores import Store
+
+TOKEN = "a token of a test"
+SHORT_S = 1.0
+
+
+class Job:
+    """A job's place, as its driver would write it; `place` is what is known of it outside."""
+
+    def __init__(self, zookeeper: str, folder: Path, opened: contextlib.ExitStack) -> None:
+        self.name = f"job {uuid.uuid4().hex[:8]}"
+        self.place = Place(zookeeper, snapshots_url=str(folder / "snapshots"), token=TOKEN, limit_s=5.0)
+        (folder / "snapshots").mkdir(exist_ok=True)
+        self._opened = opened
+        self._number = 0
+        self.driver: JobStore | None = None
+
+    def client(self) -> JobClient:
+        """Connected, until the test ends."""
+        return self._opened.enter_context(JobClient(self.place, self.name))
+
+    def files(self) -> Store:
+        """The store."""
+        files = self.place.open_files()
+        self._opened.callback(files.close)
+        return files
+
+    def start(self, submission: str | None = None) -> int:
+        """Begins a life, in a driver of its own; it has said nothing yet."""
+        driver = JobStore(self.place.zookeeper, self.name, session_timeout_s=SHORT_S)
+        self._opened.enter_context(driver)
+        driver.freeze(record(self.name))
+        driver.take_lease("process 1 on a test", 10.0, lambda _: None)
+        self.driver = driver
+        return driver.raise_incarnation(submission)
+
+    def say(self, phase: str, cause: str = "", control: str = "127.0.0.1:1", **more: Any) -> None:
+        """What the life says of itself."""
+        assert self.driver is not None
+        life = self.driver.incarnation()
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        said = {
+            "incarnation": life,
+            "phase": phase,
+            "cause": cause,
+            "control": control,
+            "driver": "process 1",
+            "at": at,
+        }
+        self.driver.set_life(life, said | more)
+
+    def leave(self) -> None:
+        """Its driver lets go of the lease."""
+        assert self.driver is not None
+        self.driver.close()
+
+    def runs(self, submission: str | None = None, control: str = "127.0.0.1:1") -> int:
+        """Begins a life that runs."""
+        life = self.start(submission)
+        self.say("running", control=control, submission=submission)
+        return life
+
+    def ends(self, phase: str = "failed", cause: str = "worker 1/0 died") -> None:
+        """Ends the life."""
+        self.say(phase, cause)
+        self.leave()
+
+    def tell(self, tick: int) -> None:
+        """Tells a delivered time, in ticks of 10 ms."""
+        assert self.driver is not None
+        self.driver.tell(self.driver.incarnation(), tick)
+
+    def seal(self, tick: int, base: Manifest | None = None, **said: Any) -> Manifest:
+        """Seals a snapshot of the life."""
+        self._number += 1
+        assert self.driver is not None
+        said = {"incarnation": self.driver.incarnation()} | said
+        return seal(self.files(), self.name, self._number, tick, base=base, **said)
+
+    def commit(self, manifest: Manifest) -> Commit:
+        """Commits it."""
+        assert self.driver is not None
+        return commit(ZooKeeperCommitLog(self.driver), manifest)
+
+    def damage(self, manifest: Manifest, part: int = 0) -> None:
+        """Spoils a part's bytes in the folder."""
+        name = manifest.parts[part].name(self.name, manifest.record.slack_ms)
+        file = Path(self.place.snapshots_url) / name
+        file.chmod(0o644)
+        file.write_bytes(b"x" * file.stat().st_size)
+
+
+@pytest.fixture(name="zookeeper", scope="session")
+def _zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    # Not imported by its name: nothing here may know of lowtide but for the embedded server.
+    embedded = pytest.importorskip("lowtide.embedded")
+    with embedded.EmbeddedServices(tmp_path_factory.mktemp("zookeeper") / "services", only=["zookeeper"]) as services:
+        yield services.zookeeper
+
+
+@pytest.fixture(name="jobs")
+def _jobs(zookeeper: str, tmp_path: Path) -> Iterator[Callable[[], Job]]:
+    """Makes jobs that no other test has."""
+    with contextlib.ExitStack() as opened:
+        yield lambda: Job(zookeeper, tmp_path, opened)
+
+
+@pytest.fixture(name="job")
+def _job(jobs: Callable[[], Job]) -> Job:
+    return jobs()
+
+
+@pytest.fixture(name="airflow_home", scope="session")
+def _airflow_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """What Airflow writes when it is imported lies here; whatever imports it asks for this first."""
+    home = tmp_path_factory.mktemp("airflow")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("AIRFLOW_HOME", str(home))
+        patched.setenv("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
+        yield home

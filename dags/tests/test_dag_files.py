@@ -1,0 +1,131 @@
+"""The DAG files: which DAGs come of a jobs file, and that what they are made of survives Airflow's store."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lowtide_airflow.jobs_file import VARIABLE
+
+pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow_home")]
+
+DAGS = Path(__file__).parents[1]
+JOBS = """
+[[job]]
+name = "orders"
+flow = "/opt/orders.py"
+snapshot = "*/5 * * * *"
+keep = 3
+contact = "orders on call"
+hour_complete = true
+settings = { "job.parallelism" = 4, "job.lanes" = 8 }
+
+[[job]]
+name = "clicks of today"
+flow = "local:///opt/clicks.py"
+submit = "spark-submit"
+recover = false
+snapshot = "never"
+[job.spark]
+master = "k8s://https://k:6443"
+image = "lowtide:1"
+"""
+PURPOSES = {"submit", "snapshot", "recover", "rewind", "rescale"}
+
+
+@pytest.fixture(name="bag", scope="module")
+def _bag(airflow_home: Path) -> Any:
+    from airflow.dag_processing.dagbag import DagBag
+
+    (airflow_home / "jobs.toml").write_text(JOBS)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv(VARIABLE, str(airflow_home / "jobs.toml"))
+        return DagBag(dag_folder=str(DAGS))
+
+
+def test_each_job_has_a_dag_for_each_purpose(bag: Any) -> None:
+    assert bag.import_errors == {}
+    assert set(bag.dags) == {
+        *(f"lowtide_{purpose}__orders" for purpose in {*PURPOSES, "hour_complete", "hourly_report"}),
+        *(f"lowtide_{purpose}__clicks_of_today" for purpose in PURPOSES),
+    }
+
+
+def test_every_dag_is_described_typed_and_stored(bag: Any) -> None:
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    for dag in bag.dags.values():
+        assert "**Job**" in dag.doc_md
+        assert dag.max_active_runs == 1
+        assert not dag.catchup
+        assert {"lowtide"} < dag.tags
+        for name in dag.params:
+            parameter = dag.params.get_param(name)
+            assert parameter.schema.get("type"), (dag.dag_id, name)
+            assert parameter.description, (dag.dag_id, name)
+        stored = DagSerialization.serialize_dag(dag)
+        assert DagSerialization.deserialize_dag(stored).dag_id == dag.dag_id
+    assert "orders on call" in bag.dags["lowtide_recover__orders"].doc_md
+
+
+def test_every_argument_of_an_operator_is_stored_with_its_task(bag: Any) -> None:
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    from lowtide_airflow.operators.job_operator import JobOperator
+
+    seen = set()
+    for dag in bag.dags.values():
+        stored = {task["__var"]["task_id"]: task["__var"] for task in DagSerialization.serialize_dag(dag)["tasks"]}
+        for task in dag.tasks:
+            if not isinstance(task, JobOperator):
+                continue
+            seen.add(task.task_type)
+            kinds = [kind for kind in type(task).__mro__ if issubclass(kind, JobOperator)]
+            named = {name for kind in kinds for name in inspect.signature(vars(kind).get("__init__", kind)).parameters}
+            named -= {"self", "kwargs", "args"}
+            assert named <= set(task.template_fields), task
+            for name in named:
+                if getattr(task, name) is not None:
+                    assert name in stored[task.task_id], (task, name)
+    from lowtide_airflow import operators
+
+    assert seen == set(operators.__all__)
+
+
+def test_snapshots_are_scheduled_as_the_jobs_file_says(bag: Any) -> None:
+    assert type(bag.dags["lowtide_snapshot__orders"].timetable).__name__ == "CronTriggerTimetable"
+    assert bag.dags["lowtide_snapshot__clicks_of_today"].schedule is None
+    assert bag.dags["lowtide_snapshot__orders"].params["keep"] == 3
+
+
+def test_a_death_starts_a_recovery_unless_the_jobs_file_says_no(bag: Any) -> None:
+    (died,) = bag.dags["lowtide_recover__orders"].schedule
+    (watcher,) = died.watchers
+    assert watcher.trigger.serialize()[1]["job"] == "orders"
+    assert bag.dags["lowtide_recover__clicks_of_today"].schedule is None
+
+
+def test_a_parallelism_that_was_set_by_rescaling_goes_before_the_jobs_file(bag: Any) -> None:
+    run = bag.dags["lowtide_submit__orders"].get_task("run")
+    assert run.settings == {
+        "job.lanes": 8,
+        "job.parallelism": "{{ var.value.get('lowtide_parallelism__orders', '4') }}",
+    }
+
+
+def test_without_a_jobs_file_there_are_no_dags_and_a_wrong_one_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.dag_processing.dagbag import DagBag
+
+    monkeypatch.delenv(VARIABLE, raising=False)
+    assert DagBag(dag_folder=str(DAGS)).dags == {}
+    wrong = tmp_path / "jobs.toml"
+    wrong.write_text('[[job]]\nname = "o"\nflw = "f"\n')
+    monkeypatch.setenv(VARIABLE, str(wrong))
+    errors = DagBag(dag_folder=str(DAGS)).import_errors
+    assert len(errors) == 7
+    assert all("did you mean flow" in error for error in errors.values())

@@ -1,0 +1,101 @@
+"""Which looks at a job mean that it has died: values in, values out."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from lowtide_airflow.deaths import Death, Deaths, again_in_vain
+from lowtide_airflow.job_look import JobLook, Life
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def life(phase: str, number: int = 1, cause: str = "", ago: timedelta = timedelta()) -> Life:
+    return Life(number, phase, cause, "127.0.0.1:1", "process 1", (NOW - ago).isoformat())
+
+
+def look(phase: str, *, held: bool, number: int = 1, cause: str = "") -> JobLook:
+    return JobLook("orders", True, "process 1" if held else None, number, life(phase, number, cause), 500, 10, 2)
+
+
+@pytest.mark.parametrize(
+    ("phase", "held", "state"),
+    [
+        ("running", True, "running"),
+        ("running", False, "gone"),
+        ("failed", True, "starting"),
+        ("failed", False, "failed"),
+        ("stopped", True, "starting"),
+        ("stopped", False, "stopped"),
+    ],
+)
+def test_a_state_is_who_holds_the_lease_and_what_the_life_said(phase: str, held: bool, state: str) -> None:
+    assert look(phase, held=held).state == state
+
+
+def test_a_life_that_has_said_nothing_yet_starts_and_one_that_never_said_anything_is_gone() -> None:
+    before = life("failed", 1)
+    assert JobLook("orders", True, "process 2", 2, before, None, 10, 2).state == "starting"
+    assert JobLook("orders", True, None, 2, before, None, 10, 2).state == "gone"
+    assert JobLook("orders", False, None, 0, None, None, 0, 0).state == "unknown"
+    assert JobLook("orders", True, None, 0, None, None, 10, 2).state == "unknown"
+
+
+def test_a_job_that_was_killed_is_dead_once_its_lease_stays_free() -> None:
+    deaths = Deaths(gone_s=3.0)
+    assert deaths.look(look("running", held=True), 0.0) is None
+    assert deaths.look(look("running", held=False), 10.0) is None
+    assert deaths.look(look("running", held=False), 12.9) is None
+    died = deaths.look(look("running", held=False), 13.0)
+    assert died == Death("orders", 1, "it was killed, or its machine went down", 500)
+    assert deaths.look(look("running", held=False), 20.0) is None
+
+
+def test_a_job_that_was_cut_off_and_takes_its_lease_again_has_not_died() -> None:
+    deaths = Deaths(gone_s=3.0)
+    for second in range(20):
+        assert deaths.look(look("running", held=second % 3 == 0), float(second)) is None
+
+
+def test_one_that_said_why_it_ended_may_be_begun_again_by_its_program() -> None:
+    deaths = Deaths(gone_s=3.0, failed_s=30.0)
+    assert deaths.look(look("failed", held=False, cause="worker 1/0 died"), 0.0) is None
+    assert deaths.look(look("failed", held=False, cause="worker 1/0 died"), 29.0) is None
+    assert deaths.look(look("failed", held=True, number=2), 29.5) is None
+    assert deaths.look(look("running", held=True, number=2), 35.0) is None
+    assert deaths.look(look("failed", held=False, number=2, cause="again"), 40.0) is None
+    died = deaths.look(look("failed", held=False, number=2, cause="again"), 70.0)
+    assert died == Death("orders", 2, "again", 500)
+
+
+def test_each_death_is_told_once_also_by_a_watcher_that_begins_anew() -> None:
+    deaths = Deaths(told=4, gone_s=0.0)
+    assert deaths.look(look("running", held=False, number=4), 1.0) is None
+    died = deaths.look(look("running", held=False, number=5), 2.0)
+    assert died is not None
+    assert died.incarnation == 5
+
+
+def test_a_job_that_was_stopped_has_not_died() -> None:
+    deaths = Deaths(gone_s=0.0, failed_s=0.0)
+    assert deaths.look(look("stopped", held=False), 1.0) is None
+
+
+@pytest.mark.parametrize(
+    "cause", ['step "sold": raised ValueError', 'source "orders": a message cannot be read as Order']
+)
+def test_what_the_flow_itself_brings_about_would_come_again(cause: str) -> None:
+    vain = again_in_vain(cause, [], NOW, most=5, within_s=600)
+    assert vain is not None
+    assert vain[0] == "in_vain"
+
+
+def test_lives_that_end_again_and_again_need_a_person() -> None:
+    ended = [life("failed", number, ago=timedelta(seconds=60 * number)) for number in range(1, 7)]
+    vain = again_in_vain("worker 1/0 died", ended, NOW, most=5, within_s=600)
+    assert vain is not None
+    assert vain[0] == "too_often"
+    assert again_in_vain("worker 1/0 died", ended, NOW, most=6, within_s=600) is None
+    assert again_in_vain("worker 1/0 died", ended, NOW, most=5, within_s=300) is None
+    stopped = [life("stopped", number) for number in range(1, 9)]
+    assert again_in_vain("worker 1/0 died", stopped, NOW, most=5, within_s=600) is None

@@ -1,0 +1,81 @@
+"""The Airflow connection: its fields, and each fault of them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from lowtide_airflow.errors import PlaceRefused
+
+pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow_home")]
+
+
+def connect(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> Any:
+    from lowtide_airflow.hook import LowtideHook
+
+    monkeypatch.setenv("AIRFLOW_CONN_LOWTIDE_TEST", json.dumps({"conn_type": "lowtide", **fields}))
+    return LowtideHook("lowtide_test")
+
+
+def test_a_connection_says_where_jobs_are_and_with_what_they_are_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    from lowtide_airflow.hook import Programs
+
+    extra = {
+        "root": "streams", "snapshots_url": "s3://bucket/prefix", "s3_endpoint": "http://s3", "s3_region": "eu",
+        "zookeeper_auth": "user:password", "lowtide": "/opt/bin/lowtide", "conf": "/etc/lowtide.toml", "folder": "/var",
+        "spark_submit": "/opt/spark-submit",
+    }  # fmt: skip
+    hook = connect(monkeypatch, host="zk-1, zk-2:2182", port=2281, password=" token\n", extra=extra)
+    place = hook.get_conn()
+    assert (place.zookeeper, place.root, place.token) == ("zk-1:2281,zk-2:2182", "streams", "token")
+    assert (place.snapshots_url, place.s3_endpoint, place.s3_region) == ("s3://bucket/prefix", "http://s3", "eu")
+    assert hook.programs() == Programs("/opt/bin/lowtide", "/etc/lowtide.toml", "/var", "/opt/spark-submit")
+    assert "token" not in repr(place)
+    assert "password" not in repr(place)
+
+
+def test_a_connection_with_a_host_alone_has_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    from lowtide_airflow.hook import Programs
+
+    hook = connect(monkeypatch, host="zk")
+    place = hook.get_conn()
+    assert (place.zookeeper, place.root, place.snapshots_url, place.token) == ("zk:2181", "lowtide", "", None)
+    assert hook.programs() == Programs()
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({}, "not said where ZooKeeper is"),
+        ({"host": "zk", "extra": {"rot": "x"}}, "extra fields that are not known: rot"),
+        ({"host": "zk", "extra": {"root": 1}}, "root is no text"),
+    ],
+)
+def test_a_field_that_cannot_be_is_named(monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], says: str) -> None:
+    with pytest.raises(PlaceRefused, match=f"{says}(?s:.*)'lowtide_test'"):
+        connect(monkeypatch, **fields).get_conn()
+
+
+@pytest.mark.zookeeper
+def test_the_button_of_the_connections_page_asks_zookeeper_and_the_store(
+    monkeypatch: pytest.MonkeyPatch, zookeeper: str, tmp_path: Any
+) -> None:
+    good = connect(monkeypatch, host=zookeeper, extra={"snapshots_url": str(tmp_path)})
+    assert good.test_connection()[0]
+    bad = connect(monkeypatch, host=zookeeper, extra={"snapshots_url": "ftp://x"})
+    assert bad.test_connection() == (False, bad.test_connection()[1])
+    assert "names no store" in bad.test_connection()[1]
+
+
+def test_the_form_of_the_connection_has_every_field_that_is_read() -> None:
+    from lowtide_airflow.provider_info import FIELDS, provider_info
+
+    (kind,) = provider_info("1")["connection-types"]
+    assert kind["connection-type"] == "lowtide"
+    assert set(FIELDS) == {
+        "root", "snapshots_url", "s3_endpoint", "s3_region", "zookeeper_auth", "lowtide", "conf", "folder",
+        "spark_submit",
+    }  # fmt: skip
+    assert FIELDS["zookeeper_auth"]["schema"]["format"] == "password"
