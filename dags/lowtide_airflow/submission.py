@@ -7,6 +7,7 @@ job, whenever either of them wakes, and whoever tries again finds out by the key
 
 from __future__ import annotations
 
+import hashlib
 import time
 from dataclasses import dataclass
 
@@ -20,6 +21,9 @@ __all__ = ["Begun", "begin", "key_of"]
 SURROUNDINGS = 4
 """With what a command ends for which nothing had run: no broker, no ZooKeeper, or somebody runs the job already."""
 USAGE = 2
+MOST_CHARS = 160
+"""Of a key, which has to leave room for its next forms: the control API takes 200."""
+DIGEST_CHARS = 33
 MOST_TRIES = 20
 """How many lives one task may begin, each after the end of the one before."""
 
@@ -40,9 +44,12 @@ class Begun:
 
 
 def key_of(dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> str:
-    """The key of a task instance, the same in all its tries."""
+    """The key of a task instance, the same in all its tries; of at most 160 characters."""
     mapped = "" if map_index < 0 else f"[{map_index}]"
-    return f"airflow:{dag_id}/{run_id}/{task_id}{mapped}"
+    key = f"airflow:{dag_id}/{run_id}/{task_id}{mapped}"
+    if len(key) <= MOST_CHARS:
+        return key
+    return f"{key[: MOST_CHARS - DIGEST_CHARS]}~{hashlib.sha256(key.encode()).hexdigest()[: DIGEST_CHARS - 1]}"
 
 
 def begin(

@@ -140,7 +140,7 @@ def call(arguments: list[str], folder: str, limit_s: float, say: Said) -> str:
         done = subprocess.run(
             arguments,
             cwd=folder or None,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            env=_environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -171,6 +171,11 @@ def call(arguments: list[str], folder: str, limit_s: float, say: Said) -> str:
         way_out="mend what it names, then submit it again",
         code=done.returncode,
     )
+
+
+def _environment() -> dict[str, str]:
+    """This process's, without what Airflow keeps in it: connections with their passwords are none of the job's."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "_AIRFLOW"))}
 
 
 def _written(value: object) -> str:

@@ -47,6 +47,9 @@ def test_a_supervised_start_is_run_or_recover_with_its_key() -> None:
 def test_a_key_is_the_same_in_all_tries_of_a_task_instance_and_of_no_other() -> None:
     assert key_of("dag", "run", "task") == "airflow:dag/run/task"
     assert key_of("dag", "run", "task", 0) == "airflow:dag/run/task[0]"
+    long = {key_of("d" * 250, "r" * 250, "t" * 250, index) for index in range(3)}
+    assert len(long) == 3
+    assert {len(key) for key in long} == {160}
 
 
 def test_on_yarn_the_driver_runs_in_the_cluster_and_nobody_waits_for_it() -> None:

@@ -1,0 +1,172 @@
+"""Every DAG with `dag.test()` on one real job, whose output is held against the oracle after all that is done to it."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.dag_runs.dag_program import DagProgram
+from tests.judging import committed
+from tests.shop import Load
+
+from .conftest import LANES, wait_until
+
+if TYPE_CHECKING:
+    from .conftest import Stage
+
+pytestmark = [pytest.mark.airflow, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.spark, pytest.mark.slow]
+
+SEEN_WITHIN_S = 60.0
+
+
+def order(stage: Stage, first: int, count: int = 300) -> None:
+    """Orders, all of which are delivered when this returns."""
+    before = committed(stage.shop.conf, stage.shop.sink)
+    stage.shop.produce(range(first, first + count))
+    wait_until(lambda: committed(stage.shop.conf, stage.shop.sink) >= before + count, SEEN_WITHIN_S, "output")
+
+
+def test_a_job_is_begun_once_for_a_dag_run_and_left_by_another(stage: Stage) -> None:
+    at = datetime.now(UTC).isoformat()
+    first = stage.program.run(stage.dag("submit"), at=at)
+    assert first.state == "success", stage.program.log()
+    begun = first.results["run"]
+    assert (begun["incarnation"], begun["adopted"], begun["commit"]) == (1, False, None)
+    assert begun["submission"].startswith(f"airflow:{stage.dag('submit')}/manual__")
+    order(stage, 0)
+    again = stage.program.run(stage.dag("submit"), at=at)
+    assert again.results["run"] == {**begun, "adopted": True}
+    other = stage.program.run(stage.dag("submit"))
+    assert other.state == "failed"
+    left = stage.run("submit", if_running="leave", no_state=False)
+    assert left.results["run"]["incarnation"] == 1
+    with stage.client() as job:
+        assert len(job.lives()) == 1
+
+
+def test_a_snapshot_is_taken_verified_committed_and_pruned(stage: Stage) -> None:
+    stage.running()
+    for number in range(4):
+        order(stage, 1_000 * (number + 1))
+        began = time.monotonic()
+        done = stage.run("snapshot", name="first" if number == 0 else None, keep=2, if_down="fail")
+        took_s = time.monotonic() - began
+        assert done.results["verify"]["rows"] > 0
+    assert took_s < 20
+    with stage.client() as job, job.snapshots() as snapshots:
+        names = [(each.name, each.phase) for each in snapshots.all()]
+        assert names == [("first", "committed"), (None, "committed"), (None, "committed")]
+        last = job.last_commit()
+        assert last is not None
+        assert last.id == done.results["commit"]["snapshot"] == done.results["take"]["snapshot"]
+    assert len(done.results["prune"]["dropped"]) == 1
+
+
+def test_a_job_is_rescaled_and_keeps_its_parallelism(stage: Stage) -> None:
+    stage.running()
+    refused = stage.program.run(stage.dag("rescale"), {"parallelism": LANES + 1})
+    assert (refused.state, refused.tasks["check"], refused.tasks["stop"]) == ("failed", "failed", "upstream_failed")
+    with Load(stage.shop, first=10_000, per_s=100):
+        stage.run("rescale", parallelism=1)
+    with stage.client() as job:
+        levels = [worker["level"] for worker in job.status()["workers"]]
+        assert levels.count(1) == 1
+    order(stage, 20_000)
+    assert stage.shop.judge.right()
+
+
+def test_a_job_that_was_killed_is_recovered_from_its_last_good_commit(stage: Stage) -> None:
+    dead = stage.running()
+    order(stage, 30_000)
+    good = stage.run("snapshot").results["commit"]["snapshot"]
+    order(stage, 31_000)
+    bad = stage.run("snapshot").results["commit"]["snapshot"]
+    written = sorted(Path(stage.place.snapshots_url).rglob(f"*-{bad}.parquet"))
+    assert written
+    written[0].unlink()
+    stage.kill()
+    stage.shop.produce(range(32_000, 32_300))
+    done = stage.run("recover").results["recover"]
+    assert (done["recovered"], done["dead"], done["incarnation"], done["commit"]) == (True, dead, dead + 1, good)
+    assert done["delivered_ms"] > done["told_ms"]
+    with stage.client() as job:
+        levels = [worker["level"] for worker in job.status()["workers"]]
+        assert levels.count(1) == 1, "the parallelism that it was rescaled to"
+    assert stage.shop.judge.right()
+    nothing = stage.program.run(stage.dag("recover"))
+    assert nothing.tasks["recover"] in ("success", "skipped")
+    with stage.client() as job:
+        assert job.look().incarnation == dead + 1
+
+
+def test_where_no_commit_is_good_a_person_is_asked_and_it_begins_without_state(stage: Stage) -> None:
+    dead = stage.running()
+    for manifest in Path(stage.place.snapshots_url).rglob("manifests/*.json"):
+        manifest.unlink()
+    stage.kill()
+    program = stage.program
+    done = program.run(stage.dag("recover"), mark="ask_a_person")
+    assert done.state == "success", program.log()
+    asked = done.results["recover"]
+    assert (asked["recovered"], asked["why"], asked["dead"]) == (False, "no_good_commit", dead)
+    assert "no commit that was asked for can be recovered from" in asked["says"]
+    recovered = done.results["recover_as_approved"]
+    assert (recovered["recovered"], recovered["incarnation"], recovered["commit"]) == (True, dead + 1, None)
+    assert stage.shop.judge.right()
+
+
+def test_a_job_is_rewound_to_a_chosen_commit(stage: Stage) -> None:
+    stage.running()
+    order(stage, 40_000)
+    chosen = stage.run("snapshot", name="here").results["commit"]["snapshot"]
+    order(stage, 41_000)
+    stage.run("snapshot")
+    both = stage.program.run(stage.dag("rewind"), {"commit": "here", "time": "2026-01-01T00:00:00+00:00"})
+    assert (both.tasks["choose"], both.tasks["stop"]) == ("failed", "upstream_failed")
+    missing = stage.program.run(stage.dag("rewind"), {"commit": "nowhere"})
+    assert (missing.tasks["look_ahead"], missing.tasks["stop"]) == ("failed", "upstream_failed")
+    before = stage.running()
+    done = stage.run("rewind", commit="here")
+    assert done.results["look_ahead"]["commit"]["id"] == chosen
+    assert done.results["look_ahead"]["records"] > 0
+    assert (done.results["run"]["incarnation"], done.results["run"]["commit"]) == (before + 1, chosen)
+    order(stage, 42_000)
+    assert stage.shop.judge.right()
+
+
+def test_an_hour_is_announced_once_all_of_it_is_delivered(stage: Stage) -> None:
+    stage.running()
+    order(stage, 50_000)
+    hour = (datetime.now(UTC) - timedelta(hours=2)).replace(minute=0, second=0, microsecond=0)
+    done = stage.run("hour_complete", hour=hour.isoformat())
+    assert done.results["find"] == [{"from": hour.isoformat(), "to": (hour + timedelta(hours=1)).isoformat()}]
+    assert done.results["wait"]["delivered_ms"] >= (hour + timedelta(hours=1)).timestamp() * 1000
+    report = stage.run("hourly_report")
+    assert report.results["report"][0]["delivered_ms"] >= done.results["wait"]["delivered_ms"]
+
+
+def test_a_submission_whose_process_is_killed_before_it_could_say_so_begins_one_life(stage: Stage) -> None:
+    with stage.client() as job:
+        before = stage.running()
+        job.control().stop()
+        wait_until(lambda: job.look().state == "stopped", SEEN_WITHIN_S, "the end of the job")
+        at = datetime.now(UTC).isoformat()
+        other = DagProgram(stage.folder / "home of another", stage.environment)
+        try:
+            other.begin(stage.dag("submit"), at=at)
+            # The life is begun in ZooKeeper, and the command that begins it has not returned.
+            wait_until(lambda: job.look().incarnation > before, SEEN_WITHIN_S * 2, "a life")
+            other.kill()
+        finally:
+            other.close()
+        done = stage.program.run(stage.dag("submit"), at=at)
+        assert done.state == "success", stage.program.log()
+        assert done.results["run"]["incarnation"] == before + 1
+        assert [life.incarnation for life in job.lives()][-2:] == [before, before + 1]
+        time.sleep(3)
+        assert (job.look().state, job.look().incarnation) == ("running", before + 1)
+    order(stage, 60_000)
+    assert stage.shop.judge.right()
