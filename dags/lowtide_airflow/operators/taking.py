@@ -24,8 +24,8 @@ class TakeSnapshot(JobOperator):
 
     The request has a key: a life that has been asked by an earlier try answers with the snapshot that it began then.
 
-    Returns the snapshot's `id`, `min_time_ms`, `parts`, `rows`, `bytes`, with `job`, `connection` and `snapshot` (its
-    id again).
+    Returns `snapshot` (its id), `name`, `phase`, `min_time_ms`, `parts`, `rows`, `bytes`, `job` and `connection`, each
+    as an output of its own too: `take.output["snapshot"]`.
 
     Args:
         job: the job's name.
@@ -51,6 +51,8 @@ class TakeSnapshot(JobOperator):
         inline_s: Any = 8.0,
         **kwargs: Any,
     ) -> None:
+        # `take.output["snapshot"]` is an XCom of its own.
+        kwargs.setdefault("multiple_outputs", True)
         super().__init__(job=job, **kwargs)
         self.name = name
         self.commit = commit
@@ -89,7 +91,7 @@ class TakeSnapshot(JobOperator):
         return said
 
     def _done(self, context: Any, view: Mapping[str, Any]) -> dict[str, Any]:
-        kept = ("id", "name", "phase", "min_time_ms", "parts", "rows", "bytes")
+        kept = ("name", "phase", "min_time_ms", "parts", "rows", "bytes")
         place = {"job": self.job, "connection": self.connection, "snapshot": view["id"]}
         done = {name: view.get(name) for name in kept} | place
         self.log.info("snapshot %s is %s: %s", view["id"], view["phase"], done)
