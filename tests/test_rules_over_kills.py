@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper, pytes
 HOUR_MS = 3_600_000
 SEEN_WITHIN_S = 60.0
 BURST = 2_000
-SLOW, AHEAD = 3_000, 500
+SLOW, AHEAD = 4_200, 500
 BIG_PRIME = 2_147_483_647
 
 
