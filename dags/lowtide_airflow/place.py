@@ -26,7 +26,8 @@ class Place:
         s3_region: S3's region.
         zookeeper_auth: "user:password" of the jobs' nodes.
         token: of the control API, the content of [control].token_file.
-        limit_s: how long ZooKeeper or one step of an answer may take.
+        limit_s: how long ZooKeeper may take to answer.
+        store_limit_s: how long one request to the store may take, tries and pauses together.
     """
 
     zookeeper: str
@@ -37,6 +38,7 @@ class Place:
     zookeeper_auth: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
     limit_s: float = 10.0
+    store_limit_s: float = 30.0
 
     def job_store(self, job: str) -> JobStore:
         """A job's place in ZooKeeper; not connected yet."""
@@ -62,4 +64,8 @@ class Place:
                 where="the Airflow connection, field snapshots_url",
                 way_out="give the [snapshots].url that the job has: a folder that this machine sees, or s3://bucket/prefix",
             )
-        return open_store(StoreSetting(self.snapshots_url, endpoint=self.s3_endpoint, region=self.s3_region))
+        return open_store(
+            StoreSetting(
+                self.snapshots_url, endpoint=self.s3_endpoint, region=self.s3_region, limit_s=self.store_limit_s
+            )
+        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import socket
 import threading
@@ -122,7 +121,7 @@ def test_a_damaged_commit_is_passed_over_and_when_none_is_good_that_is_said(job:
         with pytest.raises(NoGoodCommit, match="no commit that was asked for can be recovered from"):
             snapshots.choose()
         Path(job.place.snapshots_url, one.path).unlink()
-        assert snapshots.find(one.id).why == "the manifest of commit 000001-0001 is damaged: it is not there"
+        assert snapshots.find(one.id).why == "the manifest of commit 000001-0001 is damaged: there is no such object"
         with pytest.raises(ManifestDamaged):
             snapshots.verify(one.id)
 
@@ -148,7 +147,7 @@ def test_a_prune_keeps_what_it_must_and_can_be_said_beforehand(job: Job) -> None
         assert snapshots.verify()[1] == []
 
 
-def test_a_store_that_is_away_is_neither_damage_nor_a_commit(job: Job) -> None:
+def test_a_folder_that_is_away_keeps_a_snapshot_from_being_committed_until_it_is_back(job: Job) -> None:
     job.runs()
     client = job.client()
     one = job.seal(100)
@@ -156,13 +155,29 @@ def test_a_store_that_is_away_is_neither_damage_nor_a_commit(job: Job) -> None:
     away = folder.with_name("away")
     with client.snapshots() as snapshots:
         shutil.move(folder, away)
-        folder.write_text("a file, where the folder was")
-        with pytest.raises(StoreUnavailable):
+        with pytest.raises(NoSuchCommit):
             snapshots.commit(one.id)
         assert client.commits() == []
-        os.unlink(folder)
         shutil.move(away, folder)
         assert snapshots.commit(one.id).id == one.id
+
+
+def test_a_server_of_snapshots_that_is_away_is_neither_damage_nor_a_commit(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job.runs()
+    job.commit(job.seal(100))
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x")
+    away = {"s3_endpoint": "http://127.0.0.1:1", "s3_region": "us-east-1", "store_limit_s": 0.5}
+    place = Place(job.place.zookeeper, snapshots_url="s3://bucket/prefix", **away)  # type: ignore[arg-type]
+    with JobClient(place, job.name) as client, client.snapshots() as snapshots:
+        for look in (snapshots.choose, snapshots.verify, lambda: snapshots.commit("000001-0002"), snapshots.all):
+            with pytest.raises(StoreUnavailable):
+                look()
+        with pytest.raises(StoreUnavailable):
+            snapshots.prune(1)
+        assert len(client.commits()) == 1
 
 
 @pytest.mark.parametrize("drop", ["request", "answer"])

@@ -26,8 +26,6 @@ from lowtide_snapshots.errors import (
     EntryDiffers,
     Fenced,
     FormatTooNew,
-    ManifestDamaged,
-    NoSuchCommit,
     RecordRefused,
     SnapshotsError,
     ZooKeeperRefused,
@@ -43,15 +41,13 @@ IN_VAIN = (
     Fenced,
     FormatTooNew,
     JobsFileRefused,
-    ManifestDamaged,
-    NoSuchCommit,
     PlaceRefused,
     RecordRefused,
     StoreRefused,
     TokenRefused,
     ZooKeeperRefused,
 )
-"""What another try would end with as well."""
+"""What another try would end with as well. A snapshot that is missing is not: so is all of a folder that is away."""
 
 
 class JobOperator(BaseOperator):
