@@ -35,10 +35,12 @@ class Cluster:
 
     Attributes:
         made: by kind what was made.
+        asked: the paths of what was posted.
     """
 
     def __init__(self) -> None:
         self.made: dict[str, list[dict[str, Any]]] = {}
+        self.asked: list[str] = []
         cluster = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -46,6 +48,7 @@ class Cluster:
                 length = int(self.headers.get("Content-Length", 0))
                 body = json.loads(self.rfile.read(length))
                 body.setdefault("metadata", {}).update({"uid": "1", "resourceVersion": "1"})
+                cluster.asked.append(self.path)
                 cluster.made.setdefault(body.get("kind", ""), []).append(body)
                 self._answer(201, body)
 
@@ -107,7 +110,7 @@ def test_on_kubernetes_the_drivers_pod_runs_the_flow_with_its_key_and_nobody_wai
     start = Start("local:///opt/orders.py", "local:///etc/orders.toml", {"job.lanes": 4})
     SparkSubmit("orders", spark, command, limit_s=WITHIN_S).submit(start, KEY, said.append)
     (pod,) = cluster.made["Pod"]
-    assert pod["metadata"]["namespace"] == "streams"
+    assert any(path.startswith("/api/v1/namespaces/streams/pods") for path in cluster.asked)
     assert pod["spec"]["serviceAccountName"] == "spark"
     (container,) = pod["spec"]["containers"]
     assert container["image"] == "lowtide:1"
@@ -131,8 +134,9 @@ def test_on_kubernetes_the_drivers_pod_runs_the_flow_with_its_key_and_nobody_wai
 def test_for_yarn_spark_submit_understands_the_command(command: str, tmp_path: Path) -> None:
     (tmp_path / "yarn-site.xml").write_text("<configuration/>")
     (tmp_path / "orders.py").write_text("")
+    (tmp_path / "environment.tar.gz").write_bytes(b"")
     (tmp_path / "orders.toml").write_text("")
-    spark = SparkEntry("yarn", queue="streaming", archive="hdfs:///environment.tar.gz#environment")
+    spark = SparkEntry("yarn", queue="streaming", archive=f"{tmp_path}/environment.tar.gz#environment")
     submit = SparkSubmit("orders", spark, command)
     first, *rest = submit.arguments(Start(str(tmp_path / "orders.py"), str(tmp_path / "orders.toml")), KEY)
     process = subprocess.Popen(
@@ -158,4 +162,4 @@ def test_for_yarn_spark_submit_understands_the_command(command: str, tmp_path: P
     assert parsed["childArgs"] == f"[--conf orders.toml --set job.submission={KEY}]"
     assert "org.apache.spark.deploy.yarn.YarnClusterApplication" in said
     assert "(spark.yarn.submit.waitAppCompletion,false)" in said
-    assert "hdfs:///environment.tar.gz#environment" in said
+    assert f"{tmp_path}/environment.tar.gz#environment" in said
