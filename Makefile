@@ -77,6 +77,14 @@ chaos: env jars jar s3-server  ## kill a job's processes and services by a sched
 demo: env jars jar  ## index real text, kill the driver in the middle, compare every byte (DOCUMENTS=dir, WORD=word)
 	@PYTHONPATH=examples $(RUN) -m demo
 
+.PHONY: airflow
+airflow: env jars jar  ## run Airflow beside Kafka and ZooKeeper, the demo's job under it, until Ctrl-C
+	@PYTHONPATH=examples $(RUN) -m airflow_demo
+
+.PHONY: airflow-demo
+airflow-demo: env jars jar  ## Airflow starts, snapshots and recovers the demo's job, whose driver is killed; compare every byte
+	@PYTHONPATH=examples $(RUN) -m airflow_demo --story
+
 .PHONY: bench
 bench: env $(if $(filter core,$(firstword $(ARGS))),,jars jar)  ## measure (ARGS='latency --flow passthrough --rate 1000', ARGS='core')
 	@$(ENV)/bin/lowtide bench $(if $(filter-out -%,$(firstword $(ARGS))),,latency) $(ARGS)

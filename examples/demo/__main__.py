@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from inverted_index import flow
 
+from demo.comparing import compare_job
 from demo.corpus import Corpus, read_corpus
 from demo.feeding import Feeder
 from demo.looking_up import answer, documents_with
@@ -29,16 +30,12 @@ from demo.reading import CAUGHT_UP_MS, WARM_UP_MS, Reader, caught_up, steady
 from demo.running import Job
 from demo.showing import Show
 from lowtide.bench.arrivals import percentiles
-from lowtide.compiler import compile_job
 from lowtide.conf import Conf
-from lowtide.connectors.lasts import read_lasts, topic_of
 from lowtide.embedded import EmbeddedServices
 from lowtide.errors import LowtideError
-from lowtide.fronts.register import FrontRegister
 from lowtide.jobs.figures import headline
-from lowtide.oracle import Output, Verdict, compare, read_output, read_sources
+from lowtide.oracle import Output, Verdict
 from lowtide.topics import Topics
-from lowtide_snapshots.job_store import JobStore
 
 FLOW = Path("examples/inverted_index.py")
 FOLDER = Path(".lowtide/demo")
@@ -52,7 +49,6 @@ CATCH_UP_LIMIT_S = 90.0
 ARRIVE_LIMIT_S = 90.0
 LINGER_S = 1.0
 """After the last change that is awaited: one too many would still come."""
-LASTS_LIMIT_S = 20.0
 LOOK_EVERY_S = 0.5
 
 CONF = f"""\
@@ -157,14 +153,7 @@ class Demo:
     def _compare(self) -> tuple[Verdict, dict[int, list[Output]]]:
         """Hold what was delivered against a run here and now on the same log, with the labels that the job decided."""
         self._show.step("the same log through run_locally's interpreter, one record after the other")
-        conf, plan = self._conf, compile_job(flow, self._conf)
-        with JobStore(conf.zookeeper.hosts, plan.name, root=conf.zookeeper.root) as store:
-            register = FrontRegister.from_json(store.fronts())
-        durable = read_lasts(conf.kafka, topic_of(plan.name), LASTS_LIMIT_S)
-        fronts = {f"documents-{entry.partition.partition}": entry.number for entry in register.entries}
-        delivered = read_output(conf.kafka, "index")
-        log = read_sources(conf.kafka, plan, fronts)
-        verdict = compare(plan, log, [*register.floors(), *durable.floors], delivered)
+        verdict, delivered = compare_job(flow, self._conf, "index")
         self._show.say(str(verdict))
         return verdict, delivered
 

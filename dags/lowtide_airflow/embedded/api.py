@@ -77,6 +77,15 @@ class AirflowApi:
         """The tasks of a run, each as its last try is."""
         return [TaskRun.of(each) for each in self._pages(f"{_run_path(dag, run)}/taskInstances", "task_instances")]
 
+    def rests(self, dag: str) -> bool:
+        """Whether no task of a DAG is due or under way.
+
+        Of a DAG that is paused Airflow begins no run, and marks a run as over up to a minute after its last task.
+        """
+        paused = any(each.paused for each in self.dags() if each.id == dag)
+        runs = [run for run in self.runs(dag) if not (run.over or (paused and run.state == "queued"))]
+        return all(task.over for run in runs for task in self.tasks(dag, run.id))
+
     def result(self, dag: str, run: str, task: str, key: str = "return_value") -> Any:
         """What a task has left for others."""
         path = f"{_run_path(dag, run)}/taskInstances/{quote(task)}/xcomEntries/{quote(key)}"

@@ -1,0 +1,49 @@
+"""Kills a job's driver in such a way that nobody but Airflow can bring it back.
+
+PYTHONPATH=examples .venv/bin/python -m airflow_demo.killing    # that of `make airflow`
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+
+from lowtide.jobs.folder import JobFolder
+from lowtide.jobs.mark import marked
+
+GONE_LIMIT_S = 30.0
+POLL_S = 0.05
+
+
+def kill_driver(folder: JobFolder) -> tuple[int, float]:
+    """SIGKILL to the program that runs the job and to its supervisor, and wait until Spark's JVM has gone after them.
+
+    With the program go the restarts that it would have made; with the supervisor goes the last one who could have
+    written down that it died.
+
+    Returns:
+        The driver's process id, and when it was killed, in ms since 1970.
+    """
+    state = folder.state()
+    assert state is not None, f"there is no job in {folder.path}"
+    assert state.runner is not None, f"nobody runs the job in {folder.path}"
+    assert state.supervisor is not None, f"nobody watches the job in {folder.path}"
+    killed_ms = time.time() * 1e3
+    # The driver first: one that loses its supervisor stops cleanly.
+    state.runner.send(signal.SIGKILL)
+    state.supervisor.send(signal.SIGKILL)
+    deadline = time.monotonic() + GONE_LIMIT_S
+    while left := marked(state.life):
+        if time.monotonic() > deadline:
+            pids = ", ".join(str(process.pid) for process in left)
+            raise SystemExit(f"airflow-demo: processes {pids} have outlived their driver by {GONE_LIMIT_S:.0f} s")
+        time.sleep(POLL_S)
+    return state.runner.pid, killed_ms
+
+
+if __name__ == "__main__":
+    from inverted_index import flow
+
+    from airflow_demo.scene import FOLDER
+
+    print(f"driver {kill_driver(JobFolder(FOLDER / 'jobs', flow.name))[0]} is dead")

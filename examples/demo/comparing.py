@@ -1,0 +1,34 @@
+"""Holds what a job has delivered against a run here and now on the same log, with the labels that the job decided."""
+
+from __future__ import annotations
+
+from lowtide.compiler import compile_job
+from lowtide.conf import Conf
+from lowtide.connectors.lasts import read_lasts, topic_of
+from lowtide.flow import Flow
+from lowtide.fronts.register import FrontRegister
+from lowtide.oracle import Output, Verdict, compare, read_output, read_sources
+from lowtide_snapshots.job_store import JobStore
+
+LASTS_LIMIT_S = 20.0
+
+
+def compare_job(flow: Flow, conf: Conf, topic: str) -> tuple[Verdict, dict[int, list[Output]]]:
+    """Compare a job that has stopped with `run_locally`'s interpreter, one record after the other.
+
+    Args:
+        flow: The job's.
+        conf: What it was started with.
+        topic: What it has written to.
+
+    Returns:
+        The verdict, and what was delivered, by lane.
+    """
+    plan = compile_job(flow, conf)
+    with JobStore(conf.zookeeper.hosts, plan.name, root=conf.zookeeper.root) as store:
+        register = FrontRegister.from_json(store.fronts())
+    durable = read_lasts(conf.kafka, topic_of(plan.name), LASTS_LIMIT_S)
+    fronts = {f"{entry.partition.source}-{entry.partition.partition}": entry.number for entry in register.entries}
+    delivered = read_output(conf.kafka, topic)
+    log = read_sources(conf.kafka, plan, fronts)
+    return compare(plan, log, [*register.floors(), *durable.floors], delivered), delivered

@@ -1,0 +1,80 @@
+"""Airflow's own processes die while they see to a job: the job has one life, each snapshot is taken once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from .conftest import SUBMIT_WITHIN_S, wait_until
+
+if TYPE_CHECKING:
+    from .conftest import Stage
+
+pytestmark = [pytest.mark.airflow, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.spark, pytest.mark.slow]
+
+BEGUN_WITHIN_S = 90.0
+SNAPSHOT_WITHIN_S = 120.0
+AWAY_S = 10.0
+
+
+def working(stage: Stage) -> list[int]:
+    """The worker that has a task, and the processes of that task."""
+    from tests.driver import below
+
+    workers = [pid for pid in stage.airflow.part("scheduler").processes() if is_busy_worker(pid)]
+    return [pid for worker in workers for pid in (worker, *below(worker))]
+
+
+def is_busy_worker(pid: int) -> bool:
+    with suppress(OSError):
+        title = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+        return title.startswith("airflow worker -- LocalExecutor") and "<idle>" not in title
+    return False
+
+
+def test_a_worker_that_is_killed_between_submit_and_record_leaves_one_life(stage: Stage) -> None:
+    stage.stop_job()
+    with stage.client() as job:
+        before = job.look().incarnation
+        stage.api.unpause(stage.dag("submit"))
+        run = stage.api.trigger(stage.dag("submit"))
+        # From here on the program has its life in ZooKeeper, and Airflow knows nothing of it yet.
+        wait_until(lambda: job.look().incarnation > before, BEGUN_WITHIN_S, "a life")
+        pids = working(stage)
+        assert pids
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        stage.api.wait(run.dag, run.id, SUBMIT_WITHIN_S)
+        tries = {task.id: task.tries for task in stage.api.tasks(run.dag, run.id)}
+        assert max(tries.values()) == 2
+        assert job.look().incarnation == before + 1
+        assert job.look().state == "running"
+    assert stage.runs_job()
+    state = stage.jobs.state()
+    assert state is not None
+    assert state.incarnation == before + 1
+
+
+def test_a_scheduler_that_was_away_sees_the_snapshots_through_and_takes_none_twice(stage: Stage) -> None:
+    stage.submit()
+    stage.order()
+    before = {run.id for run in stage.api.runs(stage.dag("snapshot"))}
+    with stage.client() as job:
+        committed = len(job.commits())
+        with stage.snapshots():
+            run = stage.api.trigger(stage.dag("snapshot"))
+            wait_until(lambda: stage.states(run) & {"running", "deferred"} != set(), SNAPSHOT_WITHIN_S, "a task")
+            stage.airflow.kill("scheduler")
+            time.sleep(AWAY_S)
+            stage.airflow.start("scheduler")
+            stage.api.wait(run.dag, run.id, SNAPSHOT_WITHIN_S)
+        runs = stage.snapshot_runs(before)
+        assert [stage.states(each) for each in runs] == [{"success"}] * len(runs)
+        assert len(job.commits()) == committed + len(runs)
