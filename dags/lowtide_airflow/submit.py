@@ -164,9 +164,10 @@ def call(arguments: list[str], folder: str, limit_s: float, say: Said) -> str:
         say(line)
     if done.returncode == 0:
         return done.stdout
-    said = (done.stderr.strip() or done.stdout.strip())[-MOST_SAID:]
+    # What was said before is in the task's log.
+    said = (done.stderr.strip() or done.stdout.strip())[-MOST_SAID:].rpartition("error: ")[2]
     raise SubmitFailed(
-        f"it ended with {done.returncode}: {said.removeprefix('error: ')}",
+        f"it ended with {done.returncode}: {said}",
         where=where,
         way_out="mend what it names, then submit it again",
         code=done.returncode,

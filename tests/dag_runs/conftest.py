@@ -26,7 +26,7 @@ from lowtide_airflow.place import Place
 if TYPE_CHECKING:
     from tests.conftest import Kafka
 
-TOKEN = "a token that only tests have"
+TOKEN = "a-token-that-only-tests-have"
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 LANES = 2
 SLOTS = 8

@@ -17,6 +17,7 @@ from lowtide_airflow.errors import (
     JobsFileRefused,
     PlaceRefused,
     SnapshotFailed,
+    SubmitFailed,
     TokenRefused,
 )
 from lowtide_airflow.hook import LowtideHook
@@ -48,6 +49,8 @@ IN_VAIN = (
     ZooKeeperRefused,
 )
 """What another try would end with as well. A snapshot that is missing is not: so is all of a folder that is away."""
+WRONG = (2, 3)
+"""With what a command ends whose conf, arguments or flow are wrong."""
 
 
 class JobOperator(BaseOperator):
@@ -90,6 +93,10 @@ class JobOperator(BaseOperator):
         try:
             yield
         except IN_VAIN as error:
+            raise AirflowFailException(str(error)) from error
+        except SubmitFailed as error:
+            if error.code not in WRONG:
+                raise
             raise AirflowFailException(str(error)) from error
 
     def key(self, context: Mapping[str, Any]) -> str:

@@ -6,15 +6,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from airflow.sdk.exceptions import AirflowFailException
-
-from lowtide_airflow.errors import SubmitFailed
 from lowtide_airflow.operators.running import RunFlow
 from lowtide_airflow.ui.links import SnapshotLink
 
 __all__ = ["PreviewFlow"]
-
-SURROUNDINGS = 4
 
 
 class PreviewFlow(RunFlow):
@@ -33,13 +28,7 @@ class PreviewFlow(RunFlow):
     def execute(self, context: Any) -> Any:
         """Look ahead."""
         with self.no_vain_retries():
-            submitter, start = self.submitter(), self.beginning()
-            try:
-                said = submitter.preview(start, self.log.info)
-            except SubmitFailed as error:
-                if error.code == SURROUNDINGS:
-                    raise
-                raise AirflowFailException(str(error)) from error
+            said = self.submitter().preview(self.beginning(), self.log.info)
         if said and said.get("commit"):
             SnapshotLink.note(context, job=self.job, connection=self.connection, snapshot=said["commit"]["id"])
         self.log.info("it would begin so: %s", json.dumps(said, indent=2))

@@ -10,6 +10,7 @@ const EVERY_MS = 2_000;
 const AFTER_ERROR_MS = 5_000;
 const LIMIT_MS = 20_000;
 const STANDS_MS = 3_000;
+const OLD_MS = 20_000;
 const MINUTE = 60_000;
 const RANGES = [["15 min", 15 * MINUTE], ["1 h", 60 * MINUTE], ["6 h", 360 * MINUTE], ["24 h", 1440 * MINUTE], ["7 d", 10_080 * MINUTE]];
 
@@ -21,6 +22,7 @@ const open = { snapshots: false, lives: false };
 let range = null;
 let shown = null;
 let answer = null;
+let elsewhere = [];
 let problem = "";
 
 // -- the theme that Airflow's UI has ---------------------------------------------------------------------------------
@@ -63,7 +65,7 @@ async function look() {
   // What is known of a job whose place does not answer now is what was known before.
   answer = found.state === "unreachable" && answer ? { ...answer, live: null, state: found.state, troubles: found.troubles } : found;
   shown = { asked: found.asked_ms, at: performance.now() };
-  answer.troubles = [...answer.troubles, ...jobs.troubles.filter((each) => !answer.troubles.some(({ what }) => what === each.what))];
+  elsewhere = jobs.troubles.filter((each) => !answer.troubles.some(({ what }) => what === each.what));
 }
 
 async function run() {
@@ -132,6 +134,7 @@ function show() {
   place("tiles").dataset.tiles = tiles.length;
   put(place("tiles"), tiles, () => tiles.map(tile));
   const chosen = asked.get("snapshot");
+  put(place("elsewhere"), elsewhere, () => elsewhere.length ? [h("h2", {}, "Elsewhere"), ...elsewhere.map(trouble)] : null);
   const nothing = !answer.incarnation;
   for (const id of ["time", "snapshots", "lives"]) place(id).hidden = nothing;
   if (nothing) return;
@@ -189,7 +192,8 @@ function verdictOf({ state, live, lives, incarnation, why, to_do, job }, now) {
   const ended = life?.ended_ms ? `for ${duration(minute(now - life.ended_ms))}, since ${life.about ? "about " : ""}${time(life.ended_ms, now)} UTC` : "";
   if (state === "running" && live) {
     const stands = live.lag_ms > STANDS_MS && live.held_s * 1000 > STANDS_MS;
-    const notes = [stands && `Min time stands. It is held by ${live.holder || "nobody known"}.`, ...live.troubles].filter(Boolean).map(sentence);
+    const old = now - live.seen_ms;
+    const notes = [old > OLD_MS && `What it tells of itself is ${duration(minute(old))} old: it makes no new figures, or its clock is another than this one.`, stands && `Min time stands. It is held by ${live.holder || "nobody known"}.`, ...live.troubles].filter(Boolean).map(sentence);
     const phase = live.phase === "running" ? "runs" : live.phase;
     return { tone: notes.length ? "warn" : "good", state: `${job} ${phase}`, note: lasted, why: notes.join("\n"), to_do: [] };
   }
@@ -206,7 +210,7 @@ function minute(ms) {
 
 function showVerdict({ tone, state, note, why, to_do }) {
   return h("div", { class: `${tone}-edge` },
-    h("p", { class: "state" }, h("span", { class: `light ${tone}`, "aria-hidden": "true" }), h("strong", {}, state), h("span", { class: "quiet" }, note)),
+    h("p", { class: "state" }, h("strong", {}, h("span", { class: `light ${tone}`, "aria-hidden": "true" }), state), h("span", { class: "quiet" }, note)),
     why ? h("p", { class: "why" }, why) : null,
     to_do.length ? [h("h2", {}, "What to do"), h("ol", {}, ...to_do.map((each) => h("li", {}, each)))] : null);
 }
