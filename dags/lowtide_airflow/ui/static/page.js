@@ -238,8 +238,8 @@ function tilesOf(found, now) {
   }
   const held = live.holder ? `held by ${live.holder}${live.held_s >= 1 ? ` for ${duration(live.held_s * 1000)}` : ""}` : "";
   return [
-    ["Min time is behind by", duration(live.lag_ms), held],
-    ["Delivered is behind by", delivered === null ? "–" : duration(Math.max(0, live.seen_ms - delivered)), delivered === null ? "nothing told yet" : `all before ${time(delivered, now)} UTC is in the sinks`],
+    ["Min time behind", duration(live.lag_ms), held],
+    ["Delivered behind", delivered === null ? "–" : duration(Math.max(0, live.seen_ms - delivered)), delivered === null ? "nothing told yet" : `all before ${time(delivered, now)} UTC is in the sinks`],
     ["Read", rate(live.rates.records_in), `${rate(live.rates.delivered)} delivered`],
     ["Latency p50", duration(live.latency_ms.p50), `p99 ${duration(live.latency_ms.p99)}`],
     committed,

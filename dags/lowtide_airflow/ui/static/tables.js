@@ -30,7 +30,7 @@ export function snapshotTable({ snapshots, chosen, now, all }, more) {
 }
 
 function standing({ phase, last, why }) {
-  if (why) return h("span", { class: "bad" }, `damaged: ${why}`);
+  if (why) return h("span", { class: "bad" }, why);
   if (last) return h("strong", {}, "the last commit");
   return phase === "over" ? h("span", { class: "quiet" }, "over, goes with the next prune") : phase;
 }
