@@ -44,6 +44,10 @@ jar: env  ## compile the Java shim
 s3-server:  ## build the tests' S3 server with Go; without Go, S3=moto takes moto instead
 	@tools/s3-server build
 
+.PHONY: chromium
+chromium:  ## install the tests' browser, where this user may
+	@tools/chromium
+
 .PHONY: check
 check: env  ## ruff (lint, format, import rules) and mypy --strict over everything
 	$(RUN) -m ruff check
@@ -57,7 +61,7 @@ check-imports: env  ## install lowtide-tracker and lowtide-snapshots alone, each
 	@LOWTIDE_PYTHON=$(RUN) LOWTIDE_UV=$$($(HOUSE) uv) tools/check-imports
 
 .PHONY: test
-test: env jars jar s3-server  ## run all tests (ARGS='-k name'; S3=moto where there is no Go)
+test: env jars jar s3-server chromium  ## run all tests (ARGS='-k name'; S3=moto where there is no Go)
 	$(RUN) -m pytest $(ARGS)
 
 .PHONY: test-unit

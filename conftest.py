@@ -7,6 +7,7 @@ import pytest
 pytest_plugins = ["s3_fixtures"]
 
 UNIT = "unit"
+NO_BROWSER = "there is no Chromium here, install it with `make chromium`"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -52,6 +53,11 @@ class Budgets:
             over = "   OVER ITS BUDGET: make the tests faster, or raise it in pyproject.toml with a reason"
             line = f"{group:10} {self._took[group]:6.0f} s of {budget_s:.0f} s"
             terminalreporter.line(line + over * (group in self._over()))
+        skipped = terminalreporter.stats.get("skipped", [])
+        unseen = sum(NO_BROWSER in str(report.longrepr) for report in skipped)
+        if unseen:
+            terminalreporter.section("no browser", yellow=True)
+            terminalreporter.line(f"{unseen} tests of the page in Airflow were left out: {NO_BROWSER}")
         terminalreporter.section("not part of this run")
         terminalreporter.line(
             "make chaos KILLS=20: a job under load, killed and cut off by a schedule, every byte judged"

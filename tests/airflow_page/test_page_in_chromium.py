@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.airflow,
     pytest.mark.zookeeper,
     pytest.mark.slow,
-    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed: apt-get install chromium"),
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here, install it with `make chromium`"),
 ]
 WIDE = {"width": 1440, "height": 1000}
 NARROW = {"width": 420, "height": 900}
