@@ -102,12 +102,9 @@ def results_of(dag: str, run: str) -> dict[str, Any]:
     from airflow.utils.session import create_session
     from sqlalchemy import select as query
 
-    asked = query(XComModel.task_id, XComModel.value).where(
-        XComModel.dag_id == dag, XComModel.run_id == run, XComModel.key == "return_value"
-    )
+    asked = query(XComModel).where(XComModel.dag_id == dag, XComModel.run_id == run, XComModel.key == "return_value")
     with create_session() as session:
-        found = session.execute(asked).all()
-    return {task: json.loads(value) if isinstance(value, str) else value for task, value in found}
+        return {found.task_id: XComModel.deserialize_value(found) for found in session.scalars(asked)}
 
 
 def answer(asked: Mapping[str, Any]) -> dict[str, Any]:
