@@ -40,7 +40,7 @@ LOOK_EVERY_S = 0.5
 
 MEANING = """
 detect_s is from the kill to the recover DAG's run, recover_s to the first delivered change of a document that was sent
-after the kill. Airflow's logs and the job's are in {folder} until the next time."""
+when all of the job's processes had gone. Airflow's logs and the job's are in {folder} until the next time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +123,8 @@ class Story:
         assert run.queued is not None
         detect_s = run.queued.timestamp() - killed_ms / 1e3
         self._show.step(f"Airflow has noticed: run {run.id}, {detect_s:.1f} s after the kill")
-        self._watch("recovering", lambda: self._first_after(killed_ms) is not None, RECOVER_LIMIT_S)
-        first_ms = self._first_after(killed_ms)
+        self._watch("recovering", lambda: self._first_after(dead_ms) is not None, RECOVER_LIMIT_S)
+        first_ms = self._first_after(dead_ms)
         if first_ms is None:
             raise SystemExit(f"airflow-demo: no output came again\n{self._tasks(run)}\n{scene.job.log()}")
         recover_s = (first_ms - killed_ms) / 1e3
@@ -147,9 +147,7 @@ class Story:
         self._watch("looking for one change too many", lambda: False, LINGER_S)
         api = self._scene.api
         dags = [self._scene.dag(purpose) for purpose in ("snapshot", "recover")]
-        for dag in dags:
-            api.pause(dag)
-        self._watch("the last runs end", lambda: all(map(api.rests, dags)), REST_LIMIT_S)
+        self._watch("the last runs end", lambda: all(map(api.pause_between_runs, dags)), REST_LIMIT_S)
 
     def _runs(self) -> dict[str, object]:
         """How many runs there were, snapshots that were committed, and recoveries that succeeded."""
@@ -189,10 +187,13 @@ class Story:
         with self._scene.client() as job:
             return len(job.commits())
 
-    def _first_after(self, killed_ms: float) -> float | None:
-        """When the first change of a document came that was sent after the kill, in ms; None before."""
+    def _first_after(self, dead_ms: float) -> float | None:
+        """When the first change of a document came that was sent after the driver's death, in ms; None before.
+
+        What was sent a moment before may have been delivered by workers that had not noticed yet.
+        """
         stamps, times = self._reader.seen()
-        found = np.flatnonzero(stamps > killed_ms)
+        found = np.flatnonzero(stamps > dead_ms)
         return float(times[found[0]]) if len(found) else None
 
     def _caught_up(self, dead_ms: float) -> bool:

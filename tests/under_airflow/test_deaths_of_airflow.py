@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.driver import below
 
 from .conftest import SUBMIT_WITHIN_S, wait_until
 
@@ -24,11 +25,10 @@ AWAY_S = 10.0
 
 
 def working(stage: Stage) -> list[int]:
-    """The worker that has a task, and the processes of that task."""
-    from tests.driver import below
-
-    workers = [pid for pid in stage.airflow.part("scheduler").processes() if is_busy_worker(pid)]
-    return [pid for worker in workers for pid in (worker, *below(worker))]
+    """The worker that has a task, and that task's processes; one with a session of its own is none of Airflow's."""
+    airflows = stage.airflow.part("scheduler").processes()
+    workers = [pid for pid in airflows if is_busy_worker(pid)]
+    return [*workers, *(pid for worker in workers for pid in below(worker) if pid in airflows)]
 
 
 def is_busy_worker(pid: int) -> bool:
@@ -45,7 +45,9 @@ def test_a_worker_that_is_killed_between_submit_and_record_leaves_one_life(stage
         stage.api.unpause(stage.dag("submit"))
         run = stage.api.trigger(stage.dag("submit"))
         # From here on the program has its life in ZooKeeper, and Airflow knows nothing of it yet.
-        wait_until(lambda: job.look().incarnation > before, BEGUN_WITHIN_S, "a life")
+        wait_until(
+            lambda: job.look().incarnation > before or stage.api.run(run.dag, run.id).over, BEGUN_WITHIN_S, "a life"
+        )
         pids = working(stage)
         assert pids
         for pid in pids:
@@ -53,7 +55,7 @@ def test_a_worker_that_is_killed_between_submit_and_record_leaves_one_life(stage
                 os.kill(pid, signal.SIGKILL)
         stage.api.wait(run.dag, run.id, SUBMIT_WITHIN_S)
         tries = {task.id: task.tries for task in stage.api.tasks(run.dag, run.id)}
-        assert max(tries.values()) == 2
+        assert tries == {"run": 2}
         assert job.look().incarnation == before + 1
         assert job.look().state == "running"
     assert stage.runs_job()
@@ -65,7 +67,7 @@ def test_a_worker_that_is_killed_between_submit_and_record_leaves_one_life(stage
 def test_a_scheduler_that_was_away_sees_the_snapshots_through_and_takes_none_twice(stage: Stage) -> None:
     stage.submit()
     stage.order()
-    before = {run.id for run in stage.api.runs(stage.dag("snapshot"))}
+    before = stage.ended_snapshot_runs()
     with stage.client() as job:
         committed = len(job.commits())
         with stage.snapshots():
@@ -76,5 +78,5 @@ def test_a_scheduler_that_was_away_sees_the_snapshots_through_and_takes_none_twi
             stage.airflow.start("scheduler")
             stage.api.wait(run.dag, run.id, SNAPSHOT_WITHIN_S)
         runs = stage.snapshot_runs(before)
-        assert [stage.states(each) for each in runs] == [{"success"}] * len(runs)
+        assert [each.state for each in runs] == ["success"] * len(runs)
         assert len(job.commits()) == committed + len(runs)

@@ -77,15 +77,6 @@ class AirflowApi:
         """The tasks of a run, each as its last try is."""
         return [TaskRun.of(each) for each in self._pages(f"{_run_path(dag, run)}/taskInstances", "task_instances")]
 
-    def rests(self, dag: str) -> bool:
-        """Whether no task of a DAG is due or under way.
-
-        Of a DAG that is paused Airflow begins no run, and marks a run as over up to a minute after its last task.
-        """
-        paused = any(each.paused for each in self.dags() if each.id == dag)
-        runs = [run for run in self.runs(dag) if not (run.over or (paused and run.state == "queued"))]
-        return all(task.over for run in runs for task in self.tasks(dag, run.id))
-
     def result(self, dag: str, run: str, task: str, key: str = "return_value") -> Any:
         """What a task has left for others."""
         path = f"{_run_path(dag, run)}/taskInstances/{quote(task)}/xcomEntries/{quote(key)}"
@@ -102,6 +93,19 @@ class AirflowApi:
     def pause(self, dag: str, paused: bool = True) -> None:
         """Let a DAG begin no runs by itself, or let it again."""
         self._send("PATCH", f"/api/v2/dags/{quote(dag)}", {"is_paused": paused})
+
+    def pause_between_runs(self, dag: str) -> bool:
+        """Pause a DAG unless a run of it is under way, which would stand still then; returns whether it was paused.
+
+        A run that was due and had not begun stays queued, and begins when the DAG is let run again.
+        """
+        if self._runs_now(dag):
+            return False
+        self.pause(dag)
+        if self._runs_now(dag):
+            self.unpause(dag)
+            return False
+        return True
 
     def unpause(self, dag: str) -> None:
         """Let a DAG run."""
@@ -162,6 +166,9 @@ class AirflowApi:
         raise RunFailed(f"run {run} of {dag} failed: {stand}{logs}", where=self.url, way_out="see the tasks' logs")
 
     # -- HTTP --------------------------------------------------------------------------------------------------------
+
+    def _runs_now(self, dag: str) -> bool:
+        return any(run.state == "running" for run in self.runs(dag))
 
     def _end_of_log(self, task: TaskRun) -> str:
         lines = self.log(task.dag, task.run, task.id, task.tries).splitlines()

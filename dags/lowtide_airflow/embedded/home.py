@@ -56,7 +56,7 @@ class Settings:
         workers: How many tasks run at once.
         plugins: The folder of Airflow plugins; None has none.
         paused: Whether a DAG that is seen for the first time waits until somebody lets it run.
-        heartbeat_limit_s: A task whose worker has not been heard of for so long has failed.
+        heartbeat_limit_s: A worker, scheduler or triggerer that has not been heard of for so long is taken for dead.
         idle_sleep_s: How long the scheduler sleeps when there was nothing to do.
         refresh_s: How often new DAG files are looked for, and known ones are read again.
         preload: Modules that the workers have when they begin, so that not each task imports them anew.
@@ -189,9 +189,14 @@ class Home:
                 "scheduler_idle_sleep_time": settings.idle_sleep_s,
                 "task_instance_heartbeat_timeout": settings.heartbeat_limit_s,
                 "task_instance_heartbeat_timeout_detection_interval": 2,
+                # What a scheduler that died has left is taken over by the next one, by default after five minutes.
+                "scheduler_heartbeat_sec": 2,
+                "scheduler_health_check_threshold": settings.heartbeat_limit_s,
+                "orphaned_tasks_check_interval": 5,
                 "trigger_timeout_check_interval": 5,
                 "enable_health_check": False,
             },
+            "triggerer": {"job_heartbeat_sec": 2, "triggerer_health_check_threshold": settings.heartbeat_limit_s},
             "dag_processor": {
                 "parsing_processes": 1,
                 "refresh_interval": settings.refresh_s,

@@ -10,7 +10,6 @@ from typing import Any
 __all__ = ["Dag", "DagRun", "Health", "TaskRun"]
 
 ENDED = frozenset(("success", "failed"))
-TASK_ENDED = ENDED | {"skipped", "upstream_failed", "removed"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +90,6 @@ class TaskRun:
     began: datetime | None
     ended: datetime | None
     pid: int | None
-
-    @property
-    def over(self) -> bool:
-        """Whether it is done, or will not be done."""
-        return self.state in TASK_ENDED
 
     @classmethod
     def of(cls, found: Mapping[str, Any]) -> TaskRun:
