@@ -16,7 +16,7 @@ GONE_S = 3.0
 """How long nobody holds the lease of a job that said it ran: one that was cut off from ZooKeeper takes it again within
 a third of its session's time-out."""
 FAILED_S = 30.0
-"""The same of one that said why it ended: its program begins it again by itself, after 15 s of pause at most."""
+"""The same of one that said why it ended, but not whether its program begins it again: that pauses 15 s at most."""
 
 _OF_THE_FLOW = re.compile(r'(step |source )?"')
 """How the causes begin of what a flow's own functions and records bring about: the next life would end there too."""
@@ -72,10 +72,11 @@ class Deaths:
             return None
         if self._free != (look.incarnation, state):
             self._free, self._since_s = (look.incarnation, state), now_s
-        if now_s - self._since_s < (self._gone_s if state == "gone" else self._failed_s):
+        life = look.said
+        for_good = state == "gone" or (life is not None and life.again is False)
+        if now_s - self._since_s < (self._gone_s if for_good else self._failed_s):
             return None
         self.told = look.incarnation
-        life = look.said
         cause = life.cause if life is not None and state == "failed" else "it was killed, or its machine went down"
         return Death(look.job, look.incarnation, cause, look.told_ms)
 

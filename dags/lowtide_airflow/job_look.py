@@ -25,6 +25,7 @@ class Life:
         since: when it began to, ISO, UTC; None where that is not known.
         submission: the key of the submission that it is; None for one without.
         commit: the snapshot that it began from; None for none.
+        again: of one that has ended, whether its program begins another by itself; None where it does not say so.
     """
 
     incarnation: int
@@ -36,6 +37,7 @@ class Life:
     since: str | None = None
     submission: str | None = None
     commit: str | None = None
+    again: bool | None = None
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> Self:
@@ -54,6 +56,7 @@ class Life:
             since=text("since") or None,
             submission=text("submission") or None,
             commit=text("commit") or None,
+            again=said.get("again"),
         )
 
 

@@ -64,6 +64,7 @@ class SparkSubmit:
             *(text for option, names in lists if names for text in (option, ",".join(names))),
             *(text for name, value in self._properties().items() for text in ("--conf", f"{name}={value}")),
             start.flow,
+            *(["recover"] if start.chosen else []),
             *start.options(),
             *self._seen_there(start).conf_options(key),
         ]
@@ -126,11 +127,6 @@ class SparkSubmit:
                 kubernetes and bool(start.conf) and not start.conf.startswith("local://"),
                 f"conf is {start.conf!r}, which the driver's pod does not see",
                 "give local:///path of the image or of a volume",
-            ),
-            (
-                start.chosen,
-                "a program that spark-submit runs begins from its last good commit, and from no other",
-                "give no commit, time or redelivery; or start it once with `lowtide recover` where its driver can run",
             ),
             (
                 ":" in PurePosixPath(start.flow).name,

@@ -10,8 +10,8 @@ from lowtide_airflow.job_look import JobLook, Life
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
-def life(phase: str, number: int = 1, cause: str = "", ago: timedelta = timedelta()) -> Life:
-    return Life(number, phase, cause, "127.0.0.1:1", "process 1", (NOW - ago).isoformat())
+def life(phase: str, number: int = 1, cause: str = "", ago: timedelta = timedelta(), again: bool | None = None) -> Life:
+    return Life(number, phase, cause, "127.0.0.1:1", "process 1", (NOW - ago).isoformat(), again=again)
 
 
 def look(phase: str, *, held: bool, number: int = 1, cause: str = "") -> JobLook:
@@ -55,6 +55,13 @@ def test_a_job_that_was_cut_off_and_takes_its_lease_again_has_not_died() -> None
     deaths = Deaths(gone_s=3.0)
     for second in range(20):
         assert deaths.look(look("running", held=second % 3 == 0), float(second)) is None
+
+
+def test_one_that_said_that_it_does_not_begin_again_is_dead_at_once() -> None:
+    deaths, said = Deaths(gone_s=3.0, failed_s=30.0), life("failed", 1, "Kafka is away", again=False)
+    ended = JobLook("orders", True, None, 1, said, 500, 10, 2)
+    assert deaths.look(ended, 0.0) is None
+    assert deaths.look(ended, 3.0) == Death("orders", 1, "Kafka is away", 500)
 
 
 def test_one_that_said_why_it_ended_may_be_begun_again_by_its_program() -> None:

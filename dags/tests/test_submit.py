@@ -79,6 +79,15 @@ def test_on_yarn_the_driver_runs_in_the_cluster_and_nobody_waits_for_it() -> Non
     }
 
 
+def test_on_a_cluster_too_a_job_begins_from_a_chosen_commit() -> None:
+    arguments = SparkSubmit("orders", YARN).arguments(
+        Start("/opt/orders.py", commit="000001-0002", redeliver=True), "k"
+    )
+    assert arguments[arguments.index("/opt/orders.py") :] == [
+        *("/opt/orders.py", "recover", "--commit", "000001-0002", "--redeliver", "--set", "job.submission=k"),
+    ]
+
+
 def test_on_kubernetes_the_image_has_the_flow_and_the_conf() -> None:
     submit = SparkSubmit("orders", KUBERNETES)
     start = Start("local:///opt/orders.py", "local:///etc/lowtide.toml", no_state=True)
@@ -108,7 +117,6 @@ def test_on_kubernetes_the_image_has_the_flow_and_the_conf() -> None:
         (KUBERNETES, Start("/opt/f.py"), "does not see"),
         (KUBERNETES, Start("local:///f.py", "/etc/c.toml"), "conf is '/etc/c.toml'"),
         (YARN, Start("f.py:flow"), "spark-submit runs a file"),
-        (YARN, Start("f.py", commit="000001-0001"), "begins from its last good commit"),
         (
             SparkEntry("yarn", python="python3", properties={"spark.submit.deployMode": "client"}),
             Start("f.py"),

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from lowtide import Flow
+from lowtide.cli import main_flow
 from lowtide.cli.main import COMMANDS, run
 
 FLOWS = Path(__file__).parent / "flows"
@@ -86,3 +88,22 @@ def test_services_of_a_folder_without_any_are_stopped(tmp_path: Path, capfd: pyt
     ]
     assert run(["down", "--set", f"embedded.folder={folder}"]) == 0
     assert not folder.exists(), "looking changes nothing"
+
+
+@pytest.mark.parametrize(
+    ("given", "called"), [([], ["run"]), (["--detach"], ["run", "--detach"]), (["recover"], ["recover"])]
+)
+def test_a_program_runs_its_flow_or_recovers_it(
+    given: list[str], called: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[list[str]] = []
+
+    def hear(arguments: list[str], given: object) -> int:
+        heard.append(arguments)
+        return 0
+
+    monkeypatch.setattr("lowtide.cli.main.run", hear)
+    monkeypatch.setattr("sys.argv", ["flow.py", *given])
+    with pytest.raises(SystemExit):
+        main_flow(Flow("counts"))
+    assert heard == [called]

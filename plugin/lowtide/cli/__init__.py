@@ -19,7 +19,12 @@ def main() -> None:
 
 
 def main_flow(flow: Flow) -> None:
-    """Run a flow with the arguments of this process, as `lowtide run` does with a file, and exit with its code."""
+    """Run a flow with the arguments of this process, and exit with the code.
+
+    It does what `lowtide run` does with a file; if the first argument is `recover`, what `lowtide recover` does.
+    """
     from lowtide.cli.main import run
 
-    sys.exit(run(["run", *sys.argv[1:]], given=flow))
+    arguments = sys.argv[1:]
+    command = [] if arguments[:1] == ["recover"] else ["run"]
+    sys.exit(run([*command, *arguments], given=flow))

@@ -19,7 +19,7 @@ from lowtide.spark.recovering import StartFrom
 
 
 @click.command()
-@click.argument("flow")
+@click.argument("flow", required=False)
 @click.option("--commit", metavar="ID-OR-NAME", help="Begin from this commit, instead of the newest that is whole.")
 @click.option("--time", "before_ms", type=IsoTime(), metavar="ISO", help="From the newest that ends at or before this.")
 @click.option("--allow-no-state", is_flag=True, help="Begin without state, at the sources' beginning, despite commits.")
@@ -33,7 +33,7 @@ def recover(
     context: click.Context,
     *,
     conf: Conf,
-    flow: str,
+    flow: str | None,
     commit: str | None,
     before_ms: int | None,
     allow_no_state: bool,

@@ -93,7 +93,8 @@ def run_detached(
         as_json: Whether to print the state.
     """
     path = context.params["flow"]
-    program = _this_program() if path is None else ["-m", "lowtide.cli", command, path]
+    own = [] if command == "run" else [command]  # A program runs its flow, unless it is told otherwise.
+    program = [*_this_program(), *own] if path is None else ["-m", "lowtide.cli", command, path]
     told = [sys.executable, *program, *_conf_options(context.params), *options]
     state = detach(flow.name, conf, lambda token: [*told, "--supervised", token])
     _show(state, as_json)

@@ -207,7 +207,7 @@ class Runner:
             self._step(f"starting again from the last commit, restart {self._restarts.count}")
             self._signals.hear(breaks_off=True)
             if follows is None:
-                follows = last.can_be_followed()
+                follows, last.followed = last.can_be_followed(), True
                 self._stop_quietly(last, session=not follows)
             else:
                 follows = False  # One that could not begin has stopped what it was given.

@@ -62,6 +62,8 @@ class Job:
         self._store_closed = False
         self._executors = 0
         """How many there were when the life was ready."""
+        self.followed = False
+        """Whether this program begins another life when this one is stopped."""
         self._begins_from: str | None = None  # a snapshot's id
         self._ended = ""
         """Why the life has ended by itself."""
@@ -160,6 +162,7 @@ class Job:
             "control": self.control,
             "commit": self._begins_from,
             "submission": self._conf.job.submission,
+            "again": self.followed,
             "driver": f"process {os.getpid()} on {socket.gethostname()}",
             "at": datetime.now(UTC).isoformat(timespec="seconds"),
         }
