@@ -42,6 +42,7 @@ bootstrap = "{kafka}"
 
 [zookeeper]
 hosts = "{zookeeper}"
+session_timeout_s = 4.0     # a driver that died leaves its lease so long
 
 [spark]
 checkpoint_folder = "{folder}/checkpoints"

@@ -18,6 +18,7 @@ import pytest
 from lowtide.jobs.folder import JobFolder
 from lowtide_airflow.client import JobClient
 from lowtide_airflow.embedded import AirflowApi, DagRun, EmbeddedAirflow, Settings
+from lowtide_airflow.embedded.airflow import PARTS
 from lowtide_airflow.place import Place
 
 if TYPE_CHECKING:
@@ -213,3 +214,5 @@ def _stage(kafka: Kafka, zookeeper: str, tmp_path_factory: pytest.TempPathFactor
         # Airflow begins to watch for deaths when it reads the file of the DAG for the next time.
         stage.api.unpause(stage.dag("recover"))
         yield stage
+        airflow.__exit__()
+        assert [pid for name in PARTS for pid in airflow.part(name).processes()] == []

@@ -24,7 +24,6 @@ WITHIN_S = RUNS * SNAPSHOT_EVERY_S * 2
 def test_ten_scheduled_snapshots_in_a_row_do_not_overlap_and_none_is_lost(stage: Stage) -> None:
     stage.submit()
     stage.order()
-    dag = stage.dag("snapshot")
     before = stage.ended_snapshot_runs()
 
     def scheduled() -> list[DagRun]:
