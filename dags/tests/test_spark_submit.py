@@ -90,10 +90,12 @@ def _cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture(name="command")
-def _command() -> str:
-    found = shutil.which("spark-submit", path=str(Path(sys.executable).parent))
-    if found is None:
-        pytest.skip("pyspark is not installed here")
+def _command(monkeypatch: pytest.MonkeyPatch) -> str:
+    folder = str(Path(sys.executable).parent)
+    found = shutil.which("spark-submit", path=folder)
+    assert found is not None, "pyspark brings it"
+    # The script looks for the Python that has pyspark.
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     return found
 
 
