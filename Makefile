@@ -19,6 +19,7 @@ HOUSE := $(PYTHON) tools/environment.py
 ENV = $(or $(CACHED_ENV),$(eval CACHED_ENV := $(shell $(HOUSE) path))$(CACHED_ENV))
 RUN = $(ENV)/bin/python
 FOLDERS := tracker snapshots plugin dags tools $(wildcard examples tests)
+UNDER_AIRFLOW := tests/airflow_page tests/dag_runs tests/under_airflow
 UNIT := not (spark or kafka or zookeeper or s3 or postgres or airflow or slow)
 
 .PHONY: help
@@ -61,8 +62,12 @@ check-imports: env  ## install lowtide-tracker and lowtide-snapshots alone, each
 	@LOWTIDE_PYTHON=$(RUN) LOWTIDE_UV=$$($(HOUSE) uv) tools/check-imports
 
 .PHONY: test
-test: env jars jar s3-server chromium  ## run all tests (ARGS='-k name'; S3=moto where there is no Go)
-	$(RUN) -m pytest $(ARGS)
+test: env jars jar s3-server  ## run all tests but those under Airflow (ARGS='-k name'; S3=moto where there is no Go)
+	$(RUN) -m pytest $(addprefix --ignore=,$(UNDER_AIRFLOW)) $(ARGS)
+
+.PHONY: test-airflow
+test-airflow: env jars jar chromium  ## run the tests under a real Airflow, which `make test` leaves out
+	$(RUN) -m pytest $(UNDER_AIRFLOW) $(ARGS)
 
 .PHONY: test-unit
 test-unit: env  ## run the tests that need no service and finish in seconds (ARGS='-k name')

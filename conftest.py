@@ -59,6 +59,8 @@ class Budgets:
             terminalreporter.section("no browser", yellow=True)
             terminalreporter.line(f"{unseen} tests of the page in Airflow were left out: {NO_BROWSER}")
         terminalreporter.section("not part of this run")
+        if terminalreporter.config.option.ignore:
+            terminalreporter.line("make test-airflow: the DAGs, the page and deaths under a real Airflow")
         terminalreporter.line(
             "make chaos KILLS=20: a job under load, killed and cut off by a schedule, every byte judged"
         )
