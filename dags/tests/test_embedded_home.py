@@ -55,10 +55,10 @@ def test_everything_listens_on_loopback_and_a_percent_sign_is_no_reference(home:
     assert found["core"]["dags_folder"] == str(tmp_path / "50% of it")
 
 
-def test_workers_have_what_tasks_import(home: Home, tmp_path: Path) -> None:
+def test_tasks_and_dag_files_find_what_they_import(home: Home, tmp_path: Path) -> None:
     home.prepare(Settings(dags=tmp_path, preload=("wave", "colorsys")), 20_001)
     code = "import sys, airflow_local_settings; print({'wave', 'colorsys'} <= set(sys.modules))"
-    for word, known in (("scheduler", "True"), ("triggerer", "False")):
+    for word, known in (("scheduler", "True"), ("dag-processor", "True"), ("api-server", "False")):
         environment = {**os.environ, "PYTHONPATH": str(home.folder / "config")}
         done = subprocess.run(
             [sys.executable, "-c", code, word], env=environment, capture_output=True, text=True, check=True, timeout=20

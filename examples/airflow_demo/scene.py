@@ -134,6 +134,11 @@ class Scene:
             Place(self.services.zookeeper, snapshots_url=str(FOLDER / "snapshots"), token=token), flow.name
         )
 
+    def watch_for_deaths(self) -> None:
+        """Have Airflow recover the job if it dies."""
+        self.api.unpause(self.dag("recover"))
+        self.api.read_again(self.dag("recover"))
+
     def end_airflow(self) -> None:
         """Stop Airflow; the job goes on."""
         self._airflow.close()

@@ -38,6 +38,7 @@ def stay(show: Show) -> int:
     with Scene(show, snapshot=SNAPSHOT_EVERY, hour_complete=True) as scene:
         for dag in scene.api.dags():
             scene.api.unpause(dag.id)
+        scene.watch_for_deaths()
         scene.api.trigger(scene.dag("submit"))
         home, folder = scene.airflow.home, scene.folder
         show.say(

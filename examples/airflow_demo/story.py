@@ -91,8 +91,7 @@ class Story:
     def _submit(self) -> None:
         scene, dag = self._scene, self._scene.dag("submit")
         self._show.step(f"the DAG {dag} is to start the job")
-        # Airflow begins to watch for deaths when it reads the file of the DAG for the next time.
-        scene.api.unpause(scene.dag("recover"))
+        scene.watch_for_deaths()
         scene.api.unpause(dag)
         run = scene.api.trigger(dag)
         self._watch("submitting", lambda: scene.api.run(dag, run.id).over, SUBMIT_LIMIT_S)

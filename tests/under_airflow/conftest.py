@@ -211,8 +211,8 @@ def _stage(kafka: Kafka, zookeeper: str, tmp_path_factory: pytest.TempPathFactor
         stack.callback(stage.stop_job)
         stack.enter_context(airflow)
         stage.api.wait_for_dags([stage.dag(purpose) for purpose in ("submit", "snapshot", "recover")], DAGS_WITHIN_S)
-        # Airflow begins to watch for deaths when it reads the file of the DAG for the next time.
         stage.api.unpause(stage.dag("recover"))
+        stage.api.read_again(stage.dag("recover"))
         yield stage
         airflow.__exit__()
         assert [pid for name in PARTS for pid in airflow.part(name).processes()] == []

@@ -111,6 +111,11 @@ class AirflowApi:
         """Let a DAG run."""
         self.pause(dag, paused=False)
 
+    def read_again(self, dag: str) -> None:
+        """Have Airflow read a DAG's file at once: only then does it watch for what a DAG that was let run waits for."""
+        token = self._send("GET", f"/api/v2/dags/{quote(dag)}")["file_token"]
+        self._send("PUT", f"/api/v2/parseDagFile/{quote(token)}")
+
     def trigger(self, dag: str, conf: Mapping[str, Any] | None = None, *, run: str | None = None) -> DagRun:
         """Begin a run.
 
@@ -210,7 +215,7 @@ class AirflowApi:
             said = answer.text[:SHOWN_CHARACTERS]
             what = f"Airflow refused {method} {path} as user {self.user!r} with {answer.status_code}: {said}"
             raise AirflowRefused(what, status=answer.status_code, where=self.url, way_out="see the message")
-        found: dict[str, Any] = answer.json()
+        found: dict[str, Any] = answer.json() if answer.content else {}
         return found
 
 

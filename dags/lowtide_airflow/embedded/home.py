@@ -40,7 +40,7 @@ LOCAL = """\
 import sys
 
 __all__ = []
-if "scheduler" in sys.argv:  # from which the workers are forked
+if {{"scheduler", "dag-processor", "triggerer"}} & set(sys.argv):  # they fork what runs DAG files, tasks and triggers
     pass{imports}
 """
 LOCK_LIMIT_S = 30
@@ -59,7 +59,7 @@ class Settings:
         heartbeat_limit_s: A worker, scheduler or triggerer that has not been heard of for so long is taken for dead.
         idle_sleep_s: How long the scheduler sleeps when there was nothing to do.
         refresh_s: How often new DAG files are looked for, and known ones are read again.
-        preload: Modules that the workers have when they begin, so that not each task imports them anew.
+        preload: Modules that are there before tasks, triggers and DAG files run, so that not each imports them anew.
     """
 
     dags: Path
@@ -68,7 +68,7 @@ class Settings:
     paused: bool = True
     heartbeat_limit_s: int = 20
     idle_sleep_s: float = 0.5
-    refresh_s: int = 30
+    refresh_s: int = 60
     preload: tuple[str, ...] = PRELOADED
 
 
