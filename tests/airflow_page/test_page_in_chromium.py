@@ -135,7 +135,7 @@ def test_a_dead_job_says_so_first_and_what_to_do(window: Window, page: Page) -> 
     frame.locator("#verdict li").nth(3).wait_for()
     verdict = frame.locator("#verdict").inner_text()
     assert f"{page.jobs.dead} is dead" in verdict
-    assert re.search(r"for \d+ min, since \d\d:\d\d:\d\d UTC, life 1", verdict)
+    assert re.search(r"for \d+ min, since (\d+ \w+ )?\d\d:\d\d:\d\d UTC, life 1", verdict)
     assert "raised ValueError: no such word" in verdict
     assert f"lowtide_recover__{page.jobs.dead} starts it again by itself" in verdict
     assert frame.locator("#verdict li").count() == 4
