@@ -38,7 +38,8 @@ def _own(kafka: Kafka, tmp_path: Path) -> Iterator[Kafka]:
 
 
 def test_r13_over_epochs_under_load_with_a_slow_sink_and_a_broker_that_is_restarted(spark: Spark, own: Kafka) -> None:
-    shop = Shop.open("epochs", own, spark.settings() | {"kafka.bootstrap": own.address}, letters=2)
+    own_settings = {"kafka.bootstrap": own.address, "kafka.delivery_limit_ms": 90_000}
+    shop = Shop.open("epochs", own, spark.settings() | own_settings, letters=2)
     broker = own.services.pid("kafka")
     assert broker is not None
     with shop.running() as job:
