@@ -280,8 +280,9 @@ def test_r8_a_front_that_waits_with_its_log_read_to_the_end_lets_epochs_end(spar
                 assert (front["parked"], front["pulling"]) == (AHEAD, False)
                 epochs.setdefault(ended_epoch(spark), status["totals"]["records_out"])
             time.sleep(0.1)
-        assert len(epochs) >= 3, f"it waited over fewer than two ends of epochs: {epochs}"
-        assert sorted(epochs.values()) == sorted(set(epochs.values())), f"an epoch delivered nothing: {epochs}"
+        ended = [count for epoch, count in sorted(epochs.items()) if epoch >= 0]
+        assert len(ended) >= 2, f"it waited over fewer than two ends of epochs: {epochs}"
+        assert ended == sorted(set(ended)), f"an epoch delivered nothing: {epochs}"
         assert judge.right() == SLOW + AHEAD
         # The front that had to wait reads on.
         produce(conf, source, {1: [(order(SLOW + number), None) for number in range(100)]})
