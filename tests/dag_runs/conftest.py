@@ -6,8 +6,7 @@ import json
 import os
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from tests.dag_runs.dag_program import ROOT, DagProgram, Done
 from tests.driver import below
 from tests.settings import settings_of
 from tests.shop import Shop
+from tests.waiting import wait_until
 
 from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.mark import marked
@@ -101,13 +101,6 @@ class Stage:
             if process is not None and process.alive():
                 for pid in [process.pid, *below(process.pid)]:
                     os.kill(pid, signal.SIGKILL)
-
-
-def wait_until(true: Callable[[], Any], within_s: float, what: str) -> None:
-    deadline = time.monotonic() + within_s
-    while not true():
-        assert time.monotonic() < deadline, f"not within {within_s:g} s: {what}"
-        time.sleep(0.1)
 
 
 @pytest.fixture(name="stage", scope="module")

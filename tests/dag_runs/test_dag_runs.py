@@ -11,8 +11,9 @@ import pytest
 from tests.dag_runs.dag_program import DagProgram
 from tests.judging import committed
 from tests.shop import Load
+from tests.waiting import wait_until
 
-from .conftest import LANES, wait_until
+from .conftest import LANES
 
 if TYPE_CHECKING:
     from .conftest import Stage

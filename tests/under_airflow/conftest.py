@@ -6,14 +6,14 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.waiting import wait_until
 
 from lowtide.jobs.folder import JobFolder
 from lowtide_airflow.client import JobClient
@@ -175,13 +175,6 @@ class Stage:
     def order(self, count: int = 20) -> None:
         """Give the job something to do."""
         self.kafka.produce(self.orders, ({"customer": f"c{number % 5}", "amount": number} for number in range(count)))
-
-
-def wait_until(done: Callable[[], bool], within_s: float, what: str) -> None:
-    deadline = time.monotonic() + within_s
-    while not done():
-        assert time.monotonic() < deadline, f"not within {within_s:g} s: {what}"
-        time.sleep(0.1)
 
 
 @pytest.fixture(name="stage", scope="session")

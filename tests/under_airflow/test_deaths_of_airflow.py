@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.driver import below
+from tests.waiting import wait_until
 
-from .conftest import SUBMIT_WITHIN_S, wait_until
+from .conftest import SUBMIT_WITHIN_S
 
 if TYPE_CHECKING:
     from .conftest import Stage

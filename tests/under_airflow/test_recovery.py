@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from airflow_demo.killing import kill_driver
-
-from .conftest import wait_until
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from .conftest import Stage

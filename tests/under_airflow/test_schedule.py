@@ -7,8 +7,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.waiting import wait_until
 
-from .conftest import SNAPSHOT_EVERY_S, wait_until
+from .conftest import SNAPSHOT_EVERY_S
 
 if TYPE_CHECKING:
     from lowtide_airflow.embedded import DagRun

@@ -9,7 +9,6 @@ from lowtide.errors import SnapshotFailed
 from lowtide.service.job_view import SnapshotsView, SnapshotView
 from lowtide.service.setting import SnapshotSetting
 from lowtide.service.taking import Taking
-from lowtide_snapshots.commit_log import Commit
 from lowtide_snapshots.job_record import JobRecord
 from lowtide_snapshots.manifest import Manifest
 
@@ -90,7 +89,7 @@ class Takings:
         """All that is known of them, oldest first."""
         return [taking.view(now_s) for taking in self._all]
 
-    def summary(self, last: Commit | Manifest | None, committed_s: float) -> SnapshotsView:
+    def summary(self, last: Manifest | None, committed_s: float) -> SnapshotsView:
         """What the job's status says of them.
 
         Args:
