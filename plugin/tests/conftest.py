@@ -66,7 +66,7 @@ class Life:
 
     def executor(self, name: str, python: str = sys.executable) -> None:
         """Starts an executor's fork server."""
-        first = {"service": self.address, "secret": SECRET.hex(), "executor": name, "host": "127.0.0.1"}
+        first = {"service": self.address, "secret": SECRET.hex(), "executor": name, "host": "127.0.0.1", "store": ""}
         self.executors[name] = self._start("lowtide.worker.forkserver", first, python)
         self._hear(self.executors[name])
 

@@ -17,7 +17,8 @@ __all__ = ["Photographer"]
 EVERY_S = 3.0
 REST_S = 12.0
 """Every fifth time: long enough for the job to take one by itself, and to drop old ones."""
-TAKEN_WITHIN_S = 15.0
+TAKEN_WITHIN_S = 40.0
+"""Longer than the job itself gives one, so that it says what became of it."""
 POLL_S = 0.1
 
 

@@ -14,6 +14,7 @@ from lowtide.errors import InterpreterMismatch, JarMissing, LifeEnded, SessionTa
 from lowtide.kafka_access import REDACTION_PATTERN
 from lowtide.spark.jar import shim_jar
 from lowtide.spark.jars import connector_jars
+from lowtide.store_access import store_setting
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -41,6 +42,7 @@ def settings(conf: Conf) -> dict[str, str]:
     return {
         "spark.plugins": PLUGIN,
         "spark.lowtide.python": sys.executable,
+        "spark.lowtide.store": store_setting(conf.snapshots).url,
         "spark.lowtide.startLimitMs": str(int(conf.worker.start_limit_s * 1000)),
         "spark.lowtide.attachLimitMs": str(int(conf.worker.attach_limit_s * 1000)),
         "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": str(conf.exchange.network_wait_ms),

@@ -2,7 +2,7 @@
 
 Lines of JSON over standard input and output, to and from the executor's plugin::
 
-    <- {"service": "host:port", "secret": hex, "executor": id, "host": name}     once
+    <- {"service": "host:port", "secret": hex, "executor": id, "host": name, "store": url}     once
     -> {"ready": pid}
     <- {"worker": "1/0", "level": 1, "number": 3, "incarnation": n}
     -> {"at": "host:port"}   or   {"failed": why}
@@ -194,8 +194,8 @@ def _say(out: int, line: dict[str, Any]) -> None:
     os.write(out, json.dumps(line).encode() + b"\n")
 
 
-def _import_all() -> None:
-    """Imports what every worker needs, so that a fork costs milliseconds."""
+def _import_all(store: str) -> None:
+    """Imports what workers and the writers of their snapshots need, so that a fork costs milliseconds."""
     import cloudpickle  # noqa: F401
     import confluent_kafka  # noqa: F401
     import msgspec  # noqa: F401
@@ -205,6 +205,10 @@ def _import_all() -> None:
 
     import lowtide.worker.main
     import lowtide.worker.stage  # noqa: F401
+    from lowtide_snapshots.stores import prepare
+
+    if store:
+        prepare(store)
 
     # What is imported stays: the collector need not walk through it in every worker, nor copy its pages.
     gc.collect()
@@ -228,8 +232,9 @@ def main() -> None:
     os.dup2(null, 0)
     os.dup2(2, 1)
     log_to_stderr("worker")
-    _import_all()
-    ForkServer(json.loads(first)).run(lines, out)
+    known = json.loads(first)
+    _import_all(known["store"])
+    ForkServer(known).run(lines, out)
 
 
 if __name__ == "__main__":

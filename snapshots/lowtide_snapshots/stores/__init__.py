@@ -6,11 +6,12 @@ Another store is one file with a class, one test class, and one line in `_SCHEME
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from lowtide_snapshots.stores.contract import Entry, Store, StoreSetting
 from lowtide_snapshots.stores.errors import StoreRefused
 
-__all__ = ["Entry", "Store", "StoreSetting", "open_store"]
+__all__ = ["Entry", "Store", "StoreSetting", "open_store", "prepare"]
 
 
 def open_store(setting: StoreSetting) -> Store:
@@ -23,6 +24,18 @@ def open_store(setting: StoreSetting) -> Store:
     if scheme not in _SCHEMES or "\0" in setting.url:
         raise _no_store(setting.url)
     return _SCHEMES[scheme](setting)
+
+
+def prepare(url: str) -> None:
+    """Do now what opening such a store costs a process once, so that those which it forks find it done.
+
+    It needs no credentials, and asks nobody for them. What is not installed is missed where the store is opened.
+    """
+    if url.startswith("s3:"):
+        with suppress(ModuleNotFoundError):
+            from lowtide_snapshots.stores.s3 import prepare as prepare_s3
+
+            prepare_s3()
 
 
 def _folder(setting: StoreSetting) -> Store:

@@ -9,8 +9,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import boto3
+import botocore.session
 from botocore.config import Config
 from botocore.exceptions import ClientError
+from botocore.loaders import create_loader
 
 from lowtide_snapshots.parts import Data, sha256
 from lowtide_snapshots.stores.contract import Entry, StoreSetting, check_store, checked_name, checked_prefix
@@ -19,7 +21,7 @@ from lowtide_snapshots.stores.s3_answers import FAILURES, meaning, unavailable
 from lowtide_snapshots.stores.s3_tries import Tries
 from lowtide_snapshots.stores.s3_upload import Upload
 
-__all__ = ["S3Store"]
+__all__ = ["S3Store", "prepare"]
 
 # What S3 deletes in one request.
 NAMES_AT_ONCE = 1_000
@@ -27,6 +29,10 @@ CHUNK_BYTES = 1 << 20
 CONNECTIONS = 32
 # Said where nobody says another: servers that are not Amazon's do not care.
 REGION = "us-east-1"
+
+# What botocore reads of the service's description, a tenth of a second each time, is the same for all stores of a
+# process, and of those that it forks. Credentials are not: every store reads them anew.
+_DESCRIPTION = create_loader()
 
 
 class S3Store:
@@ -121,7 +127,7 @@ class S3Store:
         return self._root + checked_name(name)
 
     def _connected(self, setting: StoreSetting) -> Any:
-        session = boto3.session.Session(profile_name=setting.profile, region_name=setting.region)
+        session = _session(profile_name=setting.profile, region_name=setting.region)
         config = Config(
             # Trying again is this class's own business: it knows what may have been done.
             retries={"total_max_attempts": 1, "mode": "standard"},
@@ -157,3 +163,15 @@ class S3Store:
                 status = 500 if error.get("Code") == "InternalError" else 400
                 said = {"Error": error, "ResponseMetadata": {"HTTPStatusCode": status}}
                 raise meaning(ClientError(said, "DeleteObjects"), f"{self.where}, {error.get('Key')}")
+
+
+def prepare() -> None:
+    """Read what the service's description says, which a process and all that it forks need once."""
+    nobody = dict.fromkeys(("aws_access_key_id", "aws_secret_access_key"), "nobody")
+    _session().client("s3", region_name=REGION, **nobody).close()
+
+
+def _session(**how: str | None) -> Any:
+    core = botocore.session.Session()
+    core.register_component("data_loader", _DESCRIPTION)
+    return boto3.session.Session(botocore_session=core, **how)

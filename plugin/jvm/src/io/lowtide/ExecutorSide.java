@@ -60,7 +60,8 @@ public final class ExecutorSide implements ExecutorPlugin {
             .put("service", service)
             .put("secret", fromDriver.get("secret"))
             .put("executor", executor)
-            .put("host", host);
+            .put("host", host)
+            .put("store", conf.get("spark.lowtide.store", ""));
     try {
       forkServer = PythonProcess.start(fromDriver.get("python"), "lowtide.worker.forkserver", first);
     } catch (IOException error) {
