@@ -41,6 +41,10 @@ jars: env  ## fetch the third-party jars: Spark's Kafka connector, Kafka's broke
 jar: env  ## compile the Java shim
 	@$(RUN) -m lowtide.spark.build
 
+.PHONY: classes
+classes: jars jar  ## rehearse a job, so that Spark's and Kafka's JVMs start in half the time; once
+	@$(RUN) -m lowtide.rehearsal
+
 .PHONY: s3-server
 s3-server:  ## build the tests' S3 server with Go; without Go, S3=moto takes moto instead
 	@tools/s3-server build
@@ -62,11 +66,11 @@ check-imports: env  ## install lowtide-tracker and lowtide-snapshots alone, each
 	@LOWTIDE_PYTHON=$(RUN) LOWTIDE_UV=$$($(HOUSE) uv) tools/check-imports
 
 .PHONY: test
-test: env jars jar s3-server  ## run all tests but those under Airflow (ARGS='-k name'; S3=moto where there is no Go)
+test: classes s3-server  ## run all tests but those under Airflow (ARGS='-k name'; S3=moto where there is no Go)
 	$(RUN) -m pytest $(addprefix --ignore=,$(UNDER_AIRFLOW)) $(ARGS)
 
 .PHONY: test-airflow
-test-airflow: env jars jar chromium  ## run the tests under a real Airflow, which `make test` leaves out
+test-airflow: classes chromium  ## run the tests under a real Airflow, which `make test` leaves out
 	$(RUN) -m pytest $(UNDER_AIRFLOW) $(ARGS)
 
 .PHONY: test-unit
@@ -78,7 +82,7 @@ sim: env  ## simulate the core over many seeds, and break every rule on purpose 
 	@PYTHONHASHSEED=0 PYTHONPATH=tests:plugin/tests/support $(RUN) -m simulation $(ARGS)
 
 .PHONY: chaos
-chaos: env jars jar s3-server  ## kill a job's processes and services by a schedule, judge its output (KILLS=20 SEED=7)
+chaos: classes s3-server  ## kill a job's processes and services by a schedule, judge its output (KILLS=20 SEED=7)
 	@PYTHONHASHSEED=0 PYTHONPATH=tests:examples:snapshots/tests/support $(RUN) -m chaos --kills $(KILLS) \
 	    $(if $(SEED),--seed $(SEED)) $(ARGS)
 
@@ -87,15 +91,15 @@ demo: env jars jar  ## index real text, kill the driver in the middle, compare e
 	@PYTHONPATH=examples $(RUN) -m demo
 
 .PHONY: airflow
-airflow: env jars jar  ## run Airflow beside Kafka and ZooKeeper, the demo's job under it, until Ctrl-C
+airflow: classes  ## run Airflow beside Kafka and ZooKeeper, the demo's job under it, until Ctrl-C
 	@PYTHONPATH=examples $(RUN) -m airflow_demo
 
 .PHONY: airflow-demo
-airflow-demo: env jars jar  ## Airflow starts, snapshots and recovers the demo's job, whose driver is killed; compare every byte
+airflow-demo: classes  ## Airflow starts, snapshots and recovers the demo's job, whose driver is killed; compare every byte
 	@PYTHONPATH=examples $(RUN) -m airflow_demo --story
 
 .PHONY: bench
-bench: env $(if $(filter core,$(firstword $(ARGS))),,jars jar)  ## measure (ARGS='latency --flow passthrough --rate 1000', ARGS='core')
+bench: env $(if $(filter core,$(firstword $(ARGS))),,classes)  ## measure (ARGS='latency --flow passthrough --rate 1000', ARGS='core')
 	@$(ENV)/bin/lowtide bench $(if $(filter-out -%,$(firstword $(ARGS))),,latency) $(ARGS)
 
 .PHONY: wheel

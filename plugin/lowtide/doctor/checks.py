@@ -4,7 +4,7 @@ from lowtide.doctor.check import Check
 from lowtide.doctor.clock import clock
 from lowtide.doctor.folders import folders
 from lowtide.doctor.interpreter import pyspark, pyspark_python, python
-from lowtide.doctor.jars import own_jar, third_party_jars
+from lowtide.doctor.jars import class_archives, own_jar, third_party_jars
 from lowtide.doctor.java import java
 from lowtide.doctor.kafka import broker, topics
 from lowtide.doctor.machine import memory, slots
@@ -19,6 +19,7 @@ CHECKS = (
     Check("pyspark", pyspark),
     Check("jars", third_party_jars),
     Check("shim jar", own_jar),
+    Check("class archives", class_archives),
     Check("memory", memory),
     Check("folders", folders),
     Check("loopback", loopback),

@@ -1,6 +1,7 @@
 """The third-party jars, and Lowtide's own."""
 
 from lowtide.doctor.check import Answer, Surroundings
+from lowtide.rehearsal import archives
 from lowtide.spark.jar import shim_jar
 from lowtide.spark.jars import broker_jars, connector_jars, jars_folder
 
@@ -17,3 +18,12 @@ def third_party_jars(_: Surroundings) -> Answer:
 def own_jar(_: Surroundings) -> Answer:
     """Lowtide's own jar is there, and as new as its source."""
     return Answer("ok", str(shim_jar()))
+
+
+def class_archives(_: Surroundings) -> Answer:
+    """A job has been rehearsed, so that Spark and an embedded Kafka start in half the time."""
+    missing = [archive.name for archive in archives() if not archive.path.is_file()]
+    if missing:
+        way_out = "start them sooner: python -m lowtide.rehearsal (half a minute, once)"
+        return Answer("warn", f"none of {', '.join(missing)}", way_out)
+    return Answer("ok", str(archives()[0].path.parent))

@@ -29,21 +29,27 @@ def find_java() -> Java:
     Raises:
         JavaMissing: there is none, what is there does not run, or it is older than `OLDEST_JAVA`.
     """
-    home = os.environ.get("JAVA_HOME")
-    found = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    found = java_executable()
     if found is None:
         raise JavaMissing("no Java runtime found", where="JAVA_HOME is not set, PATH has no `java`", way_out=WAY_OUT)
-    found_in = "JAVA_HOME" if home else "PATH"
+    found_in = "JAVA_HOME" if os.environ.get("JAVA_HOME") else "PATH"
     if not os.access(found, os.X_OK):
         raise JavaMissing(f"{found} is not an executable", where=found_in, way_out=WAY_OUT)
-    version = java_version(Path(found))
+    version = java_version(found)
     if version < OLDEST_JAVA:
         raise JavaMissing(
             f"{found} is Java {version}; Spark and the embedded servers need {OLDEST_JAVA} or newer",
             where=found_in,
             way_out=WAY_OUT,
         )
-    return Java(Path(found), found_in, version)
+    return Java(found, found_in, version)
+
+
+def java_executable() -> Path | None:
+    """Where `find_java` looks; whether it runs is not asked."""
+    home = os.environ.get("JAVA_HOME")
+    found = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    return None if found is None else Path(found)
 
 
 def java_version(executable: Path) -> int:

@@ -6,6 +6,7 @@ import subprocess
 import uuid
 from pathlib import Path
 
+from lowtide.embedded.class_archive import ClassArchive
 from lowtide.embedded.errors import DataDamaged
 from lowtide.embedded.java import Java
 from lowtide.embedded.ports import HOST, answers, free_port
@@ -87,6 +88,7 @@ class KafkaServer(Server):
         return [
             *self._java(java, HEAP_MB),
             f"-Xms{HEAP_MB}m",
+            *broker_archive().options(),
             "-XX:+ExitOnOutOfMemoryError",
             "-cp",
             _class_path(),
@@ -118,7 +120,13 @@ class KafkaServer(Server):
         draft.mkdir()
         self._write(properties, draft)
         tool = ["kafka.tools.StorageTool", "format", "-t", cluster_id(), "-c", str(properties)]
-        command = [*self._java(java, FORMAT_HEAP_MB), "-XX:TieredStopAtLevel=1", "-cp", _class_path(), *tool]
+        command = [
+            *self._java(java, FORMAT_HEAP_MB),
+            "-XX:TieredStopAtLevel=1",
+            "-cp",
+            _class_path(),
+            *tool,
+        ]
         try:
             done = subprocess.run(
                 command, check=False, capture_output=True, text=True, timeout=FORMAT_TIMEOUT_S, cwd=self.folder
@@ -154,9 +162,18 @@ def brokers(bootstrap: str, timeout_s: float = ANSWER_TIMEOUT_S) -> list[str]:
     return [f"{broker.host}:{broker.port}" for broker in metadata.brokers.values()]
 
 
+def broker_archive() -> ClassArchive:
+    """What a broker's JVM has loaded."""
+    return ClassArchive("kafka", _jars())
+
+
 def _class_path() -> str:
+    return ":".join(map(str, _jars()))
+
+
+def _jars() -> list[Path]:
     jars = broker_jars()
     if not any(jar.name.startswith("kafka_2") for jar in jars):
         raise JarMissing("the Kafka server's own jar is missing", where=f"{len(jars)} jars", way_out="run `make jars`")
     own = [jar for jar in jars if not jar.name.startswith("slf4j-api")]
-    return ":".join(str(jar) for jar in (*own, *spark_jars(LOGGING_JARS)))
+    return [*own, *spark_jars(LOGGING_JARS)]

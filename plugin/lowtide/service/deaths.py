@@ -16,7 +16,7 @@ class Deaths:
 
     def __init__(self) -> None:
         self._how: dict[str, str] = {}
-        self._looks: set[asyncio.Task[None]] = set()
+        self._looks: list[asyncio.TimerHandle] = []
 
     def reported(self, worker: str, how: str) -> None:
         """A fork server says how a worker died."""
@@ -28,18 +28,11 @@ class Deaths:
 
     def look_soon(self, look: Callable[[], None]) -> None:
         """Look in a moment: what a worker said last, and how it died, is heard first."""
+        now = asyncio.get_running_loop()
+        self._looks = [each for each in self._looks if each.when() > now.time()]
+        self._looks.append(now.call_later(REPORT_WAIT_S, look))
 
-        async def later() -> None:
-            await asyncio.sleep(REPORT_WAIT_S)
-            look()
-
-        task = asyncio.create_task(later())
-        self._looks.add(task)
-        task.add_done_callback(self._looks.discard)
-
-    async def close(self) -> None:
+    def close(self) -> None:
         """Look no more: a life that is over has nothing to lose."""
-        looks = list(self._looks)
-        for task in looks:
-            task.cancel()
-        await asyncio.gather(*looks, return_exceptions=True)
+        for each in self._looks:
+            each.cancel()

@@ -105,7 +105,7 @@ class Lives:
 
     async def close(self) -> None:
         """End what the last life has started here."""
-        await self.deaths.close()
+        self.deaths.close()
         running, self.running = self.running, None
         if running is not None:
             await running.close()

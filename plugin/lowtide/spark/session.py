@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lowtide.conf import Conf
+from lowtide.embedded.class_archive import ClassArchive
 from lowtide.embedded.java import find_java
 from lowtide.errors import InterpreterMismatch, JarMissing, LifeEnded, SessionTaken
 from lowtide.kafka_access import REDACTION_PATTERN
 from lowtide.spark.jar import shim_jar
-from lowtide.spark.jars import connector_jars
+from lowtide.spark.jars import connector_jars, pyspark_folder
 from lowtide.store_access import store_setting
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ LOOPBACK = "127.0.0.1"
 FRAME_SLACK_BYTES = 32 << 10
 """For a frame's header, its Arrow metadata and Spark's row around it."""
 
-LOCAL_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+LOCAL_JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """On one machine the JVM's share is small and its own compiler threads are what costs most: the quick one will do."""
 
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
@@ -75,8 +77,14 @@ def launch_settings(conf: Conf) -> dict[str, str]:
     }
     if conf.spark.master.startswith("local"):
         settings |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
-        settings |= {"spark.driver.extraJavaOptions": LOCAL_JAVA_OPTIONS}
+        options = [*LOCAL_JAVA_OPTIONS, *driver_archive().options()]
+        settings |= {"spark.driver.extraJavaOptions": shlex.join(options)}
     return settings
+
+
+def driver_archive() -> ClassArchive:
+    """Return what the JVM of a job on one machine has loaded."""
+    return ClassArchive("spark", (pyspark_folder() / "jars").glob("*.jar"))
 
 
 def jars() -> list[Path]:
