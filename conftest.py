@@ -23,6 +23,14 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Budgets({name.strip(): float(seconds) for name, _, seconds in pairs}))
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Lets one process have all tests with Spark, where there are several: two jobs at once are too much."""
+    for item in items:
+        if item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
 class Budgets:
     """Counts seconds by marker, and fails a run that takes too many.
 

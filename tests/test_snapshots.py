@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import OFFSET_END, TopicPartition
+from confluent_kafka.admin import AdminClient
 from tests.shop import Load, Shop
 
 from lowtide.cli.taking import take
@@ -103,6 +106,32 @@ def test_a_job_that_is_rewound_delivers_again_what_came_behind_the_commit(spark:
     with shop.running():
         shop.produce(range(900, 1000))
         assert delivered(shop, expected) > 400 + 300 + 300
+
+
+def test_a_source_that_retention_has_emptied_to_its_last_marker_is_gone_on_with(spark: Spark) -> None:
+    """A transaction's end takes an offset of its own: its loss must not look like that of a record."""
+    shop = Shop.open("emptied", spark.kafka, spark.settings())
+    shop.produce(range(200), transaction="commit")
+    with shop.running() as job:
+        assert shop.judge.right() == 200
+        client = ControlClient(job.control, job.token)
+        idle_from = client.status().delivered_time_ms or 0
+        job.wait(lambda: (client.status().delivered_time_ms or 0) <= idle_from + 500)
+        taken(job)
+    admin: Any = AdminClient({"bootstrap.servers": spark.kafka.address})
+    places = [TopicPartition(shop.sources[0], partition, OFFSET_END) for partition in (0, 1)]
+    deleted = [future.result(30).low_watermark for future in admin.delete_records(places).values()]
+    assert deleted == [101, 101], "a hundred orders each, and a marker"
+    with shop.running():
+        shop.produce(range(200, 300), transaction="commit")
+        deadline = time.monotonic() + TAKEN_WITHIN_S
+        while sum(map(len, (found := read_output(shop.conf.kafka, shop.sink)).values())) < 300:
+            assert time.monotonic() < deadline
+            time.sleep(0.3)
+    sold = [json.loads(message.value or b"") for lane in found.values() for message in lane]
+    assert sorted(each["number"] for each in sold) == list(range(300))
+    counted = {each["item"]: each["so_far"] for each in sold}
+    assert sum(counted.values()) == 300, "the state goes on from the commit"
 
 
 def before(messages: list[Output], committed: SnapshotView) -> list[Output]:

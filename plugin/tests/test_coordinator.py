@@ -76,6 +76,7 @@ class Rig:
             ask=ask,
             request=self.request,
             fronts=lambda: [(FrontAt(0, "in", "id", 0, 4, 9), None)],
+            skipped=lambda front, offset: {(0, 4): 5}.get((front, offset), offset),
             workers=lambda: self.workers,
             expected=2,
             tell=self.told.append,
@@ -162,7 +163,7 @@ def test_a_snapshot_is_sealed_committed_and_told_once(rig: Rig, answer_first: bo
 
     run(rig, story)
     assert [each for each in rig.told if "committed" in each] == [{"committed": 10}, {"committed": 20}]
-    assert rig.forgotten == [(0, 4), (0, 4)], "the oldest commit is read again from there"
+    assert rig.forgotten == [(0, 5), (0, 5)], "the oldest commit is read again from there, as nothing is at 4"
     assert rig.happened() == ["snapshot_sealed", "snapshot_committed"] * 2
 
 

@@ -78,7 +78,7 @@ NOT_PLAIN: list[Any] = [
     Changeable("a"),
     Cleaned("a"),
     Floats(1),
-    Times(),
+    Times(datetime(2026, 1, 1)),
 ]
 
 

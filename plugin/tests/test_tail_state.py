@@ -59,6 +59,15 @@ def test_what_lies_behind_the_end_that_a_reader_met_is_not_known() -> None:
     assert wanted(state, 1.4) == [Tail(4, "orders", 1, 7)]
 
 
+def test_what_holds_no_record_up_to_an_end_is_skipped() -> None:
+    state = watching()
+    look(state, 9, 1.0)
+    assert [state.skipped(4, offset) for offset in (6, 7, 9)] == [6, 7, 9]
+    state.probed(4, 7, 9, 1.0)
+    assert [state.skipped(4, offset) for offset in (6, 7, 8, 9, 10)] == [6, 9, 9, 9, 10]
+    assert state.skipped(5, 7) == 7, "nobody watches it"
+
+
 def test_an_end_is_of_no_use_from_another_offset() -> None:
     state = watching()
     look(state, 9, 1.0)

@@ -57,6 +57,17 @@ def test_it_waits_for_every_part_and_for_what_is_durable() -> None:
     assert Manifest.from_json(manifest.to_json(), "here") == manifest
 
 
+def test_a_front_is_read_again_from_behind_what_holds_no_record() -> None:
+    it = taking()
+    it.begin(40, [Floor(0, 7, 9), Floor(0, 8, 12), Floor(0, 10, 30)], ["0/docs-0"], FRONTS)
+    it.hear("0/docs-0", {"front": [0, 7, 12], "done": True, "accepted": True, "lasts": []})
+    it.skip(lambda front, offset: 9 if (front, offset) == (0, 7) else offset)
+    manifest = it.seal(None)
+    assert [front.offset for front in manifest.fronts] == [9, 0]
+    # What holds at 9 began below it.
+    assert [(floor.offset, floor.tick) for floor in manifest.floors] == [(8, 12), (10, 30)]
+
+
 def test_what_is_said_before_it_is_known_who_was_asked_counts() -> None:
     """Workers hear of a request from the tracker, perhaps sooner than the service does."""
     it = taking()

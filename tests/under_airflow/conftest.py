@@ -110,6 +110,7 @@ class Stage:
         folder: With the job's conf, its flow, its snapshots and what it tells of itself.
         kafka: Where the topic of its orders is.
         orders: That topic.
+        totals: The topic that it delivers to.
         zookeeper: Where its place is.
     """
 
@@ -117,6 +118,7 @@ class Stage:
     folder: Path
     kafka: Kafka
     orders: str
+    totals: str
     zookeeper: str
 
     @property
@@ -181,7 +183,8 @@ class Stage:
 def _stage(kafka: Kafka, zookeeper: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     folder = tmp_path_factory.mktemp("airflow")
     orders = kafka.topic("orders")
-    names = {"job": JOB, "orders": orders, "totals": kafka.topic("totals", 2)}
+    totals = kafka.topic("totals", 2)
+    names = {"job": JOB, "orders": orders, "totals": totals}
     (folder / "flow.py").write_text(FLOW.format(**names))
     (folder / "lowtide.toml").write_text(CONF.format(folder=folder, kafka=kafka.address, zookeeper=zookeeper))
     (folder / "airflow.toml").write_text(JOBS.format(job=JOB, folder=folder, every=SNAPSHOT_EVERY_S))
@@ -199,7 +202,7 @@ def _stage(kafka: Kafka, zookeeper: str, tmp_path_factory: pytest.TempPathFactor
     }
     settings = Settings(dags=ROOT / "dags", heartbeat_limit_s=HEARTBEAT_LIMIT_S)
     airflow = EmbeddedAirflow(folder / "home", settings, environment=environment)
-    stage = Stage(airflow, folder, kafka, orders, zookeeper)
+    stage = Stage(airflow, folder, kafka, orders, totals, zookeeper)
     with ExitStack() as stack:
         stack.callback(stage.stop_job)
         stack.enter_context(airflow)

@@ -79,12 +79,17 @@ class AirflowApi:
 
     def result(self, dag: str, run: str, task: str, key: str = "return_value") -> Any:
         """What a task has left for others."""
-        path = f"{_run_path(dag, run)}/taskInstances/{quote(task)}/xcomEntries/{quote(key)}"
+        path = f"{_task_path(dag, run, task)}/xcomEntries/{quote(key)}"
         return self._send("GET", path, query={"deserialize": "false"})["value"]
+
+    def links(self, dag: str, run: str, task: str) -> dict[str, str]:
+        """Where a task's buttons lead; empty for one that it has nothing to show for."""
+        found: dict[str, str | None] = self._send("GET", f"{_task_path(dag, run, task)}/links")["extra_links"]
+        return {name: address or "" for name, address in found.items()}
 
     def log(self, dag: str, run: str, task: str, try_number: int = 1) -> str:
         """The log of one try of a task, a line for each event."""
-        path = f"{_run_path(dag, run)}/taskInstances/{quote(task)}/logs/{try_number}"
+        path = f"{_task_path(dag, run, task)}/logs/{try_number}"
         content = self._send("GET", path, query={"full_content": "true"})["content"]
         return "\n".join(_log_line(each) for each in content)
 
@@ -128,6 +133,10 @@ class AirflowApi:
         if run is not None:
             body["dag_run_id"] = run
         return DagRun.of(self._send("POST", f"/api/v2/dags/{quote(dag)}/dagRuns", body))
+
+    def answer(self, dag: str, run: str, task: str, *options: str) -> None:
+        """Answer the question that a task asks under *Required actions*."""
+        self._send("PATCH", f"{_task_path(dag, run, task)}/-1/hitlDetails", {"chosen_options": options})
 
     # -- waiting -----------------------------------------------------------------------------------------------------
 
@@ -231,6 +240,10 @@ def waited(done: Callable[[], bool], limit_s: float) -> bool:
 
 def _run_path(dag: str, run: str) -> str:
     return f"/api/v2/dags/{quote(dag)}/dagRuns/{quote(run, safe='')}"
+
+
+def _task_path(dag: str, run: str, task: str) -> str:
+    return f"{_run_path(dag, run)}/taskInstances/{quote(task)}"
 
 
 def _log_line(event: Any) -> str:

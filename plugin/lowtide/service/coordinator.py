@@ -50,6 +50,7 @@ class Coordinator:
         ask: Calls something of it in a thread, one at a time.
         request: Asks all workers by way of the tracker; returns T and the floors it rests on.
         fronts: All registered fronts as they stand, with the worker that has each; None for none.
+        skipped: From where a front may be read again instead of from an offset: behind what holds no record.
         workers: The names of the workers of the levels behind the first that are there.
         expected: How many of those there have to be.
         tell: Sends a message to all workers.
@@ -67,6 +68,7 @@ class Coordinator:
         ask: Callable[..., Awaitable[Any]],
         request: Callable[[int], Awaitable[tuple[int, tuple[Floor, ...]]]],
         fronts: Callable[[], Iterable[tuple[FrontAt, str | None]]],
+        skipped: Callable[[int, int], int],
         workers: Callable[[], Iterable[str]],
         expected: int,
         tell: Callable[[dict[str, Any]], None],
@@ -77,6 +79,7 @@ class Coordinator:
         self._incarnation = incarnation
         self._request = request
         self._fronts = fronts
+        self._skipped = skipped
         self._workers = workers
         self._expected = expected
         self._tell = tell
@@ -159,6 +162,7 @@ class Coordinator:
         try:
             async with asyncio.timeout(self._setting.taking_limit_s):
                 await self._collect(taking)
+            taking.skip(self._skipped)
             manifest = taking.seal(self.commits.at(taking.since))
             await asyncio.to_thread(self._store.put, manifest.path, manifest.to_json().encode())
             taking.over("sealed", time.monotonic())

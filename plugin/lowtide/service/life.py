@@ -145,6 +145,7 @@ class Life:
             ask=self._commits.ask,
             request=tracker.request,
             fronts=self.fronts.standing,
+            skipped=self.fronts.skipped,
             workers=self._later_workers,
             expected=(self.setting.levels - 1) * self.setting.parallelism,
             tell=self._tell_all,

@@ -206,6 +206,10 @@ class SourceFronts:
                 self._tell_worker(owner, {"grant": [grant.front, grant.offset, tick], "ahead": ahead})
         self._idle.flush()
 
+    def skipped(self, front: int, offset: int) -> int:
+        """From where a front may be read again instead of from this offset; see `TailState.skipped`."""
+        return offset if self._tails is None else self._tails.skipped(front, offset)
+
     # -- partitions that appear ------------------------------------------------------------------------------------
 
     async def know(self, name: str) -> None:

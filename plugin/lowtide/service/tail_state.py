@@ -145,6 +145,15 @@ class TailState:
             watched.next = offset
             watched.still_s = now_s
 
+    def skipped(self, front: int, offset: int) -> int:
+        """From where to read on instead of from an offset behind which no reader gets anything: markers may be there.
+
+        Retention may delete those before it is read again, and what is gone must not look like lost records.
+        """
+        watched = self._watched.get(front)
+        start, end = (0, 0) if watched is None else watched.empty
+        return end if start <= offset <= end else offset
+
     def active(self, now_s: float) -> bool:
         """Somebody waits for min time; return whether nobody did before."""
         begins = now_s >= self._active_until_s

@@ -109,6 +109,11 @@ class Tails:
         with self._lock:
             self._state.at(front, offset, time.monotonic())
 
+    def skipped(self, front: int, offset: int) -> int:
+        """See `TailState.skipped`."""
+        with self._lock:
+            return self._state.skipped(front, offset)
+
     def active(self) -> None:
         """Somebody waits for min time: look at once, and often until `calm` is called, for half a second at most."""
         with self._lock:

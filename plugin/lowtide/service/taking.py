@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -194,6 +194,11 @@ class Taking:
             generation=self._generation,
         )
         return self.manifest
+
+    def skip(self, skipped: Callable[[int, int], int]) -> None:
+        """Let fronts be read again from behind offsets where no record is: given a front and its offset, from which."""
+        for number, front in self._fronts.items():
+            self._fronts[number] = replace(front, offset=skipped(number, front.offset))
 
     def _needed_floors(self) -> tuple[FloorAt, ...]:
         """The floors that some front goes by from where it is read again."""

@@ -140,6 +140,7 @@ class Job:
         self.incarnation = opening.incarnation
         self._begins_from = None if opening.recovered is None else opening.recovered.manifest.id
         register_modules(plan)
+        slots.wait(self._session, slots.needed(plan, found.fronts), conf.job.start_limit_s, say)
         say("starting the query")
         deployment = deployment_of(plan, conf, found, opening)
         setting = setting_of(plan, conf, opening, self.token)

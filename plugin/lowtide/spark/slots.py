@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import time
+from collections.abc import Callable
+from typing import Any
 
 from lowtide.errors import TooFewSlots
 from lowtide.plan import Plan
+
+POLL_S = 0.1
 
 
 def needed(plan: Plan, fronts: int) -> int:
@@ -44,3 +49,25 @@ def check(plan: Plan, fronts: int, have: int | None, master: str) -> None:
         where=f"spark.master = {master}",
         way_out=way_out,
     )
+
+
+def wait(session: Any, need: int, limit_s: float, say: Callable[[str], None]) -> None:
+    """Wait until executors have brought so many slots: Spark refuses a query that it cannot run at once.
+
+    Those that do not come in time are not missed here but by Spark, which says what it has.
+
+    Args:
+        session: The SparkSession.
+        need: How many slots.
+        limit_s: How long, at most.
+        say: Told that it waits, and for how many.
+    """
+    context = session.sparkContext._jsc.sc()
+    profile = context.resourceProfileManager().defaultResourceProfile()
+    deadline = time.monotonic() + limit_s
+    said = False
+    while (have := context.maxNumConcurrentTasks(profile)) < need and time.monotonic() < deadline:
+        if not said:
+            say(f"waiting for executors, which have {have} of {need} slots")
+            said = True
+        time.sleep(POLL_S)
