@@ -8,7 +8,8 @@ import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from threading import Event, Thread, Timer
+from typing import IO, Any, Protocol
 
 from lowtide_airflow.errors import SubmitFailed
 
@@ -128,7 +129,7 @@ def call(arguments: list[str], folder: str, limit_s: float, say: Said) -> str:
         arguments: the command line.
         folder: the working directory; empty for this process's.
         limit_s: after which the command is killed.
-        say: told the command line, and what was said on standard error.
+        say: told the command line, and what is said on standard error as it is said.
 
     Raises:
         SubmitFailed: it is not there, took too long, or ended with another code than 0.
@@ -137,41 +138,76 @@ def call(arguments: list[str], folder: str, limit_s: float, say: Said) -> str:
     say(f"$ {command}")
     where = f"{command}, in {folder or Path.cwd()}"
     try:
-        done = subprocess.run(
+        child = subprocess.Popen(
             arguments,
             cwd=folder or None,
             env=_environment(),
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            timeout=limit_s,
-            check=False,
         )
-    except subprocess.TimeoutExpired as error:
-        raise SubmitFailed(
-            f"it did not return within {limit_s:g} s",
-            where=where,
-            way_out="see the job's log; a retry finds out whether a life was begun",
-        ) from error
     except OSError as error:
         raise SubmitFailed(
             f"{arguments[0]} cannot be called: {error.strerror}",
             where=where,
             way_out="correct the command or the folder in the Airflow connection; it is called on Airflow's worker",
         ) from error
-    for line in done.stderr.splitlines():
-        say(line)
-    if done.returncode == 0:
-        return done.stdout
+    output, errors, in_time = _heard(child, limit_s, say)
+    if not in_time:
+        raise SubmitFailed(
+            f"it did not return within {limit_s:g} s",
+            where=where,
+            way_out="see the job's log; a retry finds out whether a life was begun",
+        )
+    if child.returncode == 0:
+        return output
     # What was said before is in the task's log.
-    said = (done.stderr.strip() or done.stdout.strip())[-MOST_SAID:].rpartition("error: ")[2]
+    said = (errors.strip() or output.strip())[-MOST_SAID:].rpartition("error: ")[2]
     raise SubmitFailed(
-        f"it ended with {done.returncode}: {said}",
+        f"it ended with {child.returncode}: {said}",
         where=where,
         way_out="mend what it names, then submit it again",
-        code=done.returncode,
+        code=child.returncode,
     )
+
+
+def _heard(child: subprocess.Popen[str], limit_s: float, say: Said) -> tuple[str, str, bool]:
+    """Wait for a command's end, and pass on what it says on standard error as it says it.
+
+    Returns:
+        Its output, what it said on standard error, and whether it returned in time; else it was killed.
+    """
+    assert child.stdout is not None
+    assert child.stderr is not None
+    lines: list[str] = []
+
+    def listen(errors: IO[str]) -> None:
+        for line in errors:
+            lines.append(line)
+            say(line.rstrip("\n"))
+
+    def give_up() -> None:
+        late.set()
+        child.kill()
+
+    late = Event()
+    timer = Timer(limit_s, give_up)
+    listener = Thread(target=listen, args=(child.stderr,), name="what a submission says", daemon=True)
+    timer.start()
+    try:
+        with child:
+            listener.start()
+            output = child.stdout.read()
+            child.wait()
+            listener.join()
+    except BaseException:
+        child.kill()
+        raise
+    finally:
+        timer.cancel()
+    return output, "".join(lines), not late.is_set()
 
 
 def _environment() -> dict[str, str]:

@@ -151,6 +151,20 @@ def test_a_command_that_fails_says_what_it_said(command: Any, tmp_path: Path) ->
     assert said[1:] == ["error: no broker"]
 
 
+def test_what_a_command_says_is_passed_on_while_it_goes_on(command: Any, tmp_path: Path) -> None:
+    heard = tmp_path / "heard"
+    script = f'echo "starting Spark" >&2; until [ -e {heard} ]; do sleep 0.01; done; echo "ready" >&2'
+    said: list[object] = []
+
+    def say(line: object) -> None:
+        said.append(line)
+        if line == "starting Spark":
+            heard.touch()
+
+    Supervised(command(script), limit_s=20.0).submit(Start("flow.py"), "k", say)
+    assert said[1:] == ["starting Spark", "ready"]
+
+
 def test_a_command_that_hangs_is_killed(command: Any) -> None:
     with pytest.raises(SubmitFailed, match=r"did not return within 0\.2 s"):
         Supervised(command("exec sleep 60"), limit_s=0.2).submit(Start("flow.py"), "k", nobody)
