@@ -24,10 +24,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Lets one process have all tests with Spark, where there are several: two jobs at once are too much."""
     for item in items:
-        if item.get_closest_marker("spark"):
+        if config.pluginmanager.hasplugin("xdist") and item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.xdist_group("spark"))
 
 
