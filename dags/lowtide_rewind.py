@@ -4,9 +4,11 @@ Without redelivery nothing is delivered twice, whichever commit is chosen: the s
 it everything from the commit on is delivered again, as a new output generation, and commits above it are dropped: for a
 fault of the flow that was corrected after its output had gone out. `look_ahead` says beforehand what the job begins
 with, how many records are read again, and how many of them readers see once more; if that is refused, nothing is
-stopped.
+stopped. The run is over when all that was to be delivered before it is: until then, hours that were told to be complete
+are delivered again, and no DAG that works on them should run.
 """
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from lowtide_airflow.job_dag import job_dag, place_of_job, start_of_job
 from lowtide_airflow.jobs_file import JobEntry, read_jobs
 from lowtide_airflow.operators import PreviewFlow, RunFlow, StopFlow
+from lowtide_airflow.sensors import DeliveredTimeSensor
 
 
 def rewind(entry: JobEntry) -> None:
@@ -40,7 +43,14 @@ def rewind(entry: JobEntry) -> None:
         stop = StopFlow(task_id="stop", **place_of_job(entry))
         run = RunFlow(task_id="run", **start_of_job(entry), **chosen)
         back = RunFlow(task_id="run_as_before", **start_of_job(entry), if_running="leave", trigger_rule="one_failed")
-        choose() >> look_ahead >> stop >> run >> back
+        # What was told before the rewind stays told: only what is told after it speaks of this output.
+        delivered = DeliveredTimeSensor(
+            task_id="delivered",
+            **place_of_job(entry),
+            at="{{ macros.datetime.utcnow().isoformat() }}",
+            timeout=timedelta(days=1),
+        )
+        choose() >> look_ahead >> stop >> run >> [back, delivered]
 
 
 for each in read_jobs(Path(__file__).parent):

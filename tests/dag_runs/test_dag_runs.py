@@ -134,6 +134,10 @@ def test_a_job_is_rewound_to_a_chosen_commit(stage: Stage) -> None:
     assert done.results["look_ahead"]["commit"]["id"] == chosen
     assert done.results["look_ahead"]["records"] > 0
     assert (done.results["run"]["incarnation"], done.results["run"]["commit"]) == (before + 1, chosen)
+    with stage.client() as job:
+        begun = next(each.since or "" for each in job.lives() if each.incarnation == before + 1)
+    told_ms = done.results["delivered"]["delivered_ms"]
+    assert told_ms > datetime.fromisoformat(begun).timestamp() * 1000, "the new life says so"
     order(stage, 42_000)
     assert stage.shop.judge.right()
 
