@@ -1,12 +1,16 @@
 """What the tests of every folder may use, what they may take in time, and what is said at their end."""
 
 from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest_plugins = ["s3_fixtures"]
 
 UNIT = "unit"
+SPARK = "spark"
 NO_BROWSER = "there is no Chromium here, install it with `make chromium`"
 
 
@@ -23,12 +27,28 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Budgets({name.strip(): float(seconds) for name, _, seconds in pairs}))
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Lets one process have all tests with Spark, where there are several: two jobs at once are too much."""
-    for item in items:
-        if config.pluginmanager.hasplugin("xdist") and item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Gives each file to one of the processes, and all files with Spark to the same: two jobs at once are too much."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class OneSpark(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return SPARK if uses_spark(config.rootpath / file) else file
+
+        def _assign_work_unit(self, node: Any) -> None:
+            if SPARK in self.workqueue:
+                self.workqueue.move_to_end(SPARK, last=False)
+            super()._assign_work_unit(node)
+
+    return OneSpark(config, log)
+
+
+@cache
+def uses_spark(file: Path) -> bool:
+    """Returns whether a file has tests with Spark: whoever gives them out knows their names only."""
+    return "pytest.mark.spark" in file.read_text()
 
 
 class Budgets:

@@ -76,8 +76,8 @@ def test_r8_a_front_an_hour_ahead_waits_and_what_it_holds_is_bounded(spark: Spar
             time.sleep(0.05)
         assert shop.judge.right() == 9000
         repairs = job.status()["totals"]["repairs"]
-    # A window of 2 s holds 100 records; what is parked came with one frame before the front stopped pulling.
-    assert most["parked"] <= 2_000, most
+    # A window of 2 s holds 100 records; what is parked was under way before the front stopped pulling.
+    assert most["parked"] <= 3_000, most
     assert most["waiting"] <= 4_000, most
     assert repairs < 6_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -134,9 +134,19 @@ sys.stdout.write(repr(exchange.batch.rows()))
 """
 
 
+@pytest.fixture
+def nothing_by_value() -> Iterator[None]:
+    """As in a program of one's own: no module is pickled by value yet."""
+    registered = [sys.modules[name] for name in cloudpickle.list_registry_pickle_by_value()]
+    for module in registered:
+        cloudpickle.unregister_pickle_by_value(module)
+    yield
+    for module in registered:
+        cloudpickle.register_pickle_by_value(module)
+
+
+@pytest.mark.usefixtures("nothing_by_value")
 def test_a_worker_needs_neither_the_flows_file_nor_the_modules_beside_it(tmp_path: Path) -> None:
-    for module in cloudpickle.list_registry_pickle_by_value():
-        cloudpickle.unregister_pickle_by_value(sys.modules[module])
     plan = compile_flow(load_flow(str(FLOWS / "words.py")), parallelism=1)
     (tmp_path / "plan").write_bytes(dump_plan(plan))
     command = [sys.executable, "-c", WORKER, str(tmp_path / "plan")]
