@@ -76,6 +76,11 @@ def test_the_newest_are_kept(jar: Path) -> None:
     assert sorted(archive.path.parent.iterdir()) == sorted([*paths[-KEPT:], other.path])
 
 
+def test_without_java_there_is_none_and_nobody_stumbles(jar: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    assert ClassArchive("toy", [jar]).options() == []
+
+
 def test_half_of_one_is_none(jar: Path) -> None:
     archive = ClassArchive("toy", [jar])
     with archive.made():

@@ -22,6 +22,8 @@ def own_jar(_: Surroundings) -> Answer:
 
 def class_archives(_: Surroundings) -> Answer:
     """A job has been rehearsed, so that Spark and an embedded Kafka start in half the time."""
+    if not jars_folder().is_dir():
+        return Answer("warn", "the jars are not fetched yet", "fetch them, then: python -m lowtide.rehearsal")
     missing = [archive.name for archive in archives() if not archive.path.is_file()]
     if missing:
         way_out = "start them sooner: python -m lowtide.rehearsal (half a minute, once)"

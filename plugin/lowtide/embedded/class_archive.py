@@ -33,7 +33,8 @@ class ClassArchive:
     def __init__(self, name: str, jars: Iterable[Path]) -> None:
         """Say what the JVM runs: the jars on its class path, which have to be there."""
         java = java_executable()
-        found = [] if java is None else [java.resolve(), *sorted(jars)]
+        # Where there is no Java, whoever starts a JVM says so.
+        found = [] if java is None or not java.exists() else [java.resolve(), *sorted(jars)]
         stats = [(path, path.stat()) for path in found]
         seen = "\n".join(f"{path} {stat.st_size} {stat.st_mtime_ns}" for path, stat in stats)
         key = hashlib.sha256(seen.encode()).hexdigest()[:12]
