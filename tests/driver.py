@@ -13,7 +13,10 @@ import select
 import signal
 import subprocess
 import sys
+import time
+import urllib.error
 import urllib.request
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,7 @@ from lowtide.spark.session import start_session
 
 ROOT = Path(__file__).parent.parent
 READY_WITHIN_S = 120.0
+BEGUN_WITHIN_S = 10.0
 ANSWER_WITHIN_S = 180.0
 LOG = logging.getLogger(__name__)
 
@@ -152,11 +156,18 @@ def below_with(pid: int, what: str) -> list[int]:
 
 
 def view(job: Job) -> dict[str, Any]:
-    """What the job's control API answers."""
+    """What the job's control API answers; in a life's first second it asks to be asked again."""
     request = urllib.request.Request(f"http://{job.control}/status", headers={"Authorization": f"Bearer {job.token}"})
-    with urllib.request.urlopen(request, timeout=10) as answer:
-        status: dict[str, Any] = json.load(answer)
-        return status
+    deadline = time.monotonic() + BEGUN_WITHIN_S
+    while True:
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                status: dict[str, Any] = json.load(answer)
+                return status
+        except urllib.error.HTTPError as error:
+            if error.code != HTTPStatus.SERVICE_UNAVAILABLE or time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
 
 
 def tell(said: dict[str, Any]) -> None:

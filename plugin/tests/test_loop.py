@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import struct
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import cloudpickle
@@ -110,6 +112,37 @@ def test_a_failure_that_the_task_cannot_be_told_is_still_the_cause(
     assert life.cause() == "it raised late"
     time.sleep(0.3)
     assert alive(life.pids()["1/0"])
+
+
+class Overdue(Napping):
+    """A stage that is always due, and fails when it is served."""
+
+    def due_s(self, now_s: float) -> float:
+        return 0.0 if self.raising else 1.0
+
+
+def test_a_worker_that_has_failed_rests_until_it_is_ended(life: Life) -> None:
+    """The service may stand still; those of the next life need the cores."""
+    life.begin(StageDeployment(Overdue))
+    task = life.attach("1/0", 0)
+    assert not isinstance(task, str), task
+    pid = life.pids()["1/0"]
+    life.service.send_signal(signal.SIGSTOP)
+    try:
+        task.send(Kind.FRAME, b"raise")
+        time.sleep(1.0)
+        before_s = cpu_s(pid)
+        time.sleep(1.0)
+        assert cpu_s(pid) - before_s < 0.3
+    finally:
+        life.service.send_signal(signal.SIGCONT)
+    assert life.cause() == "it raised late"
+
+
+def cpu_s(pid: int) -> float:
+    """How long a process has computed."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class Stopping(IdleStage):

@@ -139,6 +139,8 @@ class Loop:
         self._watched = wanted
 
     def _patience_s(self) -> float:
+        if self._failed:
+            return IDLE_S  # What is due is not done any more.
         return 0.0 if self._may_work() else min(IDLE_S, self._stage.due_s(time.monotonic()))
 
     def _room(self) -> bool:
