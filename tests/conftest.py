@@ -20,7 +20,7 @@ from lowtide.spark.job import Job
 from lowtide.spark.session import start_session
 from lowtide.topics import Topics
 
-READY_WITHIN_S = 60.0
+READY_WITHIN_S = 120.0
 SLOTS = 12
 
 

@@ -58,7 +58,7 @@ class Program:
         assert token is not None
         return ControlClient(state.control, token)
 
-    def moved(self, records: int = 200, within_s: float = 60.0) -> Any:
+    def moved(self, records: int = 200, within_s: float = 120.0) -> Any:
         """Wait until the present life has delivered so many more; what it says of itself then."""
         before, deadline = self.client.status().totals.delivered, time.monotonic() + within_s
         while (view := self.client.status()).totals.delivered < before + records:
@@ -66,7 +66,7 @@ class Program:
             time.sleep(POLL_S)
         return view
 
-    def ended(self, within_s: float = 60.0) -> int:
+    def ended(self, within_s: float = 120.0) -> int:
         return self.process.wait(within_s)
 
     def children(self, what: str) -> list[int]:

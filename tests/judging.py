@@ -64,7 +64,7 @@ class Judge:
         """Compare what one sink's topic holds now with what it had to be given."""
         return compare_lanes(self.expected()[0][sink], read_output(self._conf.kafka, self._topics[sink]))
 
-    def right(self, within_s: float = 90.0) -> int:
+    def right(self, within_s: float = 180.0) -> int:
         """Wait until every sink has as much as it has to have, then see that it is that, byte by byte and in order.
 
         Returns:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tests.conftest import Kafka
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.slow]
-MOVED_WITHIN_S = 60.0
+MOVED_WITHIN_S = 120.0
 Start = Callable[[], Driver]
 
 
