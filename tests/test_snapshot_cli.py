@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.slow]
 
 READY_WITHIN_S = 150.0
-SEEN_WITHIN_S = 60.0
+SEEN_WITHIN_S = 120.0
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 FLOW = """
 from pathlib import Path
