@@ -17,7 +17,7 @@ import pytest
 from store_contract import SMALL, StoreContract
 
 from lowtide_snapshots.stores import Store, StoreSetting, open_store
-from lowtide_snapshots.stores.errors import NotThere, StoreFull, StoreRefused
+from lowtide_snapshots.stores.errors import NotThere, StoreFull, StoreRefused, StoreUnavailable
 from lowtide_snapshots.stores.folder import FolderStore
 
 NOBODY = 65534
@@ -125,7 +125,7 @@ def test_a_folder_that_cannot_be_one_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_is_not_mounted_is_told_from_an_object_that_is_gone(store: Store, tmp_path: Path) -> None:
-    with pytest.raises(StoreRefused, match="folder of the store is not there"):
+    with pytest.raises(StoreUnavailable, match="folder of the store is not there"):
         store.get("a/1")
     store.put("a/1", SMALL)
     with pytest.raises(NotThere):

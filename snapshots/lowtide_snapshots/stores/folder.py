@@ -119,7 +119,7 @@ class FolderStore:
     def _see_root(self) -> None:
         """Tell an object that is gone from a disk that is not mounted."""
         if not self._root.is_dir():
-            raise StoreRefused(
+            raise StoreUnavailable(
                 "the folder of the store is not there", where=self.where, way_out="mount it, or correct the store's URL"
             )
 
