@@ -106,7 +106,7 @@ def test_where_no_commit_is_good_the_job_waits_for_a_persons_answer(stage: Stage
         def state(task: str) -> str | None:
             return next(each.state for each in stage.api.tasks(dag, run.id) if each.id == task)
 
-        wait_until(lambda: state("ask_a_person") == "deferred", WITHIN_S, "a question")
+        wait_until(lambda: state("ask_a_person") == "awaiting_input", WITHIN_S, "a question")
         assert stage.api.result(dag, run.id, "recover")["why"] == "no_good_commit"
         assert job.look().incarnation == dead, "nobody has answered yet"
         stage.api.answer(dag, run.id, "ask_a_person", "Approve")
