@@ -196,17 +196,17 @@ def _heard(child: subprocess.Popen[str], limit_s: float, say: Said) -> tuple[str
     timer = Timer(limit_s, give_up)
     listener = Thread(target=listen, args=(child.stderr,), name="what a submission says", daemon=True)
     timer.start()
-    try:
-        with child:
+    with child:  # Its end waits for the command, whatever happened.
+        try:
             listener.start()
             output = child.stdout.read()
             child.wait()
             listener.join()
-    except BaseException:
-        child.kill()
-        raise
-    finally:
-        timer.cancel()
+        except BaseException:
+            child.kill()
+            raise
+        finally:
+            timer.cancel()
     return output, "".join(lines), not late.is_set()
 
 

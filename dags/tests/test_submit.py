@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import stat
+import threading
+import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -163,6 +166,27 @@ def test_what_a_command_says_is_passed_on_while_it_goes_on(command: Any, tmp_pat
 
     Supervised(command(script), limit_s=20.0).submit(Start("flow.py"), "k", say)
     assert said[1:] == ["starting Spark", "ready"]
+
+
+def test_a_command_is_killed_with_the_task_that_called_it(command: Any) -> None:
+    """Airflow ends a task by an exception; it must not wait for what the task has called."""
+    main = threading.get_ident()
+
+    def say(line: object) -> None:
+        if line == "starting Spark":
+            signal.pthread_kill(main, signal.SIGALRM)
+
+    def ended(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, ended)
+    began_s = time.monotonic()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            Supervised(command('echo "starting Spark" >&2; exec sleep 20')).submit(Start("flow.py"), "k", say)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert time.monotonic() - began_s < 10
 
 
 def test_a_command_that_hangs_is_killed(command: Any) -> None:

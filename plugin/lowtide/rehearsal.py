@@ -113,13 +113,14 @@ def _apart() -> Iterator[None]:
 def main() -> int:
     """Make what is missing, and say where the archives are."""
     try:
-        missing = [archive for archive in archives() if not archive.path.is_file()]
+        wanted = archives()
+        missing = [archive for archive in wanted if not archive.path.is_file()]
         if missing:
             sys.stdout.write("rehearsing a job, so that later ones start sooner (half a minute)\n")
             sys.stdout.flush()
             with _apart():
                 rehearse(missing)
-        for archive in archives():
+        for archive in wanted:
             there = archive.path if archive.path.is_file() else "none, this Java cannot make it"
             sys.stdout.write(f"classes of {archive.name}: {there}\n")
     except LowtideError as error:

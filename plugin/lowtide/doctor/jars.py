@@ -24,8 +24,9 @@ def class_archives(_: Surroundings) -> Answer:
     """A job has been rehearsed, so that Spark and an embedded Kafka start in half the time."""
     if not jars_folder().is_dir():
         return Answer("warn", "the jars are not fetched yet", "fetch them, then: python -m lowtide.rehearsal")
-    missing = [archive.name for archive in archives() if not archive.path.is_file()]
+    wanted = archives()
+    missing = [archive.name for archive in wanted if not archive.path.is_file()]
     if missing:
         way_out = "start them sooner: python -m lowtide.rehearsal (half a minute, once)"
         return Answer("warn", f"none of {', '.join(missing)}", way_out)
-    return Answer("ok", str(archives()[0].path.parent))
+    return Answer("ok", str(wanted[0].path.parent))

@@ -207,8 +207,7 @@ def _import_all(store: str) -> None:
     import lowtide.worker.stage  # noqa: F401
     from lowtide_snapshots.stores import prepare
 
-    if store:
-        prepare(store)
+    prepare(store)
 
     # What is imported stays: the collector need not walk through it in every worker, nor copy its pages.
     gc.collect()
