@@ -12,7 +12,6 @@ from demo.showing import Show
 
 from airflow_demo.scene import PARTITIONS, Scene
 from lowtide.jobs.figures import ask_view, headline
-from lowtide_airflow.embedded.airflow import PARTS
 
 SNAPSHOT_EVERY = "1 minutes"
 FEED_S = 600.0
@@ -56,14 +55,14 @@ def stay(show: Show) -> int:
                 _watch(scene, feeder, show)
             finally:
                 feeder.end()
-            if gone := [name for name in PARTS if not scene.airflow.part(name).running]:
-                show.say(f"error: Airflow's {gone[0]} has ended; its log: {scene.airflow.part(gone[0]).log}")
+            if ended := scene.airflow.ended():
+                show.say(f"error: Airflow's {ended[0].name} has ended; its log: {ended[0].log}")
                 return 4
 
 
 def _watch(scene: Scene, feeder: Feeder, show: Show) -> None:
     """Show how it goes until all documents are sent, or Airflow has ended."""
-    while not feeder.done and all(scene.airflow.part(name).running for name in PARTS):
+    while not feeder.done and not scene.airflow.ended():
         state = scene.folder.state()
         view = ask_view(scene.folder, state) if state is not None and not state.seen().ended else None
         told = headline(view) if view is not None else "the job does not run"

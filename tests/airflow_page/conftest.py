@@ -69,18 +69,18 @@ class Page:
         return answer
 
 
-@pytest.fixture(name="page", scope="package")
+@pytest.fixture(name="page", scope="session")
 def _page(zookeeper: str, unique: Callable[[str], str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     folder = tmp_path_factory.mktemp("page")
     (folder / "dags").mkdir()
-    with jobs(zookeeper, folder / "snapshots", unique) as made, pytest.MonkeyPatch.context() as patch:
+    with jobs(zookeeper, folder / "snapshots", unique) as made:
         (folder / "airflow.toml").write_text(JOBS.format(living=made.living, dead=made.dead))
         environment = {
             "LOWTIDE_AIRFLOW_CONF": str(folder / "airflow.toml"),
             "AIRFLOW_CONN_LOWTIDE_DEFAULT": connection(zookeeper, folder / "snapshots"),
         }
-        patch.setattr("lowtide_airflow.embedded.airflow.PARTS", {"api-server": ("api-server",)})
-        with EmbeddedAirflow(folder / "home", Settings(dags=folder / "dags"), environment=environment) as airflow:
+        settings = Settings(dags=folder / "dags")
+        with EmbeddedAirflow(folder / "home", settings, environment=environment, parts=["api-server"]) as airflow:
             # One in Airflow's database, the other one in the environment: the page finds both.
             away = {"connection_id": "lowtide_away", "conn_type": "lowtide", "host": "127.0.0.1", "port": 1}
             airflow.api()._send("POST", "/api/v2/connections", away)

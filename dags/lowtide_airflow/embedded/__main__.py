@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from lowtide_airflow.embedded.airflow import PARTS, EmbeddedAirflow
+from lowtide_airflow.embedded.airflow import EmbeddedAirflow
 from lowtide_airflow.embedded.errors import EmbeddedError
 from lowtide_airflow.embedded.home import ROLES, Settings
 
@@ -32,9 +32,9 @@ def main() -> int:
             _say(f"Airflow is at {airflow.url}")
             _say(f"passwords of {', '.join(ROLES)}: {airflow.home.passwords_file}; logs: {airflow.home.logs}")
             _say("Ctrl-C stops it")
-            while not (gone := [name for name in PARTS if not airflow.part(name).running]):
+            while not (ended := airflow.ended()):
                 time.sleep(LOOK_EVERY_S)
-            _say(f"error: Airflow's {gone[0]} has ended; its log: {airflow.part(gone[0]).log}")
+            _say(f"error: Airflow's {ended[0].name} has ended; its log: {ended[0].log}")
             return EmbeddedError.exit_code
     except EmbeddedError as error:
         _say(f"error: {error}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -51,6 +51,7 @@ class EmbeddedAirflow:
         *,
         port: int = 0,
         environment: Mapping[str, str] | None = None,
+        parts: Sequence[str] = tuple(PARTS),
         say: Say = lambda _: None,
     ) -> None:
         """Say what is to run; nothing is started yet.
@@ -61,12 +62,14 @@ class EmbeddedAirflow:
             port: Where its pages are; 0 takes a free one.
             environment: What its processes inherit beside ours: `AIRFLOW_CONN_…`, for instance. Variables of ours
                 that belong to another Airflow are left out.
+            parts: Which of its processes; the API server is always one of them.
             say: Told what happens.
         """
         self.home = Home(home)
         self._settings = settings
         self._port = port
         self._environment = self.home.environment(dict(environment or {}))
+        self._names = [name for name in PARTS if name in {API, *parts}]
         self._say = say
         self._parts: dict[str, Component] = {}
         self._apis: dict[str, AirflowApi] = {}
@@ -99,10 +102,10 @@ class EmbeddedAirflow:
             stack.callback(self._close)
             self._migrate()
             began = datetime.now(UTC)
-            self._parts = {name: self._component(name, *words) for name, words in PARTS.items()}
+            self._parts = {name: self._component(name, *PARTS[name]) for name in self._names}
             for part in self._parts.values():
                 part.start()
-            self._wait(began, list(PARTS))
+            self._wait(began, self._names)
             self._stack = stack.pop_all()
         return self
 
@@ -114,6 +117,10 @@ class EmbeddedAirflow:
     def part(self, name: str) -> Component:
         """One of the processes: "api-server", "scheduler", "dag-processor", "triggerer"."""
         return self._parts[name]
+
+    def ended(self) -> list[Component]:
+        """The processes that have been started and do not run any more."""
+        return [part for part in self._parts.values() if not part.running]
 
     def stop(self, name: str) -> None:
         """Stop one process, gently first."""
