@@ -14,7 +14,8 @@ from lowtide.connectors.lasts import Durable, LaneName
 from lowtide.errors import AlreadyRunning, FlowError, LifeEnded, LowtideError, ServiceUnavailable
 from lowtide.fronts.register import FrontRegister, Partition
 from lowtide.operators.order import OrderKey
-from lowtide.spark.opening import _by_vertex, _completed, _ids, _settled, job_record
+from lowtide.spark.frozen import _settled, job_record
+from lowtide.spark.opening import _by_vertex, _completed, _ids
 from lowtide.spark.preflight import Surroundings
 from lowtide.spark.recovering import refuse_other_order, refuse_shorter_lasts
 from lowtide.spark.refusing import as_ours

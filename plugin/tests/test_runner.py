@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from lowtide.conf import Conf
 from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
 from lowtide.jobs import runner as runner_module
 from lowtide.jobs.folder import JobFolder
+from lowtide.jobs.process import Process
 from lowtide.jobs.runner import Runner
 
 
@@ -28,6 +30,8 @@ class Ending:
         self.error = error
         self.stopped = 0
         self.superseded = False
+        self.failed: list[BaseException] = []
+        self.followed = False
 
     def wait(self, _go_on: Any) -> None:
         raise self.error
@@ -40,6 +44,12 @@ class Ending:
 
     def can_be_followed(self) -> bool:
         return True
+
+    def fail(self, error: BaseException) -> None:
+        self.failed.append(error)
+
+    def is_followed(self) -> None:
+        self.followed = True
 
     def stop(self, *, session: bool = True) -> None:
         self.stopped += 1
@@ -61,6 +71,7 @@ def test_each_life_is_stopped_once_and_the_last_one_as_well(
     with pytest.raises(type(error), match=str(error)):
         runner._live()
     assert [life.stopped for life in lives] == [1, 1]
+    assert [life.followed for life in lives] == [True, False]
     state = folder.state()
     assert state is not None
     assert state.restarts == 1
@@ -79,3 +90,27 @@ def test_a_life_that_another_has_taken_the_place_of_is_followed_by_none(
     with pytest.raises(LifeEnded, match="incarnation 3"):
         runner._live()
     assert life.stopped == 1
+
+
+def test_whatever_else_ends_it_is_told_outside_as_a_failure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    full = OSError(28, "No space left on device")
+    life = Ending(full)  # type: ignore[arg-type]
+    monkeypatch.setattr(Runner, "_start", lambda _: life)
+    monkeypatch.setattr(runner_module, "end_jvm", lambda _: False)
+    folder = JobFolder(tmp_path, "job")
+    folder.make()
+    with pytest.raises(OSError, match="No space"):
+        Runner(Flow("job"), Conf.load(), folder, "a life of a test", None)._live()
+    assert life.failed == [full]
+
+
+def test_a_job_whose_supervisor_was_killed_has_not_been_stopped_by_anybody(tmp_path: Path) -> None:
+    life = Ending(LifeEnded(""))
+    runner = Runner(
+        Flow("job"), Conf.load(), JobFolder(tmp_path, "job"), "a life of a test", Process(os.getpid(), 0, "")
+    )
+    runner._stop_cleanly(life)  # type: ignore[arg-type]
+    assert [str(error) for error in life.failed] == ["its supervisor was killed, so it stopped"]
+    own = Process.of(os.getppid())
+    Runner(Flow("job"), Conf.load(), JobFolder(tmp_path, "job"), "another", own)._stop_cleanly(life)  # type: ignore[arg-type]
+    assert len(life.failed) == 1

@@ -265,8 +265,13 @@ class JobStore:
         """What each of the last lives has said of itself last, oldest first; one that was killed is still "running"."""
         return lives.told(self._zk, self._paths)
 
-    def set_life(self, incarnation: int, life: Mapping[str, Any]) -> None:
+    def set_life(self, incarnation: int, life: Mapping[str, Any], limit_s: float | None = None) -> None:
         """Say what is to be known of this life: control address, start, phase, cause of death.
+
+        Args:
+            incarnation: the life.
+            life: what it says.
+            limit_s: how long ZooKeeper is waited for; by default as in every other call.
 
         Raises:
             Fenced: the life is over.
@@ -277,7 +282,8 @@ class JobStore:
             noted = lives.noting(self._zk, self._paths, incarnation, life)
             return [*self._putting(path, data, data.__ne__), *noted]
 
-        self._write(incarnation, plan)
+        with self._zk.within(limit_s):
+            self._write(incarnation, plan)
 
     def _put(self, incarnation: int, path: str, data: bytes, replaces: Callable[[bytes], bool | None]) -> None:
         """Write one node, if it is not there or `replaces` says so of its content."""

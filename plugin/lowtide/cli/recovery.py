@@ -16,7 +16,7 @@ from lowtide.flow import Flow
 from lowtide.fronts.register import FrontRegister, Partition
 from lowtide.operators.saving import saved_steps
 from lowtide.plan import Plan
-from lowtide.spark.opening import settled_conf
+from lowtide.spark.frozen import settled_conf
 from lowtide.spark.preflight import Surroundings, sink_topics
 from lowtide.spark.preflight import look as look_at_kafka
 from lowtide.spark.recovering import StartFrom, refuse_other_state

@@ -36,6 +36,7 @@ LEFT_OVER_GRACE_S = 6.0
 """How long processes may still take when the JVM has gone; the fork servers' own grace is shorter."""
 LOOK_EVERY_S = 1.0
 OUTAGE_TOLD_AFTER_S = 3.0
+ABANDONED = "its supervisor was killed, so it stopped"
 
 
 class Runner:
@@ -124,8 +125,10 @@ class Runner:
             self._job = self._start()
             self._watch()
             failed = False
-        except Exception:
+        except Exception as error:
             if self._job is None or not self._told_together():
+                if self._job is not None:
+                    self._job.fail(error)
                 raise
             traceback.print_exc()
         finally:
@@ -159,8 +162,9 @@ class Runner:
             self._note(jvm=child_jvm(), incarnation=job.incarnation, address=job.address, control=job.control)
             self._step("waiting for the workers")
             job.wait_for_workers(self._conf.job.start_limit_s)
-        except BaseException:
+        except BaseException as error:
             self._signals.hear(breaks_off=False)
+            job.fail(error)
             self._stop_quietly(job)
             raise
         self._signals.hear(breaks_off=False)
@@ -207,13 +211,15 @@ class Runner:
             self._step(f"starting again from the last commit, restart {self._restarts.count}")
             self._signals.hear(breaks_off=True)
             if follows is None:
-                follows, last.followed = last.can_be_followed(), True
+                follows = last.can_be_followed()
+                last.is_followed()
                 self._stop_quietly(last, session=not follows)
             else:
                 follows = False  # One that could not begin has stopped what it was given.
             time.sleep(pause_s)
             try:
-                self._job = self._ready(Job.start(self._flow, self._conf, self._step, self._from, follows=follows))
+                job = Job.start(self._flow, self._conf, self._step, self._from, follows=follows, again=None)
+                self._job = self._ready(job)
                 return
             except (LifeEnded, ServiceUnavailable) as another:
                 # What took the life may have taken a service as well, for a while.
@@ -257,6 +263,8 @@ class Runner:
                 self._progress.say(f"{killed} processes did not end by themselves and were killed")
 
     def _stop_cleanly(self, job: Job) -> None:
+        if self._is_abandoned():
+            job.fail(LifeEnded(ABANDONED))
         try:
             job.stop()
         except Exception:
@@ -271,10 +279,14 @@ class Runner:
         except Exception:  # noqa: BLE001 - py4j raises all sorts when its JVM has gone
             traceback.print_exc()
 
+    def _is_abandoned(self) -> bool:
+        supervisor = self._state.supervisor
+        return supervisor is not None and os.getppid() != supervisor.pid
+
     def _why_stopped(self) -> tuple[str, str, int]:
-        asked, supervisor = self._signals.asked, self._state.supervisor
-        if supervisor is not None and os.getppid() != supervisor.pid:
-            return "failed", "its supervisor was killed, so it stopped", LifeEnded.exit_code
+        asked = self._signals.asked
+        if self._is_abandoned():
+            return "failed", ABANDONED, LifeEnded.exit_code
         rest = ", and Spark with it: what was not delivered is read again" if self._together else ""
         return "stopped", f"{asked.name if asked else 'somebody'} asked for it{rest}", 0
 

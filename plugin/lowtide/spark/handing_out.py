@@ -13,7 +13,8 @@ from lowtide.operators.saving import saved_steps
 from lowtide.plan import Plan
 from lowtide.service.moment import JobShape
 from lowtide.service.setting import ControlSetting, LifeSetting, SnapshotSetting
-from lowtide.spark.opening import Opening, job_record
+from lowtide.spark.frozen import job_record
+from lowtide.spark.opening import Opening
 from lowtide.spark.preflight import Surroundings
 from lowtide.store_access import store_setting
 from lowtide.worker.deployment import Deployment

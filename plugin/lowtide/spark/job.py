@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import logging
-import os
 import shutil
-import socket
 import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +24,10 @@ from lowtide.service.client import ServiceClient
 from lowtide.spark import preflight, slots
 from lowtide.spark.broker_watch import BrokerWatch
 from lowtide.spark.causes import error_of, error_of_query, exception_of
+from lowtide.spark.frozen import settled_conf
 from lowtide.spark.handing_out import deployment_of, setting_of
-from lowtide.spark.opening import open_life, settled_conf
+from lowtide.spark.life_note import LifeNote
+from lowtide.spark.opening import begin_life, open_life
 from lowtide.spark.query import start_query
 from lowtide.spark.recovering import StartFrom
 from lowtide.spark.refusing import as_ours
@@ -53,22 +52,16 @@ class Job:
     def __init__(self, plan: Plan, conf: Conf, session: Any, *, owned: bool) -> None:
         """Make a job that has not begun; `owned`: whether the session was started for it and ends with it."""
         self.plan = plan
-        self.incarnation = 0
-        """The life's number; 0 before it has begun."""
         self.token: str = job_token(conf.control)
         """What the control API asks for."""
         self.control = ""
         """Where the control API listens, `host:port`; empty before the life has begun."""
-        self._store_closed = False
         self._executors = 0
         """How many there were when the life was ready."""
-        self.followed = False
-        """Whether this program begins another life when this one is stopped."""
-        self._begins_from: str | None = None  # a snapshot's id
-        self._ended = ""
-        """Why the life has ended by itself."""
         self._conf = conf
         self._store = ZooKeeperAccess.of(conf.zookeeper).store(plan.name)
+        self._store_closed = False
+        self._note = LifeNote(self._store, conf.job.submission, conf.job.delivery)
         self._session = session
         self._owned = owned
         self._side = session._jvm.io.lowtide.DriverSide.current()
@@ -83,6 +76,11 @@ class Job:
         self.outage_s = 0.0
         """For how many seconds no broker was reached, seen by `wait`; 0 while one is."""
 
+    @property
+    def incarnation(self) -> int:
+        """The life's number; 0 before it has begun."""
+        return self._note.incarnation
+
     @classmethod
     def start(
         cls,
@@ -92,6 +90,7 @@ class Job:
         start: StartFrom = StartFrom(),  # noqa: B008 - a frozen value
         *,
         follows: bool = False,
+        again: bool | None = False,
     ) -> Job:
         """Check everything, start Spark and the query.
 
@@ -101,6 +100,7 @@ class Job:
             say: Told each step in a few words, as it begins.
             start: Where it begins, if not at the last good commit.
             follows: Whether a session that runs is one that an earlier job of this program has left, to be used again.
+            again: Whether the program begins another life if this one does not come to run; None if that depends.
 
         Raises:
             LowtideError: what is wrong, where, and what to do; nothing is left running.
@@ -121,9 +121,11 @@ class Job:
         job = None
         try:
             job = cls(plan, conf, session, owned=owned)
+            job._note.again = again
             job._begin(found, say, start)
-        except BaseException:
+        except BaseException as error:
             if job is not None:
+                job.fail(error)
                 job.stop()
             elif owned:
                 session.stop()
@@ -136,41 +138,33 @@ class Job:
             self._store.open()
         # Tasks of the session's earlier lives may be about: they are told from this one's by its number.
         before = int(self.status()["incarnation"])
-        opening = open_life(self._store, plan, conf, found, say, above=before, start=start)
-        self.incarnation = opening.incarnation
-        self._begins_from = None if opening.recovered is None else opening.recovered.manifest.id
+        self._note.incarnation = begin_life(self._store, plan, conf, say, above=before)
+        opening = open_life(self._store, plan, conf, found, say, incarnation=self.incarnation, start=start)
+        self._note.commit = None if opening.recovered is None else opening.recovered.manifest.id
         register_modules(plan)
         slots.wait(self._session, slots.needed(plan, found.fronts), conf.job.start_limit_s, say)
         say("starting the query")
         deployment = deployment_of(plan, conf, found, opening)
         setting = setting_of(plan, conf, opening, self.token)
-        self.control = self._service.begin(setting, cloudpickle.dumps(deployment))
-        self._note("running")
+        self.control = self._note.control = self._service.begin(setting, cloudpickle.dumps(deployment))
+        self._note.running()
         fronts = {start.name: start.offset for start in opening.fronts}
         self._query = start_query(
             self._session, plan, conf, fronts, incarnation=self.incarnation, checkpoint=self._checkpoint
         )
         self._side.watch(str(self._query.runId()))
 
-    def _note(self, phase: str, cause: str = "") -> None:
-        """Write down in the job's place how it stands with this life; where ZooKeeper is away, it is left out."""
-        if not self.incarnation:
-            return
-        life = {
-            "incarnation": self.incarnation,
-            "phase": phase,
-            "cause": cause,
-            "control": self.control,
-            "commit": self._begins_from,
-            "submission": self._conf.job.submission,
-            "again": self.followed,
-            "driver": f"process {os.getpid()} on {socket.gethostname()}",
-            "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
-        try:
-            self._store.set_life(self.incarnation, life)
-        except SnapshotsError as error:
-            LOG.warning("the job's place in ZooKeeper does not say that it is %s: %s", phase, error)
+    def fail(self, error: BaseException) -> None:
+        """Take down why it ends though nobody asked for that, to be told outside when it is stopped.
+
+        A signal that came while it started is somebody's wish.
+        """
+        if isinstance(error, Exception):
+            self._note.fail(error)
+
+    def is_followed(self) -> None:
+        """Say that this program begins another life when this one is stopped."""
+        self._note.again = True
 
     def wait_for_workers(self, limit_s: float) -> None:
         """Wait until every worker of the later levels is there, so that a record would be taken at once.
@@ -191,6 +185,7 @@ class Job:
                 )
             time.sleep(0.05)
         self._executors = int(self.status()["totals"]["executors"])
+        self._note.ran, self._note.again = True, False
 
     def running(self) -> bool:
         """Return whether the life goes on; LifeEnded if Spark's JVM has gone, which ends it as well."""
@@ -222,7 +217,7 @@ class Job:
                     self._store.keep_lease()
             raise self._cause()
         except LowtideError as error:
-            self._ended = str(error)
+            self._note.fail(error)
             raise
 
     def _await(self) -> None:
@@ -277,6 +272,7 @@ class Job:
 
     def stop(self, *, session: bool = True) -> None:
         """Stop the query; workers deliver what they hold. Spark stops too if the job started it, unless told not to."""
+        self._note.stopping()
         try:
             with suppress(LifeEnded):  # The service may have gone, and its workers with it.
                 self._service.stopping(self.incarnation)
@@ -287,7 +283,7 @@ class Job:
                     LOG.warning("workers did not end in time and were killed: %s", ", ".join(killed))
         finally:
             self._service.close()
-            self._note("failed" if self._ended else "stopped", self._ended)
+            self._note.over()
             self._store.close()
             self._store_closed = True
             if self._owned and session:

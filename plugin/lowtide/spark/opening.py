@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lowtide.conf import Conf
 from lowtide.connectors.claims import claim, transactional_id
@@ -21,21 +21,17 @@ from lowtide.errors import FlowError, LifeEnded
 from lowtide.fronts.register import FrontRegister, Partition
 from lowtide.operators.order import OrderKey
 from lowtide.plan import Plan
+from lowtide.spark.frozen import job_record
 from lowtide.spark.preflight import Surroundings
 from lowtide.spark.recovering import Recovered, StartFrom, recover, refuse_other_order, refuse_shorter_lasts
 from lowtide.spark.refusing import as_ours
-from lowtide.steps import Read
 from lowtide.worker.effects import letters_of
 from lowtide.worker.outputs import lane_name
 from lowtide.worker.welcome import FrontStart
-from lowtide.zookeeper_access import ZooKeeperAccess
-from lowtide_snapshots.hashing import HASH_VERSION
-from lowtide_snapshots.job_record import JobRecord
 from lowtide_snapshots.job_store import JobStore
-from lowtide_snapshots.submissions import refuse_again
 from lowtide_tracker import Floor
 
-__all__ = ["Opening", "job_record", "open_life", "settled_conf"]
+__all__ = ["Opening", "begin_life", "open_life"]
 
 LEASE_SLACK_S = 4.0
 """How much longer than a session's time-out a start waits for the lease of a driver that was killed."""
@@ -76,45 +72,32 @@ class Opening:
     generation: int = 0
 
 
-def job_record(plan: Plan) -> JobRecord:
-    """What a plan's order and state hang on (R11)."""
-    sources = tuple(f"{v.name}={v.step.source.topic}" for v in plan.sources() if isinstance(v.step, Read))
-    return JobRecord(plan.name, plan.slack_ms, plan.units, plan.lanes, "log", HASH_VERSION, sources)
+def begin_life(store: JobStore, plan: Plan, conf: Conf, say: Say, *, above: int = 0) -> int:
+    """Take the job's lease and begin a life: steps 1 and 2 of the module.
 
-
-def settled_conf(plan: Plan, conf: Conf) -> Conf:
-    """Hold a start against the job's record before anything is started for it (R11).
+    Args:
+        store: The job's place, connected.
+        plan: What will run.
+        conf: Where and how.
+        say: Told each step in a few words.
+        above: The life's number is larger than this: that of the last life, of whatever job, in the same session.
 
     Returns:
-        The configuration; where it leaves `job.lanes` open, with those of the record.
+        The life's number, its incarnation.
 
     Raises:
-        AlreadyRunning: what is submitted has begun a life before.
-        FlowError: the record says otherwise.
+        AlreadyRunning: another driver holds the lease.
+        FlowError: the job's record says otherwise.
         ServiceUnavailable: ZooKeeper does not answer.
     """
-    with as_ours(), ZooKeeperAccess.of(conf.zookeeper).store(plan.name) as store:
-        frozen = store.record()
-        if conf.job.submission is not None:
-            refuse_again(*store.place, plan.name, conf.job.submission)
-        return conf if frozen is None else _settled(frozen, plan, conf)
-
-
-def _settled(frozen: JobRecord, plan: Plan, conf: Conf) -> Conf:
-    asked = job_record(plan)
-    if conf.job.lanes is not None:
-        frozen.check(asked)
-        return conf
-    frozen.check(replace(asked, lanes=frozen.lanes))
-    if conf.job.parallelism > frozen.lanes:
-        raise FlowError(
-            f"job.parallelism is {conf.job.parallelism}, and since its first start the job has {frozen.lanes} lanes: "
-            "each has one worker",
-            where=f'the record of job "{plan.name}" in ZooKeeper',
-            way_out=f"set job.parallelism to {frozen.lanes} or less; a job that is to grow is started with more "
-            "job.lanes than workers",
-        )
-    return replace(conf, job=replace(conf.job, lanes=frozen.lanes))
+    with as_ours():
+        store.freeze(job_record(plan))
+        say("taking the job's lease")
+        holder = f"process {os.getpid()} on {socket.gethostname()}"
+        store.take_lease(holder, conf.zookeeper.session_timeout_s + LEASE_SLACK_S, say)
+        while (incarnation := store.raise_incarnation(conf.job.submission)) <= above:
+            pass
+    return incarnation
 
 
 def open_life(
@@ -124,10 +107,10 @@ def open_life(
     found: Surroundings,
     say: Say,
     *,
-    above: int = 0,
+    incarnation: int,
     start: StartFrom = StartFrom(),  # noqa: B008 - a frozen value
 ) -> Opening:
-    """Begin a life of a job; see the module.
+    """Make a life that has begun the only one, and find out what it goes on from: steps 3 and 4 of the module.
 
     Args:
         store: The job's place, connected.
@@ -135,23 +118,16 @@ def open_life(
         conf: Where and how.
         found: What Kafka has.
         say: Told each step in a few words.
-        above: The life's number is larger than this: that of the last life, of whatever job, in the same session.
+        incarnation: The life's number.
         start: Where it begins.
 
     Raises:
-        AlreadyRunning: another driver holds the lease.
-        FlowError: the job's record says otherwise.
+        FlowError: the flow does not fit what was delivered, or the commit.
         LifeEnded: another life has begun meanwhile.
         ServiceUnavailable: ZooKeeper or Kafka does not answer.
         SourceGone, SourceTooShort: what would have to be read again is not there any more.
     """
     with as_ours():
-        store.freeze(job_record(plan))
-        say("taking the job's lease")
-        holder = f"process {os.getpid()} on {socket.gethostname()}"
-        store.take_lease(holder, conf.zookeeper.session_timeout_s + LEASE_SLACK_S, say)
-        while (incarnation := store.raise_incarnation(conf.job.submission)) <= above:
-            pass
         register = FrontRegister.from_json(store.fronts())
         durable = Durable({}, ())
         if conf.job.delivery == "exactly_once":
