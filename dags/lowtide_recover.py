@@ -2,9 +2,10 @@
 
 A watcher in the triggerer sees the death: nobody holds the job's lease, nobody stopped it, and its program has not
 begun it again by itself. `recover` chooses the newest commit that is whole, starts the job, and waits until it delivers
-beyond the point of its failure. Where a machine should not decide (all commits are damaged, the flow's own function
-ended it, it ends again and again) a person is asked: `ask_a_person` waits under *Required actions*. Approved, the job
-is started all the same, without state if no commit is good; rejected, it is left.
+beyond the point of its failure; while Kafka, ZooKeeper or the store is away it tries again, for a day. Where a machine
+should not decide (all commits are damaged, the flow's own function ended it, it ends again and again, it does not
+start) a person is asked: `ask_a_person` waits under *Required actions*, for three days. Approved, the job is started
+all the same, without state if no commit is good by then; rejected, it is left.
 """
 
 from datetime import timedelta
@@ -19,6 +20,7 @@ from lowtide_airflow.jobs_file import JobEntry, read_jobs
 from lowtide_airflow.operators import RecoverFlow
 from lowtide_airflow.triggers import JobDiedTrigger
 
+MOST_RUNS = 3
 QUESTION = """
 {{ ti.xcom_pull(task_ids='recover')['says'] }}
 
@@ -44,7 +46,9 @@ def recover(entry: JobEntry) -> None:
     }
     recovered = asset_of(entry, "recoveries")
     schedule = [died] if entry.recover else None
-    with job_dag(entry, "recover", doc=__doc__ or "", schedule=schedule, params=params) as dag:
+    # A question that nobody has answered keeps no later death waiting; of two runs that start the job, one does.
+    runs = {"max_active_runs": MOST_RUNS}
+    with job_dag(entry, "recover", doc=__doc__ or "", schedule=schedule, params=params, **runs) as dag:
         first = RecoverFlow(
             task_id="recover",
             **start_of_job(entry),
@@ -61,8 +65,8 @@ def recover(entry: JobEntry) -> None:
             task_id="ask_a_person",
             subject=f'Start job "{entry.name}" again?',
             body=QUESTION + (f"\n{entry.contact}" if entry.contact else ""),
-            retries=2,
-            retry_delay=timedelta(seconds=10),
+            response_timeout=timedelta(days=3),
+            defaults="Reject",
         )
         approved = RecoverFlow(
             task_id="recover_as_approved",

@@ -13,7 +13,14 @@ from airflow.sdk import Param, Variable, task
 from airflow.sdk.exceptions import AirflowFailException
 
 from lowtide_airflow.hook import LowtideHook
-from lowtide_airflow.job_dag import job_dag, parallelism_variable, place_of_job, start_of_job
+from lowtide_airflow.job_dag import (
+    if_it_ran_before,
+    job_dag,
+    parallelism_variable,
+    place_of_job,
+    runs_now,
+    start_of_job,
+)
 from lowtide_airflow.jobs_file import JobEntry, read_jobs
 from lowtide_airflow.operators import RunFlow, StopFlow, TakeSnapshot
 
@@ -26,7 +33,7 @@ def rescale(entry: JobEntry) -> None:
     with job_dag(entry, "rescale", doc=__doc__ or "", params=params):
 
         @task
-        def check(**context: Any) -> None:
+        def check(**context: Any) -> bool:
             asked = context["params"]["parallelism"]
             with LowtideHook(entry.connection).job(entry.name) as job:
                 lanes = job.look().lanes
@@ -35,6 +42,7 @@ def rescale(entry: JobEntry) -> None:
                     f'job "{entry.name}" has {lanes} lanes since its first start, and each has one worker: '
                     f"give {lanes} or less"
                 )
+            return runs_now(entry)
 
         @task
         def keep(**context: Any) -> None:
@@ -44,8 +52,10 @@ def rescale(entry: JobEntry) -> None:
         take = TakeSnapshot(task_id="take", **place, commit=True)
         stop = StopFlow(task_id="stop", **place)
         run = RunFlow(task_id="run", **rescaled)
-        back = RunFlow(task_id="run_as_before", **start, if_running="leave", trigger_rule="one_failed")
-        check() >> take >> stop >> run >> [keep(), back]
+        back = RunFlow(task_id="run_as_before", **start, if_running="leave")
+        ran = check()
+        ran >> take >> stop >> run >> keep()
+        run >> if_it_ran_before(ran, stop) >> back
 
 
 for each in read_jobs(Path(__file__).parent):

@@ -46,8 +46,12 @@ class Death:
 class Deaths:
     """Tells each death of a job once.
 
+    A life that was told dead and holds the lease again had only been cut off: its death is told when it comes. Where a
+    job's lives are counted anew, as its place in ZooKeeper was lost or is another one, what was told is forgotten.
+
     Args:
-        told: the life whose death was told last; those up to it are not told again.
+        told: the life whose death was told last; those up to it are not told again. As an attribute it goes down where
+            something is taken back.
         gone_s: how long the lease of a job is free that has said nothing of its end.
         failed_s: the same of one that has said why it ended.
     """
@@ -67,6 +71,9 @@ class Deaths:
             now_s: a monotonic clock's time.
         """
         state = look.state
+        held_again = look.alive and look.incarnation <= self.told
+        if state != "unknown" and (held_again or look.incarnation < self.told):
+            self.told = max(look.incarnation - 1, 0)
         if state not in ("failed", "gone") or look.incarnation <= self.told:
             self._free = None
             return None

@@ -105,7 +105,7 @@ def place_of(connection: Connection) -> Place:
         snapshots_url=extra.get("snapshots_url") or "",
         s3_endpoint=extra.get("s3_endpoint") or None,
         s3_region=extra.get("s3_region") or None,
-        zookeeper_auth=extra.get("zookeeper_auth") or None,
+        zookeeper_auth=extra.get("zookeeper_password") or None,
         token=(connection.password or "").strip() or None,
     )
 
@@ -122,7 +122,7 @@ def programs_of(connection: Connection) -> Programs:
 
 
 def _extra(connection: Connection) -> dict[str, str]:
-    known = ("root", "snapshots_url", "s3_endpoint", "s3_region", "zookeeper_auth", "lowtide", "conf", "folder")
+    known = ("root", "snapshots_url", "s3_endpoint", "s3_region", "zookeeper_password", "lowtide", "conf", "folder")
     extra = connection.extra_dejson
     unknown = sorted(set(extra) - {*known, "spark_submit"})
     wrong = sorted(name for name in extra if not isinstance(extra[name], str | None))

@@ -5,20 +5,32 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
-from airflow.sdk import DAG, Asset, AssetWatcher
+from airflow.sdk import DAG, Asset, AssetWatcher, task
 from airflow.triggers.base import BaseEventTrigger
 
+from lowtide_airflow.hook import LowtideHook
 from lowtide_airflow.jobs_file import JobEntry
 
-__all__ = ["asset_of", "job_dag", "parallelism_variable", "place_of_job", "start_of_job", "watched"]
+__all__ = [
+    "asset_of",
+    "if_it_ran_before",
+    "job_dag",
+    "parallelism_variable",
+    "place_of_job",
+    "runs_now",
+    "start_of_job",
+    "watched",
+]
 
 LOG = logging.getLogger(__name__)
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 """Before any run: nothing is made good that lies before a DAG was switched on."""
+RETRIES, RETRY_DELAY = 2, timedelta(seconds=10)
+"""Of every task: Airflow may lose a worker under each of them."""
 
 
 def job_dag(entry: JobEntry, purpose: str, *, doc: str, **given: Any) -> DAG:
@@ -38,7 +50,7 @@ def job_dag(entry: JobEntry, purpose: str, *, doc: str, **given: Any) -> DAG:
         dag_display_name=f"{entry.name}: {purpose.replace('_', ' ')}",
         doc_md=doc.strip() + facts + contact,
         tags=["lowtide", entry.dag_name],
-        default_args={"owner": entry.owner},
+        default_args={"owner": entry.owner, "retries": RETRIES, "retry_delay": RETRY_DELAY},
         on_failure_callback=_Failed(entry),
         **settings,
     )
@@ -72,6 +84,31 @@ def start_of_job(entry: JobEntry) -> dict[str, Any]:
         "submit": entry.submit,
         "spark": asdict(entry.spark) if entry.spark is not None else None,
     }
+
+
+def runs_now(entry: JobEntry) -> bool:
+    """Whether somebody runs a job, or starts it; asked in a task."""
+    with LowtideHook(entry.connection).job(entry.name) as job:
+        return job.look().alive
+
+
+def if_it_ran_before(ran: Any, stop: Any) -> Any:
+    """The task between a start that failed and the job's start as before.
+
+    It lets go on only what has stopped the job itself: one that did not run when the DAG run began, or that was not
+    stopped as something before that was refused, is left as it is.
+
+    Args:
+        ran: the task that returned whether it ran.
+        stop: the task that stopped it.
+    """
+
+    @task.short_circuit(task_id="if_it_ran_before", trigger_rule="one_failed")
+    def looked_up(**context: Any) -> bool:
+        found = context["ti"].xcom_pull
+        return bool(found(task_ids=ran.operator.task_id)) and found(task_ids=stop.task_id) is not None
+
+    return looked_up()
 
 
 def parallelism_variable(entry: JobEntry) -> str:

@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
 
-__all__ = ["JobLook", "Life", "State"]
+__all__ = ["AIRFLOW", "JobLook", "Life", "State"]
+
+AIRFLOW = "airflow:"
+"""With what the key of a submission by a task of Airflow begins; its DAG's id follows."""
 
 State = Literal["unknown", "starting", "running", "stopped", "failed", "gone"]
 
@@ -17,7 +20,8 @@ class Life:
 
     Attributes:
         incarnation: its number.
-        phase: "running", "stopped" or "failed"; one that was killed has said nothing of its end and is still "running".
+        phase: "running", "stopped" or "failed"; one that was killed has said nothing of its end and is still "running",
+            unless it was being stopped on purpose.
         cause: why it ended; empty while it goes on.
         control: where its control API listens, `host:port`.
         driver: the process that ran it, for people.
@@ -25,6 +29,8 @@ class Life:
         since: when it began to, ISO, UTC; None where that is not known.
         submission: the key of the submission that it is; None for one without.
         commit: the snapshot that it began from; None for none.
+        delivery: "exactly_once" or "at_least_once"; empty where it does not say so.
+        ran: of one that has ended, whether it had come to run; None where it does not say so.
         again: of one that has ended, whether its program begins another by itself; None where it does not say so.
     """
 
@@ -37,7 +43,14 @@ class Life:
     since: str | None = None
     submission: str | None = None
     commit: str | None = None
+    delivery: str = ""
+    ran: bool | None = None
     again: bool | None = None
+
+    @property
+    def is_a_tasks_failure(self) -> bool:
+        """Whether it is a start by a task of Airflow that failed, so that the task knows and sees to it."""
+        return self.ran is False and self.phase == "failed" and (self.submission or "").startswith(AIRFLOW)
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> Self:
@@ -48,7 +61,7 @@ class Life:
 
         return cls(
             incarnation=int(said.get("incarnation") or 0),
-            phase=text("phase"),
+            phase="stopped" if text("phase") == "stopping" else text("phase"),
             cause=text("cause"),
             control=text("control"),
             driver=text("driver"),
@@ -56,6 +69,8 @@ class Life:
             since=text("since") or None,
             submission=text("submission") or None,
             commit=text("commit") or None,
+            delivery=text("delivery"),
+            ran=said.get("ran"),
             again=said.get("again"),
         )
 

@@ -127,6 +127,15 @@ class JobSnapshots:
         manifest = self._read(known)
         return self._log.commit(manifest, sha256(manifest.to_json().encode()))
 
+    def newer_than(self, asked: str) -> Commit | None:
+        """The last commit, if it holds all that a snapshot would, and more; None if it does not.
+
+        Raises:
+            NoSuchCommit: there is no such snapshot.
+        """
+        known, last = self.find(asked), self._log.last()
+        return last if last is not None and last.id != known.id and last.min_time_ms >= known.min_time_ms else None
+
     def prune(self, keep: int, max_age_s: float | None = None, *, dry_run: bool = False) -> Pruned:
         """Drop the commits that a rule does not keep, then delete what nothing needs any more.
 

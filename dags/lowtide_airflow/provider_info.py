@@ -23,7 +23,7 @@ FIELDS = {
     "snapshots_url": _text("Snapshots", "/path or s3://bucket/prefix: [snapshots].url of the job."),
     "s3_endpoint": _text("S3 endpoint", "The URL of an S3 server that is not Amazon's. Credentials come as boto3's."),
     "s3_region": _text("S3 region", "As of [snapshots].region."),
-    "zookeeper_auth": _text("ZooKeeper user:password", "Where the jobs' nodes are closed to others.", secret=True),
+    "zookeeper_password": _text("ZooKeeper user:password", "Where the jobs' nodes are closed to others.", secret=True),
     "lowtide": _text("Command lowtide", "On the host of Airflow's worker.", "lowtide"),
     "conf": _text("Conf file", "With which jobs are started, unless the jobs file names another."),
     "folder": _text("Folder", "In which jobs are started: relative paths of the conf lie below it."),

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow.sdk import BaseSensorOperator
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from lowtide_airflow.hook import LowtideHook
 from lowtide_airflow.triggers.delivered import DeliveredTimeTrigger
@@ -20,7 +20,8 @@ __all__ = ["DeliveredTimeSensor"]
 class DeliveredTimeSensor(BaseSensorOperator):
     """Waits until all of a job's output of before a moment is durable in its sinks (R18), also over its death.
 
-    A job that is dead delivers nothing, so it is waited for until it is recovered. Returns `delivered_ms`.
+    A job that is dead delivers nothing, so it is waited for until it is recovered. One with `delivery =
+    "at_least_once"` tells no delivered time: the task fails, or is skipped. Returns `delivered_ms`.
 
     Args:
         job: the job's name.
@@ -28,10 +29,11 @@ class DeliveredTimeSensor(BaseSensorOperator):
         connection: the Airflow connection's id.
         deferrable: whether it waits in the triggerer, which costs no worker.
         poll_s: how often the triggerer looks.
+        if_untold: of a job that tells no delivered time: "fail", or "skip".
         kwargs: as of every sensor; `timeout` seconds after which it fails, `poke_interval` if it is not deferrable.
     """
 
-    template_fields: Sequence[str] = ("job", "at", "connection", "deferrable", "poll_s")
+    template_fields: Sequence[str] = ("job", "at", "connection", "deferrable", "poll_s", "if_untold")
     ui_color = "#d7ecee"
     operator_extra_links = (JobLink(),)
 
@@ -43,6 +45,7 @@ class DeliveredTimeSensor(BaseSensorOperator):
         connection: Any = "lowtide_default",
         deferrable: bool = True,
         poll_s: float = 1.0,
+        if_untold: str = "fail",
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("retries", 2)
@@ -52,6 +55,7 @@ class DeliveredTimeSensor(BaseSensorOperator):
         self.connection = connection
         self.deferrable = deferrable
         self.poll_s = poll_s
+        self.if_untold = if_untold
 
     def execute(self, context: Any) -> Any:
         """Look once, and wait in the triggerer where that is wanted."""
@@ -93,4 +97,8 @@ class DeliveredTimeSensor(BaseSensorOperator):
 
     def _delivered_ms(self) -> int | None:
         with LowtideHook(self.connection).job(self.job) as client:
-            return client.delivered_ms()
+            look = client.look()
+        if look.told_ms is None and look.life is not None and look.life.delivery == "at_least_once":
+            untold = f'job "{self.job}" delivers at least once, so nobody knows what is durable for good'
+            raise (AirflowSkipException if self.if_untold == "skip" else AirflowFailException)(untold)
+        return look.told_ms

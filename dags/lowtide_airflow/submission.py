@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from lowtide_airflow.client import JobClient
 from lowtide_airflow.deaths import Deaths
 from lowtide_airflow.errors import RunsAlready, SubmitFailed
+from lowtide_airflow.job_look import AIRFLOW
 from lowtide_airflow.submit import Said, Start, Submit
 
 __all__ = ["Begun", "begin", "key_of"]
@@ -46,7 +47,7 @@ class Begun:
 def key_of(dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> str:
     """The key of a task instance, the same in all its tries; of at most 160 characters."""
     mapped = "" if map_index < 0 else f"[{map_index}]"
-    key = f"airflow:{dag_id}/{run_id}/{task_id}{mapped}"
+    key = f"{AIRFLOW}{dag_id}/{run_id}/{task_id}{mapped}"
     if len(key) <= MOST_CHARS:
         return key
     return f"{key[: MOST_CHARS - DIGEST_CHARS]}~{hashlib.sha256(key.encode()).hexdigest()[: DIGEST_CHARS - 1]}"
@@ -60,7 +61,7 @@ def begin(
     *,
     say: Said = lambda _: None,
     dead: int = 0,
-    patience_s: float = 0.0,
+    taken: str | None = None,
     again_within_s: float = 30.0,
     pause_s: float = 2.0,
 ) -> Begun:
@@ -73,7 +74,7 @@ def begin(
         key: of this task instance.
         say: told what is done.
         dead: lives up to this one are known to be over.
-        patience_s: how long it is waited for what an earlier try may have handed to a cluster.
+        taken: the form of the key with which an earlier try has handed it to a cluster, where it may still be queued.
         again_within_s: for how long it is submitted again while its surroundings refuse it: after a kill a job's folder
             stays locked until its last process has gone.
         pause_s: between two tries.
@@ -82,7 +83,7 @@ def begin(
         RunsAlready: somebody else runs the job.
         SubmitFailed: the command refused or failed, with what it said.
     """
-    deadline, patient_until = time.monotonic() + again_within_s, time.monotonic() + patience_s
+    deadline = time.monotonic() + again_within_s
     submitted = False
     while True:
         form, incarnation = _latest(client, key, dead, say, pause_s)
@@ -90,9 +91,9 @@ def begin(
             say(f"submission {form!r} has begun life {incarnation}")
             return Begun(form, incarnation, adopted=not submitted)
         _must_be_free(client)
-        if time.monotonic() < patient_until:
-            time.sleep(pause_s)
-            continue
+        if form == taken:
+            say(f"a cluster has taken submission {form!r} and not begun it yet; it is not handed over again")
+            return Begun(form, None, adopted=True)
         submitted = True
         try:
             submit.submit(start, form, say)
@@ -111,15 +112,18 @@ def _latest(client: JobClient, key: str, dead: int, say: Said, pause_s: float) -
     """The form of the key that is to be used now, and the life that it began; None if it has begun none.
 
     A key begins one life. Where that has died since, a later try of the task may begin another one, with the key's
-    next form: `KEY#2`. One that was stopped was meant to end, and is not followed.
+    next form: `KEY#2`. One that was stopped was meant to end, and is not followed. Where a form has been used, those
+    before it are over.
     """
-    for number in range(1, MOST_TRIES + 1):
-        form = key if number == 1 else f"{key}#{number}"
-        incarnation = client.submission(form)
+    form, incarnation = key, client.submission(key)
+    for number in range(2, MOST_TRIES + 2):
         if incarnation is None:
             return form, None
-        if incarnation > dead and not _died(client, incarnation, say, pause_s):
+        following = f"{key}#{number}"
+        begun = client.submission(following)
+        if begun is None and incarnation > dead and not _died(client, incarnation, say, pause_s):
             return form, incarnation
+        form, incarnation = following, begun
     raise SubmitFailed(
         f"{MOST_TRIES} lives of this submission have ended",
         where=f'job "{client.job}", submission {key!r}',
@@ -140,13 +144,19 @@ def _must_be_free(client: JobClient) -> None:
 
 
 def _died(client: JobClient, incarnation: int, say: Said, pause_s: float) -> bool:
-    """Whether a life has died and is not begun again by its own program; waits until that is clear."""
+    """Whether a life, and each that its program has begun after it, has died for good; waits until that is clear."""
     deaths = Deaths(incarnation - 1)
     while True:
         look = client.look()
-        if look.incarnation != incarnation or look.state not in ("failed", "gone"):
+        if look.state not in ("failed", "gone") or not _of_one_program(client, incarnation, look.incarnation):
             return False
         if deaths.look(look, time.monotonic()) is not None:
             return True
-        say(f"life {incarnation} is {look.state}; it is waited whether its program begins it again")
+        say(f"life {look.incarnation} is {look.state}; it is waited whether its program begins it again")
         time.sleep(pause_s)
+
+
+def _of_one_program(client: JobClient, first: int, last: int) -> bool:
+    """Whether the lives from one to another were begun by one program, as far as they have said anything."""
+    drivers = {life.driver for life in client.lives() if first <= life.incarnation <= last}
+    return first == last or len(drivers) == 1

@@ -73,15 +73,15 @@ class Job:
         assert self.driver is not None
         self.driver.close()
 
-    def runs(self, submission: str | None = None, control: str = "127.0.0.1:1") -> int:
+    def runs(self, submission: str | None = None, control: str = "127.0.0.1:1", **more: Any) -> int:
         """Begins a life that runs."""
         life = self.start(submission)
-        self.say("running", control=control, submission=submission)
+        self.say("running", control=control, submission=submission, **more)
         return life
 
-    def ends(self, phase: str = "failed", cause: str = "worker 1/0 died") -> None:
+    def ends(self, phase: str = "failed", cause: str = "worker 1/0 died", **more: Any) -> None:
         """Ends the life."""
-        self.say(phase, cause)
+        self.say(phase, cause, **more)
         self.leave()
 
     def tell(self, tick: int) -> None:

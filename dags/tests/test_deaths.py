@@ -83,6 +83,43 @@ def test_each_death_is_told_once_also_by_a_watcher_that_begins_anew() -> None:
     assert died.incarnation == 5
 
 
+def test_a_life_that_was_told_dead_and_holds_its_lease_again_is_told_when_it_dies() -> None:
+    deaths = Deaths(told=4, gone_s=3.0)
+    assert deaths.look(look("running", held=False, number=5), 0.0) is None
+    assert deaths.look(look("running", held=False, number=5), 3.0) is not None
+    assert deaths.look(look("running", held=True, number=5), 15.0) is None
+    assert deaths.told == 4
+    assert deaths.look(look("running", held=False, number=5), 7_000.0) is None
+    died = deaths.look(look("running", held=False, number=5), 7_003.0)
+    assert died is not None
+    assert (died.incarnation, deaths.told) == (5, 5)
+
+
+def test_a_life_that_follows_one_which_died_takes_nothing_back() -> None:
+    deaths = Deaths(told=5)
+    assert deaths.look(look("running", held=True, number=6), 0.0) is None
+    assert deaths.told == 5
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_where_lives_are_counted_anew_what_was_told_is_forgotten(held: bool) -> None:
+    deaths = Deaths(told=7, gone_s=3.0)
+    assert deaths.look(look("running", held=held, number=2), 0.0) is None
+    assert deaths.told == 1
+    assert deaths.look(look("running", held=False, number=2), 1.0) is None
+    assert deaths.look(look("running", held=False, number=2), 4.0) is not None
+    assert deaths.told == 2
+
+
+def test_a_job_that_is_not_known_makes_nobody_forget() -> None:
+    deaths = Deaths(told=7)
+    assert deaths.look(JobLook("orders", False, None, 0, None, None, 0, 0), 0.0) is None
+    assert deaths.told == 7
+    # Its first driver is there, and has not begun a life yet.
+    assert deaths.look(JobLook("orders", True, "process 1", 0, None, None, 10, 2), 1.0) is None
+    assert deaths.told == 0
+
+
 def test_a_job_that_was_stopped_has_not_died() -> None:
     deaths = Deaths(gone_s=0.0, failed_s=0.0)
     assert deaths.look(look("stopped", held=False), 1.0) is None

@@ -24,8 +24,8 @@ def test_a_connection_says_where_jobs_are_and_with_what_they_are_started(monkeyp
 
     extra = {
         "root": "streams", "snapshots_url": "s3://bucket/prefix", "s3_endpoint": "http://s3", "s3_region": "eu",
-        "zookeeper_auth": "user:password", "lowtide": "/opt/bin/lowtide", "conf": "/etc/lowtide.toml", "folder": "/var",
-        "spark_submit": "/opt/spark-submit",
+        "zookeeper_password": "user:password", "lowtide": "/opt/bin/lowtide", "conf": "/etc/lowtide.toml",
+        "folder": "/var", "spark_submit": "/opt/spark-submit",
     }  # fmt: skip
     hook = connect(monkeypatch, host="zk-1, zk-2:2182", port=2281, password=" token\n", extra=extra)
     place = hook.get_conn()
@@ -65,8 +65,9 @@ def test_the_button_of_the_connections_page_asks_zookeeper_and_the_store(
     good = connect(monkeypatch, host=zookeeper, extra={"snapshots_url": str(tmp_path)})
     assert good.test_connection()[0]
     bad = connect(monkeypatch, host=zookeeper, extra={"snapshots_url": "ftp://x"})
-    assert bad.test_connection() == (False, bad.test_connection()[1])
-    assert "names no store" in bad.test_connection()[1]
+    good_at_all, says = bad.test_connection()
+    assert not good_at_all
+    assert "names no store" in says
 
 
 def test_the_form_of_the_connection_has_every_field_that_is_read() -> None:
@@ -75,7 +76,17 @@ def test_the_form_of_the_connection_has_every_field_that_is_read() -> None:
     (kind,) = provider_info("1")["connection-types"]
     assert kind["connection-type"] == "lowtide"
     assert set(FIELDS) == {
-        "root", "snapshots_url", "s3_endpoint", "s3_region", "zookeeper_auth", "lowtide", "conf", "folder",
+        "root", "snapshots_url", "s3_endpoint", "s3_region", "zookeeper_password", "lowtide", "conf", "folder",
         "spark_submit",
     }  # fmt: skip
-    assert FIELDS["zookeeper_auth"]["schema"]["format"] == "password"
+    assert FIELDS["zookeeper_password"]["schema"]["format"] == "password"
+
+
+def test_airflow_takes_the_connections_secrets_for_secrets() -> None:
+    from airflow.sdk._shared.secrets_masker import redact
+
+    from lowtide_airflow.provider_info import FIELDS
+
+    secret = [name for name, field in FIELDS.items() if field["schema"].get("format") == "password"]
+    assert secret
+    assert redact(dict.fromkeys(secret, "user:word")) == dict.fromkeys(secret, "***")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
 from lowtide_airflow.job_look import JobLook, Life
 from lowtide_airflow.jobs_file import JobEntry
-from lowtide_airflow.ui.advice import advice, parted
+from lowtide_airflow.ui.advice import MOST_ENDED, WITHIN_S, advice, parted
 from lowtide_airflow.ui.answers import LifeLine, SnapshotLine
 from lowtide_airflow.ui.sight import life_lines
 
@@ -21,10 +24,14 @@ COMMIT = SnapshotLine("000007-0004", "before", "committed", AT_MS, AT_MS, 1, 2, 
 
 
 def told(
-    look: JobLook, entry: JobEntry | None = ENTRY, commits: tuple[SnapshotLine, ...] = (COMMIT,)
+    look: JobLook,
+    entry: JobEntry | None = ENTRY,
+    commits: tuple[SnapshotLine, ...] = (COMMIT,),
+    before: Sequence[Life] = (),
 ) -> tuple[str, str]:
-    lives = life_lines([] if look.life is None else [look.life], look)
-    why, to_do = advice(look, lives, commits, entry)
+    lives = [*before, *([] if look.life is None else [look.life])]
+    lines = life_lines(lives, look)
+    why, to_do = advice(look, lives, (lines[-1].ended_ms if lines else None) or AT_MS, commits, entry)
     return why, " ".join(to_do)
 
 
@@ -68,6 +75,100 @@ def test_a_job_that_ended_without_a_word_is_said_to_have() -> None:
 def test_who_starts_it_again_is_what_the_jobs_file_says() -> None:
     assert "recover = false" in told(ended("failed", "x"), replace(ENTRY, recover=False))[1]
     assert "Airflow does not recover it" in told(ended("failed", "x"), None)[1]
+
+
+IN_VAIN = 'step "count": raised ValueError: no such word\n  what to do: correct the function'
+
+
+def test_where_the_flow_itself_ended_it_airflow_asks_once_that_is_corrected() -> None:
+    why, to_do = told(ended("failed", IN_VAIN))
+    assert why == 'step "count": raised ValueError: no such word'
+    assert to_do.startswith("Correct the function. A function or a record of the flow ended it")
+    assert "under Required actions, by the task ask_a_person of the DAG lowtide_recover__orders: Approve" in to_do
+    assert "starts it all the same, Reject leaves it." in to_do
+    assert "If nothing is asked there" in to_do
+    assert "trigger the DAG lowtide_submit__orders." in to_do
+    assert "by itself" not in to_do
+
+
+def before(minutes: Sequence[int], phase: str = "failed") -> list[Life]:
+    """Lives that ended so many minutes before the last one did, at 22:05."""
+    ends = (datetime.fromtimestamp(AT_MS / 1000 + 60 * (5 - each), UTC).isoformat() for each in minutes)
+    return [replace(LIFE, incarnation=1, phase=phase, at=at) for at in ends]
+
+
+def test_where_lives_ended_too_often_airflow_asks_however_long_ago_that_was() -> None:
+    to_do = told(ended("failed", "worker 1/0 died"), before=before([29, 25, 20, 15, 10]))[1]
+    assert "More than 5 lives have ended within 30 min: see first why they do. Airflow asks about it" in to_do
+    assert "by itself" not in to_do
+
+
+@pytest.mark.parametrize(
+    "lives", [before([25, 20, 15, 10]), before([31, 25, 20, 15, 10]), before([25, 20, 15, 10, 5, 4], "stopped")]
+)
+def test_where_few_lives_ended_nobody_is_asked(lives: list[Life]) -> None:
+    assert "starts it again by itself" in told(ended("failed", "worker 1/0 died"), before=lives)[1]
+
+
+def test_lives_that_ended_without_a_word_count_until_about_when_the_last_one_was_heard_of() -> None:
+    assert "Airflow asks about it" in told(LOOK, before=before([28, 25, 20, 15, 10]))[1]
+    later = replace(LOOK, told_ms=AT_MS + 1_800_000)
+    assert "starts it again by itself" in told(later, before=before([28, 25, 20, 15, 10]))[1]
+
+
+def damaged(line: SnapshotLine) -> SnapshotLine:
+    return replace(line, rows=None, bytes=None, parts=None, why="its manifest is damaged")
+
+
+EARLIER = replace(COMMIT, id="000007-0003", name=None, last=False)
+
+
+def test_where_no_commit_can_be_read_airflow_asks_whether_to_begin_without_state() -> None:
+    sealed = replace(COMMIT, id="000007-0005", phase="sealed", last=False)
+    to_do = told(LOOK, commits=(damaged(EARLIER), damaged(COMMIT), sealed))[1]
+    assert to_do.startswith("None of its commits can be read: first restore the store from a backup, if there is one.")
+    assert "Approve starts it all the same, without state if none of them can be read even then, Reject" in to_do
+    assert "trigger the DAG lowtide_submit__orders, with no_state if none of them can be read even then." in to_do
+    assert "It has no commit that can be read: the next life reads everything again" in to_do
+    assert "by itself" not in to_do
+
+
+def test_a_commit_that_cannot_be_read_is_passed_over() -> None:
+    to_do = told(LOOK, commits=(EARLIER, damaged(COMMIT)))[1]
+    assert "starts it again by itself" in to_do
+    assert "The next life begins from commit 000007-0003, with" in to_do
+
+
+@pytest.mark.parametrize("look", [ended("failed", IN_VAIN), ended("failed", "worker 1/0 died"), LOOK])
+@pytest.mark.parametrize("commits", [(), (COMMIT,), (damaged(COMMIT),)])
+@pytest.mark.parametrize("recover", [True, False])
+def test_nobody_is_told_to_trigger_beside_a_run_that_asks(
+    look: JobLook, commits: tuple[SnapshotLine, ...], recover: bool
+) -> None:
+    to_do = told(look, replace(ENTRY, recover=recover), commits)[1]
+    assert "trigger it." not in to_do
+    assert "trigger the DAG lowtide_recover__orders." not in to_do
+    if recover:
+        assert "Required actions" in to_do
+
+
+def test_where_nobody_is_asked_it_is_said_what_to_do_by_hand() -> None:
+    by_hand = told(ended("failed", IN_VAIN), replace(ENTRY, recover=False))[1]
+    assert "correct that first. It is not started again by itself" in by_hand
+    assert "recover = false: trigger the DAG lowtide_submit__orders." in by_hand
+    assert "ask_a_person" not in by_hand
+    unlisted = told(LOOK, None, (damaged(COMMIT),))[1]
+    assert "where it ran, with --allow-no-state if none of them can be read even then." in unlisted
+    assert "with --allow-no-state" not in told(LOOK, None)[1]
+
+
+@pytest.mark.airflow
+@pytest.mark.usefixtures("airflow_home")
+def test_the_page_and_the_dag_count_alike() -> None:
+    from lowtide_airflow.operators import RecoverFlow
+
+    takes = inspect.signature(RecoverFlow.__init__).parameters
+    assert (takes["most"].default, takes["within_s"].default) == (MOST_ENDED, WITHIN_S)
 
 
 def test_without_a_commit_everything_is_read_again() -> None:

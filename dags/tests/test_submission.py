@@ -111,8 +111,35 @@ def test_a_life_that_is_gone_is_followed_once_that_is_clear(job: Job) -> None:
     assert any("life 1 is gone" in str(text) for text in said)
 
 
-def test_what_a_cluster_has_taken_and_not_begun_is_waited_for_before_it_is_handed_over_again(job: Job) -> None:
+def test_a_life_that_its_program_followed_with_another_is_followed_once_that_has_died_as_well(job: Job) -> None:
+    go(job, job.runs)
+    job.ends("failed", again=True)
+    job.runs()
+    assert go(job) == (Begun(KEY, 1, adopted=True), [])
+    job.ends("failed", again=False)
+    assert go(job, job.runs)[0] == Begun(f"{KEY}#2", 3, adopted=False)
+
+
+def test_a_life_that_somebody_else_followed_is_not_judged_by_that_ones_end(job: Job) -> None:
+    go(job, job.runs)
+    job.ends("failed", again=False)
+    job.runs("somebody's", driver="process 2 on another")
+    job.ends("failed", again=False, driver="process 2 on another")
+    assert go(job) == (Begun(KEY, 1, adopted=True), [])
+
+
+def test_of_several_forms_the_newest_counts(job: Job) -> None:
+    go(job, job.runs)
+    job.ends("failed", again=False)
+    go(job, job.runs, dead=1)
+    job.ends("failed", again=False)
+    assert go(job, job.runs) == (Begun(f"{KEY}#3", 3, adopted=False), [f"{KEY}#3"])
+
+
+def test_what_a_cluster_has_taken_and_not_begun_is_not_handed_over_again(job: Job) -> None:
     assert go(job, lambda _key: None) == (Begun(KEY, None, adopted=False), [KEY])
-    assert go(job, lambda _key: None, patience_s=0.2) == (Begun(KEY, None, adopted=False), [KEY])
+    assert go(job, taken=KEY) == (Begun(KEY, None, adopted=True), [])
     job.runs(KEY)
-    assert go(job, patience_s=5.0) == (Begun(KEY, 1, adopted=True), [])
+    assert go(job, taken=KEY) == (Begun(KEY, 1, adopted=True), [])
+    job.ends("failed", again=False)
+    assert go(job, lambda _key: None, taken=KEY) == (Begun(f"{KEY}#2", None, adopted=False), [f"{KEY}#2"])

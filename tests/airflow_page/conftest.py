@@ -88,5 +88,5 @@ def _page(zookeeper: str, unique: Callable[[str], str], tmp_path_factory: pytest
 
 
 def connection(zookeeper: str, snapshots: Path) -> str:
-    extra = {"snapshots_url": str(snapshots), "zookeeper_auth": SECRET}
+    extra = {"snapshots_url": str(snapshots), "zookeeper_password": SECRET}
     return json.dumps({"conn_type": "lowtide", "host": zookeeper, "password": TOKEN, "extra": extra})

@@ -137,7 +137,7 @@ def test_a_dead_job_says_so_first_and_what_to_do(window: Window, page: Page) -> 
     assert f"{page.jobs.dead} is dead" in verdict
     assert re.search(r"for \d+ min, since (\d+ \w+ )?\d\d:\d\d:\d\d UTC, life 1", verdict)
     assert "raised ValueError: no such word" in verdict
-    assert f"lowtide_recover__{page.jobs.dead} starts it again by itself" in verdict
+    assert f"the task ask_a_person of the DAG lowtide_recover__{page.jobs.dead}" in verdict
     assert frame.locator("#verdict li").count() == 4
     assert frame.locator("path.line").count() == 0
     window.shoot(f"dead-{window.theme}")
@@ -159,6 +159,53 @@ def test_jobs_are_changed_by_a_click_and_the_address_follows(window: Window, pag
     frame.locator("#verdict strong", has_text=page.jobs.gone).wait_for()
     assert "gone without a word" in frame.locator("#verdict").inner_text()
     window.tab.wait_for_url(lambda url: page.jobs.gone in url)
+
+
+def test_a_job_that_nobody_chose_stays_and_nothing_of_it_is_shown_of_the_next(narrow: Window, page: Page) -> None:
+    living, dead, tab = page.jobs.living, page.jobs.dead, narrow.tab
+    known = page.get("api/jobs").json()
+    listed = [living]
+
+    def listing(route: Any) -> None:
+        jobs = [each for name in listed for each in known["jobs"] if each["job"] == name]
+        route.fulfill(json={**known, "jobs": jobs})
+
+    def asked(job: str) -> Any:
+        return tab.expect_request(lambda request: f"api/job?job={job}&" in request.url)
+
+    tab.route("**/lowtide/api/jobs", listing)
+    tab.goto("/plugin/lowtide/lowtide/")
+    frame = tab.frame_locator("iframe")
+    frame.get_by_role("button", name="15 min", exact=True).click()
+    frame.locator("path.line").first.wait_for()
+
+    listed[:] = [dead, living]
+    frame.locator("#jobs a", has_text=dead).wait_for()
+    with asked(living):
+        pass
+    assert living in frame.locator("#jobs [aria-current]").inner_text()
+    assert living in frame.locator("#verdict strong").inner_text()
+
+    listed[:] = ["elsewhere", dead]
+    with asked(dead) as request:
+        frame.locator("#verdict strong", has_text=dead).wait_for()
+    assert request.value.url.endswith("since_ms=0")
+    assert frame.locator("path.line").count() == 0
+    assert frame.locator("#ranges [aria-pressed=true]").inner_text() == "1 h"
+
+    listed[:] = ["elsewhere"]
+    frame.locator("#verdict strong", has_text="elsewhere").wait_for()
+    assert frame.locator(".tile").count() == 0
+    assert not frame.locator("#lives").is_visible()
+
+    listed[:] = [dead]
+    frame.locator("#verdict strong", has_text=dead).wait_for()
+    listed.clear()
+    frame.locator("#verdict strong", has_text="No jobs yet").wait_for()
+    assert frame.locator(".tile").count() == 0
+    assert not frame.locator("#lives").is_visible()
+    known["troubles"] = [{"what": "the jobs file cannot be read", "where": "line 3", "way_out": "correct it"}]
+    frame.locator("#trouble", has_text="The jobs file cannot be read").wait_for()
 
 
 @pytest.mark.parametrize("state", ["living", "dead", "mute"])

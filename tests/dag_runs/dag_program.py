@@ -80,8 +80,8 @@ class DagProgram:
             with contextlib.suppress(BrokenPipeError):
                 stream.close()
 
-    def log(self) -> str:
-        return self._log.read_text(errors="replace")[-8000:]
+    def log(self, last: int = 8_000) -> str:
+        return self._log.read_text(errors="replace")[-last:]
 
     def _hear(self, within_s: float) -> dict[str, Any]:
         assert self.process.stdout is not None

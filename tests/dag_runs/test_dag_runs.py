@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Timer
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.airflow, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.spark, pytest.mark.slow]
 
 SEEN_WITHIN_S = 60.0
+AWAY_S = 30.0
 
 
 def order(stage: Stage, first: int, count: int = 300) -> None:
@@ -28,6 +32,19 @@ def order(stage: Stage, first: int, count: int = 300) -> None:
     before = committed(stage.shop.conf, stage.shop.sink)
     stage.shop.produce(range(first, first + count))
     wait_until(lambda: committed(stage.shop.conf, stage.shop.sink) >= before + count, SEEN_WITHIN_S, "output")
+
+
+@contextmanager
+def store_away(stage: Stage) -> Iterator[None]:
+    """The store's folder is not there for a while."""
+    store = Path(stage.place.snapshots_url)
+    aside = store.rename(store.with_name("unmounted"))
+    back = Timer(AWAY_S, aside.rename, (store,))
+    back.start()
+    try:
+        yield
+    finally:
+        back.join()
 
 
 def test_a_job_is_begun_once_for_a_dag_run_and_left_by_another(stage: Stage) -> None:
@@ -90,15 +107,17 @@ def test_a_job_that_was_killed_is_recovered_from_its_last_good_commit(stage: Sta
     written[0].unlink()
     stage.kill()
     stage.shop.produce(range(32_000, 32_300))
-    done = stage.run("recover").results["recover"]
+    with store_away(stage):
+        done = stage.run("recover").results["recover"]
+    assert "it is tried again in" in stage.program.log(last=1_000_000), "the store was away"
     assert (done["recovered"], done["dead"], done["incarnation"], done["commit"]) == (True, dead, dead + 1, good)
     assert done["delivered_ms"] > done["told_ms"]
     with stage.client() as job:
         levels = [worker["level"] for worker in job.status()["workers"]]
         assert levels.count(1) == 1, "the parallelism that it was rescaled to"
     assert stage.shop.judge.right()
-    nothing = stage.program.run(stage.dag("recover"))
-    assert nothing.tasks["recover"] in ("success", "skipped")
+    waited = stage.run("recover")
+    assert waited.results["recover"]["incarnation"] == dead + 1, "it runs again, so nothing else is begun"
     with stage.client() as job:
         assert job.look().incarnation == dead + 1
 
@@ -109,6 +128,16 @@ def test_where_no_commit_is_good_a_person_is_asked_and_it_begins_without_state(s
         manifest.unlink()
     stage.kill()
     program = stage.program
+    with stage.client() as job:
+        wait_until(lambda: job.look().state == "gone", SEEN_WITHIN_S, "the end of its lease")
+        refused = program.run(stage.dag("submit"))
+        assert refused.state == "failed"
+        look = job.look()
+        assert (look.state, look.incarnation) == ("failed", dead + 1)
+        assert look.said is not None
+        assert "no commit that was asked for can be recovered from" in look.said.cause
+        assert (look.said.ran, look.said.again) == (False, False)
+    dead += 1
     done = program.run(stage.dag("recover"), mark="ask_a_person")
     assert done.state == "success", program.log()
     asked = done.results["recover"]
@@ -130,6 +159,15 @@ def test_a_job_is_rewound_to_a_chosen_commit(stage: Stage) -> None:
     missing = stage.program.run(stage.dag("rewind"), {"commit": "nowhere"})
     assert (missing.tasks["look_ahead"], missing.tasks["stop"]) == ("failed", "upstream_failed")
     before = stage.running()
+    # What look_ahead would have refused is refused by the start, after the stop.
+    failed = stage.program.run(stage.dag("rewind"), {"commit": "nowhere"}, mark="look_ahead")
+    assert (failed.tasks["stop"], failed.tasks["run"], failed.tasks["run_as_before"]) == (
+        "success",
+        "failed",
+        "success",
+    )
+    assert stage.running() == before + 1
+    before += 1
     done = stage.run("rewind", commit="here")
     assert done.results["look_ahead"]["commit"]["id"] == chosen
     assert done.results["look_ahead"]["records"] > 0
@@ -158,6 +196,9 @@ def test_a_submission_whose_process_is_killed_before_it_could_say_so_begins_one_
         before = stage.running()
         job.control().stop()
         wait_until(lambda: job.look().state == "stopped", SEEN_WITHIN_S, "the end of the job")
+        missing = stage.program.run(stage.dag("rewind"), {"commit": "nowhere"})
+        assert (missing.tasks["look_ahead"], missing.tasks["run_as_before"]) == ("failed", "skipped")
+        assert job.look().state == "stopped", "what was refused starts nothing that somebody has stopped"
         at = datetime.now(UTC).isoformat()
         other = DagProgram(stage.folder / "home of another", stage.environment)
         try:

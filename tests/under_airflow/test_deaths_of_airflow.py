@@ -10,18 +10,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from airflow_demo.killing import kill_driver
 from tests.driver import below
 from tests.waiting import wait_until
 
 from .conftest import SUBMIT_WITHIN_S
 
 if TYPE_CHECKING:
+    from lowtide_airflow.embedded import DagRun
+
     from .conftest import Stage
 
 pytestmark = [pytest.mark.airflow, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.spark, pytest.mark.slow]
 
 BEGUN_WITHIN_S = 90.0
 SNAPSHOT_WITHIN_S = 120.0
+RECOVERED_WITHIN_S = 150.0
 AWAY_S = 10.0
 
 
@@ -81,3 +85,29 @@ def test_a_scheduler_that_was_away_sees_the_snapshots_through_and_takes_none_twi
         runs = stage.snapshot_runs(before)
         assert [each.state for each in runs] == ["success"] * len(runs)
         assert len(job.commits()) == committed + len(runs)
+
+
+def test_a_death_is_told_though_the_triggerer_was_away_and_dies_once_more(stage: Stage) -> None:
+    stage.submit()
+    stage.order()
+    dag = stage.dag("recover")
+    before = {run.id for run in stage.api.runs(dag)}
+
+    def runs() -> list[DagRun]:
+        return [run for run in stage.api.runs(dag) if run.id not in before]
+
+    with stage.client() as job:
+        dead = job.look().incarnation
+        stage.airflow.kill("triggerer")
+        kill_driver(stage.jobs)
+        stage.order()
+        stage.airflow.start("triggerer")
+        wait_until(lambda: bool(runs()), BEGUN_WITHIN_S, "a run of the recover DAG")
+        # It may have told no more than this one event, and waits for what the run has begun.
+        stage.airflow.kill("triggerer")
+        stage.airflow.start("triggerer")
+        stage.api.wait(dag, runs()[0].id, RECOVERED_WITHIN_S)
+        # The one that began anew may tell it once more.
+        wait_until(lambda: all(run.over for run in runs()), RECOVERED_WITHIN_S, "the end of all runs")
+        assert {run.state for run in runs()} == {"success"}
+        assert (job.look().state, job.look().incarnation) == ("running", dead + 1)

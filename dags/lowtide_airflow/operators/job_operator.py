@@ -49,8 +49,8 @@ IN_VAIN = (
     ZooKeeperRefused,
 )
 """What another try would end with as well. A snapshot that is missing is not: so is all of a folder that is away."""
-WRONG = (2, 3)
-"""With what a command ends whose conf, arguments or flow are wrong."""
+WRONG = (2, 3, 6)
+"""With what a command ends whose conf, arguments or flow are wrong, or whose commits are damaged."""
 
 
 class JobOperator(BaseOperator):

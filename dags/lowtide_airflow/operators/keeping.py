@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from lowtide_airflow.job_snapshots import JobSnapshots
 from lowtide_airflow.operators.job_operator import JobOperator, is_true
 from lowtide_airflow.ui.links import JobLink, SnapshotLink
+from lowtide_snapshots.commit_log import Commit
+from lowtide_snapshots.errors import CommitRefused
 
 __all__ = ["CommitSnapshot", "PruneSnapshots", "VerifySnapshot"]
 
@@ -53,8 +56,9 @@ class VerifySnapshot(JobOperator):
 class CommitSnapshot(JobOperator):
     """Makes a sealed snapshot the one to recover from; done before, it is done.
 
-    An outcome that is not known, as ZooKeeper's answer was lost, fails the try, and the next one finds out. Refused for
-    good: another life has begun, a newer snapshot is committed, or the commit that it rests on was dropped.
+    An outcome that is not known, as ZooKeeper's answer was lost, fails the try, and the next one finds out. Skipped: a
+    newer snapshot is committed, by the job itself for instance. Refused for good: another life has begun, or the commit
+    that it rests on was dropped.
 
     Returns `job`, `snapshot`, `min_time_ms`, `committed`.
 
@@ -74,7 +78,7 @@ class CommitSnapshot(JobOperator):
     def execute(self, context: Any) -> Any:
         """Commit it."""
         with self.client() as client, client.snapshots() as snapshots:
-            commit = snapshots.commit(str(self.snapshot))
+            commit = self._commit(snapshots)
         SnapshotLink.note(context, job=self.job, connection=self.connection, snapshot=commit.id)
         done = {
             "job": self.job,
@@ -85,6 +89,18 @@ class CommitSnapshot(JobOperator):
         self.log.info("snapshot %s is committed: %s", commit.id, done)
         self.note(context, **done)
         return done
+
+    def _commit(self, snapshots: JobSnapshots) -> Commit:
+        asked = str(self.snapshot)
+        try:
+            return snapshots.commit(asked)
+        except CommitRefused:
+            newer = snapshots.newer_than(asked)
+            if newer is None:
+                raise
+            raise AirflowSkipException(
+                f"snapshot {asked} is over, as a newer one is committed: {newer.id}, at {newer.at}"
+            ) from None
 
 
 class PruneSnapshots(JobOperator):

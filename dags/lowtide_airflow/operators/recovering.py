@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from lowtide_airflow.asset_events import payloads
 from lowtide_airflow.client import JobClient
 from lowtide_airflow.deaths import again_in_vain
-from lowtide_airflow.errors import RunsAlready
+from lowtide_airflow.errors import RunsAlready, SubmitFailed
 from lowtide_airflow.job_look import JobLook
 from lowtide_airflow.operators.job_operator import is_true
 from lowtide_airflow.operators.starting import StartingOperator
+from lowtide_airflow.submission import SURROUNDINGS
 from lowtide_airflow.triggers.recovered import RecoveredTrigger
 from lowtide_airflow.triggers.settled import JobSettledTrigger
 from lowtide_airflow.ui.links import JobLink
-from lowtide_snapshots.errors import NoGoodCommit, NoSuchCommit
+from lowtide_snapshots.choosing import Choice
+from lowtide_snapshots.errors import NoGoodCommit, NoSuchCommit, SnapshotsError, ZooKeeperUnavailable
+from lowtide_snapshots.stores.errors import StoreUnavailable
 
 __all__ = ["RecoverFlow"]
+
+FIRST_PAUSE_S, MOST_PAUSE_S = 10.0, 120.0
+"""Between two tries while the surroundings are away; each pause is twice the one before."""
 
 
 class RecoverFlow(StartingOperator):
@@ -30,8 +38,10 @@ class RecoverFlow(StartingOperator):
     favour of the one before. A job that runs again by then, by its program's own doing or somebody else's, is only
     waited for. One that somebody stopped is left: the task is skipped.
 
-    Where a machine should not decide, nothing is started and `recovered` is False, with `why`: "no_good_commit" (there
-    are commits, and all are damaged), "in_vain" (the flow's own function or record ended it) or "too_often".
+    While Kafka, ZooKeeper or the store is away it is tried again, without a worker in between. Where a machine should
+    not decide, `recovered` is False, with `why`: "no_good_commit" (there are commits, and all are damaged), "in_vain"
+    (the flow's own function or record ended it), "too_often", or "not_begun" (no try has begun it). With `forced` the
+    task fails instead.
 
     Returns `recovered`, `job`, `connection`, `dead` (the life that died), `cause`, and where it was recovered
     `incarnation`, `commit`, `delivered_ms`, `told_ms` (at its death); else `why`, `says`.
@@ -42,11 +52,20 @@ class RecoverFlow(StartingOperator):
         forced: begin it again though a machine should not decide.
         most: how many lives may end by themselves before a person is asked.
         within_s: within how long.
+        outage_s: how long it is tried again while its surroundings are away.
+        no_state: begin without state if no commit is good.
         limit_s: how long it may take until it delivers beyond the point of its failure.
-        job, flow, conf, settings, submit, spark, no_state, connection, poll_s: as of `StartingOperator`.
+        job, flow, conf, settings, submit, spark, connection, poll_s: as of `StartingOperator`.
     """
 
-    template_fields: Sequence[str] = (*StartingOperator.template_fields, "death", "forced", "most", "within_s")
+    template_fields: Sequence[str] = (
+        *StartingOperator.template_fields,
+        "death",
+        "forced",
+        "most",
+        "within_s",
+        "outage_s",
+    )
     operator_extra_links = (JobLink(),)
 
     def __init__(
@@ -58,6 +77,7 @@ class RecoverFlow(StartingOperator):
         forced: Any = False,
         most: Any = 5,
         within_s: Any = 1800.0,
+        outage_s: Any = 86_400.0,
         limit_s: Any = 900.0,
         **kwargs: Any,
     ) -> None:
@@ -66,32 +86,64 @@ class RecoverFlow(StartingOperator):
         self.forced = forced
         self.most = most
         self.within_s = within_s
+        self.outage_s = outage_s
 
     def execute(self, context: Any) -> Any:
         """Begin it again, or find out that this is done or is not to be done."""
         JobLink.note(context, job=self.job, connection=self.connection)
-        death = self._newest_death(context)
-        with self.client() as client:
-            look, begun = client.look(), client.submission(self.key(context))
-            if look.state == "unknown":
-                raise AirflowFailException(f'there never was a job "{self.job}"')
-            told = death is not None and death["incarnation"] >= look.incarnation
-            ended, starting = look.state in ("failed", "gone"), look.state == "starting" and begun is None
-            if told or not (ended or starting):
-                return self._recover(context, client, look, death or _seen(look))
-        self.log.info("it is looked whether it begins again by itself")
-        return self.defer(trigger=JobSettledTrigger(**self.waits(self.limit_s)), method_name="settled")
+        return self._try(context, self._newest_death(context))
+
+    def again(self, context: Any, event: Any, death: Any, since: float, pause_s: float) -> Any:
+        """Try it once more after an outage."""
+        return self._try(context, death, since, pause_s)
 
     def settled(self, context: Any, event: Mapping[str, Any]) -> Any:
         """Go on when it is clear how it stands with the job."""
-        said = self.told(event)
-        with self.client() as client:
-            look = client.look()
-            return self._recover(context, client, look, said["death"] or self._newest_death(context) or _seen(look))
+        said = self._heard(context, event)
+        if said is None:
+            return self._not_begun(str(event["error"]), self._newest_death(context))
+        return self._try(context, said["death"] or self._newest_death(context), settled=True)
+
+    def _try(
+        self,
+        context: Any,
+        death: Mapping[str, Any] | None,
+        since: float | None = None,
+        pause_s: float = FIRST_PAUSE_S,
+        *,
+        settled: bool = False,
+    ) -> Any:
+        """Begin it again if it is dead; where the surroundings are away, later."""
+        since = time.time() if since is None else since
+        try:
+            with self.client() as client:
+                look = client.look()
+                told = death is not None and death["incarnation"] >= look.incarnation
+                unclear = look.state == "starting" and client.submission(self.key(context)) is None
+                if settled or told or not (unclear or look.state in ("failed", "gone", "unknown")):
+                    return self._recover(context, client, look, death or _seen(look))
+        except (SubmitFailed, StoreUnavailable, ZooKeeperUnavailable) as error:
+            passes = not isinstance(error, SubmitFailed) or error.code == SURROUNDINGS
+            if passes and time.time() - since < float(self.outage_s):
+                self.log.warning("it is tried again in %g s: %s", pause_s, error)
+                following = {"death": death, "since": since, "pause_s": min(2 * pause_s, MOST_PAUSE_S)}
+                trigger = TimeDeltaTrigger(timedelta(seconds=pause_s))
+                return self.defer(trigger=trigger, method_name="again", kwargs=following)
+            if not passes and not self._is_last_try(context):
+                raise
+            return self._not_begun(str(error), death)
+        except AirflowFailException as error:
+            return self._not_begun(str(error), death)
+        if look.state == "unknown":
+            raise AirflowFailException(f'there never was a job "{self.job}"')
+        self.log.info("it is looked whether it begins again by itself")
+        return self.defer(trigger=JobSettledTrigger(**self.waits(self.limit_s)), method_name="settled")
 
     def recovered(self, context: Any, event: Mapping[str, Any]) -> Any:
         """Go on when it has delivered beyond the point of its failure, or its new life has ended."""
-        said = self.told(event)
+        said = self._heard(context, event)
+        if said is None:
+            return self._not_begun(str(event["error"]), self._newest_death(context))
         kept = ("dead", "cause", "told_ms", "incarnation", "commit", "delivered_ms")
         done = {"recovered": True, "job": self.job, "connection": self.connection} | {n: said[n] for n in kept}
         self.log.info('job "%s" is recovered: %s', self.job, done)
@@ -104,8 +156,9 @@ class RecoverFlow(StartingOperator):
         if look.state == "running" and look.incarnation <= death["incarnation"]:
             raise AirflowSkipException(f'job "{self.job}" has not died: life {look.incarnation} of it runs')
         if look.state != "running":
-            refused = None if is_true(self.forced) else self._refused(client, death)
-            if refused is not None:
+            if is_true(self.forced):
+                self.no_state = is_true(self.no_state) and not self._has_good_commit(client)
+            elif (refused := self._refused(client, death)) is not None:
                 return refused
             try:
                 begun = self.begin(context, client, dead=death["incarnation"])
@@ -123,20 +176,50 @@ class RecoverFlow(StartingOperator):
         vain = again_in_vain(str(death["cause"]), lives, now, most=int(self.most), within_s=float(self.within_s))
         if vain is not None:
             return self._not(*vain, death)
-        if is_true(self.no_state):
+        try:
+            choice = self._choice(client)
+        except NoGoodCommit as error:
+            return None if is_true(self.no_state) else self._not("no_good_commit", str(error), death)
+        self.no_state = False
+        if choice is None:
+            self.log.info("it has no commits: it reads its sources again from where its first life began")
             return None
-        with client.snapshots() as snapshots:
-            try:
-                choice = snapshots.choose()
-            except NoGoodCommit as error:
-                return self._not("no_good_commit", str(error), death)
-            except NoSuchCommit:
-                self.log.info("it has no commits: it reads its sources again from where its first life began")
-                return None
         for commit, why in choice.skipped:
             self.log.warning("DAMAGED, so passed over: commit %s: %s", commit.id, why)
         self.log.info("commit %s is whole, with all before %d ms", choice.commit.id, choice.commit.min_time_ms)
         return None
+
+    def _choice(self, client: JobClient) -> Choice | None:
+        """The commit to begin from, every part of it read; None if there are none (NoGoodCommit: all are damaged)."""
+        with client.snapshots() as snapshots:
+            try:
+                return snapshots.choose()
+            except NoSuchCommit:
+                return None
+
+    def _has_good_commit(self, client: JobClient) -> bool:
+        try:
+            return self._choice(client) is not None
+        except NoGoodCommit:
+            return False
+
+    def _heard(self, context: Any, event: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """What a trigger told; None if it is an error that no try follows (SnapshotsError: another one does)."""
+        try:
+            return self.told(event)
+        except SnapshotsError:
+            if self._is_last_try(context) and not is_true(self.forced):
+                return None
+            raise
+
+    def _is_last_try(self, context: Any) -> bool:
+        instance = context["ti"]
+        return int(instance.try_number) > int(instance.max_tries)
+
+    def _not_begun(self, says: str, death: Mapping[str, Any] | None) -> dict[str, Any]:
+        if is_true(self.forced):
+            raise AirflowFailException(says)
+        return self._not("not_begun", says, death or {"incarnation": 0, "cause": ""})
 
     def _not(self, why: str, says: str, death: Mapping[str, Any]) -> dict[str, Any]:
         self.log.error("a person has to decide: %s", says)

@@ -17,8 +17,8 @@ from lowtide_airflow.submit import Start, Submit, Supervised
 
 __all__ = ["StartingOperator"]
 
-PATIENCE_S = 30.0
-"""How long a later try waits for what an earlier one may have handed to a cluster, before it hands it over again."""
+TAKEN = "lowtide_taken"
+"""Under which name a task keeps, over all its tries, with which key a cluster has taken its job."""
 
 
 class StartingOperator(JobOperator):
@@ -89,16 +89,19 @@ class StartingOperator(JobOperator):
         Raises:
             RunsAlready, SubmitFailed: as of `submission.begin`.
         """
-        cluster = self.submit == "spark-submit" and context["ti"].try_number > 1
-        return begin(
+        kept = context["task_state_store"] if self.submit == "spark-submit" else None
+        begun = begin(
             client,
             self.submitter(),
             self.beginning(),
             self.key(context),
             say=self.log.info,
             dead=dead,
-            patience_s=PATIENCE_S if cluster else 0.0,
+            taken=kept.get(TAKEN) if kept is not None else None,
         )
+        if kept is not None and not begun.adopted:
+            kept.set(TAKEN, begun.key)
+        return begun
 
     def submitter(self) -> Submit:
         """Who starts it.

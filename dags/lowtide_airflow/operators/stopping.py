@@ -16,7 +16,8 @@ __all__ = ["StopFlow"]
 class StopFlow(JobOperator):
     """Asks a job to stop, and waits until nobody runs it any more: what its sinks were given is delivered first.
 
-    A job that nobody runs is stopped already; one that only starts is stopped once it runs. Returns `job`, `state`
+    A job that nobody runs is stopped already; one that only starts, or has just died and may be begun again by its
+    program, is stopped once it runs. Returns `job`, `state`
     ("stopped", or what it had ended with before), `incarnation`.
 
     Args:
@@ -39,8 +40,7 @@ class StopFlow(JobOperator):
 
     def settled(self, context: Any, event: Mapping[str, Any]) -> Any:
         """Go on when it is clear how it stands with a job that was about to begin or to end."""
-        self.told(event)
-        return self._stop()
+        return self._stop(died=self.told(event)["death"] is not None)
 
     def ended(self, context: Any, event: Mapping[str, Any]) -> Any:
         """Go on when nobody runs it."""
@@ -48,12 +48,13 @@ class StopFlow(JobOperator):
         self.log.info('job "%s" has ended: %s', self.job, said)
         return {"job": self.job, "state": said["state"], "incarnation": said["incarnation"]}
 
-    def _stop(self) -> Any:
+    def _stop(self, *, died: bool = False) -> Any:
         with self.client() as client:
             look = client.look()
             if look.state == "running":
                 client.control().stop()
-        if not look.alive:
+        # The program of one that has just died may be about to begin it again.
+        if not look.alive and (died or look.state in ("unknown", "stopped")):
             self.log.info('nobody runs job "%s": %s', self.job, look.state)
             return {"job": self.job, "state": look.state, "incarnation": look.incarnation}
         if look.state == "running":

@@ -41,8 +41,8 @@ class DeliveredTimeTrigger(PollingTrigger):
 class DeliveredTimePassedTrigger(EventTrigger):
     """Tells each slot of time that is complete, for a watcher of an asset: `from_ms`, `to_ms`, `delivered_ms`.
 
-    Each slot once and in order; those that were completed while no triggerer ran are told when it is back. The first
-    that is told is the one that is complete next.
+    In order; those that were completed while no triggerer ran are told when it is back. The first that is told is the
+    one that is complete next.
 
     Args:
         every_s: the length of a slot; slots begin at 1970.
@@ -64,15 +64,17 @@ class DeliveredTimePassedTrigger(EventTrigger):
         """See `EventTrigger.begin`."""
         self._told_ms = told
 
-    async def look(self, watch: Watch) -> list[tuple[int, dict[str, Any]]]:
+    async def look(self, watch: Watch) -> list[tuple[int, dict[str, Any] | None]]:
         """See `EventTrigger.look`."""
         delivered = await self.asked(watch, lambda client: client.delivered_ms())
         if delivered is None:
             return []
         slot_ms = self.every_s * 1000
         complete = delivered // slot_ms * slot_ms
-        before = complete if self._told_ms is None else self._told_ms
-        self._told_ms = max(before, complete)
+        if self._told_ms is None:
+            self._told_ms = complete
+            return [(complete, None)]
+        before, self._told_ms = self._told_ms, max(self._told_ms, complete)
         return [
             (end, {"job": self.job, "from_ms": end - slot_ms, "to_ms": end, "delivered_ms": delivered})
             for end in range(before + slot_ms, complete + 1, slot_ms)

@@ -13,10 +13,11 @@ __all__ = ["JobDiedTrigger"]
 
 
 class JobDiedTrigger(EventTrigger):
-    """Tells each death of a job once: `job`, `incarnation`, `cause`, `told_ms`.
+    """Tells each death of a job: `job`, `incarnation`, `cause`, `told_ms`.
 
     A job is dead when nobody holds its lease and nobody stopped it, for long enough that its program would have begun
-    it again by itself. While ZooKeeper is away nobody knows, and nobody could begin a life.
+    it again by itself. While ZooKeeper is away nobody knows, and nobody could begin a life. A start by a task of Airflow
+    that failed is that task's to see to, and not told.
 
     Args:
         gone_s: how long the lease is free of one that has said nothing of its end.
@@ -42,8 +43,15 @@ class JobDiedTrigger(EventTrigger):
         """See `EventTrigger.begin`."""
         self._deaths = Deaths(told or 0, gone_s=self.gone_s, failed_s=self.failed_s)
 
-    async def look(self, watch: Watch) -> list[tuple[int, dict[str, Any]]]:
+    async def look(self, watch: Watch) -> list[tuple[int, dict[str, Any] | None]]:
         """See `EventTrigger.look`."""
         look = await self.asked(watch, lambda client: client.look())
-        death = None if look is None else self._deaths.look(look, time.monotonic())
-        return [] if death is None else [(death.incarnation, death.as_object())]
+        if look is None:
+            return []
+        before = self._deaths.told
+        death = self._deaths.look(look, time.monotonic())
+        if death is not None:
+            of_a_task = look.said is not None and look.said.is_a_tasks_failure
+            return [(death.incarnation, None if of_a_task else death.as_object())]
+        # What is taken back is kept at once: a life that dies while no triggerer runs would else count as told.
+        return [(self._deaths.told, None)] if self._deaths.told < before else []

@@ -12,6 +12,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from lowtide_airflow.client import JobClient
 from lowtide_airflow.errors import ControlUnreachable, NotRunning
+from lowtide_airflow.triggers.trouble import Trouble
 from lowtide_airflow.triggers.watching import Watch
 from lowtide_snapshots.errors import SnapshotsError, ZooKeeperUnavailable
 from lowtide_snapshots.stores.errors import StoreUnavailable
@@ -38,6 +39,8 @@ class PollingTrigger(BaseTrigger):
 
     waits_for = "what it waits for"
     """In words, for the error of one that gives up."""
+    passes: tuple[type[SnapshotsError], ...] = AWAY
+    """After what it is asked again."""
 
     def __init__(self, *, job: str, connection: str, until: float | None = None, poll_s: float = 1.0) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -51,7 +54,7 @@ class PollingTrigger(BaseTrigger):
         """What there is to tell now; None to look again. Called in a thread.
 
         Raises:
-            SnapshotsError: told as the event's error, unless it passes (`AWAY`).
+            SnapshotsError: told as the event's error, unless it passes (`passes`).
         """
 
     def arguments(self) -> dict[str, Any]:
@@ -67,24 +70,24 @@ class PollingTrigger(BaseTrigger):
         yield TriggerEvent({"job": self.job, "error": None} | await self._told())  # type: ignore[no-untyped-call]
 
     async def _told(self) -> dict[str, Any]:
-        trouble = ""
+        trouble = Trouble()
         async with Watch(self.connection, self.job) as watch:
             while True:
                 try:
                     said = await watch.ask(self.look)
-                except AWAY as error:
+                except self.passes as error:
                     said = None
-                    if str(error) != trouble:
-                        trouble = str(error)
-                        self.log.warning("it is asked again: %s", trouble)
+                    if trouble.goes_on(error, time.monotonic()):
+                        self.log.warning('job "%s" is asked again: %s', self.job, trouble.text)
                 except SnapshotsError as error:
                     said = {"error": str(error)}
                 else:
-                    trouble = ""
+                    if trouble.is_over():
+                        self.log.info('job "%s" is seen again', self.job)
                 if said is not None:
                     return said
                 if self.until is not None and time.time() > self.until:
-                    return {"error": self._late(trouble)}
+                    return {"error": self._late(trouble.text)}
                 await asyncio.sleep(self.poll_s)
 
     def _late(self, trouble: str) -> str:

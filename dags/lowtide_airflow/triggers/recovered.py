@@ -7,7 +7,8 @@ from typing import Any
 
 from lowtide_airflow.client import JobClient
 from lowtide_airflow.deaths import Deaths
-from lowtide_airflow.triggers.polling import PollingTrigger
+from lowtide_airflow.errors import TokenRefused
+from lowtide_airflow.triggers.polling import AWAY, PollingTrigger
 
 __all__ = ["RecoveredTrigger"]
 
@@ -17,8 +18,9 @@ class RecoveredTrigger(PollingTrigger):
 
     What it was told of the death it tells again.
 
-    Of a job that delivers at least once nobody stores a delivered time: its min time is taken, which it tells while it
-    runs.
+    Of a job that delivers at least once nobody stores a delivered time: its min time is taken, which its control API
+    tells while it runs. So such a job is seen to be recovered only with its token, which may still be put right while
+    it is waited for; of all others ZooKeeper knows enough.
 
     Args:
         dead: the life that died.
@@ -28,6 +30,7 @@ class RecoveredTrigger(PollingTrigger):
     """
 
     waits_for = "output beyond the point of its failure"
+    passes = (*AWAY, TokenRefused)
 
     def __init__(
         self,
@@ -58,7 +61,7 @@ class RecoveredTrigger(PollingTrigger):
             return self._ended(look.state, self._deaths.look(look, time.monotonic()))
         point = self.told_ms if self.told_ms is not None else -1
         delivered = look.told_ms
-        if delivered is None and client.place.token:
+        if delivered is None and life.delivery != "exactly_once":
             delivered = _min_time_of_at_least_once(client.status())
         if delivered is None or delivered <= point:
             return None

@@ -9,7 +9,7 @@ from typing import Any
 from lowtide_airflow.client import JobClient
 from lowtide_airflow.control import Control
 from lowtide_airflow.errors import ControlRefused
-from lowtide_airflow.job_look import JobLook, Life
+from lowtide_airflow.job_look import AIRFLOW, JobLook, Life
 from lowtide_airflow.jobs_file import JobEntry
 from lowtide_airflow.known_snapshot import KnownSnapshot
 from lowtide_airflow.ui.advice import advice, parted
@@ -37,8 +37,6 @@ LIVE = (
 STORE_EVERY_MS = 30_000
 """How often the store is looked through for snapshots that nobody committed."""
 MOST_SNAPSHOTS = 200
-AIRFLOW = "airflow:"
-"""With what the key of a submission by a task of Airflow begins; its DAG's id follows."""
 
 
 class Sight:
@@ -69,7 +67,8 @@ class Sight:
             SnapshotsError: its place in ZooKeeper does not answer.
         """
         look = client.look()
-        lives = life_lines(client.lives(), look)
+        said = client.lives()
+        lives = life_lines(said, look)
         snapshots = self._known(client, now_ms)
         troubles = [] if self._store_trouble is None else [self._store_trouble]
         live, history = None, None
@@ -78,7 +77,8 @@ class Sight:
                 live, history = _asked(client.control())
             except SnapshotsError as error:
                 troubles.append(Trouble.of(error))
-        why, to_do = advice(look, lives, snapshots, entry)
+        ended_ms = lives[-1].ended_ms if lives else None
+        why, to_do = advice(look, said, ended_ms or now_ms, snapshots, entry)
         return JobAnswer(
             job=self._job,
             connection=self._connection,

@@ -16,12 +16,9 @@ const RANGES = [["15 min", 15 * MINUTE], ["1 h", 60 * MINUTE], ["6 h", 360 * MIN
 
 const place = (id) => document.getElementById(id);
 const asked = new URLSearchParams(location.search);
-const past = new Past();
 const timeline = new Timeline(place("timeline"));
 const open = { snapshots: false, lives: false };
-let range = null;
-let shown = null;
-let answer = null;
+let sight = sightOf(null);
 let elsewhere = [];
 let problem = "";
 
@@ -54,18 +51,26 @@ async function ask(path) {
   return response.json();
 }
 
+/** What is seen of one job; nothing of it is ever another's. */
+function sightOf(job) {
+  return { job, past: new Past(), range: null, shown: null, answer: null };
+}
+
 async function look() {
   const jobs = await ask("api/jobs");
   const job = chosenOf(jobs.jobs);
   showJobs(jobs, job);
   if (!job) return showNone(jobs);
-  const query = new URLSearchParams({ job: job.job, connection: job.connection, since_ms: past.seenMs });
+  const next = isSame(job, sight.job) ? sight : sightOf(job);
+  const query = new URLSearchParams({ job: job.job, connection: job.connection, since_ms: next.past.seenMs });
   const found = await ask(`api/job?${query}`);
-  past.take(found.history);
+  next.past.take(found.history);
   // What is known of a job whose place does not answer now is what was known before.
-  answer = found.state === "unreachable" && answer ? { ...answer, live: null, state: found.state, troubles: found.troubles } : found;
-  shown = { asked: found.asked_ms, at: performance.now() };
-  elsewhere = jobs.troubles.filter((each) => !answer.troubles.some(({ what }) => what === each.what));
+  const known = found.state === "unreachable" && next.answer;
+  next.answer = known ? { ...known, live: null, state: found.state, troubles: found.troubles } : found;
+  next.shown = { asked: found.asked_ms, at: performance.now() };
+  sight = next;
+  elsewhere = jobs.troubles.filter((each) => !found.troubles.some(({ what }) => what === each.what));
 }
 
 async function run() {
@@ -83,13 +88,18 @@ async function run() {
   }
 }
 
-/** The job that the address names; else the first that is dead, else the first. */
+/** The job that was looked at, as long as it is listed; else the one that the address names; else the first dead one, else the first. */
 function chosenOf(jobs) {
   const named = asked.get("job");
   const at = asked.get("connection");
-  const known = jobs.find((each) => each.job === named && (!at || each.connection === at));
-  if (named) return known ?? { job: named, connection: at ?? jobs[0]?.connection ?? "lowtide_default", state: "unknown" };
-  return jobs.find(({ state }) => toneOf(state) === "bad") ?? jobs[0];
+  const listed = named ? jobs.filter((each) => each.job === named && (!at || each.connection === at)) : jobs;
+  const kept = listed.find((each) => isSame(each, sight.job));
+  if (!named) return kept ?? listed.find(({ state }) => toneOf(state) === "bad") ?? listed[0];
+  return kept ?? listed[0] ?? { job: named, connection: at ?? jobs[0]?.connection ?? "lowtide_default", state: "unknown" };
+}
+
+function isSame(one, other) {
+  return one?.job === other?.job && one?.connection === other?.connection;
 }
 
 // -- showing ---------------------------------------------------------------------------------------------------------
@@ -106,41 +116,42 @@ function showJobs({ jobs }, chosen) {
   put(place("jobs"), { jobs, chosen: chosen && [chosen.job, chosen.connection] }, () =>
     jobs.map(({ job, connection, state }) => {
       const [tone, word] = STATES[state] ?? ["quiet", state];
-      const here = chosen && job === chosen.job && connection === chosen.connection;
+      const here = isSame({ job, connection }, chosen);
       return h("a", { href: `?${new URLSearchParams({ job, connection })}`, "aria-current": here && "page", title: `${job} ${word}` },
         h("span", { class: `light ${tone}`, role: "img", "aria-label": word }), twice ? `${job} (${connection})` : job);
     }));
 }
 
 function showNone({ troubles }) {
-  answer = null;
-  put(place("trouble"), troubles, () => troubles.map(trouble));
+  sight = sightOf(null);
+  elsewhere = troubles;
   put(place("verdict"), "none", () => h("div", { class: "quiet-edge" },
     h("p", { class: "state" }, h("strong", {}, "No jobs yet")),
     h("p", { class: "why" }, "Name a job in conf/airflow.toml, or start one under the ZooKeeper root of the connection lowtide_default. It then shows here.")));
 }
 
 function show() {
+  const { answer, shown, past } = sight;
   const now = shown ? shown.asked + (performance.now() - shown.at) : 0;
   document.body.classList.toggle("stale", Boolean(problem) || answer?.state === "unreachable");
-  put(place("asof"), problem ? "" : `${time(now, now)} UTC`, (text) => text);
-  const troubles = [...(problem ? [{ what: problem, where: "", way_out: shown ? `Shown is what was known at ${time(shown.asked, now)} UTC.` : "" }] : []), ...(answer?.troubles ?? [])];
+  put(place("asof"), problem || !shown ? "" : `${time(now, now)} UTC`, (text) => text);
+  const troubles = [...(problem ? [{ what: problem, where: "", way_out: shown ? `Shown is what was known at ${time(shown.asked, now)} UTC.` : "" }] : []), ...(answer ? answer.troubles : elsewhere)];
   put(place("trouble"), troubles, () => troubles.map(trouble));
+  const nothing = !answer?.incarnation;
+  for (const id of ["time", "snapshots", "lives"]) place(id).hidden = nothing;
+  const tiles = nothing ? [] : tilesOf(answer, now);
+  place("tiles").dataset.tiles = tiles.length;
+  put(place("tiles"), tiles, () => tiles.map(tile));
   if (!answer) return;
   const verdict = verdictOf(answer, now);
   put(place("verdict"), verdict, showVerdict);
   put(place("spoken"), verdict.state, (text) => text);
-  const tiles = tilesOf(answer, now);
-  place("tiles").dataset.tiles = tiles.length;
-  put(place("tiles"), tiles, () => tiles.map(tile));
   const chosen = asked.get("snapshot");
   put(place("elsewhere"), elsewhere, () => elsewhere.length ? [h("h2", {}, "Elsewhere"), ...elsewhere.map(trouble)] : null);
-  const nothing = !answer.incarnation;
-  for (const id of ["time", "snapshots", "lives"]) place(id).hidden = nothing;
   if (nothing) return;
   showRanges(now);
   const to = now;
-  timeline.draw(modelOf(answer, past, { from: to - range, to, now, chosen }));
+  timeline.draw(modelOf(answer, past, { from: to - sight.range, to, now, chosen }));
   const today = Math.floor(now / 86_400_000);
   put(place("snapshots"), { snapshots: answer.snapshots, chosen, today, all: open.snapshots }, (content) => snapshotTable({ ...content, now }, () => toggle("snapshots")));
   put(place("lives"), { lives: answer.lives, today, all: open.lives }, (content) => lifeTable({ ...content, now }, () => toggle("lives")));
@@ -170,13 +181,13 @@ function bringOut(chosen) {
 }
 
 function showRanges(now) {
-  range ??= firstRange(now);
+  const range = (sight.range ??= firstRange(sight.answer, now));
   put(place("ranges"), range, () =>
-    RANGES.map(([text, ms]) => h("button", { type: "button", "aria-pressed": String(ms === range), click: () => { range = ms; show(); } }, text)));
+    RANGES.map(([text, ms]) => h("button", { type: "button", "aria-pressed": String(ms === range), click: () => { sight.range = ms; show(); } }, text)));
 }
 
 /** An hour; of a job that does not run, what reaches back to its last life's end and commit; to a snapshot that is asked for. */
-function firstRange(now) {
+function firstRange(answer, now) {
   const chosen = answer.snapshots.find(({ id }) => id === asked.get("snapshot"));
   const last = answer.lives.at(-1);
   const wanted = [chosen?.at_ms, answer.live ? null : last?.ended_ms, answer.live ? null : answer.snapshots.at(-1)?.at_ms];
@@ -219,7 +230,6 @@ function showVerdict({ tone, state, note, why, to_do }) {
 
 function tilesOf(found, now) {
   const { live, told_ms, snapshots, lives } = found;
-  if (!found.incarnation) return [];
   const commit = snapshots.findLast(({ last }) => last);
   const delivered = live?.delivered_time_ms ?? told_ms;
   const committed = commit

@@ -1,0 +1,259 @@
+"""What operators do when something is not as it should be: on a real ZooKeeper, with jobs that no program runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lowtide_airflow.errors import SubmitFailed
+from lowtide_airflow.submit import Start
+
+if TYPE_CHECKING:
+    from tests.conftest import Job
+
+pytestmark = [pytest.mark.airflow, pytest.mark.zookeeper, pytest.mark.usefixtures("airflow_home")]
+
+LAST_TRY = 3
+NEVER_S = 0.0
+
+
+class Kept(dict[str, Any]):
+    """Stands for what Airflow keeps of a task over its tries."""
+
+    def set(self, key: str, value: Any) -> None:
+        self[key] = value
+
+
+def context(try_number: int = 1, **more: Any) -> dict[str, Any]:
+    """A task's, as far as operators look at it."""
+    instance = SimpleNamespace(
+        dag_id="dag", run_id="run", task_id="task", map_index=-1, try_number=try_number, max_tries=LAST_TRY - 1,
+        xcom_push=lambda **_: None,
+    )  # fmt: skip
+    return {"ti": instance, "task_state_store": Kept(), **more}
+
+
+class Submitting:
+    """Does what the test says where a program would be started."""
+
+    def __init__(self, act: Callable[[str], Any]) -> None:
+        self.act = act
+        self.starts: list[Start] = []
+
+    def submit(self, start: Start, key: str, say: Any) -> None:
+        self.starts.append(start)
+        self.act(key)
+
+    def preview(self, start: Start, say: Any) -> None:
+        self.starts.append(start)
+
+
+def refuse(code: int) -> Callable[[str], None]:
+    def refusing(_key: str) -> None:
+        raise SubmitFailed("it refuses", code=code)
+
+    return refusing
+
+
+@pytest.fixture(name="connected")
+def _connected(job: Job, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What an operator of this job is told, and a connection that leads to it."""
+    host, _, port = job.place.zookeeper.partition(":")
+    extra = {"snapshots_url": job.place.snapshots_url}
+    connection = {"conn_type": "lowtide", "host": host, "port": int(port), "password": job.place.token, "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_LOWTIDE_TEST", json.dumps(connection))
+    return {"job": job.name, "connection": "lowtide_test"}
+
+
+@pytest.fixture(name="recover")
+def _recover(connected: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Any, Submitting]]:
+    """Makes a RecoverFlow of the job, and what stands for its program."""
+    from lowtide_airflow.operators import RecoverFlow
+
+    monkeypatch.setattr("lowtide_airflow.submission.SURROUNDINGS", -1)  # It is not waited 30 s for them here.
+
+    def make(act: Callable[[str], Any], **given: Any) -> tuple[Any, Submitting]:
+        submit = Submitting(act)
+        task = RecoverFlow(task_id="task", flow="flow.py", **connected, **given)
+        monkeypatch.setattr(RecoverFlow, "submitter", lambda _: submit)
+        return task, submit
+
+    return make
+
+
+def died(job: Job, cause: str = "worker 1/0 died", **more: Any) -> dict[str, Any]:
+    """Let the job die; what a watcher tells of it."""
+    life = job.runs()
+    job.ends("failed", cause, again=False, **more)
+    return {"job": job.name, "incarnation": life, "cause": cause, "told_ms": None}
+
+
+def deferral(run: Callable[[], Any]) -> Any:
+    from airflow.sdk.exceptions import TaskDeferred
+
+    with pytest.raises(TaskDeferred) as deferred:
+        run()
+    return deferred.value
+
+
+def test_a_start_that_its_surroundings_refuse_is_tried_again_later_without_a_worker(job: Job, recover: Any) -> None:
+    death = died(job)
+    task, submit = recover(refuse(4), death=death)
+    first = deferral(lambda: task.execute(context()))
+    assert (first.method_name, first.kwargs["death"], first.kwargs["pause_s"]) == ("again", death, 20.0)
+    later = deferral(lambda: task.again(context(), {}, **first.kwargs))
+    assert (later.kwargs["pause_s"], later.kwargs["since"]) == (40.0, first.kwargs["since"])
+    submit.act = job.runs
+    assert deferral(lambda: task.again(context(), {}, **later.kwargs)).method_name == "recovered"
+    assert len(submit.starts) == 3
+
+
+def test_a_store_that_is_away_is_waited_for_as_well(job: Job, recover: Any) -> None:
+    death = died(job)
+    job.start()
+    job.commit(job.seal(5))
+    job.leave()
+    store = Path(job.place.snapshots_url)
+    store.rename(store.with_name("aside"))
+    task, submit = recover(job.runs, death={**death, "incarnation": 2})
+    assert deferral(lambda: task.execute(context())).method_name == "again"
+    assert submit.starts == []
+
+
+def test_an_outage_that_takes_too_long_is_put_to_a_person(job: Job, recover: Any) -> None:
+    task, _ = recover(refuse(4), death=died(job), outage_s=NEVER_S)
+    asked = task.execute(context())
+    assert (asked["recovered"], asked["why"], asked["says"]) == (False, "not_begun", "it refuses")
+
+
+def test_a_start_that_fails_is_tried_again_and_in_the_end_put_to_a_person(job: Job, recover: Any) -> None:
+    task, _ = recover(refuse(5), death=died(job))
+    with pytest.raises(SubmitFailed):
+        task.execute(context())
+    assert task.execute(context(LAST_TRY))["why"] == "not_begun"
+    asked = task.recovered(context(LAST_TRY), {"error": "life 2, which was to recover it, has ended: so"})
+    assert (asked["why"], asked["dead"]) == ("not_begun", 1)
+
+
+def test_a_start_that_is_wrong_is_put_to_a_person_at_once(job: Job, recover: Any) -> None:
+    task, _ = recover(refuse(3), death=died(job))
+    assert task.execute(context())["why"] == "not_begun"
+
+
+def test_what_a_person_has_approved_fails_where_it_does_not_start(job: Job, recover: Any) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    task, _ = recover(refuse(3), death=died(job), forced=True)
+    with pytest.raises(AirflowFailException, match="it refuses"):
+        task.execute(context())
+
+
+def test_an_approval_to_begin_without_state_takes_a_good_commit_if_there_is_one_by_then(job: Job, recover: Any) -> None:
+    job.runs()
+    manifest = job.seal(5)
+    job.commit(manifest)
+    job.ends("failed", again=False)
+    death = {"job": job.name, "incarnation": 1, "cause": "", "told_ms": None}
+    task, submit = recover(lambda _key: None, death=death, forced=True, no_state="True")
+    deferral(lambda: task.execute(context()))
+    job.damage(manifest)
+    task, other = recover(lambda _key: None, death=death, forced=True, no_state="True")
+    deferral(lambda: task.execute(context()))
+    assert [start.no_state for start in (*submit.starts, *other.starts)] == [False, True]
+
+
+def test_a_job_that_there_never_was_is_a_mistake(recover: Any) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    task, _ = recover(refuse(3))
+    with pytest.raises(AirflowFailException, match="there never was"):
+        task.execute(context())
+
+
+def test_what_a_cluster_has_taken_is_known_to_every_later_try(
+    job: Job, connected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lowtide_airflow.operators import RunFlow
+
+    submit = Submitting(lambda _key: None)
+    monkeypatch.setattr(RunFlow, "submitter", lambda _: submit)
+    task = RunFlow(task_id="task", flow="local:///flow.py", submit="spark-submit", **connected)
+    tried = context()
+    for _ in range(2):
+        assert deferral(lambda: task.execute(tried)).method_name == "running"
+    assert len(submit.starts) == 1
+    job.runs("airflow:dag/run/task")
+    assert task.execute(tried)["incarnation"] == 1
+
+
+def test_ahead_of_a_start_on_a_cluster_its_commit_is_verified(
+    job: Job, connected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lowtide_airflow.operators import PreviewFlow
+    from lowtide_snapshots.errors import NoGoodCommit, NoSuchCommit
+
+    monkeypatch.setattr(PreviewFlow, "submitter", lambda _: Submitting(refuse(1)))
+    job.runs()
+    manifest = job.seal(5, name="here")
+    job.commit(manifest)
+
+    def ahead(**given: Any) -> Any:
+        return PreviewFlow(task_id="task", flow="local:///flow.py", **connected, **given).execute(context())
+
+    assert ahead(commit="here") == ahead(time="2026-01-01T00:00:00") == ahead() == {"commit": {"id": manifest.id}}
+    assert ahead(no_state=True) == {"commit": None}
+    for asked in ({"commit": "nowhere"}, {"time": "1969-01-01T00:00:00"}):
+        with pytest.raises(NoSuchCommit):
+            ahead(**asked)
+    job.damage(manifest)
+    with pytest.raises(NoGoodCommit):
+        ahead(commit="here")
+
+
+def test_a_job_that_its_program_may_begin_again_is_not_taken_for_stopped(job: Job, connected: dict[str, Any]) -> None:
+    from lowtide_airflow.operators import StopFlow
+
+    task = StopFlow(task_id="task", **connected)
+    job.runs()
+    job.ends("failed", again=True)
+    assert deferral(lambda: task.execute(context())).method_name == "settled"
+    found = task.settled(context(), {"error": None, "death": {"incarnation": 1}})
+    assert (found["state"], found["incarnation"]) == ("failed", 1)
+    job.runs()
+    job.ends("stopped")
+    assert task.execute(context())["state"] == "stopped"
+
+
+def test_a_snapshot_that_a_newer_commit_holds_is_no_failure(job: Job, connected: dict[str, Any]) -> None:
+    from airflow.sdk.exceptions import AirflowSkipException
+
+    from lowtide_airflow.operators import CommitSnapshot
+
+    job.runs()
+    older, newer = job.seal(5), job.seal(9)
+    job.commit(newer)
+    with pytest.raises(AirflowSkipException, match=f"a newer one is committed: {newer.id}"):
+        CommitSnapshot(task_id="task", snapshot=older.id, **connected).execute(context())
+    assert CommitSnapshot(task_id="task", snapshot=newer.id, **connected).execute(context())["snapshot"] == newer.id
+
+
+@pytest.mark.parametrize("if_untold", ["fail", "skip"])
+def test_nobody_waits_for_the_delivered_time_of_a_job_that_tells_none(
+    job: Job, connected: dict[str, Any], if_untold: str
+) -> None:
+    from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+    from lowtide_airflow.sensors import DeliveredTimeSensor
+
+    job.runs()
+    task = DeliveredTimeSensor(task_id="task", at="2026-01-01", if_untold=if_untold, **connected)
+    assert deferral(lambda: task.execute(context())).method_name == "delivered"
+    job.say("running", delivery="at_least_once")
+    expected = AirflowSkipException if if_untold == "skip" else AirflowFailException
+    with pytest.raises(expected, match="delivers at least once"):
+        task.execute(context())
