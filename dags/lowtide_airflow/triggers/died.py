@@ -16,8 +16,8 @@ class JobDiedTrigger(EventTrigger):
     """Tells each death of a job: `job`, `incarnation`, `cause`, `told_ms`.
 
     A job is dead when nobody holds its lease and nobody stopped it, for long enough that its program would have begun
-    it again by itself. While ZooKeeper is away nobody knows, and nobody could begin a life. A start by a task of Airflow
-    that failed is that task's to see to, and not told.
+    it again by itself. While ZooKeeper is away nobody knows, and nobody could begin a life. A start by a task of
+    Airflow that failed is that task's to see to, and not told.
 
     Args:
         gone_s: how long the lease is free of one that has said nothing of its end.
