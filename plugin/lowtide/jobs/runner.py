@@ -6,7 +6,7 @@ import os
 import signal
 import time
 import traceback
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,6 @@ from lowtide.conf import Conf
 from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
 from lowtide.flow import Flow
 from lowtide.jobs.broker import check_broker
-from lowtide.jobs.figures import Figures
 from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.jvm import child_jvm, end_jvm, lead_output, said_of
 from lowtide.jobs.log import Log
@@ -27,6 +26,7 @@ from lowtide.jobs.progress import Progress, age_s
 from lowtide.jobs.restarts import Restarts, in_vain
 from lowtide.jobs.signals import INTERRUPTED, Signals, StopAsked, end_now
 from lowtide.jobs.state import JobState, now
+from lowtide.jobs.telling import Telling
 from lowtide.spark.job import Job
 from lowtide.spark.recovering import StartFrom
 from lowtide.spark.session import submitted
@@ -34,8 +34,6 @@ from lowtide.spark.session import submitted
 JVM_END_LIMIT_S = 10.0
 LEFT_OVER_GRACE_S = 6.0
 """How long processes may still take when the JVM has gone; the fork servers' own grace is shorter."""
-LOOK_EVERY_S = 1.0
-OUTAGE_TOLD_AFTER_S = 3.0
 ABANDONED = "its supervisor was killed, so it stopped"
 
 
@@ -80,7 +78,7 @@ class Runner:
         self._job: Job | None = None
         self._restarts = Restarts(conf.job.restarts, conf.job.restarts_within_s)
         self._together = False
-        self._look_at = 0.0
+        self._telling = Telling(self._progress, self._log, conf.kafka.bootstrap, lambda step: self._note(step=step))
         self._verbose = False
 
     def run(self, *, verbose: bool = False) -> JobState:
@@ -228,23 +226,8 @@ class Runner:
     def _go_on(self, job: Job) -> bool:
         if self._signals.asked is not None:
             return False
-        if time.monotonic() >= self._look_at:
-            self._look_at = time.monotonic() + LOOK_EVERY_S
-            self._log.limit()
-            self._tell_outage(job.outage_s)
-            if self._progress.live:
-                with suppress(LifeEnded):  # The cause is known in a moment, and says more.
-                    self._progress.figures(Figures.of(job.status()))
+        self._telling.look(job, time.monotonic())
         return True
-
-    def _tell_outage(self, outage_s: float) -> None:
-        """Say when Kafka has gone and when it is back; in between the job waits."""
-        known = bool(self._state.step)
-        if outage_s >= OUTAGE_TOLD_AFTER_S and not known:
-            self._step(f"no Kafka broker is reached at {self._conf.kafka.bootstrap}; the job waits")
-        elif outage_s == 0 and known:
-            self._note(step="")
-            self._progress.say("a Kafka broker is reached again")
 
     def _stop(self, job: Job | None, *, failed: bool) -> None:
         if self._signals.asked is None:
