@@ -108,6 +108,7 @@ class Feeder:
                 due = time.monotonic()
             self._ended.wait(max(0.0, due - time.monotonic()))
             if self._ended.is_set():
+                producer.flush(FLUSH_LIMIT_S)
                 return
             due += pause_s
             value = json.dumps({"name": name, "text": text}).encode()

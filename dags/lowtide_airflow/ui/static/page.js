@@ -186,12 +186,13 @@ function showRanges(now) {
     RANGES.map(([text, ms]) => h("button", { type: "button", "aria-pressed": String(ms === range), click: () => { sight.range = ms; show(); } }, text)));
 }
 
-/** An hour; of a job that does not run, what reaches back to its last life's end and commit; to a snapshot that is asked for. */
+/** An hour, or less of a job that is younger; of a job that does not run, what reaches back to its last life's end and commit; to a snapshot that is asked for. */
 function firstRange(answer, now) {
   const chosen = answer.snapshots.find(({ id }) => id === asked.get("snapshot"));
   const last = answer.lives.at(-1);
   const wanted = [chosen?.at_ms, answer.live ? null : last?.ended_ms, answer.live ? null : answer.snapshots.at(-1)?.at_ms];
-  const back = Math.max(50 * MINUTE, ...wanted.filter(Boolean).map((at) => now - at));
+  const age = now - (answer.lives[0]?.began_ms ?? 0);
+  const back = Math.max(Math.min(50 * MINUTE, age), ...wanted.filter(Boolean).map((at) => now - at));
   return (RANGES.find(([, ms]) => ms > 1.15 * back) ?? RANGES.at(-1))[1];
 }
 
