@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -127,6 +128,16 @@ def _jobs(zookeeper: str, tmp_path: Path) -> Iterator[Callable[[], Job]]:
 @pytest.fixture(name="job")
 def _job(jobs: Callable[[], Job]) -> Job:
     return jobs()
+
+
+@pytest.fixture(name="connected")
+def _connected(job: Job, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """What an operator or a trigger of this job is told; the connection leads to it."""
+    host, _, port = job.place.zookeeper.partition(":")
+    extra = {"snapshots_url": job.place.snapshots_url}
+    connection = {"conn_type": "lowtide", "host": host, "port": int(port), "password": job.place.token, "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_LOWTIDE_TEST", json.dumps(connection))
+    return {"job": job.name, "connection": "lowtide_test"}
 
 
 @pytest.fixture(name="airflow_home", scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -58,16 +57,6 @@ def refuse(code: int) -> Callable[[str], None]:
         raise SubmitFailed("it refuses", code=code)
 
     return refusing
-
-
-@pytest.fixture(name="connected")
-def _connected(job: Job, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What an operator of this job is told, and a connection that leads to it."""
-    host, _, port = job.place.zookeeper.partition(":")
-    extra = {"snapshots_url": job.place.snapshots_url}
-    connection = {"conn_type": "lowtide", "host": host, "port": int(port), "password": job.place.token, "extra": extra}
-    monkeypatch.setenv("AIRFLOW_CONN_LOWTIDE_TEST", json.dumps(connection))
-    return {"job": job.name, "connection": "lowtide_test"}
 
 
 @pytest.fixture(name="recover")

@@ -60,13 +60,9 @@ def test_no_trigger_is_given_a_secret() -> None:
 
 
 @pytest.fixture(name="connected")
-def _connected(job: Job, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What a trigger of this job is told, and a connection that leads to it."""
-    host, _, port = job.place.zookeeper.partition(":")
-    extra = {"snapshots_url": job.place.snapshots_url}
-    connection = {"conn_type": "lowtide", "host": host, "port": int(port), "password": job.place.token, "extra": extra}
-    monkeypatch.setenv("AIRFLOW_CONN_LOWTIDE_TEST", json.dumps(connection))
-    return {"job": job.name, "connection": "lowtide_test", "poll_s": 0.05}
+def _connected(connected: dict[str, Any]) -> dict[str, Any]:
+    """What a trigger of the test's job is told."""
+    return {**connected, "poll_s": 0.05}
 
 
 def events(trigger: Any, acts: Sequence[Callable[[], Any]], count: int = 1, after_s: float = 0.4) -> list[Any]:

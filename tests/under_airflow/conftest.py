@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 JOB = "counting"
+HOURS = "hours"
+"""A job that no program runs."""
 TOKEN = "a-token-that-only-tests-have"
 SNAPSHOT_EVERY_S = 8
 HEARTBEAT_LIMIT_S = 15
@@ -98,6 +100,13 @@ flow = "{folder}/flow.py"
 snapshot = "{every} seconds"
 keep = 50
 recover = true
+
+[[job]]
+name = "{hours}"
+flow = "{folder}/flow.py"
+snapshot = "never"
+recover = false
+hour_complete = true
 """
 
 
@@ -187,7 +196,7 @@ def _stage(kafka: Kafka, zookeeper: str, tmp_path_factory: pytest.TempPathFactor
     names = {"job": JOB, "orders": orders, "totals": totals}
     (folder / "flow.py").write_text(FLOW.format(**names))
     (folder / "lowtide.toml").write_text(CONF.format(folder=folder, kafka=kafka.address, zookeeper=zookeeper))
-    (folder / "airflow.toml").write_text(JOBS.format(job=JOB, folder=folder, every=SNAPSHOT_EVERY_S))
+    (folder / "airflow.toml").write_text(JOBS.format(job=JOB, hours=HOURS, folder=folder, every=SNAPSHOT_EVERY_S))
     (folder / "token").write_text(TOKEN)
     commands = Path(sys.executable).parent
     extra = {
