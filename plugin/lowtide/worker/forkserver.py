@@ -200,7 +200,7 @@ def _import_all(store: str) -> None:
     import confluent_kafka  # noqa: F401
     import msgspec  # noqa: F401
     import numpy  # noqa: F401
-    import pyarrow  # noqa: F401
+    import pyarrow
     import xxhash  # noqa: F401
 
     import lowtide.worker.main
@@ -208,6 +208,9 @@ def _import_all(store: str) -> None:
     from lowtide_snapshots.stores import prepare
 
     prepare(store)
+    # Its first array of Python objects has pyarrow import pandas where that is installed: a second of CPU, which every
+    # worker would spend at its first record.
+    pyarrow.array([0])
 
     # What is imported stays: the collector need not walk through it in every worker, nor copy its pages.
     gc.collect()
