@@ -15,6 +15,7 @@ from typing import Any
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Param, task
 
+from lowtide_airflow.deaths import MOST_ENDED
 from lowtide_airflow.job_dag import asset_of, job_dag, start_of_job, watched
 from lowtide_airflow.jobs_file import JobEntry, read_jobs
 from lowtide_airflow.operators import RecoverFlow
@@ -42,7 +43,7 @@ def recover(entry: JobEntry) -> None:
     died = watched(entry, "deaths", JobDiedTrigger(job=entry.name, connection=entry.connection))
     params = {
         "forced": Param(False, type="boolean", description="Start it though a machine should not decide that."),
-        "most": Param(5, type="integer", minimum=0, description="Lives that may end within half an hour."),
+        "most": Param(MOST_ENDED, type="integer", minimum=0, description="Lives that may end within half an hour."),
     }
     recovered = asset_of(entry, "recoveries")
     schedule = [died] if entry.recover else None

@@ -10,7 +10,12 @@ from typing import Any
 
 from lowtide_airflow.job_look import JobLook, Life
 
-__all__ = ["Death", "Deaths", "again_in_vain"]
+__all__ = ["MOST_ENDED", "WITHIN_S", "Death", "Deaths", "again_in_vain"]
+
+MOST_ENDED = 5
+"""How many lives may end by themselves before a person is asked."""
+WITHIN_S = 1800.0
+"""Within how long."""
 
 GONE_S = 3.0
 """How long nobody holds the lease of a job that said it ran: one that was cut off from ZooKeeper takes it again within
@@ -89,7 +94,7 @@ class Deaths:
 
 
 def again_in_vain(
-    cause: str, lives: Sequence[Life], now: datetime, *, most: int, within_s: float
+    cause: str, lives: Sequence[Life], now: datetime, *, most: int = MOST_ENDED, within_s: float = WITHIN_S
 ) -> tuple[str, str] | None:
     """Why it helps nobody to begin the job again without a person, in a word and a sentence; None if it may help.
 

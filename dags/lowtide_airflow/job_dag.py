@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -14,6 +14,7 @@ from airflow.triggers.base import BaseEventTrigger
 
 from lowtide_airflow.hook import LowtideHook
 from lowtide_airflow.jobs_file import JobEntry
+from lowtide_airflow.operators.job_operator import RETRIES, RETRY_DELAY
 
 __all__ = [
     "asset_of",
@@ -29,8 +30,6 @@ __all__ = [
 LOG = logging.getLogger(__name__)
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 """Before any run: nothing is made good that lies before a DAG was switched on."""
-RETRIES, RETRY_DELAY = 2, timedelta(seconds=10)
-"""Of every task: Airflow may lose a worker under each of them."""
 
 
 def job_dag(entry: JobEntry, purpose: str, *, doc: str, **given: Any) -> DAG:

@@ -10,6 +10,7 @@ from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from lowtide_airflow.hook import LowtideHook
+from lowtide_airflow.moments import ms_of
 from lowtide_airflow.triggers.delivered import DeliveredTimeTrigger
 from lowtide_airflow.ui.links import JobLink
 from lowtide_snapshots.errors import SnapshotsError
@@ -90,10 +91,9 @@ class DeliveredTimeSensor(BaseSensorOperator):
         if text.isdecimal():
             return int(text)
         try:
-            at = datetime.fromisoformat(text)
+            return ms_of(text)
         except ValueError as error:
             raise AirflowFailException(f"at is {text!r}: give ISO, or ms since 1970") from error
-        return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
     def _delivered_ms(self) -> int | None:
         with LowtideHook(self.connection).job(self.job) as client:

@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from lowtide_airflow.deaths import MOST_ENDED, WITHIN_S
 from lowtide_airflow.job_look import JobLook, Life
 from lowtide_airflow.jobs_file import JobEntry
-from lowtide_airflow.ui.advice import MOST_ENDED, WITHIN_S, advice, parted
+from lowtide_airflow.ui.advice import advice, parted
 from lowtide_airflow.ui.answers import LifeLine, SnapshotLine
 from lowtide_airflow.ui.sight import life_lines
 

@@ -69,15 +69,16 @@ def only_at(host: str) -> Callable[[Place], str]:
     return look
 
 
+def look(client: Any) -> Any:
+    return client.look()
+
+
 def test_after_a_look_that_failed_the_connection_is_looked_up_anew(
     monkeypatch: pytest.MonkeyPatch, correct: Callable[[str | None], None]
 ) -> None:
     from lowtide_airflow.triggers.watching import Watch
 
     made = opened(monkeypatch, only_at("new"))
-
-    def look(client: Any) -> Any:
-        return client.look()
 
     async def plays() -> None:
         async with Watch("there", "orders") as watch:
@@ -99,9 +100,6 @@ def test_while_airflow_gives_no_connection_the_last_one_is_used(
     from lowtide_airflow.triggers.watching import Watch
 
     made = opened(monkeypatch, only_at("new"))
-
-    def look(client: Any) -> Any:
-        return client.look()
 
     async def plays() -> None:
         async with Watch("there", "orders") as watch:

@@ -33,7 +33,7 @@ from lowtide_snapshots.errors import (
 )
 from lowtide_snapshots.stores.errors import StoreRefused
 
-__all__ = ["JobOperator", "is_true"]
+__all__ = ["RETRIES", "RETRY_DELAY", "JobOperator", "is_true"]
 
 IN_VAIN = (
     CommitRefused,
@@ -49,6 +49,8 @@ IN_VAIN = (
     ZooKeeperRefused,
 )
 """What another try would end with as well. A snapshot that is missing is not: so is all of a folder that is away."""
+RETRIES, RETRY_DELAY = 2, timedelta(seconds=10)
+"""Of every task: Airflow may lose a worker under each of them."""
 WRONG = (2, 3, 6)
 """With what a command ends whose conf, arguments or flow are wrong, or whose commits are damaged."""
 
@@ -69,8 +71,8 @@ class JobOperator(BaseOperator):
     ui_color = "#d7ecee"
 
     def __init__(self, *, job: Any, connection: Any = "lowtide_default", poll_s: Any = 1.0, **kwargs: Any) -> None:
-        kwargs.setdefault("retries", 2)
-        kwargs.setdefault("retry_delay", timedelta(seconds=10))
+        kwargs.setdefault("retries", RETRIES)
+        kwargs.setdefault("retry_delay", RETRY_DELAY)
         super().__init__(**kwargs)
         self.job = job
         self.connection = connection

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
+from lowtide_airflow.moments import ms_of
 from lowtide_airflow.operators.running import RunFlow
 from lowtide_airflow.submit import Start
 from lowtide_airflow.ui.links import SnapshotLink
@@ -45,8 +45,7 @@ class PreviewFlow(RunFlow):
         """The commit that it would begin from, every part of it read; None if it would begin without state."""
         if start.no_state:
             return None
-        before = datetime.fromisoformat(start.time) if start.time is not None else None
-        before_ms = None if before is None else int(before.replace(tzinfo=before.tzinfo or UTC).timestamp() * 1000)
+        before_ms = None if start.time is None else ms_of(start.time)
         with self.client() as client, client.snapshots() as snapshots:
             try:
                 choice = snapshots.choose(start.commit, before_ms)

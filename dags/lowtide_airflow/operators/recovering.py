@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from lowtide_airflow.asset_events import payloads
 from lowtide_airflow.client import JobClient
-from lowtide_airflow.deaths import again_in_vain
+from lowtide_airflow.deaths import MOST_ENDED, WITHIN_S, again_in_vain
 from lowtide_airflow.errors import RunsAlready, SubmitFailed
 from lowtide_airflow.job_look import JobLook
 from lowtide_airflow.operators.job_operator import is_true
@@ -75,8 +75,8 @@ class RecoverFlow(StartingOperator):
         flow: Any,
         death: Any = None,
         forced: Any = False,
-        most: Any = 5,
-        within_s: Any = 1800.0,
+        most: Any = MOST_ENDED,
+        within_s: Any = WITHIN_S,
         outage_s: Any = 86_400.0,
         limit_s: Any = 900.0,
         **kwargs: Any,

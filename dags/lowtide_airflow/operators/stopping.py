@@ -17,8 +17,8 @@ class StopFlow(JobOperator):
     """Asks a job to stop, and waits until nobody runs it any more: what its sinks were given is delivered first.
 
     A job that nobody runs is stopped already; one that only starts, or has just died and may be begun again by its
-    program, is stopped once it runs. Returns `job`, `state`
-    ("stopped", or what it had ended with before), `incarnation`.
+    program, is stopped once it runs. Returns `job`, `state` ("stopped", or what it had ended with before),
+    `incarnation`.
 
     Args:
         job: the job's name.

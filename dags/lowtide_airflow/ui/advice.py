@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from lowtide_airflow.deaths import again_in_vain
+from lowtide_airflow.deaths import MOST_ENDED, WITHIN_S, again_in_vain
 from lowtide_airflow.job_look import JobLook, Life
 from lowtide_airflow.jobs_file import JobEntry
 from lowtide_airflow.ui.answers import SnapshotLine
 
-__all__ = ["MOST_ENDED", "WITHIN_S", "advice", "parted"]
+__all__ = ["advice", "parted"]
 
-# What `RecoverFlow` takes by default; it cannot be asked here, as the page's sentences need no Airflow.
-MOST_ENDED = 5
-"""How many lives may end by themselves before a person is asked."""
-WITHIN_S = 1800.0
-"""Within how long."""
 NO_GOOD_COMMIT = "no_good_commit"
 REASONS = {
     "in_vain": "A function or a record of the flow ended it, and would end the next life as well: correct that first.",
@@ -72,7 +67,7 @@ def advice(
 def _asked(cause: str, lives: Sequence[Life], ended_ms: int, snapshots: Sequence[SnapshotLine]) -> str | None:
     """Why the DAG recover asks a person, as a word of `REASONS`; None if a machine decides, as far as can be seen."""
     ended = datetime.fromtimestamp(ended_ms / 1000, UTC)
-    vain = again_in_vain(cause, lives, ended, most=MOST_ENDED, within_s=WITHIN_S)
+    vain = again_in_vain(cause, lives, ended)
     if vain is not None:
         return vain[0]
     commits = _commits(snapshots)

@@ -124,9 +124,10 @@ class Runner:
             self._watch()
             failed = False
         except Exception as error:
-            if self._job is None or not self._told_together():
-                if self._job is not None:
-                    self._job.fail(error)
+            if self._job is None:
+                raise
+            if not self._told_together():
+                self._job.fail(error)
                 raise
             traceback.print_exc()
         finally:
