@@ -112,6 +112,8 @@ def test_lanes_that_nobody_names_are_those_of_the_record() -> None:
     named = Conf.load(overrides={"job.parallelism": 2, "job.lanes": 2})
     with pytest.raises(RecordDiffers, match=r"set job\.lanes to 4 again"):
         _settled(frozen, deployment().plan, named)
+    with pytest.raises(RecordDiffers, match="units"):
+        _settled(replace(frozen, units=frozen.units + 1), deployment().plan, fewer)
 
 
 def manifest(steps: str = "", generation: int = 0) -> Manifest:
