@@ -11,13 +11,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from msgspec.json import Decoder, Encoder
 
-    from lowtide.bytes_column import BytesColumn
-
-_FEW_MESSAGES = 16
-"""Up to here one call per message is quicker than looking whether one call for all would do."""
+Messages = Sequence["bytes | None"]
+"""Keys or values of n messages, None where there is none."""
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -43,11 +40,8 @@ class Format(Protocol[T_co]):
     def record(self) -> type[T_co]:
         """The dataclass of the records."""
 
-    def decode(self, keys: BytesColumn, values: BytesColumn) -> Decoded[Any]:
+    def decode(self, keys: Messages, values: Messages) -> Decoded[Any]:
         """Make records of messages; what cannot be parsed is named, never dropped in silence."""
-
-    def columns(self, keys: BytesColumn, values: BytesColumn) -> list[pa.Array] | None:
-        """Give the records as columns, where that takes no object per record and never fails; else None."""
 
     def encode(self, rows: Sequence[Any]) -> list[bytes | None]:
         """Make the messages' values; raises what the codec raises for a record that cannot be written."""
@@ -70,13 +64,9 @@ class RawFormat:
         """`Raw`."""
         return Raw
 
-    def decode(self, keys: BytesColumn, values: BytesColumn) -> Decoded[Raw]:
+    def decode(self, keys: Messages, values: Messages) -> Decoded[Raw]:
         """Pair keys with values; never fails."""
-        return Decoded(list(map(Raw, keys.to_list(), values.to_list())), [])
-
-    def columns(self, keys: BytesColumn, values: BytesColumn) -> list[pa.Array] | None:
-        """Share the bytes as they are."""
-        return [keys.to_arrow(), values.to_arrow()]
+        return Decoded(list(map(Raw, keys, values)), [])
 
     def encode(self, rows: Sequence[Raw]) -> list[bytes | None]:
         """Take the values."""
@@ -95,29 +85,20 @@ class JsonFormat(Generic[T]):
 
     record: type[T]
 
-    def decode(self, keys: BytesColumn, values: BytesColumn) -> Decoded[T]:
-        """Parse a batch with one call into C if that cannot mislead, else one message after the other."""
+    def decode(self, keys: Messages, values: Messages) -> Decoded[T]:
+        """Parse one message after the other, in C as long as all can be parsed."""
         decoder: Decoder[T] = _decoder(self.record)  # type: ignore[arg-type]  # a class is hashable
-        if len(values) > _FEW_MESSAGES and _are_objects(values):
-            try:
-                rows = decoder.decode_lines(b"\n".join(values.to_list()))  # type: ignore[arg-type]  # no nulls here
-            except Exception:  # noqa: BLE001, S110 - a user's __post_init__; asked again below
-                pass
-            else:
-                if len(rows) == len(values):
-                    return Decoded(rows, [])
-        return self._decode_each(decoder, values)
+        try:
+            return Decoded(list(map(decoder.decode, values)), [])  # type: ignore[arg-type]  # a null is a TypeError
+        except Exception:  # noqa: BLE001 - of a user's __post_init__ too; whose it is, is asked below
+            return self._decode_each(decoder, values)
 
-    def columns(self, keys: BytesColumn, values: BytesColumn) -> list[pa.Array] | None:
-        """JSON has to be parsed first."""
-        return None
-
-    def _decode_each(self, decoder: Decoder[T], values: BytesColumn) -> Decoded[T]:
+    def _decode_each(self, decoder: Decoder[T], values: Messages) -> Decoded[T]:
         import msgspec
 
         rows: list[T] = []
         failures: list[tuple[int, str]] = []
-        for index, value in enumerate(values.to_list()):
+        for index, value in enumerate(values):
             if value is None:
                 failures.append((index, "a null value is not JSON"))
                 continue
@@ -131,30 +112,12 @@ class JsonFormat(Generic[T]):
 
     def encode(self, rows: Sequence[T]) -> list[bytes | None]:
         """Write a batch with one call into C: JSON never holds a bare newline, so lines are messages."""
-        if not rows:
-            return []
+        if len(rows) <= 1:
+            return [_encoder().encode(row) for row in rows]
         return _encoder().encode_lines(rows)[:-1].split(b"\n")  # type: ignore[return-value]  # list is invariant
 
     def __str__(self) -> str:
         return "JSON"
-
-
-def _are_objects(values: BytesColumn) -> bool:
-    r"""Whether every value starts with `{` and ends with `}`, so that lines cannot run into each other.
-
-    `decode_lines` takes a newline for any white space: `{"a":1,` and `"b":2}` would become one record, and `{}{}` two.
-    Between two values of this kind stands `}\n{`, which is nowhere inside one JSON value; so every value holds at
-    least one record, and n records out of n values means one each. O(n) in numpy.
-    """
-    import numpy as np
-
-    if values.nulls is not None or len(values) == 0:
-        return False
-    starts, ends = values.offsets[:-1], values.offsets[1:]
-    if (ends <= starts).any():
-        return False
-    data = np.frombuffer(values.data, np.uint8)
-    return bool((data[starts] == ord("{")).all() and (data[ends - 1] == ord("}")).all())
 
 
 @cache

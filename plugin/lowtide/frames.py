@@ -1,30 +1,41 @@
 """Frames: what goes from one worker to another, and the count that notices a lost or swapped one.
 
-A frame is a header of 48 bytes, its distinct ticks and an Arrow record batch (IPC message without its schema; the
-vertex says which)::
+A frame is one msgpack array::
 
-    magic "LF" | u8 version | u8 kind | u16 vertex | u16 0 | u32 sender | u32 rows | u32 ticks | u32 0
-    | u64 number | i64 sent_ns | u64 value | i64 tick[ticks]
+    [version, kind, vertex, sender, number, sent_ns, value, ticks, ats, units, flags, rows]
 
-All little-endian. `value` is what sender and receiver fold into the tracker at each of the ticks. `number` counts the
-frames of one sender to one target from 0, over epochs. The last frame that a sender gives a target in an epoch is a
-*mark* without rows: it tells the target that nothing of that epoch is missing.
+| element | is |
+|---|---|
+| version | 4 |
+| kind | 0: records, 1: mark |
+| vertex | the exchange's id in the plan; it says what the records are. In a mark 0 |
+| sender | the number of the worker that made it |
+| number | counts the frames of one sender to one target from 0, over epochs |
+| sent_ns | when it was made, ns since 1970 |
+| value | what sender and receiver fold into the tracker at each of the ticks; in a mark the epoch's number |
+| ticks | the distinct ticks, ascending |
+| ats | per record its packed order key (`operators/order.py`) |
+| units | per record its hash unit |
+| flags | per record whether it is a tombstone; nil where none is |
+| rows | per record a map of its fields (`fields.py`) |
+
+The last frame that a sender gives a target in an epoch is a *mark* without records: it tells the target that nothing of
+that epoch is missing. The first five elements come first so that the vertex is known before the records are read.
 Nothing here does I/O.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from enum import IntEnum
+from functools import cache
+from typing import Any
+
+import msgspec
 
 from lowtide.errors import LifeEnded
 
-MAGIC = b"LF"
-VERSION = 3
-_HEADER = struct.Struct("<2sBBHHIIIIQqQ")
-HEADER_BYTES = _HEADER.size
+VERSION = 4
 WAY_OUT = "start the job again; report it if it happens without a failure of the network or of Spark"
 
 
@@ -35,91 +46,104 @@ class FrameKind(IntEnum):
     MARK = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
-    """What stands before a frame's records.
+class Head(msgspec.Struct, array_like=True, gc=False):
+    """What stands before a frame's records; see the top of this file for the fields."""
 
-    Attributes:
-        kind: Records, or the mark at an epoch's end.
-        vertex: The id of the exchange in the plan; 0 in a mark.
-        sender: The number of the worker that made it.
-        rows: How many records follow; in a mark the epoch's number.
-        number: Its place among the frames of this sender to this target, from 0.
-        sent_ns: When it was made, ns since 1970.
-        value: What is folded into the tracker at each tick; 0 in a mark.
-        ticks: How many distinct ticks follow.
-    """
-
-    kind: FrameKind
+    version: int
+    kind: int
     vertex: int
     sender: int
-    rows: int
     number: int
     sent_ns: int
-    value: int = 0
-    ticks: int = 0
-
-    def pack(self) -> bytes:
-        """Return the header's `HEADER_BYTES`."""
-        first = (MAGIC, VERSION, self.kind, self.vertex, 0, self.sender, self.rows, self.ticks, 0)
-        return _HEADER.pack(*first, self.number, self.sent_ns, self.value)
-
-    @classmethod
-    def unpack(cls, frame: bytes) -> Header:
-        """Read the header of a frame.
-
-        Raises:
-            LifeEnded: these bytes are no frame of this version.
-        """
-        if len(frame) < HEADER_BYTES or frame[:2] != MAGIC or frame[2] != VERSION:
-            raise LifeEnded(
-                f"{len(frame)} bytes that begin with {frame[:4]!r} are no frame of version {VERSION}",
-                way_out="give every executor the driver's version of Lowtide, then start the job again",
-            )
-        _, _, kind, vertex, _, sender, rows, ticks, _, number, sent_ns, value = _HEADER.unpack_from(frame)
-        return cls(FrameKind(kind), vertex, sender, rows, number, sent_ns, value, ticks)
-
-    def ticks_of(self, frame: bytes) -> list[int]:
-        """Return the distinct ticks that stand behind this header in its frame, ascending."""
-        return list(struct.unpack_from(f"<{self.ticks}q", frame, HEADER_BYTES))
-
-    @property
-    def records_at(self) -> int:
-        """Where in the frame its Arrow message begins."""
-        return HEADER_BYTES + 8 * self.ticks
+    value: int
+    ticks: list[int]
+    ats: list[bytes]
+    units: list[int]
+    flags: list[bool] | None
 
 
-def rows_of(frame: bytes) -> int:
-    """Return how many records a frame brings, by its header alone; 0 for a mark, and for bytes that are no frame."""
-    if len(frame) < HEADER_BYTES or frame[3] != FrameKind.RECORDS:
-        return 0
-    return int.from_bytes(frame[12:16], "little")
+class Encoded(Head, array_like=True, gc=False):
+    """A frame whose records are encoded already."""
+
+    rows: msgspec.Raw
+
+
+encode: Callable[[Encoded], bytes] = msgspec.msgpack.Encoder().encode
+_any: Callable[[bytes], Head] = msgspec.msgpack.Decoder(Head).decode
+_NO_ROWS = msgspec.Raw(b"\x90")
+
+
+@cache
+def _decoder(record: Any) -> Callable[[bytes], Any]:
+    """Bytes to a frame with records of one dataclass, in one call into C."""
+    frame = msgspec.defstruct("Frame", [("rows", list[record])], bases=(Head,), array_like=True, gc=False)
+    decode: Callable[[bytes], Any] = msgspec.msgpack.Decoder(frame).decode
+    return decode
+
+
+def open_frame(data: bytes, record_of: dict[int, type]) -> Any:
+    """A frame as a `Head` with `rows`; a mark without.
+
+    Args:
+        data: Its bytes.
+        record_of: By exchange the dataclass of its records.
+
+    Raises:
+        LifeEnded: these bytes are no frame of this version.
+    """
+    try:
+        if data[1] != VERSION:
+            raise _no_frame(data)
+        # The array's head, version and kind are one byte each, and so is a vertex below 128.
+        vertex = data[3] if data[3] < 128 else _any(data).vertex
+        record = record_of[vertex] if data[2] == FrameKind.RECORDS else None
+        return _any(data) if record is None else _decoder(record)(data)
+    except (msgspec.MsgspecError, IndexError, KeyError) as error:
+        raise _no_frame(data) from error
+
+
+def rows_in(data: bytes) -> int:
+    """About how many records a frame brings, by its size alone; for those who part their work by it."""
+    return max(1, len(data) >> 7)
 
 
 class Outbox:
-    """Numbers the frames of one sender, per target."""
+    """Numbers the frames of one sender, per target, and makes their bytes."""
 
     def __init__(self, sender: int, targets: int) -> None:
         self._sender = sender
         self._next = [0] * targets
 
-    def records(self, target: int, vertex: int, rows: int, *, sent_ns: int, value: int, ticks: Sequence[int]) -> bytes:
-        """Return what stands before the records of the next frame for `target`: its header and its ticks."""
-        number = self._number(target)
-        header = Header(FrameKind.RECORDS, vertex, self._sender, rows, number, sent_ns, value, len(ticks))
-        return header.pack() + struct.pack(f"<{len(ticks)}q", *ticks)
-
-    def marks(self, epoch: int, sent_ns: int) -> list[tuple[int, bytes]]:
-        """Return the frames that end an epoch, one for every target."""
-        return [
-            (target, Header(FrameKind.MARK, 0, self._sender, epoch, self._number(target), sent_ns).pack())
-            for target in range(len(self._next))
-        ]
-
-    def _number(self, target: int) -> int:
+    def records(self, target: int, frame: Any, sent_ns: int) -> bytes:
+        """The next frame for `target`, of a `worker.effects.Frame`."""
         number = self._next[target]
         self._next[target] = number + 1
-        return number
+        batch = frame.batch
+        return encode(
+            Encoded(
+                VERSION,
+                0,
+                frame.vertex,
+                self._sender,
+                number,
+                sent_ns,
+                frame.value,
+                frame.ticks,
+                batch.ats,
+                batch.units,
+                batch.flags,
+                msgspec.Raw(frame.payload),
+            )
+        )
+
+    def marks(self, epoch: int, sent_ns: int) -> list[tuple[int, bytes]]:
+        """The frames that end an epoch, one for every target."""
+        marks = []
+        for target, number in enumerate(self._next):
+            mark = Encoded(VERSION, 1, 0, self._sender, number, sent_ns, epoch, [], [], [], None, _NO_ROWS)
+            marks.append((target, encode(mark)))
+            self._next[target] = number + 1
+        return marks
 
 
 class Inbox:
@@ -131,26 +155,27 @@ class Inbox:
         self._unmarked: set[int] = set()
         self._marks: dict[int, int] = {}
 
-    def take(self, header: Header) -> None:
+    def take(self, head: Head) -> None:
         """Count a frame.
 
         Raises:
             LifeEnded: it is not the next one of its sender.
         """
-        expected = self._next.get(header.sender, 0)
-        if header.number != expected:
-            happened = "was lost" if header.number > expected else "came again or too late"
+        sender = head.sender
+        expected = self._next.get(sender, 0)
+        if head.number != expected:
+            happened = "was lost" if head.number > expected else "came again or too late"
             raise LifeEnded(
-                f"a frame {happened} on the way from worker number {header.sender} to worker {self._target}: "
-                f"number {header.number} came where {expected} was due",
+                f"a frame {happened} on the way from worker number {sender} to worker {self._target}: "
+                f"number {head.number} came where {expected} was due",
                 way_out=WAY_OUT,
             )
-        self._next[header.sender] = expected + 1
-        if header.kind is FrameKind.MARK:
-            self._unmarked.discard(header.sender)
-            self._marks[header.sender] = header.rows
+        self._next[sender] = expected + 1
+        if head.kind == FrameKind.MARK:
+            self._unmarked.discard(sender)
+            self._marks[sender] = head.value
         else:
-            self._unmarked.add(header.sender)
+            self._unmarked.add(sender)
 
     def end(self, epoch: int) -> None:
         """Check that every sender has told its end of this very epoch.
@@ -173,3 +198,10 @@ class Inbox:
                     f"epoch {marked}: frames of two epochs were mixed on the way",
                     way_out=WAY_OUT,
                 )
+
+
+def _no_frame(data: bytes) -> LifeEnded:
+    return LifeEnded(
+        f"{len(data)} bytes that begin with {data[:4]!r} are no frame of version {VERSION}",
+        way_out="give every executor the driver's version of Lowtide, then start the job again",
+    )

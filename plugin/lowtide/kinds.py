@@ -201,7 +201,8 @@ class Choice(Kind):
         self.name = name
         self._inner = SCALARS[type(stored[0])]
         self.arrow = self._inner.arrow
-        self._member_type = type(members[0])
+        self.member_type = type(members[0])
+        self.members = frozenset(members)
         self._store: dict[Any, Any] = {**dict(zip(members, stored, strict=True)), None: None}
         self._load: dict[Any, Any] = {**dict(zip(stored, members, strict=True)), None: None}
 
@@ -212,7 +213,7 @@ class Choice(Kind):
 
     def encode(self, values: list[Any]) -> pa.Array:
         """Look every value up."""
-        refuse_types(values, self._member_type, self.name)
+        refuse_types(values, self.member_type, self.name)
         try:
             return self._inner.encode([self._store[value] for value in values])
         except KeyError as error:

@@ -14,7 +14,7 @@ from lowtide.local_items import Item, Message, Order
 from lowtide.local_run import Run
 from lowtide.operators.dead_letter import Dead, as_json
 from lowtide.operators.keys import plain
-from lowtide.operators.meta import Position
+from lowtide.operators.order import Position
 from lowtide.plan import Plan, Vertex
 from lowtide.steps import Write
 from lowtide_tracker.floors import Floor

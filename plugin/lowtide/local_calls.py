@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from lowtide.local_items import Item
-from lowtide.operators.batch import Batch
-from lowtide.operators.batch_mapping import MapBatchesOperator
-from lowtide.operators.catalogue import per_record_operator
+from lowtide.operators.batch_mapping import MapBatchesNode
+from lowtide.operators.catalogue import per_record_node
 from lowtide.operators.failure import Failure, UserError, raised
-from lowtide.operators.meta import Meta
 from lowtide.plan import Vertex
-from lowtide.schema import schema_of
 from lowtide.steps import Filter, FlatMap, Function, MapBatches
 
 
@@ -36,8 +31,8 @@ def called(function: Function, *arguments: Any) -> Any:
 def call(vertex: Vertex, item: Item) -> list[Item]:
     """What becomes of a record in a step that calls a function with it and keeps nothing; raises Failed."""
     if isinstance(vertex.step, MapBatches):
-        return [_map_batch(vertex, vertex.step, item)]
-    operator = per_record_operator(vertex)
+        return [_map_batch(vertex, item)]
+    operator = per_record_node(vertex)
     assert operator is not None, f"no operator for {vertex.step}"
     if isinstance(vertex.step, FlatMap):
         result = called(lambda record: list(operator.function(record)), item.record)
@@ -53,11 +48,9 @@ def call(vertex: Vertex, item: Item) -> list[Item]:
     return [item.becomes(result)]
 
 
-def _map_batch(vertex: Vertex, step: MapBatches, item: Item) -> Item:
+def _map_batch(vertex: Vertex, item: Item) -> Item:
     """A record in a batch of its own; what fails here always stops the run, as it does a job."""
-    meta = Meta.of_source(item.order.front, 0, np.array([item.order.sequence]), np.array([item.order.tick]))
-    batch = Batch(schema_of(vertex.takes), meta, rows=[item.record])
-    stepped = MapBatchesOperator(step.function, vertex.gives).apply(batch)
-    for failure in stepped.failures:
+    rows, failures = MapBatchesNode(vertex).apply([item.record])
+    for failure in failures:
         raise UserError(vertex, item.message.position, failure)
-    return item.becomes(stepped.batch.rows()[0])
+    return item.becomes(rows[0])

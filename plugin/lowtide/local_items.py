@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from lowtide.operators.meta import Position
+from lowtide.operators.order import Position
 
 
 class Order(NamedTuple):

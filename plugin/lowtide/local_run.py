@@ -10,17 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from lowtide.bytes_column import BytesColumn
 from lowtide.local_calls import Failed, call, called
 from lowtide.local_items import Item, Message, Order
 from lowtide.local_plain import is_plain
 from lowtide.local_state import Scanned, Windows
 from lowtide.operators.dead_letter import Dead, as_json
-from lowtide.operators.exchange import front_units
+from lowtide.operators.exchange import front_unit
 from lowtide.operators.failure import Failure, MessageRefused, UserError, unreadable
-from lowtide.operators.filtering import FilterOperator
+from lowtide.operators.filtering import not_bool
 from lowtide.operators.keys import key_of
 from lowtide.operators.looping import key_changed, key_refused, too_many_turns
 from lowtide.plan import Plan, Vertex
@@ -65,7 +62,7 @@ class Run:
         """Take a message of a source all its way."""
         assert isinstance(source.step, Read)
         format_ = source.step.source.format
-        decoded = format_.decode(BytesColumn.from_list([message.key]), BytesColumn.from_list([message.value]))
+        decoded = format_.decode([message.key], [message.value])
         for _, reason in decoded.failures:
             self._fail(source, Item(None, order, message), unreadable(0, message.value, format_, source.gives, reason))
         for record in decoded.rows:
@@ -135,12 +132,12 @@ class Run:
             return item.into(hash_unit(key_of(vertex.step.columns, item.record), self._plan.units))
         if item.unit >= 0:
             return item
-        return item.into(int(front_units(np.array([item.order.front], np.int32), self._plan.units)[0]))
+        return item.into(front_unit(item.order.front, self._plan.units))
 
     def _turned(self, tail: Vertex, step: Again, item: Item) -> _Way:
         """Where a record goes from a loop's tail: on, or back to the head."""
         again = called(step.function, item.record)
-        fault = FilterOperator(step.function).fault(again)
+        fault = not_bool(again)
         if fault is None and not again:
             return _Way(tail, None, item)
         assert tail.back is not None

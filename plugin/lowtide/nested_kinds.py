@@ -20,11 +20,11 @@ class Sequenced(Kind):
         self.item = item
         self.name = f"list[{item.name}]" if python is list else f"tuple[{item.name}, ...]"
         self.arrow = pa.list_(pa.field("item", item.arrow))
-        self._python: Any = python
+        self.python: Any = python
 
     def encode(self, values: list[Any]) -> pa.Array:
         """Encode all items of all lists as one column."""
-        refuse_types(values, self._python, self.name)
+        refuse_types(values, self.python, self.name)
         items = list(chain.from_iterable(filter(None, values)))
         offsets, mask = _offsets(values)
         return pa.ListArray.from_arrays(offsets, encode_strictly(self.item, items, "[]"), type=self.arrow, mask=mask)
@@ -32,7 +32,7 @@ class Sequenced(Kind):
     def decode(self, column: pa.Array) -> list[Any]:
         """Decode all items at once and cut them."""
         items, offsets = self.item.decode(column.values), column.offsets.to_pylist()
-        python = self._python
+        python = self.python
         cut = [python(items[start:end]) for start, end in pairwise(offsets)]
         return with_nulls(cut, column)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lowtide.errors import FlowError, ServiceUnavailable, TopicUnknown
 from lowtide.local import Message, run_log
-from lowtide.operators.meta import Position
+from lowtide.operators.order import Position
 from lowtide.plan import Plan
 from lowtide.steps import Read
 from lowtide_tracker.floors import Floor

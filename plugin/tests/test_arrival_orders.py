@@ -16,7 +16,7 @@ from state_flows import FLOWS, Count, Document, above_one, changed_keys, halve, 
 from lowtide import Flow, json, kafka, raw
 from lowtide.compiler import compile_flow
 from lowtide.local import Message, run_log
-from lowtide.operators.meta import Position
+from lowtide.operators.order import Position
 
 texts = st.lists(st.sampled_from(["to", "be", "or", "not"]), max_size=4).map(" ".join)
 documents = st.builds(Document, st.sampled_from(["a", "b", "c"]), texts)

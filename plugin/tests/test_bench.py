@@ -31,7 +31,7 @@ from lowtide.bench.schedule import NS, Schedule
 from lowtide.compiler import compile_flow
 from lowtide.histogram import Histogram
 from lowtide.local import Message, run_log
-from lowtide.operators.meta import Position
+from lowtide.operators.order import Position
 
 START = 1_700_000_000 * NS
 MS = 1_000_000

@@ -16,7 +16,7 @@ from lowtide.frames import Header
 from lowtide.fronts.front import Front, Window
 from lowtide.local import Message
 from lowtide.operators.limits import LETTER_BYTES, Limits
-from lowtide.operators.meta import Position
+from lowtide.operators.order import Position
 from lowtide.worker.core import WorkerCore
 from lowtide_tracker import LocalTracker, Notice
 

@@ -15,7 +15,7 @@ from lowtide.errors import FlowError
 from lowtide.local import Message, Order, run_log
 from lowtide.operators.dead_letter import Dead
 from lowtide.operators.failure import MessageRefused, UserError
-from lowtide.operators.meta import Position
+from lowtide.operators.order import Position
 
 
 @dataclass(frozen=True)

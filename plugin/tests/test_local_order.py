@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from lowtide import Flow, Stream, json, kafka, raw
 from lowtide.compiler import compile_flow
 from lowtide.local import Delivered, Message, Order, label_log, run_log
-from lowtide.operators.meta import Position
+from lowtide.operators.order import Position
 from lowtide.plan import Plan
 from lowtide_tracker.floors import Floor
 

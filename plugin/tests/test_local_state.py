@@ -12,7 +12,7 @@ from lowtide import Flow, KeyedStream, Stream, json, kafka, raw
 from lowtide.errors import FlowError, UserCodeFailed
 from lowtide.operators.dead_letter import Dead
 from lowtide.operators.failure import UserError
-from lowtide.operators.meta import Position
+from lowtide.operators.order import Position
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from lowtide.conf import KafkaConf
 from lowtide.embedded import EmbeddedServices
 from lowtide.errors import FlowError, TopicUnknown
 from lowtide.local import Message
-from lowtide.operators.meta import Position
+from lowtide.operators.order import Position
 from lowtide.oracle import Output, compare, compare_lanes, expected_lanes, read_log, read_output, read_sources
 from lowtide.topics import Topics
 from lowtide_tracker.floors import Floor

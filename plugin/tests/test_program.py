@@ -23,7 +23,7 @@ from lowtide.local import Message, run_log
 from lowtide.operators.batch import Batch
 from lowtide.operators.failure import MessageRefused, UserError
 from lowtide.operators.fault import act
-from lowtide.operators.meta import Position
+from lowtide.operators.order import Position
 from lowtide.operators.output import Exchange, Faults
 from lowtide.operators.program import Program
 from lowtide.schema import schema_of

@@ -12,7 +12,7 @@ from lowtide.compiler import compile_flow
 from lowtide.errors import RecordRefused
 from lowtide.fronts.front import Front, Window
 from lowtide.local import Message
-from lowtide.operators.meta import Position
+from lowtide.operators.order import Position
 from lowtide.worker.effects import Effects, letters_of
 from lowtide.worker.untracked import UntrackedCore
 from lowtide_tracker import LocalTracker

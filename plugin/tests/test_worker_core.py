@@ -11,7 +11,7 @@ from programs import source_rows
 from lowtide.errors import TimeWentBack
 from lowtide.local import Message
 from lowtide.operators.bundle import Bundle
-from lowtide.operators.meta import Position
+from lowtide.operators.order import Position
 from lowtide.operators.order import OrderKey
 from lowtide.worker.core import WorkerCore
 from lowtide.worker.effects import letters_of

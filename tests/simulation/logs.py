@@ -10,7 +10,7 @@ from state_flows import Document
 
 from lowtide.fronts.floors import NO_TICK, Floors
 from lowtide.local import Message
-from lowtide.operators.meta import Position
+from lowtide.operators.order import Position
 from lowtide_tracker import Floor
 
 FIRST_MS = 1_000

@@ -3,63 +3,40 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 
-import numpy as np
+import msgspec
 
-from lowtide.bytes_column import BytesColumn
 from lowtide.connectors.outgoing import Headers
-from lowtide.operators.source import SourceRows
-
-_HEAD = struct.Struct("<qqiiiH")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PackedRows:
-    """Records of one source partition.
+class PackedRows(msgspec.Struct, array_like=True, gc=False):
+    """Records of one source partition, one msgpack array.
 
     Attributes:
         born_ns: When the JVM took the first of them, ns since 1970.
         packed_ns: When it sent them, ns since 1970.
         topic: Their topic.
         partition: Their partition.
-        rows: The records; `front` as given to `unpack`.
+        offsets: n, ascending.
+        timestamps: n, ms.
+        keys: n, None where a record has none.
+        values: n, None for Kafka's tombstones.
+        headers: n packed lists of headers (`unpack_headers`); None where no record has any.
     """
 
     born_ns: int
     packed_ns: int
     topic: str
     partition: int
-    rows: SourceRows
+    offsets: list[int]
+    timestamps: list[int]
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    headers: list[bytes] | None
 
 
-def unpack(message: bytes, front: int) -> PackedRows:
-    """Open a message of kind ROWS; copies the bytes of keys, values and headers once, the rest is a view."""
-    born_ns, packed_ns, partition, count, header_bytes, topic_bytes = _HEAD.unpack_from(message)
-    at = _HEAD.size
-    topic = message[at : at + topic_bytes].decode()
-    at += topic_bytes
-    offsets = np.frombuffer(message, "<i8", count, at)
-    timestamps = np.frombuffer(message, "<i8", count, at + 8 * count)
-    at += 16 * count
-    key_lengths = np.frombuffer(message, "<i4", count, at)
-    value_lengths = np.frombuffer(message, "<i4", count, at + 4 * count)
-    at += 8 * count
-    view = memoryview(message)
-    header_lengths = None
-    if header_bytes:
-        header_lengths = np.frombuffer(message, "<i4", count, at)
-        at += 4 * count
-    keys_end = at + int(np.maximum(key_lengths, 0).sum())
-    values_end = len(message) - header_bytes
-    keys = BytesColumn.from_lengths(view[at:keys_end], key_lengths)
-    values = BytesColumn.from_lengths(view[keys_end:values_end], value_lengths)
-    headers = None
-    if header_lengths is not None:
-        headers = BytesColumn.from_lengths(view[values_end:], header_lengths)
-    return PackedRows(
-        born_ns, packed_ns, topic, partition, SourceRows(front, offsets, timestamps, keys, values, headers)
-    )
+unpack = msgspec.msgpack.Decoder(PackedRows).decode
+"""Open a message of kind ROWS; one call into C."""
 
 
 def unpack_headers(packed: bytes | None) -> Headers:

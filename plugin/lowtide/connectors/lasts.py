@@ -24,7 +24,6 @@ from lowtide.connectors.lasts_records import (
 from lowtide.errors import LifeEnded, ServiceUnavailable
 from lowtide.fronts.floors import Floors
 from lowtide.kafka_access import librdkafka_settings
-from lowtide.operators.bundle import FIRST_KEY
 from lowtide.topics import TopicExists, Topics
 from lowtide_tracker import Floor
 
@@ -126,7 +125,7 @@ def keep_floors(kafka: KafkaConf, topic: str, floors: Iterable[Floor], incarnati
     settings: dict[str, Any] = {**librdkafka_settings(kafka), "enable.idempotence": True, "log_level": 0}
     producer = Producer(settings)
     # Of several for one offset the last written would count, whichever is the larger.
-    for key, value in records_of(LaneName(0, "", 0), FIRST_KEY, Floors(floors), incarnation):
+    for key, value in records_of(LaneName(0, "", 0), None, Floors(floors), incarnation):
         producer.produce(topic, value, key)
         producer.poll(0)
     left = producer.flush(limit_s)

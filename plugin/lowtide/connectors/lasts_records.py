@@ -27,7 +27,6 @@ import msgspec
 
 from lowtide.errors import LowtideError
 from lowtide.fronts.floors import Floors
-from lowtide.operators.bundle import FIRST_KEY
 from lowtide.operators.order import OrderKey
 from lowtide_tracker import Floor
 
@@ -73,12 +72,14 @@ class Durable:
     floors: tuple[Floor, ...]
 
 
-def records_of(lane: LaneName, last: OrderKey, floors: Iterable[Floor], incarnation: int) -> list[tuple[bytes, bytes]]:
+def records_of(
+    lane: LaneName, last: OrderKey | None, floors: Iterable[Floor], incarnation: int
+) -> list[tuple[bytes, bytes]]:
     """The records, key and value, that say with a bundle what is durable once it is; O(1 + floors).
 
     Args:
         lane: The bundle's.
-        last: The bundle's `last`; `FIRST_KEY` says nothing and is not written.
+        last: The bundle's `last`; None if there is none.
         floors: The bundle's.
         incarnation: Of the life that delivers; for those who look into the topic.
     """
@@ -87,7 +88,7 @@ def records_of(lane: LaneName, last: OrderKey, floors: Iterable[Floor], incarnat
         (_encode((VERSION, FLOOR, *name, floor.front, floor.offset, floor.cap)), _encode((VERSION, floor.tick)))
         for floor in floors
     ]
-    if last != FIRST_KEY:
+    if last is not None:
         place = (last.tick, last.front, last.sequence, last.child, last.trace)
         records.append((_encode((VERSION, LAST, *name)), _encode((VERSION, incarnation, *place))))
     return records

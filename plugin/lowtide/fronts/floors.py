@@ -6,9 +6,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-import numpy as np
-import numpy.typing as npt
-
 from lowtide_tracker import Floor
 
 __all__ = ["LAST_TICK", "NO_TICK", "Floors"]
@@ -18,8 +15,6 @@ NO_TICK = -(1 << 63)
 
 LAST_TICK = (1 << 63) - 1
 """The highest tick there can be, and the last ms."""
-
-Int64s = npt.NDArray[np.int64]
 
 
 class Floors:
@@ -31,7 +26,7 @@ class Floors:
 
     Example:
         >>> floors = Floors([Floor(0, 7, 100), Floor(0, 9, 90), Floor(0, 12, 300), Floor(0, 8, 55, cap=True)])
-        >>> floors.at(0, np.array([6, 7, 9, 12])).tolist() == [NO_TICK, 100, 100, 300]
+        >>> [floors.tick_at(0, offset) for offset in (6, 7, 9, 12)] == [NO_TICK, 100, 100, 300]
         True
     """
 
@@ -107,17 +102,6 @@ class Floors:
         offsets, ticks = self._steps.get((front, False), ([], []))
         place = bisect_right(offsets, offset)
         return ticks[place - 1] if place else NO_TICK
-
-    def at(self, front: int, offsets: Int64s) -> Int64s:
-        """The largest plain floor that holds at each offset, `NO_TICK` where there is none; O(n log floors).
-
-        Args:
-            front: The front.
-            offsets: int64[n], in any order.
-        """
-        starts, ticks = self._steps.get((front, False), ([], []))
-        steps = np.array([NO_TICK, *ticks], np.int64)
-        return steps[np.searchsorted(np.array(starts, np.int64), offsets, side="right")]
 
     def steps(self, front: int, first: int, last: int, *, cap: bool = False) -> tuple[list[int], list[int]]:
         """Offsets and ticks of the floors (or the caps) that start at `first` to `last`; O(log floors + found)."""

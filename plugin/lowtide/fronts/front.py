@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-
-import numpy as np
+from dataclasses import dataclass
+from itertools import pairwise
 
 from lowtide.errors import LifeEnded
-from lowtide.fronts.floors import LAST_TICK, NO_TICK, Floors, Int64s
+from lowtide.fronts.floors import LAST_TICK, NO_TICK, Floors
 from lowtide.fronts.history import History
-from lowtide.fronts.labels import Clock, label
-from lowtide.operators.source import SourceRows
+from lowtide.fronts.labels import Clock, calm_labels, label
+from lowtide.fronts.source_rows import SourceRows
 from lowtide_tracker import Floor
 
-__all__ = ["ROW_BYTES", "Front", "OffsetWentBack", "Report", "Window"]
-
-ROW_BYTES = 24
-"""What a message counts in a window besides its key, value and headers: offset, timestamp and label."""
+__all__ = ["Front", "OffsetWentBack", "Report", "Window"]
 
 
 class OffsetWentBack(LifeEnded):
@@ -55,16 +52,6 @@ class Report:
 
     heartbeat: int
     floors: tuple[Floor, ...]
-
-
-@dataclass(slots=True)
-class _Parked:
-    """Labelled messages; those before `start` have been handed out. `ends` as in `History.add`."""
-
-    rows: SourceRows
-    ticks: Int64s
-    ends: Int64s
-    start: int = 0
 
 
 class Front:
@@ -112,7 +99,9 @@ class Front:
         self.number = number
         self.next_offset = offset
         self._window = window
-        self._clock = Clock(slack_ms, now_tick * slack_ms, max_future_ms)
+        self._slack_ms = slack_ms
+        self._now_ms = now_tick * slack_ms
+        self._max_future_ms = max_future_ms
         self._floors = Floors(known.of_front(number))
         self._floors.add(Floor(number, offset, opening))
         self._reported = self._floors.version
@@ -120,9 +109,10 @@ class Front:
             # It may rest on a floor granted after T was told, which no lane has yet: tell it from now on.
             self._floors.add(Floor(number, offset, before))
         self._history = History(before)
-        self._parked: deque[_Parked] = deque()
+        self._parked: deque[SourceRows] = deque()
         self._handed_out_bytes = 0
         self._min_time: int | None = None
+        self._look_at_floors()
         self._heartbeat = self._settled()
 
     @property
@@ -133,7 +123,7 @@ class Front:
     @property
     def parked(self) -> int:
         """How many messages are labelled and not handed out."""
-        return sum(len(parked.ticks) - parked.start for parked in self._parked)
+        return sum(map(len, self._parked))
 
     @property
     def pulling(self) -> bool:
@@ -145,35 +135,32 @@ class Front:
         return self._heartbeat < self._min_time + self._window.lead_ticks and self._room(self._min_time) > 0
 
     def take(self, rows: SourceRows, now_ms: int) -> None:
-        """Label messages and park them; O(n) in numpy.
+        """Label messages and park them; O(n).
 
         Args:
-            rows: n messages of this front, offsets ascending; gaps are fine.
+            rows: Messages of this front, offsets ascending; gaps are fine.
             now_ms: The broker's time.
 
         Raises:
             OffsetWentBack: an offset is below `next_offset`, or below the one before it.
         """
         assert rows.front == self.number, f"messages of front {rows.front} came to front {self.number}"
-        if len(rows) == 0:
+        if not rows.offsets:
             return
-        self._check_offsets(rows.offsets)
-        if now_ms > self._clock.now_ms:
-            self._clock = replace(self._clock, now_ms=now_ms)
-        ticks, caps = label(
-            self.number,
-            rows.offsets,
-            rows.timestamps,
-            before=self._history.label,
-            floors=self._floors,
-            clock=self._clock,
-        )
-        self._floors.merge(caps)
-        ends = _ends(rows)
-        self._history.add(ticks, rows.offsets, ends)
-        self._parked.append(_Parked(rows, ticks, ends))
-        self.next_offset = int(rows.offsets[-1]) + 1
-        self._heartbeat = self._settled()
+        expected = self.next_offset
+        for offset in rows.offsets:
+            if offset < expected:
+                raise OffsetWentBack(self.number, offset, expected)
+            expected = offset + 1
+        self._now_ms = max(self._now_ms, now_ms)
+        rows.ticks = self._label(rows)
+        self._history.add(rows)
+        self._parked.append(rows)
+        self.next_offset = expected
+        if expected >= self._calm_until:
+            self._look_at_floors()
+        if len(self._parked) == 1:
+            self._heartbeat = rows.ticks[0]
 
     def admitted(self, min_time: int) -> list[SourceRows]:
         """Hand out what the window lets pass, in order, with labels; their acks go before the next report (R5).
@@ -183,18 +170,18 @@ class Front:
         """
         if self._min_time is None or min_time > self._min_time:
             self._min_time = min_time
-        out = []
+        out: list[SourceRows] = []
         while self._parked:
-            parked = self._parked[0]
-            stop = self._stop(parked, self._min_time)
-            if stop > parked.start:
-                rows = parked.rows.slice(parked.start, stop)
-                out.append(replace(rows, ticks=parked.ticks[parked.start : stop]))
-                self._handed_out_bytes += int(parked.ends[stop - 1]) - _end_before(parked)
-                parked.start = stop
-            if stop < len(parked.ticks):
+            rows = self._parked[0]
+            stop = self._stop(rows, self._min_time)
+            if stop:
+                out.append(rows.slice(0, stop))
+                self._handed_out_bytes += out[-1].size
+                self._parked.popleft()
+            if stop < len(rows):
+                if stop:
+                    self._parked.appendleft(rows.slice(stop, len(rows)))
                 break
-            self._parked.popleft()
         self._heartbeat = self._settled()
         return out
 
@@ -208,13 +195,17 @@ class Front:
         if floor.offset != self.next_offset or self._parked or floor.tick <= self._heartbeat:
             return False
         self._floors.add(floor)
+        self._look_at_floors()
         self._heartbeat = self._settled()
         return True
 
     def report(self) -> Report:
         """The heartbeat, with the floors and caps since the last report; see `Report`."""
+        version = self._floors.version
+        if version == self._reported:
+            return Report(self._heartbeat, ())
         floors = self._floors.since(self._reported)
-        self._reported = self._floors.version
+        self._reported = version
         return Report(self._heartbeat, floors)
 
     def start_at(self, tick: int) -> tuple[int, int]:
@@ -240,53 +231,54 @@ class Front:
 
     def check(self) -> None:
         """Invariants, for simulations."""
-        ticks = [parked.ticks[parked.start :] for parked in self._parked]
-        assert all(len(part) for part in ticks), "nothing empty is parked"
-        waiting = np.concatenate(ticks) if ticks else np.zeros(0, np.int64)
-        assert bool((waiting[1:] >= waiting[:-1]).all()), "labels never fall"
-        assert not len(waiting) or int(waiting[0]) >= self._heartbeat, "R5"
+        assert all(len(rows) for rows in self._parked), "nothing empty is parked"
+        waiting = [tick for rows in self._parked for tick in rows.ticks]
+        assert all(one <= other for one, other in pairwise(waiting)), "labels never fall"
+        assert not waiting or waiting[0] >= self._heartbeat, "R5"
         self._floors.check()
+
+    def _label(self, rows: SourceRows) -> list[int]:
+        """The labels of the next messages; caps that are made on the way become floors."""
+        if rows.offsets[-1] < self._calm_until:
+            before, limit_ms = max(self._history.label, self._floor_tick), self._now_ms + self._max_future_ms
+            calm = calm_labels(rows.timestamps, before=before, slack_ms=self._slack_ms, limit_ms=limit_ms)
+            if calm is not None:
+                return calm
+        ticks, caps = label(
+            self.number,
+            rows.offsets,
+            rows.timestamps,
+            before=self._history.label,
+            floors=self._floors,
+            clock=Clock(self._slack_ms, self._now_ms, self._max_future_ms),
+        )
+        self._floors.merge(caps)
+        return ticks
+
+    def _look_at_floors(self) -> None:
+        """Note the floor that holds at the next offset, and from where on a further floor or a cap counts."""
+        here = self.next_offset
+        self._floor_tick = self._floors.tick_at(self.number, here)
+        starts, _ = self._floors.steps(self.number, here + 1, LAST_TICK)
+        caps, _ = self._floors.steps(self.number, here, LAST_TICK, cap=True)
+        self._calm_until = min([LAST_TICK, *starts[:1], *caps[:1]])
 
     def _settled(self) -> int:
         """What no label to come is below: that of the first parked message, else of the last one, or the floor."""
-        if self._parked:
-            parked = self._parked[0]
-            return int(parked.ticks[parked.start])
-        return max(self._history.label, self._floors.tick_at(self.number, self.next_offset))
+        return self._parked[0].ticks[0] if self._parked else max(self._history.label, self._floor_tick)
 
     def _room(self, min_time: int) -> int:
         """How many more bytes may be handed out; not positive when the window is full."""
         under_way = self._handed_out_bytes - self._history.bytes_below(min_time)
         return self._window.max_bytes - max(0, under_way)
 
-    def _stop(self, parked: _Parked, min_time: int) -> int:
-        """Up to which message the window lets pass."""
-        ticks = parked.ticks
+    def _stop(self, rows: SourceRows, min_time: int) -> int:
+        """How many messages the window lets pass."""
+        ticks = rows.ticks
         end = min(min_time + self._window.lead_ticks, LAST_TICK)
-        stop = len(ticks) if int(ticks[-1]) < end else int(np.searchsorted(ticks, end))
-        room, before = self._room(min_time), _end_before(parked)
-        if int(parked.ends[-1]) - before > room:
-            stop = min(stop, int(np.searchsorted(parked.ends, before + room, side="right")))
+        stop = len(ticks) if ticks[-1] < end else bisect_left(ticks, end)
+        room = self._room(min_time)
+        if rows.size > room:
+            stop = min(stop, bisect_right(rows.ends(), room))
         # What is labelled min time passes whatever there is: nobody else could make room for it.
-        return max(stop, int(np.searchsorted(ticks, min_time, side="right")))
-
-    def _check_offsets(self, offsets: Int64s) -> None:
-        if int(offsets[0]) < self.next_offset:
-            raise OffsetWentBack(self.number, int(offsets[0]), self.next_offset)
-        falls = np.flatnonzero(offsets[1:] <= offsets[:-1])
-        if len(falls):
-            place = int(falls[0])
-            raise OffsetWentBack(self.number, int(offsets[place + 1]), int(offsets[place]) + 1)
-
-
-def _end_before(parked: _Parked) -> int:
-    return int(parked.ends[parked.start - 1]) if parked.start else 0
-
-
-def _ends(rows: SourceRows) -> Int64s:
-    """Bytes of the messages up to and including each."""
-    columns = [column for column in (rows.keys, rows.values, rows.headers) if column is not None]
-    ends = np.arange(ROW_BYTES, ROW_BYTES * (len(rows) + 1), ROW_BYTES, dtype=np.int64)
-    for column in columns:
-        ends += column.offsets[1:] - column.offsets[0]
-    return ends
+        return stop if stop == len(ticks) else max(stop, bisect_right(ticks, min_time))

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
+from bisect import bisect_left, bisect_right
 
-from lowtide.fronts.floors import LAST_TICK, NO_TICK, Int64s
+from lowtide.fronts.floors import NO_TICK
+from lowtide.fronts.source_rows import SourceRows
 
 __all__ = ["History"]
 
-_FIRST_ROWS = 256
-
 
 class History:
-    """Per tick, from the prune time on, the first message labelled with it; 24 bytes per tick that occurs.
+    """Per tick, from the prune time on, the first message labelled with it.
 
     Args:
         before: The label of the message before the first, `NO_TICK` if there is none.
@@ -22,74 +21,62 @@ class History:
         bytes: How many bytes all messages so far have had.
     """
 
+    __slots__ = ("_before_start", "_bytes", "_offsets", "_ticks", "bytes", "label")
+
     def __init__(self, before: int = NO_TICK) -> None:
-        # Rows: tick, offset of its first message, bytes before that message. Columns _start to _end are in use.
-        self._table = np.empty((3, _FIRST_ROWS), np.int64)
-        self._start = self._end = 0
+        # Three columns: tick, offset of its first message, bytes before that message.
+        self._ticks: list[int] = []
+        self._offsets: list[int] = []
+        self._bytes: list[int] = []
         self._before_start = before
         self.label = before
         self.bytes = 0
 
     def __len__(self) -> int:
-        return self._end - self._start
+        return len(self._ticks)
 
-    def add(self, ticks: Int64s, offsets: Int64s, ends: Int64s) -> None:
-        """Remember messages that follow the last ones; O(n) in numpy.
-
-        Args:
-            ticks: int64[n], their labels, ascending, n >= 1.
-            offsets: int64[n].
-            ends: int64[n], bytes of these messages up to and including each.
-        """
-        changed = ticks[1:] != ticks[:-1]
-        places = np.flatnonzero(changed) + 1
+    def add(self, rows: SourceRows) -> None:
+        """Remember labelled messages that follow the last ones, at least one; O(ticks log n)."""
+        ticks = rows.ticks
+        first, last = ticks[0], ticks[-1]
         # A label equal to `before` of an empty history still begins there: what came earlier is not remembered.
-        if len(self) == 0 or int(ticks[0]) != self.label:
-            places = np.concatenate([[0], places])
-        n = len(places)
-        if n:
-            self._make_room(n)
-            rows = self._table[:, self._end : self._end + n]
-            rows[0] = ticks[places]
-            rows[1] = offsets[places]
-            rows[2] = self.bytes + np.where(places > 0, ends[places - 1], 0)
-            self._end += n
-        self.label = int(ticks[-1])
-        self.bytes += int(ends[-1])
+        if first != self.label or not self._ticks:
+            self._begin(first, rows.offsets[0], self.bytes)
+        tick = first
+        while tick != last:
+            place = bisect_right(ticks, tick)
+            tick = ticks[place]
+            self._begin(tick, rows.offsets[place], self.bytes + rows.ends()[place - 1])
+        self.label = last
+        self.bytes += rows.size
 
     def start_at(self, tick: int) -> tuple[int, int] | None:
         """Offset of the first message labelled `tick` or later, and the label before it; None if there is none.
 
         `tick` is at or above what was pruned; O(log ticks).
         """
-        place = self._place(tick)
-        if place == self._end:
+        place = bisect_left(self._ticks, tick)
+        if place == len(self._ticks):
             return None
-        before = self._before_start if place == self._start else int(self._table[0, place - 1])
-        return int(self._table[1, place]), before
+        return self._offsets[place], self._ticks[place - 1] if place else self._before_start
 
     def bytes_below(self, tick: int) -> int:
         """How many bytes the messages labelled below `tick` have had; O(log ticks)."""
-        place = self._place(tick)
-        return self.bytes if place == self._end else int(self._table[2, place])
+        ticks = self._ticks
+        if not ticks or ticks[-1] < tick:
+            return self.bytes
+        return self._bytes[bisect_left(ticks, tick)]
 
     def prune(self, tick: int) -> None:
         """Forget the ticks below `tick`."""
-        place = self._place(tick)
-        if place > self._start:
-            self._before_start = int(self._table[0, place - 1])
-            self._start = place
-
-    def _place(self, tick: int) -> int:
-        if tick > LAST_TICK:
-            return self._end
-        return self._start + int(np.searchsorted(self._table[0, self._start : self._end], tick))
-
-    def _make_room(self, n: int) -> None:
-        """Have room for n more columns: move those in use to the front of a table at least twice as wide as needed."""
-        if self._end + n <= self._table.shape[1]:
+        ticks = self._ticks
+        if not ticks or ticks[0] >= tick:
             return
-        used = len(self)
-        table = np.empty((3, max(_FIRST_ROWS, 2 * (used + n))), np.int64)
-        table[:, :used] = self._table[:, self._start : self._end]
-        self._table, self._start, self._end = table, 0, used
+        place = bisect_left(ticks, tick)
+        self._before_start = ticks[place - 1]
+        del ticks[:place], self._offsets[:place], self._bytes[:place]
+
+    def _begin(self, tick: int, offset: int, before_bytes: int) -> None:
+        self._ticks.append(tick)
+        self._offsets.append(offset)
+        self._bytes.append(before_bytes)

@@ -10,15 +10,13 @@ then on, so the same log with the floors that came of it gives the same labels i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
-from lowtide.fronts.floors import LAST_TICK, Floors, Int64s
+from lowtide.fronts.floors import LAST_TICK, Floors
 from lowtide_tracker import Floor
 
-__all__ = ["Clock", "label"]
+__all__ = ["Clock", "calm_labels", "label"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,42 +45,51 @@ class Clock:
 
 
 def label(
-    front: int, offsets: Int64s, timestamps: Int64s, *, before: int, floors: Floors, clock: Clock
-) -> tuple[Int64s, list[Floor]]:
-    """Label messages that follow each other in a front's log; O(n) in numpy, plus O(log) per floor they cross.
+    front: int, offsets: Sequence[int], timestamps: Sequence[int], *, before: int, floors: Floors, clock: Clock
+) -> tuple[list[int], list[Floor]]:
+    """Label messages that follow each other in a front's log; O(log floors) each.
 
     Args:
         front: The front.
-        offsets: int64[n], ascending, n >= 1.
-        timestamps: int64[n], ms.
+        offsets: n, ascending, n >= 1.
+        timestamps: n, ms.
         before: The label of the message before them, `NO_TICK` if there is none.
         floors: All that are known of this front.
         clock: What is believed.
 
     Returns:
-        int64[n], ascending and nowhere below `before`; and the caps of the messages that were not believed.
+        n labels, ascending and nowhere below `before`; and the caps of the messages that were not believed.
     """
-    ticks: Int64s = timestamps // np.int64(clock.slack_ms)
-    first, last = int(offsets[0]), int(offsets[-1])
-    capped, cap_ticks = _caps_of(front, offsets, floors)
-    caps = []
-    if int(timestamps.max()) > clock.limit_ms:
-        future = timestamps > clock.limit_ms
-        future[capped] = False
-        ticks[future] = clock.tick
-        caps = [Floor(front, offset, clock.tick, cap=True) for offset in offsets[future].tolist()]
-    ticks[capped] = cap_ticks
-    ticks[0] = max(int(ticks[0]), before, floors.tick_at(front, first))
-    # A floor lifts the first message that it holds for; the running maximum carries it on to the others.
-    starts, steps = floors.steps(front, first + 1, last)
-    for place, tick in zip(np.searchsorted(offsets, starts).tolist(), steps, strict=True):
-        ticks[place] = max(int(ticks[place]), tick)
-    return np.maximum.accumulate(ticks, out=ticks), caps
+    ticks: list[int] = []
+    caps: list[Floor] = []
+    for offset, timestamp in zip(offsets, timestamps, strict=True):
+        _, capped = floors.steps(front, offset, offset, cap=True)
+        if capped:
+            tick = capped[0]
+        elif timestamp > clock.limit_ms:
+            tick = clock.tick
+            caps.append(Floor(front, offset, tick, cap=True))
+        else:
+            tick = timestamp // clock.slack_ms
+        before = max(before, tick, floors.tick_at(front, offset))
+        ticks.append(before)
+    return ticks, caps
 
 
-def _caps_of(front: int, offsets: Int64s, floors: Floors) -> tuple[npt.NDArray[np.intp], Int64s]:
-    """Which of these messages have a cap, and the caps' ticks."""
-    starts, ticks = floors.steps(front, int(offsets[0]), int(offsets[-1]), cap=True)
-    places = np.searchsorted(offsets, np.array(starts, np.int64))
-    here = offsets[places] == starts if starts else np.zeros(0, np.bool_)
-    return places[here], np.array(ticks, np.int64)[here]
+def calm_labels(timestamps: Sequence[int], *, before: int, slack_ms: int, limit_ms: int) -> list[int] | None:
+    """The same labels where no floor begins and no cap stands among the messages; None if one is not believed.
+
+    Args:
+        timestamps: As for `label`.
+        before: The larger of the label of the message before them and the floor that holds for the first.
+        slack_ms: How many milliseconds one tick is long.
+        limit_ms: The last timestamp that is believed.
+    """
+    ticks: list[int] = []
+    for timestamp in timestamps:
+        if timestamp > limit_ms:
+            return None
+        tick = timestamp // slack_ms
+        before = max(before, tick)
+        ticks.append(before)
+    return ticks

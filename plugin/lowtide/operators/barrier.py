@@ -3,63 +3,55 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-
-import numpy as np
-import numpy.typing as npt
+from collections.abc import Iterable, Mapping, Sequence
 
 from lowtide.fronts.floors import NO_TICK, Floors
 from lowtide.operators.batch import Batch
-from lowtide.operators.bundle import FIRST_KEY, Bundle
-from lowtide.operators.meta import Meta
-from lowtide.operators.order import OrderKey, pack
+from lowtide.operators.bundle import NO_KEY, Bundle, Piece
+from lowtide.operators.order import OrderKey
 from lowtide.operators.pending import Pending
 from lowtide_tracker import Floor
 
 __all__ = ["Barrier"]
 
 
-@dataclass(slots=True, eq=False)
 class _Lane:
     """What one lane has released and not yet made durable.
 
     Attributes:
         last: Of the last record that was given to the sink, or was there when the life began.
+        durable: `last` as far as it is durable.
         given: The version of the floors that the sink was given.
         kept: The version of the floors that is durable.
-        durable: `last` as far as it is durable.
-        released: Batches that wait for a bundle, in order.
+        released: Pieces that wait for a bundle, in order.
         in_flight: The bundle that the sink has.
         bundles: How many there have been.
     """
 
-    last: OrderKey = FIRST_KEY
-    given: int = 0
-    kept: int = 0
-    durable: OrderKey = FIRST_KEY
-    released: deque[Batch] = field(default_factory=deque)
-    in_flight: Bundle | None = None
-    bundles: int = 0
+    __slots__ = ("bundles", "durable", "given", "in_flight", "kept", "last", "released")
+
+    def __init__(self, last: bytes, version: int) -> None:
+        self.last = self.durable = last
+        self.given = self.kept = version
+        self.released: deque[Piece] = deque()
+        self.in_flight: Bundle | None = None
+        self.bundles = 0
 
     def first_tick(self) -> int | None:
         """The tick below which all that was released is durable; None if all of it is."""
-        for batch in (self.in_flight.batch if self.in_flight else None, *self.released):
-            if batch is not None and len(batch):
-                return int(batch.meta.tick[0])
-        return None
+        flying = self.in_flight
+        if flying is not None and flying.pieces:
+            return flying.pieces[0].tick
+        return self.released[0].tick if self.released else None
 
 
 class Barrier:
-    """The barrier of one sink at one worker.
-
-    Costs per record, all in numpy and pyarrow: one sort by order key, one by lane, one copy.
+    """The barrier of one sink at one worker; what it costs per record are a few list operations.
 
     Args:
         name: The sink's name, for errors.
         lanes: The lanes that this worker owns.
-        lane_of_unit: int32[units], as `Plan.lane_of_unit` gives it.
-        depth: The longest child path of the records.
+        lane_of_unit: By hash unit its lane, as `Plan.lane_of_unit` gives it.
         last: Per lane what the sink said at recovery; a lane that is missing was never delivered to.
         floors: The floors found at recovery.
         max_bundle_records: No bundle has more records.
@@ -75,8 +67,7 @@ class Barrier:
         name: str,
         *,
         lanes: Iterable[int],
-        lane_of_unit: npt.NDArray[np.int32],
-        depth: int,
+        lane_of_unit: Sequence[int],
         last: Mapping[int, OrderKey] | None = None,
         floors: Iterable[Floor] = (),
         max_bundle_records: int = 10_000,
@@ -86,24 +77,21 @@ class Barrier:
         self.backlog = 0
         self._name = name
         self._lane_of_unit = lane_of_unit
-        self._depth = depth
-        self._pending = Pending(f'the barrier before "{name}"', depth)
+        self._pending = Pending(f'the barrier before "{name}"')
         self._floors = Floors(floors)
-        self._found_version = self._floors.version
-        self._max_bundle_records = max_bundle_records
-        found = dict(last or {})
         # What was found is durable already, in whichever lane: it is not given again.
-        version = self._found_version
-        at = {lane: found.get(lane, FIRST_KEY) for lane in sorted(lanes)}
-        self._lanes = {lane: _Lane(key, given=version, kept=version, durable=key) for lane, key in at.items()}
+        self._kept_version = self._found_version = self._floors.version
+        self._max_bundle_records = max_bundle_records
+        # Only where a lane has a last record, and only until min time has passed it, is there anything to drop.
+        own = sorted(lanes)
+        self._found = {lane: key.packed() for lane, key in (last or {}).items() if lane in own}
+        self._found_tick = max((key.tick for lane, key in (last or {}).items() if lane in own), default=NO_TICK)
+        self._lanes = {lane: _Lane(self._found.get(lane, NO_KEY), self._found_version) for lane in own}
         self._keeps_floors = keeps_floors
         assert self._lanes, "a barrier owns one lane at least"
-        # Only where a lane has a last record, and only until min time has passed it, is there anything to drop.
-        self._found = {lane: key for lane, key in found.items() if lane in self._lanes}
         # (version of the floors, min time released with them), until some lane has made that version durable.
         self._resting: deque[tuple[int, int]] = deque()
         self._kept_time = NO_TICK
-        self._found_tick = max((key.tick for key in self._found.values()), default=NO_TICK)
 
     def __len__(self) -> int:
         """How many records and tombstones wait for min time."""
@@ -115,9 +103,14 @@ class Barrier:
         return tuple(self._lanes)
 
     @property
+    def first_tick(self) -> int | None:
+        """The lowest tick that waits for min time; None if nothing does."""
+        return self._pending.first_tick
+
+    @property
     def waits(self) -> bool:
         """Whether min time would bring something to a sink: records wait for it, and some lane is free."""
-        return len(self._pending) > 0 and any(state.in_flight is None for state in self._lanes.values())
+        return len(self._pending) > 0 and any([state.in_flight is None for state in self._lanes.values()])
 
     @property
     def released(self) -> int:
@@ -125,7 +118,7 @@ class Barrier:
         return self._pending.released
 
     def add(self, batch: Batch) -> None:
-        """Take items and tombstones, an item before its tombstone; O(1) besides a look at their ticks.
+        """Take items and tombstones, an item before its tombstone; see `Pending.add`.
 
         Raises:
             TimeWentBack: a record is below what has been released: it is never delivered.
@@ -133,7 +126,7 @@ class Barrier:
         self._pending.add(batch)
 
     def advance(self, min_time: int, floors: Iterable[Floor] = ()) -> list[Bundle]:
-        """Release everything below min time; O(n log n) for what is released.
+        """Release everything below min time.
 
         Args:
             min_time: Of the barrier's segment.
@@ -146,34 +139,34 @@ class Barrier:
             UnmatchedTombstone: a tombstone came without its item, or a second item with the same order key.
         """
         self._floors.merge(floors)
-        for lane, part in self._pending.release_parts(min_time, self._lane_of_unit):
-            assert lane in self._lanes, f'lane {lane} of "{self._name}" has another owner'
-            pieces = self._undelivered(lane, part)
-            self._lanes[lane].released.extend(pieces)
-            self.backlog += sum(map(len, pieces))
-        if self._found and self._pending.released > self._found_tick:
+        released = self._pending.release(min_time)
+        for batch in released:
+            self._part(batch)
+        if self._found and self.released > self._found_tick:
             self._found.clear()
         if self._keeps_floors:
-            if self._resting and self._resting[-1][0] == self._floors.version:
-                self._resting.pop()
-            self._resting.append((self._floors.version, self.released))
-            self._keep()
+            self._rest()
+        if not released:
+            return []
         return [bundle for lane in self._lanes if (bundle := self._next(lane)) is not None]
 
     def durable(self, lane: int) -> Bundle | None:
         """Take the sink's word that the lane's bundle is durable; return the next one, if there is any."""
         state = self._lanes[lane]
-        assert state.in_flight is not None, f'lane {lane} of "{self._name}" has nothing in flight'
-        self.backlog -= len(state.in_flight)
-        state.durable = state.in_flight.last
+        flying = state.in_flight
+        assert flying is not None, f'lane {lane} of "{self._name}" has nothing in flight'
+        self.backlog -= len(flying)
+        state.durable = flying.last
         state.in_flight = None
         state.kept = state.given
-        self._keep()
+        if state.kept > self._kept_version:
+            self._kept_version = state.kept
+            self._keep()
         return self._next(lane)
 
     def kept(self) -> dict[int, OrderKey]:
         """By lane the order key up to which records are durable, of lanes that have any."""
-        return {lane: state.durable for lane, state in self._lanes.items() if state.durable != FIRST_KEY}
+        return {lane: OrderKey.of(state.durable) for lane, state in self._lanes.items() if state.durable}
 
     @property
     def delivered_time(self) -> int:
@@ -194,7 +187,7 @@ class Barrier:
     @property
     def floors_to_keep(self) -> bool:
         """Whether there are floors that are durable in no lane."""
-        return bool(self._floors.since(self._kept_version()))
+        return bool(self._floors.since(self._kept_version))
 
     def keep_floors(self) -> Bundle | None:
         """A bundle of floors alone, if there are any to keep that no bundle in flight carries, and a lane is free."""
@@ -202,7 +195,7 @@ class Barrier:
         if not self._floors.since(given):
             return None
         free = next((lane for lane, state in self._lanes.items() if state.in_flight is None), None)
-        return None if free is None else self._send(free, Batch(None, _NO_RECORDS, rows=[]))
+        return None if free is None else self._send(free, [])
 
     def forget(self, front: int, offset: int) -> None:
         """Drop the floors that say nothing about a front's offsets from here on: a committed manifest has the rest."""
@@ -212,35 +205,62 @@ class Barrier:
         """Invariants, for simulations."""
         for lane, state in self._lanes.items():
             previous = state.last
-            for batch in state.released:
-                assert len(batch), "nothing empty waits"
-                for key in (OrderKey.at(batch.meta, index) for index in range(len(batch))):
-                    assert previous < key, f"lane {lane}: R12"
-                    assert key.tick < self.released, f"lane {lane}: R12, strict"
-                    previous = key
+            for piece in state.released:
+                assert len(piece), "nothing empty waits"
+                assert piece.tick < self.released, f"lane {lane}: R12, strict"
+                for at in piece.ats:
+                    assert previous < at, f"lane {lane}: R12"
+                    assert OrderKey.of(at).tick == piece.tick, f"lane {lane}: a piece has one tick"
+                    previous = at
             assert state.in_flight is not None or not state.released, "the next bundle goes out at once"
+
+    def _part(self, batch: Batch) -> None:
+        """Give records of one tick, in order, to their lanes."""
+        lane_of_unit, units = self._lane_of_unit, batch.units
+        first = lane_of_unit[units[0]]
+        if len(units) == 1 or all([lane_of_unit[unit] == first for unit in units]):
+            self._release(first, batch)
+            return
+        parts: dict[int, list[int]] = {}
+        for index, unit in enumerate(units):
+            parts.setdefault(lane_of_unit[unit], []).append(index)
+        for lane, chosen in parts.items():
+            self._release(lane, batch.pick(chosen))
+
+    def _release(self, lane: int, batch: Batch) -> None:
+        """Put what an earlier life has not delivered behind what waits for a bundle, in pieces that fit into one."""
+        state = self._lanes.get(lane)
+        assert state is not None, f'lane {lane} of "{self._name}" has another owner'
+        tick = batch.ticks[0]
+        start, n, size = 0, len(batch.ats), self._max_bundle_records
+        if self._found:
+            found = self._found.get(lane, NO_KEY)
+            while start < n and batch.ats[start] <= found:
+                start += 1
+        self.backlog += n - start
+        if start == 0 and n <= size:
+            state.released.append(Piece(tick, batch.ats, batch.rows))
+            return
+        for at in range(start, n, size):
+            stop = min(at + size, n)
+            state.released.append(Piece(tick, batch.ats[at:stop], batch.rows[at:stop]))
+
+    def _rest(self) -> None:
+        """Note which floors the min time that was just released rests on."""
+        version = self._floors.version
+        if version <= self._kept_version:
+            self._resting.clear()
+            self._kept_time = self.released  # All of them are durable.
+            return
+        if self._resting and self._resting[-1][0] == version:
+            self._resting.pop()
+        self._resting.append((version, self.released))
+        self._keep()
 
     def _keep(self) -> None:
         """Note how far min time rests on durable floors alone."""
-        kept = self._kept_version()
-        while self._resting and self._resting[0][0] <= kept:
+        while self._resting and self._resting[0][0] <= self._kept_version:
             self._kept_time = self._resting.popleft()[1]
-
-    def _kept_version(self) -> int:
-        """The version of the floors that is durable, in a lane here or since before this life."""
-        return max(self._found_version, *(state.kept for state in self._lanes.values()))
-
-    def _undelivered(self, lane: int, batch: Batch) -> list[Batch]:
-        """What an earlier life has not delivered, in pieces that fit into a bundle."""
-        start, n = 0, len(batch)
-        found = self._found.get(lane)
-        if found is not None and int(batch.meta.tick[0]) <= found.tick:
-            packed = pack(batch.meta, self._depth)
-            start = int(np.searchsorted(packed, pack(found.meta(), self._depth)[0], side="right"))
-        size = self._max_bundle_records
-        if start == 0 and n <= size:
-            return [batch]
-        return [batch.take(np.arange(at, min(at + size, n))) for at in range(start, n, size)]
 
     def _next(self, lane: int) -> Bundle | None:
         """The lane's next bundle, of as many pieces as fit; None if one is in flight, or nothing is released."""
@@ -252,17 +272,15 @@ class Barrier:
         while state.released and len(state.released[0]) <= room:
             room -= len(state.released[0])
             pieces.append(state.released.popleft())
-        return self._send(lane, Batch.concat(pieces))
+        return self._send(lane, pieces)
 
-    def _send(self, lane: int, batch: Batch) -> Bundle:
+    def _send(self, lane: int, pieces: list[Piece]) -> Bundle:
         state = self._lanes[lane]
-        floors = self._floors.since(state.given)
-        if len(batch):
-            state.last = OrderKey.at(batch.meta, len(batch) - 1)
-        state.given = self._floors.version
+        version = self._floors.version
+        floors = () if version == state.given else self._floors.since(state.given)
+        if pieces:
+            state.last = pieces[-1].ats[-1]
+        state.given = version
         state.bundles += 1
-        state.in_flight = Bundle(lane, state.bundles, batch, state.last, floors)
+        state.in_flight = Bundle(lane, state.bundles, pieces, state.last, floors)
         return state.in_flight
-
-
-_NO_RECORDS = Meta.of_source(0, 0, np.zeros(0, np.int64), np.zeros(0, np.int64))

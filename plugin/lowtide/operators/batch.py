@@ -1,203 +1,122 @@
-"""A batch of records of one vertex, as Python objects or as Arrow columns, whichever the next step asks for."""
+"""A batch: n records with what travels beside them, as plain lists."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cache
-from itertools import chain
+from collections.abc import Iterable, Sequence
+from itertools import chain, compress
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
+from lowtide.operators.order import ascending, ticks_in
 
-from lowtide.operators.meta import Child, Indices, Meta
-from lowtide.schema import Schema
-
-META_FIELDS = (
-    pa.field("_tick", pa.int64(), nullable=False),
-    pa.field("_front", pa.int32(), nullable=False),
-    pa.field("_sequence", pa.int64(), nullable=False),
-    pa.field("_child", pa.binary(), nullable=False),
-    pa.field("_trace", pa.uint64(), nullable=False),
-    pa.field("_tombstone", pa.uint8(), nullable=False),
-    pa.field("_unit", pa.int32(), nullable=False),
-)
-"""The columns that stand behind the data in an exchange; `_child` has one width in one batch, padded with zeros."""
+__all__ = ["Batch"]
 
 
 class Batch:
-    """n records and their meta; at least one of rows and columns is there, the other is made once on request.
+    """n records, n >= 1 unless said; its lists are never changed once it is made.
+
+    A job's batches are small, 1 to 10 records mostly, so nothing here costs a call into numpy or Arrow.
 
     Attributes:
-        schema: What the records are; None where they never become columns, as windows and faults.
-        meta: Where they come from; of the same length.
+        ats: The packed order keys.
+        units: The hash units; empty before the first exchange.
+        rows: The records; not to be changed.
+        flags: Of each whether it is a tombstone, which takes an earlier record with the same order key back; None where
+            none is.
     """
 
-    __slots__ = ("_columns", "_rows", "meta", "schema")
+    __slots__ = ("_ticks", "ats", "flags", "rows", "units")
 
     def __init__(
         self,
-        schema: Schema | None,
-        meta: Meta,
-        *,
-        rows: list[Any] | None = None,
-        columns: list[pa.Array] | None = None,
+        ats: list[bytes],
+        units: list[int],
+        rows: list[Any],
+        flags: list[bool] | None = None,
+        ticks: list[int] | None = None,
     ) -> None:
-        assert rows is not None or columns is not None, "a batch has rows or columns"
-        assert rows is None or len(rows) == len(meta), "one meta per record"
-        self.schema = schema
-        self.meta = meta
-        self._rows = rows
-        self._columns = columns
+        self.ats = ats
+        self.units = units
+        self.rows = rows
+        self.flags = flags
+        self._ticks = ticks
 
-    @classmethod
-    def from_arrow(cls, schema: Schema, table: pa.RecordBatch) -> Batch:
-        """Take over the columns that `to_arrow` gave; copies nothing.
+    @property
+    def ticks(self) -> list[int]:
+        """The distinct ticks, ascending; made once."""
+        ticks = self._ticks
+        if ticks is None:
+            ticks = self._ticks = ticks_in(self.ats)
+        return ticks
 
-        Raises:
-            ValueError: the columns are not those of the schema.
-        """
-        expected = exchange_schema(schema)
-        if table.schema is not expected and not table.schema.equals(expected):
-            raise ValueError(f"a batch of {schema.name} has the columns\n{expected}\nfound\n{table.schema}")
-        columns = table.columns
-        width = len(columns) - len(META_FIELDS)
-        tick, front, sequence, child, trace, tombstone, unit = columns[width:]
-        meta = Meta(
-            tick.to_numpy(),
-            front.to_numpy(),
-            sequence.to_numpy(),
-            child_of(child),
-            trace.to_numpy(),
-            tombstone.to_numpy().view(np.bool_),
-            unit.to_numpy(),
-        )
-        return cls(schema, meta, columns=columns[:width])
+    def __len__(self) -> int:
+        return len(self.ats)
 
     @classmethod
     def concat(cls, batches: Sequence[Batch]) -> Batch:
-        """Batches of one schema, one after the other; as rows if one of them has rows, as columns if all have columns.
-
-        Rows are never dropped for columns: a sink would write 1.0 where a function gave 1, if it happened to come
-        together with records that had been columns.
-        """
+        """Batches one after the other; all with hash units, or none."""
         if len(batches) == 1:
             return batches[0]
-        meta = Meta.concat([batch.meta for batch in batches])
-        schema = batches[0].schema
-        rows = columns = None
-        if all(batch._columns is not None for batch in batches):
-            columns = [pa.concat_arrays(parts) for parts in zip(*(batch.columns() for batch in batches), strict=True)]
-        if columns is None or any(batch._rows is not None for batch in batches):
-            rows = list(chain.from_iterable(batch.rows() for batch in batches))
-        return cls(schema, meta, rows=rows, columns=columns)
+        ats = list(chain.from_iterable([batch.ats for batch in batches]))
+        units = list(chain.from_iterable([batch.units for batch in batches]))
+        rows = list(chain.from_iterable([batch.rows for batch in batches]))
+        flags: list[bool] | None = None
+        if any([batch.flags is not None for batch in batches]):
+            flags = []
+            for batch in batches:
+                flags += [False] * len(batch.ats) if batch.flags is None else batch.flags
+        return cls(ats, units, rows, flags, sorted(set(chain.from_iterable([batch.ticks for batch in batches]))))
 
-    def to_arrow(self) -> pa.RecordBatch:
-        """The data columns, then `META_FIELDS`; after an exchange's `with_unit` only.
+    def with_rows(self, rows: list[Any]) -> Batch:
+        """Other records in the places of these."""
+        return Batch(self.ats, self.units, rows, self.flags, self._ticks)
 
-        Raises:
-            WrongType: see `columns`.
-        """
-        assert self.meta.unit is not None, "only keyed records are exchanged"
-        assert self.schema is not None, "only records with columns are exchanged"
-        meta = self.meta
-        columns = [
-            *self.columns(),
-            pa.array(meta.tick),
-            pa.array(meta.front),
-            pa.array(meta.sequence),
-            child_column(meta.child),
-            pa.array(meta.trace),
-            pa.array(meta.tombstone.view(np.uint8)),
-            pa.array(meta.unit),
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=exchange_schema(self.schema))
+    def with_ats(self, ats: list[bytes]) -> Batch:
+        """The same records with other order keys of the same ticks."""
+        return Batch(ats, self.units, self.rows, self.flags, self._ticks)
 
-    def rows(self) -> list[Any]:
-        """The records as objects of the dataclass; not to be changed."""
-        if self._rows is None:
-            assert self._columns is not None
-            assert self.schema is not None
-            self._rows = self.schema.rows(self._columns)
-        return self._rows
+    def slice(self, start: int, stop: int, ticks: list[int] | None = None) -> Batch:
+        """Records `start` to `stop`, without the latter; `ticks` are theirs, if they are known."""
+        flags = None if self.flags is None else _some(self.flags[start:stop])
+        ats, units, rows = self.ats[start:stop], self.units[start:stop], self.rows[start:stop]
+        return Batch(ats, units, rows, flags, ticks or self._shared())
 
-    def columns(self) -> list[pa.Array]:
-        """The records as one Arrow array per field.
+    def pick(self, chosen: Sequence[int]) -> Batch:
+        """The records at these indices."""
+        ats, units, rows, flags = self.ats, self.units, self.rows, self.flags
+        return Batch(
+            [ats[index] for index in chosen],
+            [units[index] for index in chosen] if units else units,
+            [rows[index] for index in chosen],
+            None if flags is None else _some([flags[index] for index in chosen]),
+            self._shared(),
+        )
 
-        Raises:
-            WrongType: a record's field holds what its type does not allow.
-        """
-        if self._columns is None:
-            assert self._rows is not None
-            assert self.schema is not None, "these records never become columns"
-            self._columns = self.schema.columns(self._rows)
-        return self._columns
+    def where(self, kept: Sequence[bool]) -> Batch:
+        """The records with True."""
+        flags = None if self.flags is None else _some(list(compress(self.flags, kept)))
+        return Batch(
+            list(compress(self.ats, kept)),
+            list(compress(self.units, kept)),
+            list(compress(self.rows, kept)),
+            flags,
+            self._shared(),
+        )
 
-    def column(self, name: str) -> pa.Array:
-        """One field of all records."""
-        assert self.schema is not None
-        return self.columns()[self.schema.arrow.get_field_index(name)]
+    def without(self, left_out: Iterable[int]) -> Batch:
+        """The records but those at these indices; perhaps none."""
+        missing = set(left_out)
+        return self.pick([index for index in range(len(self.ats)) if index not in missing])
 
-    def take(self, indices: Indices) -> Batch:
-        """The records at these indices with their meta; copies columns, shares objects."""
-        meta = self.meta.take(indices)
-        rows = None if self._rows is None else _pick(self._rows, indices)
-        columns = None
-        if self._columns is not None:
-            chosen = pa.array(indices)
-            columns = [column.take(chosen) for column in self._columns]
-        return Batch(self.schema, meta, rows=rows, columns=columns)
+    def in_order(self) -> Batch:
+        """The records by order key; equal ones as they came."""
+        ats = self.ats
+        return self if ascending(ats) else self.pick(sorted(range(len(ats)), key=ats.__getitem__))
 
-    def with_meta(self, meta: Meta) -> Batch:
-        """The same records with this meta."""
-        return Batch(self.schema, meta, rows=self._rows, columns=self._columns)
-
-    def split(self, target_of_unit: npt.NDArray[np.int32]) -> Iterator[tuple[int, Batch]]:
-        """Part the records by `target_of_unit[unit]`, each part in order; targets ascend; O(n log n) in numpy."""
-        assert self.meta.unit is not None, "only keyed records have targets"
-        targets = target_of_unit[self.meta.unit]
-        if len(targets) == 0:
-            return
-        if (targets == targets[0]).all():
-            yield int(targets[0]), self
-            return
-        order = np.argsort(targets, kind="stable")
-        sorted_targets = targets[order]
-        starts = np.flatnonzero(np.diff(sorted_targets, prepend=-1))
-        for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
-            yield int(sorted_targets[start]), self.take(order[start:end])
-
-    def __len__(self) -> int:
-        return len(self.meta)
+    def _shared(self) -> list[int] | None:
+        """The ticks of any part of it, if all of it has one."""
+        ticks = self._ticks
+        return ticks if ticks is not None and len(ticks) == 1 else None
 
 
-@cache
-def exchange_schema(schema: Schema) -> pa.Schema:
-    """The columns of a batch in an exchange: the record's, then the meta's."""
-    return pa.schema([*schema.arrow, *META_FIELDS])
-
-
-def _pick(rows: Sequence[Any], indices: Indices) -> list[Any]:
-    return list(map(rows.__getitem__, indices.tolist()))
-
-
-def child_column(child: Child) -> pa.Array:
-    """Child paths as byte strings that compare bytewise: big-endian, of one length."""
-    n, width = child.shape
-    data = child.astype(">u4").tobytes()
-    offsets = np.arange(n + 1, dtype=np.int32) * (4 * width)
-    return pa.Array.from_buffers(pa.binary(), n, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-
-
-def child_of(column: pa.Array) -> Child:
-    """The inverse of `child_column`."""
-    n = len(column)
-    _, offsets, data = column.buffers()
-    if n == 0:
-        return np.empty((0, 0), np.uint32)
-    first, second = np.frombuffer(offsets, np.int32, 2, 4 * column.offset).tolist()
-    width = (second - first) // 4
-    if width == 0:
-        return np.empty((n, 0), np.uint32)
-    return np.frombuffer(data, ">u4", n * width, first).reshape(n, width).astype(np.uint32)
+def _some(flags: list[bool]) -> list[bool] | None:
+    return flags if True in flags else None

@@ -2,67 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from lowtide.kinds import Kind
-from lowtide.nested_kinds import Struct
 from lowtide.operators.batch import Batch
 from lowtide.operators.failure import Failure, raised
-from lowtide.operators.per_record import Operator, Stepped, said_type
+from lowtide.operators.feed import Feed
+from lowtide.operators.node import Node
+from lowtide.operators.per_record import said_type
+from lowtide.plan import Vertex
 from lowtide.schema import Schema, schema_of
-from lowtide.steps import Function
+from lowtide.steps import MapBatches
 
 
-class MapBatchesOperator(Operator):
-    """Hands the data columns to the function; meta stays, row by row.
+class MapBatchesNode(Node):
+    """Hands the data columns to the function; records stay in their places, row by row.
 
     What raises here always stops the job, dead letters or not: which records share a batch depends on timing, so a
     function that fails with some records is likely to be wrong about the others too. Still only a record that fails
     alone is to blame: one that a tombstone takes back stops nothing.
     """
 
-    def __init__(self, function: Function, gives: type) -> None:
-        self._function = function
-        self._schema = schema_of(gives)
-        self._checks = _checks(gives, self._schema.kinds.values())
+    sound = True
+    looks = True
 
-    def apply(self, batch: Batch) -> Stepped:
-        """Call the function with the batch; if that fails, with every record alone."""
-        result, failure = self._call(batch, 0)
+    def __init__(self, vertex: Vertex) -> None:
+        super().__init__(vertex)
+        assert isinstance(vertex.step, MapBatches)
+        self._function = vertex.step.function
+        self._takes = schema_of(vertex.takes)
+        self._schema = schema_of(vertex.gives)
+
+    def take(self, batch: Batch, port: int, feed: Feed) -> None:
+        """Call the function with all records."""
+        rows, failures = self.apply(batch.rows)
+        if failures:
+            batch = self.bury(batch, failures, feed)
+        if rows:
+            self.pass_on(batch.with_rows(rows), feed)
+
+    def apply(self, rows: list[Any]) -> tuple[list[Any], list[Failure]]:
+        """Call the function with records; if that fails, with every record alone."""
+        made, failure = self._call(rows, 0)
         if failure is None:
-            return Stepped(Batch(self._schema, batch.meta, columns=result.columns), [])
-        if len(batch) == 1:
-            return Stepped(batch.take(np.arange(0)), [failure])
-        alone = [self._call(batch.take(np.array([index])), index) for index in range(len(batch))]
+            return made, []
+        if len(rows) == 1:
+            return [], [failure]
+        alone = [self._call([row], index) for index, row in enumerate(rows)]
         failures = [failed for _, failed in alone if failed is not None]
-        if not failures or len(failures) == len(batch):
+        if not failures or len(failures) == len(rows):
             # It fails with any of them, or only with all together since it looks at neighbours: all are to blame.
-            return Stepped(batch.take(np.arange(0)), [replace(failure, index=index) for index in range(len(batch))])
-        kept = [index for index, (_, failed) in enumerate(alone) if failed is None]
-        columns = [pa.concat_arrays(parts) for parts in zip(*(alone[index][0].columns for index in kept), strict=True)]
-        return Stepped(Batch(self._schema, batch.meta.take(np.array(kept)), columns=columns), failures)
+            return [], [replace(failure, index=index) for index in range(len(rows))]
+        return list(chain.from_iterable(made for made, _ in alone)), failures
 
-    def _call(self, batch: Batch, index: int) -> tuple[Any, Failure | None]:
-        assert batch.schema is not None, "windows are not given to map_batches"
-        data = pa.RecordBatch.from_arrays(batch.columns(), schema=batch.schema.arrow)
+    def _call(self, rows: list[Any], index: int) -> tuple[list[Any], Failure | None]:
+        data = pa.RecordBatch.from_arrays(self._takes.columns(rows), schema=self._takes.arrow)
         try:
             result = self._function(data)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's function raises
-            return None, raised(index, _Rows(len(batch)), error)
-        fault = _fault(result, self._schema, len(batch))
+            return [], raised(index, _Rows(len(rows)), error)
+        fault = _fault(result, self._schema, len(rows))
         if fault is not None:
-            return result, Failure(index, _Rows(len(batch)), fault)
-        if self._checks:
-            try:
-                self._schema.rows(result.columns)
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's __post_init__ raises
-                return None, raised(index, _Rows(len(batch)), error)
-        return result, None
+            return [], Failure(index, _Rows(len(rows)), fault)
+        try:
+            return self._schema.rows(result.columns), None
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's __post_init__ raises
+            return [], raised(index, _Rows(len(rows)), error)
 
 
 class _Rows:
@@ -73,18 +81,6 @@ class _Rows:
 
     def __repr__(self) -> str:
         return "a batch of one" if self._count == 1 else f"the first of a batch of {self._count}"
-
-
-def _checks(record: object, kinds: Iterable[Kind]) -> bool:
-    """Whether a dataclass, or one inside of it, may refuse values: only then are records made just to see that."""
-    return hasattr(record, "__post_init__") or any(map(_kind_checks, kinds))
-
-
-def _kind_checks(kind: Kind) -> bool:
-    if isinstance(kind, Struct):
-        return _checks(kind.record, (part for _, part in kind.fields))
-    inner = getattr(kind, "inner", None) or getattr(kind, "item", None) or getattr(kind, "value", None)
-    return isinstance(inner, Kind) and _kind_checks(inner)
 
 
 def _fault(result: Any, schema: Schema, count: int) -> str | None:

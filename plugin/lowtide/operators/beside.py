@@ -8,107 +8,112 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from operator import attrgetter
 from typing import Any
 
-import numpy as np
-
+from lowtide.fields import key_of
 from lowtide.operators.batch import Batch
 from lowtide.operators.failure import Failure, raised
 from lowtide.operators.fault import Fault
+from lowtide.operators.feed import Feed
 from lowtide.operators.group import Group, Key, Recent, Touched
 from lowtide.operators.grouping import NOTHING
-from lowtide.operators.meta import Meta
-from lowtide.operators.order import FIRST_TICK, pack, tick_bytes
+from lowtide.operators.order import FIRST_TICK, tick_bytes
+from lowtide.operators.ordering import Holding
 from lowtide.operators.pending import Pending
 from lowtide.operators.per_record import said_type
 from lowtide.operators.scanning import Scanner, classes_of
 from lowtide.plan import Vertex
-from lowtide.schema import schema_of
 from lowtide.steps import Broadcast, Scan
 
 KEYED, BESIDE = 0, 1
 """The ports."""
 
 
-class BesideScan:
+class BesideNode(Holding):
     """One scan with a broadcast, of one worker's hash units.
 
-    Elements of a key are (order key, state behind it), those of a unit (order key, broadcast's state behind it), both
+    Elements of a key are (order key, state after it), those of a unit (order key, broadcast's state after it), both
     since the prune time.
 
     Args:
         vertex: The scan.
         beside: The broadcast.
         columns: The key's columns.
+
+    Attributes:
+        beside: The broadcast's name.
     """
 
     def __init__(self, vertex: Vertex, beside: Vertex, columns: Sequence[str]) -> None:
+        super().__init__(vertex)
         assert isinstance(vertex.step, Scan)
         assert isinstance(beside.step, Broadcast)
         place = f'step "{vertex.name}"'
-        self._schema = schema_of(vertex.gives)
-        self._depth = max(vertex.depth, beside.depth)
-        self._key = attrgetter(*columns)
+        self._key = key_of(tuple(columns))
         self._scan = Scanner(vertex)
         self._fold = _Fold(beside)
         self._initial = vertex.step.initial
         self._unit_initial = beside.step.initial
-        self._pending = (Pending(place, self._depth), Pending(f'{place}, broadcast "{beside.name}"', self._depth))
+        self._pending = (Pending(place), Pending(f'{place}, broadcast "{beside.name}"'))
         self._groups: dict[Key, Group] = {}
         self._units: dict[int, Group] = {}
         self._recent = Recent()
         self._touched: list[Group] = []
         self._touched_units = Touched()
         self._pruned = FIRST_TICK
+        self.beside = beside.name
 
-    def insert(self, batch: Batch, port: int) -> list[int]:
-        """Hold records of one port; return their ticks."""
+    def take(self, batch: Batch, port: int, feed: Feed) -> None:
+        """Hold records of one port."""
         self._pending[port].add(batch)
-        assert batch.meta.unit is not None
-        self._touched_units.add(batch.meta.unit, int(batch.meta.tick.max()))
-        return batch.meta.ticks()
+        ticks = batch.ticks
+        self._touched_units.add(batch.units, ticks[-1])
+        if self.outward:
+            feed.held.update(ticks)
 
-    def advance(self, min_time: int) -> list[Batch]:
+    def first_tick(self) -> int | None:
+        """The lowest tick that is held; None if nothing is."""
+        ticks = [tick for pending in self._pending if (tick := pending.first_tick) is not None]
+        return min(ticks, default=None)
+
+    def advance(self, min_time: int, feed: Feed) -> None:
         """Process everything below the level's min time, in order: outputs, then faults; one Python step per record."""
         released = [pending.release(min_time) for pending in self._pending]
-        batches = [(port, batch) for port, batch in enumerate(released) if batch is not None]
-        if not batches:
-            return []
-        packed = np.concatenate([pack(batch.meta, self._depth) for _, batch in batches])
-        places = [(port, batch, index) for port, batch in batches for index in range(len(batch))]
-        good: list[tuple[int, Any]] = []
-        bad: dict[int, list[tuple[int, Any]]] = {KEYED: [], BESIDE: []}
-        ats = packed.tolist()
-        for place in np.argsort(packed, kind="stable").tolist():
-            port, batch, index = places[place]
-            assert batch.meta.unit is not None
-            unit = int(batch.meta.unit[index])
-            if port == BESIDE:
-                out = self._broadcast(unit, ats[place], batch.rows()[index])
-            else:
-                out = self._keyed(unit, ats[place], batch.rows()[index])
-            if type(out) is Fault:
-                bad[port].append((index, out))
-            elif port == KEYED:
-                good.append((index, out))
-        self._recent.add(max(int(batch.meta.tick[-1]) for _, batch in batches), self._touched)
+        batches = [Batch.concat(batches) if batches else None for batches in released]
+        places = sorted(
+            [
+                (at, port, index)
+                for port, batch in enumerate(batches)
+                if batch is not None
+                for index, at in enumerate(batch.ats)
+            ]
+        )
+        if not places:
+            return
+        outs: tuple[dict[int, Any], dict[int, Any]] = ({}, {})
+        for at, port, index in places:
+            batch = batches[port]
+            assert batch is not None
+            step = self._broadcast if port == BESIDE else self._keyed
+            out = step(batch.units[index], at, batch.rows[index])
+            if port == KEYED or type(out) is Fault:
+                outs[port][index] = out
+        self._recent.add(max(batch.ticks[-1] for batch in batches if batch is not None), self._touched)
         self._touched = []
-        outputs = []
-        if good:
-            keyed = released[KEYED]
-            assert keyed is not None
-            outputs.append(Batch(self._schema, _meta_of(keyed, good), rows=[out for _, out in good]))
-        for port, listed in bad.items():
-            source = released[port]
-            if listed and source is not None:
-                outputs.append(Batch(None, _meta_of(source, listed), rows=[out for _, out in listed]))
-        return outputs
+        for batch, found in zip(batches, outs, strict=True):
+            if batch is None or not found:
+                continue
+            good = [index for index, out in found.items() if type(out) is not Fault]
+            bad = [index for index, out in found.items() if type(out) is Fault]
+            if good:
+                self.pass_on(batch.pick(good).with_rows([found[index] for index in good]), feed)
+            if bad:
+                feed.faults.append(batch.pick(bad).with_rows([found[index] for index in bad]))
 
     def prune(self, tick: int) -> None:
         """Forget the states behind records below `tick` but the last one; O(elements released since)."""
         self._pruned = max(self._pruned, tick)
-        self._recent.settle(tick, _fold)
+        self._recent.settle(tick, _forget)
 
     def changed(self, since: int) -> list[int]:
         """The hash units that may have changed at a tick or later."""
@@ -138,7 +143,7 @@ class BesideScan:
         """Take over what `capture(tick)` gave for these hash units: as of `tick`, they have changed before it."""
         self._pruned = max(self._pruned, tick)
         for unit, states in parts.items():
-            self._touched_units.add(np.array([unit]), tick - 1)
+            self._touched_units.add([unit], tick - 1)
             for key, state in states:
                 self._groups[key] = Group(unit, state)
 
@@ -205,7 +210,7 @@ def _newest(group: Group) -> Any:
     return group.elements[-1][1] if group.elements else group.base
 
 
-def _fold(group: Group, count: int) -> None:
+def _forget(group: Group, count: int) -> None:
     """Forget the first `count` elements, but what they came to."""
     group.base = group.elements[count - 1][1]
     del group.elements[:count]
@@ -214,7 +219,3 @@ def _fold(group: Group, count: int) -> None:
 def _state_below(group: Group, tick: int) -> Any:
     count = bisect_left(group.elements, (tick_bytes(tick),))
     return group.elements[count - 1][1] if count else group.base
-
-
-def _meta_of(batch: Batch, listed: list[tuple[int, Any]]) -> Meta:
-    return batch.meta.take(np.array([index for index, _ in listed], np.int64))

@@ -2,36 +2,69 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
-from lowtide.operators.batch import Batch
-from lowtide.operators.order import FIRST_TICK, OrderKey
+from lowtide.operators.order import OrderKey
 from lowtide_tracker import Floor
 
-__all__ = ["FIRST_KEY", "Bundle"]
+__all__ = ["NO_KEY", "Bundle", "Piece"]
 
-FIRST_KEY = OrderKey(FIRST_TICK, -(1 << 31), -(1 << 63))
-"""Before every record's order key: the `last` of a lane that nothing was delivered to."""
+NO_KEY = b""
+"""Before every record's packed order key: the `last` of a lane that nothing was delivered to."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+class Piece:
+    """Records of one lane and one tick.
+
+    Attributes:
+        tick: Theirs.
+        ats: Their packed order keys, ascending.
+        rows: The records, all items.
+    """
+
+    __slots__ = ("ats", "rows", "tick")
+
+    def __init__(self, tick: int, ats: list[bytes], rows: list[Any]) -> None:
+        self.tick = tick
+        self.ats = ats
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.ats)
+
+
 class Bundle:
     """Records of one lane, with what has to become durable together with them.
 
     Attributes:
         lane: The lane.
         number: Counts the lane's bundles in this life, from 1.
-        batch: The records in order, all items; none in a bundle that only carries floors.
-        last: The order key of the lane's last record, this bundle's or, if it has none, an earlier one's.
+        pieces: The records in order; none in a bundle that only carries floors.
+        last: The packed order key of the lane's last record, this bundle's or, if it has none, an earlier one's;
+            `NO_KEY` if there is none.
         floors: What the min time rests on that released these records, as far as the lane has not been given it yet;
             the sink keeps them beside those it has.
     """
 
-    lane: int
-    number: int
-    batch: Batch
-    last: OrderKey
-    floors: tuple[Floor, ...]
+    __slots__ = ("_size", "floors", "lane", "last", "number", "pieces")
+
+    def __init__(self, lane: int, number: int, pieces: list[Piece], last: bytes, floors: tuple[Floor, ...]) -> None:
+        self.lane = lane
+        self.number = number
+        self.pieces = pieces
+        self.last = last
+        self.floors = floors
+        self._size = sum([len(piece.ats) for piece in pieces])
 
     def __len__(self) -> int:
-        return len(self.batch)
+        return self._size
+
+    @property
+    def last_key(self) -> OrderKey | None:
+        """`last` as a value; None if there is none."""
+        return OrderKey.of(self.last) if self.last else None
+
+    @property
+    def rows(self) -> list[Any]:
+        """All its records, in order."""
+        return [row for piece in self.pieces for row in piece.rows]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from lowtide.operators.failure import shortened
-from lowtide.operators.meta import Position
+from lowtide.operators.order import Position
 
 
 @dataclass(frozen=True, slots=True)

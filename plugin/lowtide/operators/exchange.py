@@ -1,91 +1,172 @@
-"""Exchanges: which hash units a record goes to, what that adds to its meta, and the columns it travels in."""
+"""Exchanges: which hash unit a record goes to, what that adds to its order key, and the bytes it travels as."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
+from lowtide.fields import encode_rows, key_of
 from lowtide.operators.batch import Batch
-from lowtide.operators.failure import Failure
-from lowtide.operators.order import step_id
-from lowtide.operators.per_record import Stepped
-from lowtide.schema import WrongType
-from lowtide.steps import Broadcast, KeyBy, Relay
-from lowtide_snapshots.hashing import hash_units
+from lowtide.operators.feed import Feed, Parcel
+from lowtide.operators.keys import plain
+from lowtide.operators.limits import Limits
+from lowtide.operators.node import Node
+from lowtide.operators.order import SIGN_32, TAIL_BYTES, step_id, tail_of, trace_of, with_child
+from lowtide.plan import Plan, Vertex
+from lowtide.steps import Broadcast, KeyBy
+from lowtide_snapshots.hashing import hash_unit
 
 _GOLDEN = 0x9E3779B97F4A7C15
+_MASK = (1 << 64) - 1
+MAX_KEYS = 1 << 16
+"""Keys whose hash units are remembered."""
+MAX_TAILS = 1 << 10
+"""Tails of order keys that are remembered with what they become."""
 
 
-class ExchangeOperator:
-    """Gives every record its hash unit, and folds the exchange's id for that unit into its trace (R4).
+class ExchangeNode(Node):
+    """Parts records by the worker that has their hash unit, and folds the exchange's id for it into their trace (R4).
 
     The unit is that of the key columns (`key_by`); the one the record has, before the first exchange its front's
     (`Relay`); or every unit, for one copy each (`Broadcast`).
 
     Args:
-        job: The flow's name.
-        name: The exchange's name.
-        step: What it does.
-        units: Number of hash units.
+        vertex: The exchange.
+        plan: The plan.
+        limits: How large records and frames may be; None for no limits.
     """
 
-    def __init__(self, job: str, name: str, step: KeyBy | Relay | Broadcast, units: int) -> None:
-        self._step = step
-        self._units = units
-        self._ids = _ids(job, name, units)
+    looks = True
 
-    def assign(self, batch: Batch) -> Batch:
-        """The batch with units; its columns are there already, see `as_columns`. O(n), of a broadcast O(n units)."""
-        if isinstance(self._step, Broadcast):
+    def __init__(self, vertex: Vertex, plan: Plan, limits: Limits | None) -> None:
+        super().__init__(vertex)
+        self._units = plan.units
+        self._targets: list[int] = plan.worker_of_unit().tolist()
+        self._limits = limits
+        self._ids = _ids(plan.name, vertex.name, plan.units)
+        self._tails: dict[bytes, list[bytes]] = {}
+        step = vertex.step
+        self._broadcasts = isinstance(step, Broadcast)
+        columns = step.columns if isinstance(step, KeyBy) else ()
+        self._key: Callable[[Any], Any] | None = key_of(columns) if columns else None
+        self._several = len(columns) > 1
+        self._unit_of_key: dict[Any, int] = {}
+
+    def take(self, batch: Batch, port: int, feed: Feed) -> None:
+        """Part records, each part in order; targets ascend. O(n), of a broadcast O(n units)."""
+        if self._broadcasts:
             batch = self._copies(batch)
+            units = batch.units
         else:
-            batch = batch.with_meta(batch.meta.with_unit(self._unit(batch)))
-        units = batch.meta.unit
-        assert units is not None
-        return batch.with_meta(batch.meta.with_trace(self._ids[units]))
+            units = self._units_of(batch)
+        targets = self._targets
+        ats = self._traced(batch.ats, units)
+        batch = Batch(ats, units, batch.rows, batch.flags, batch.ticks)
+        first = targets[units[0]]
+        if len(units) == 1 or all([targets[unit] == first for unit in units]):
+            self._send(first, batch, feed)
+            return
+        parts: dict[int, list[int]] = {}
+        for index, unit in enumerate(units):
+            target = targets[unit]
+            if target in parts:
+                parts[target].append(index)
+            else:
+                parts[target] = [index]
+        for target in sorted(parts):
+            self._send(target, batch.pick(parts[target]), feed)
 
-    def _unit(self, batch: Batch) -> npt.NDArray[np.int32]:
-        if isinstance(self._step, KeyBy) and self._step.columns:
-            return hash_units([batch.column(name) for name in self._step.columns], self._units)
-        if batch.meta.unit is not None:
-            return batch.meta.unit
-        return front_units(batch.meta.front, self._units)
+    def _send(self, target: int, batch: Batch, feed: Feed) -> None:
+        payload = encode_rows(batch.rows)
+        limits = self._limits
+        if limits is None or limits.has_room(payload, batch):
+            feed.parcels.append(Parcel(self.vertex.id, target, batch, payload))
+            return
+        fitting, large = limits.records(batch, self.vertex)
+        if large is not None:
+            feed.faults.append(large)
+        if fitting.ats:
+            feed.parcels += [Parcel(self.vertex.id, target, *piece) for piece in limits.pieces(fitting)]
+
+    def _units_of(self, batch: Batch) -> list[int]:
+        key_of_row = self._key
+        if key_of_row is None:
+            fronts = [int.from_bytes(at[8:12], "big") - SIGN_32 for at in batch.ats]
+            return batch.units or [front_unit(front, self._units) for front in fronts]
+        known = self._unit_of_key
+        units = []
+        for row in batch.rows:
+            key = key_of_row(row)
+            unit = known.get(key)
+            units.append(self._hashed(key) if unit is None else unit)
+        return units
+
+    def _hashed(self, key: Any) -> int:
+        """The hash unit of a key; the types of its columns are fixed, so equal values are the same key."""
+        if len(self._unit_of_key) >= MAX_KEYS:
+            self._unit_of_key.clear()
+        values = [plain(value) for value in key] if self._several else [plain(key)]
+        unit = self._unit_of_key[key] = hash_unit(values, self._units)
+        return unit
+
+    def _traced(self, ats: list[bytes], units: list[int]) -> list[bytes]:
+        """The order keys with the exchange's id in their traces: a table of tails, as most records share a few."""
+        traced = []
+        before, after = b"", [b""]
+        for at, unit in zip(ats, units, strict=True):
+            tail = at[-TAIL_BYTES:]
+            if tail != before:
+                before, after = tail, self._tails_of(tail)
+            traced.append(at[:-TAIL_BYTES] + (after[unit] or self._tail(tail, after, unit)))
+        return traced
+
+    def _tails_of(self, tail: bytes) -> list[bytes]:
+        """By unit what a tail becomes; empty where no record has asked yet."""
+        after = self._tails.get(tail)
+        if after is None:
+            if len(self._tails) >= MAX_TAILS:
+                self._tails.clear()
+            after = self._tails[tail] = [b""] * self._units
+        return after
+
+    def _tail(self, tail: bytes, after: list[bytes], unit: int) -> bytes:
+        made = after[unit] = tail_of(trace_of(tail) ^ self._ids[unit])
+        return made
 
     def _copies(self, batch: Batch) -> Batch:
         """One copy for every hash unit, numbered in the child path."""
-        n = len(batch)
-        copies = batch.take(np.repeat(np.arange(n), self._units))
-        units = np.tile(np.arange(self._units, dtype=np.int32), n)
-        return copies.with_meta(copies.meta.with_unit(units).with_child((units + 1).astype(np.uint32)))
+        units = range(self._units)
+        flags = batch.flags
+        return Batch(
+            [with_child(at, unit + 1) for at in batch.ats for unit in units],
+            list(units) * len(batch),
+            [row for row in batch.rows for _ in units],
+            None if flags is None else [flag for flag in flags for _ in units],
+            batch.ticks,
+        )
+
+
+class EntryNode(Node):
+    """An exchange on the side that receives: its records were looked at on the other."""
+
+    sound = True
+
+    def take(self, batch: Batch, port: int, feed: Feed) -> None:
+        """Pass records on."""
+        self.pass_on(batch, feed)
 
 
 @cache
-def _ids(job: str, name: str, units: int) -> npt.NDArray[np.uint64]:
-    return np.array([step_id(job, name, 0, unit) for unit in range(units)], np.uint64)
+def _ids(job: str, name: str, units: int) -> list[int]:
+    return [step_id(job, name, 0, unit) for unit in range(units)]
 
 
-def front_units(fronts: npt.NDArray[np.int32], units: int) -> npt.NDArray[np.int32]:
-    """The hash units of records that are keyed by their front, int32[n].
+def front_unit(front: int, units: int) -> int:
+    """The hash unit of records that are keyed by their front.
 
     Multiples of the golden ratio, modulo 1: any number of neighbouring fronts is spread evenly over the units, and so
     over lanes and workers, where a hash would put two of three into one.
     """
-    fraction = (fronts.astype(np.uint64) * np.uint64(_GOLDEN)) >> np.uint64(32)
-    return ((fraction * np.uint64(units)) >> np.uint64(32)).astype(np.int32)
-
-
-def as_columns(batch: Batch) -> Stepped:
-    """Turn records into columns, where every field is checked against its type; a failure names record and field."""
-    schema = batch.schema
-    assert schema is not None, "windows are neither exchanged nor written"
-    try:
-        batch.columns()
-    except WrongType:
-        rows = batch.rows()
-        faults = [(index, schema.fault(row)) for index, row in enumerate(rows)]
-        failures = [Failure(index, rows[index], fault.what) for index, fault in faults if fault is not None]
-        kept = np.delete(np.arange(len(rows)), [failure.index for failure in failures])
-        return Stepped(batch.take(kept), failures)
-    return Stepped(batch, [])
+    fraction = (front * _GOLDEN & _MASK) >> 32
+    return fraction * units >> 32

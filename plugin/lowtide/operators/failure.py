@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lowtide.errors import FrameTooLarge, LowtideError, RecordRefused, UserCodeFailed
-from lowtide.operators.meta import Position
+from lowtide.operators.order import Position
 from lowtide.plan import Vertex
 
 _PACKAGE = str(Path(__file__).parents[1])

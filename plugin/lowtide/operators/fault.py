@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
+from lowtide.fronts.source_rows import SourceRows
 from lowtide.operators.batch import Batch
 from lowtide.operators.dead_letter import Dead, as_json
 from lowtide.operators.failure import Failure, MessageRefused, TooLarge, UserError
-from lowtide.operators.meta import Meta
-from lowtide.operators.source import SourceRows
+from lowtide.operators.order import position_of, tick_of
 from lowtide.plan import Plan, Vertex
 from lowtide.steps import MapBatches, Read
 
@@ -36,7 +34,7 @@ class Fault:
     Attributes:
         vertex: The step.
         failure: What happened.
-        original: The message it was made of; None behind an exchange.
+        original: The message it was made of; None after an exchange.
     """
 
     vertex: Vertex
@@ -44,30 +42,30 @@ class Fault:
     original: Original | None
 
 
-def faults(vertex: Vertex, meta: Meta, failures: Sequence[Failure], rows: SourceRows | None) -> Batch:
+def faults(vertex: Vertex, batch: Batch, failures: Sequence[Failure], rows: SourceRows | None) -> Batch:
     """Make a batch of `Fault`s.
 
     Args:
         vertex: The step that failed.
-        meta: Of the records the step was given; a failure's index says which.
+        batch: The records the step was given; a failure's index says which.
         failures: At least one.
         rows: The messages at level 0.
     """
-    meta = meta.take(np.array([failure.index for failure in failures], np.int64))
-    sequences = meta.sequence.tolist()
-    found = [
-        Fault(vertex, failure, None if rows is None else _original(rows, sequence))
-        for failure, sequence in zip(failures, sequences, strict=True)
+    found = batch.pick([failure.index for failure in failures])
+    made = [
+        Fault(vertex, failure, None if rows is None else original_of(rows, position_of(at).sequence))
+        for failure, at in zip(failures, found.ats, strict=True)
     ]
-    return Batch(None, meta, rows=found)
+    return found.with_rows(made)
 
 
-def act(plan: Plan, batch: Batch) -> list[Dead]:
+def act(plan: Plan, ats: Sequence[bytes], found: Sequence[Fault]) -> list[Dead]:
     """Let faults act, in order: make dead letters of them if the flow names a sink for such.
 
     Args:
         plan: The plan.
-        batch: Rows are `Fault`s, none of them a tombstone.
+        ats: Their order keys.
+        found: The faults, none of them taken back.
 
     Raises:
         FrameTooLarge: a record is too large, and the flow names no dead letters.
@@ -75,9 +73,8 @@ def act(plan: Plan, batch: Batch) -> list[Dead]:
         UserError: a user's function failed, and the flow names no dead letters; of `map_batches` always.
     """
     letters = []
-    ticks = batch.meta.tick.tolist()
-    for index, fault in enumerate(batch.rows()):
-        position = batch.meta.position(index)
+    for at, fault in zip(ats, found, strict=True):
+        position = position_of(at)
         vertex, failure = fault.vertex, fault.failure
         if plan.dead_letters is None and failure.too_large:
             raise TooLarge(vertex, position, failure)
@@ -90,7 +87,7 @@ def act(plan: Plan, batch: Batch) -> list[Dead]:
             Dead(
                 vertex.name,
                 position,
-                ticks[index] * plan.slack_ms,
+                tick_of(at) * plan.slack_ms,
                 failure.error,
                 original.key,
                 original.value,
@@ -100,7 +97,7 @@ def act(plan: Plan, batch: Batch) -> list[Dead]:
     return letters
 
 
-def _original(rows: SourceRows, sequence: int) -> Original:
-    index = rows.index_of(sequence)
-    headers = None if rows.headers is None else rows.headers[index]
-    return Original(rows.keys[index], rows.values[index], headers)
+def original_of(rows: SourceRows, offset: int) -> Original:
+    """The message with this offset."""
+    index = rows.index_of(offset)
+    return Original(rows.keys[index], rows.values[index], None if rows.headers is None else rows.headers[index])

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from lowtide.operators.batch import Batch
 from lowtide.operators.per_record import PerRecord, said_type
-from lowtide.steps import Function
+from lowtide.plan import Vertex
+from lowtide.steps import Filter
 
 
-class FilterOperator(PerRecord):
-    """Keeps records with their meta."""
+class FilterNode(PerRecord):
+    """Keeps records in their places."""
 
-    def __init__(self, function: Function) -> None:
-        self.function = function
+    def __init__(self, vertex: Vertex) -> None:
+        super().__init__(vertex)
+        assert isinstance(vertex.step, Filter)
+        self.function = vertex.step.function
 
     def holds(self, results: list[Any]) -> bool:
         """Whether all results are bool."""
@@ -23,9 +24,13 @@ class FilterOperator(PerRecord):
 
     def fault(self, result: Any) -> str | None:
         """What is wrong with one result."""
-        return None if type(result) is bool else f"returned {said_type(result)}, expected bool"
+        return not_bool(result)
 
     def collect(self, batch: Batch, results: list[Any]) -> Batch:
         """Take the records with True."""
-        flags = np.fromiter(results, np.bool_, len(results))
-        return batch if flags.all() else batch.take(np.flatnonzero(flags))
+        return batch if all(results) else batch.where(results)
+
+
+def not_bool(result: Any) -> str | None:
+    """What is wrong with a predicate's result."""
+    return None if type(result) is bool else f"returned {said_type(result)}, expected bool"

@@ -6,21 +6,21 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
-import numpy as np
-
 from lowtide.operators.batch import Batch
+from lowtide.operators.order import TAIL_BYTES
 from lowtide.operators.per_record import PerRecord, said_type
-from lowtide.schema import schema_of
-from lowtide.steps import Function
+from lowtide.plan import Vertex
+from lowtide.steps import FlatMap
 
 
-class FlatMapOperator(PerRecord):
+class FlatMapNode(PerRecord):
     """Replaces every record by the elements of the function's result, numbered from 1 in their child paths (R4)."""
 
-    def __init__(self, function: Function, gives: type) -> None:
-        self._schema = schema_of(gives)
-        self._gives = gives
-        self.function = function
+    def __init__(self, vertex: Vertex) -> None:
+        super().__init__(vertex)
+        assert isinstance(vertex.step, FlatMap)
+        self.function = vertex.step.function
+        self._gives = vertex.gives
 
     def calls(self, rows: Iterator[Any]) -> Iterator[list[Any]]:
         """Each result as a list, so that what a generator raises counts for its record."""
@@ -37,8 +37,16 @@ class FlatMapOperator(PerRecord):
 
     def collect(self, batch: Batch, results: list[Any]) -> Batch:
         """Lay all elements in a row."""
-        counts = np.fromiter(map(len, results), np.int64, len(results))
-        origins = np.repeat(np.arange(len(results)), counts)
-        ordinals = np.arange(1, len(origins) + 1) - (np.cumsum(counts) - counts)[origins]
-        meta = batch.meta.take(origins).with_child(ordinals.astype(np.uint32))
-        return Batch(self._schema, meta, rows=list(chain.from_iterable(results)))
+        ats: list[bytes] = []
+        units: list[int] = []
+        flags: list[bool] | None = None if batch.flags is None else []
+        for index, result in enumerate(results):
+            count = len(result)
+            at = batch.ats[index]
+            place, tail = at[:-TAIL_BYTES], at[-TAIL_BYTES:]
+            ats += [b"%b%b%b" % (place, number.to_bytes(4, "big"), tail) for number in range(1, count + 1)]
+            if batch.units:
+                units += [batch.units[index]] * count
+            if flags is not None and batch.flags is not None:
+                flags += [batch.flags[index]] * count
+        return Batch(ats, units, list(chain.from_iterable(results)), flags)

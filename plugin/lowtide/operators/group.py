@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from lowtide.operators.order import FIRST_TICK, tick_bytes
 
@@ -43,21 +40,18 @@ class Touched:
     __slots__ = ("_ticks",)
 
     def __init__(self) -> None:
-        self._ticks = np.zeros(0, np.int64)
+        self._ticks: dict[int, int] = {}
 
-    def add(self, units: npt.NDArray[np.integer[Any]], last: int) -> None:
-        """Records of these hash units came, none above tick `last`; O(n) in numpy."""
-        top = int(units.max())
-        if top >= len(self._ticks):
-            grown = np.full(max(top + 1, 2 * len(self._ticks)), FIRST_TICK)
-            grown[: len(self._ticks)] = self._ticks
-            self._ticks = grown
-        self._ticks[units] = np.maximum(self._ticks[units], last)
+    def add(self, units: Iterable[int], last: int) -> None:
+        """Records of these hash units came, none above tick `last`."""
+        ticks = self._ticks
+        for unit in units:
+            if ticks.get(unit, FIRST_TICK) < last:
+                ticks[unit] = last
 
     def since(self, tick: int) -> list[int]:
-        """The hash units that may have got records of this tick or a later one."""
-        found: list[int] = np.flatnonzero(self._ticks >= max(tick, FIRST_TICK + 1)).tolist()
-        return found
+        """The hash units that may have got records of this tick or a later one, ascending."""
+        return sorted([unit for unit, last in self._ticks.items() if last >= tick])
 
 
 class Recent:
@@ -77,9 +71,12 @@ class Recent:
 
         O(groups touched since), each visited once per element.
         """
+        batches = self._batches
+        if not batches or batches[0][0] >= tick:
+            return
         end = tick_bytes(tick)
-        while self._batches and self._batches[0][0] < tick:
-            for group in self._batches.popleft()[1]:
+        while batches and batches[0][0] < tick:
+            for group in batches.popleft()[1]:
                 elements = group.elements
                 if elements and elements[0][0] < end:
                     whole = elements[-1][0] < end

@@ -10,58 +10,36 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from lowtide.errors import TimeWentBack
+from lowtide.fields import key_of
 from lowtide.operators.batch import Batch
 from lowtide.operators.fault import Fault
+from lowtide.operators.feed import Feed
 from lowtide.operators.group import Group, Key, Recent, Touched
-from lowtide.operators.meta import Meta
-from lowtide.operators.order import FIRST_TICK, OrderKey, in_order, pack, tick_bytes, unpack
+from lowtide.operators.node import Node
+from lowtide.operators.order import FIRST_TICK, tick_bytes
 from lowtide.operators.pending import unmatched
 from lowtide.plan import Vertex
-from lowtide.schema import Schema
 
 NOTHING = object()
 """Of a key that has nothing to be saved: no value, as None may be a state."""
 
 
-@dataclass(frozen=True, slots=True)
 class Change:
     """One record that is not simply the newest of its key: an item to be inserted, or a tombstone to remove one."""
 
-    at: bytes
-    row: Any
-    tombstone: bool
+    __slots__ = ("at", "row", "tombstone")
+
+    def __init__(self, at: bytes, row: Any, tombstone: bool) -> None:
+        self.at = at
+        self.row = row
+        self.tombstone = tombstone
 
 
-@dataclass(frozen=True, slots=True)
-class Arrivals:
-    """n records in order, as Python's values: what a grouping's loop over them needs.
-
-    Attributes:
-        keys: The keys.
-        ats: The packed order keys, ascending.
-        rows: The records.
-        units: The hash units.
-        tombstones: bool[n].
-    """
-
-    keys: list[Key]
-    ats: list[bytes]
-    rows: list[Any]
-    units: list[int]
-    tombstones: npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True, slots=True)
 class Appended:
-    """What became of arrivals.
+    """What became of the records of a batch that are the newest of their keys.
 
     Attributes:
         touched: The groups.
@@ -70,29 +48,24 @@ class Appended:
         changes: By key, what has to be mended; from the start there for keys of which something is taken back.
     """
 
-    touched: list[Group]
-    left: list[int]
-    outs: list[Any]
-    changes: dict[Key, list[Change]]
-
-
-class Result:
-    """What an insertion gives, collected column by column: tombstones first, so that none overtakes its item."""
-
-    __slots__ = ("ats", "outs", "tombstones", "units")
+    __slots__ = ("changes", "left", "outs", "touched")
 
     def __init__(self) -> None:
-        self.ats: list[bytes] = []
-        self.units: list[int] = []
+        self.touched: list[Group] = []
+        self.left: list[int] = []
         self.outs: list[Any] = []
-        self.tombstones: list[bool] = []
+        self.changes: dict[Key, list[Change]] = {}
 
-    def add(self, at: bytes, unit: int, out: Any, tombstone: bool) -> None:
-        """One output with its order key."""
-        self.ats.append(at)
-        self.units.append(unit)
-        self.outs.append(out)
-        self.tombstones.append(tombstone)
+
+class Mended:
+    """What repairs give: outputs that are taken back, and outputs in their place."""
+
+    __slots__ = ("given", "taken")
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[bytes, int, Any]] = []
+        """Order key, hash unit and output of each."""
+        self.given: list[tuple[bytes, int, Any]] = []
 
 
 class Grouping(ABC):
@@ -101,71 +74,73 @@ class Grouping(ABC):
     Args:
         vertex: The step.
         columns: The key's columns.
-        schema: Of the records that come out; None for windows.
 
     Attributes:
         repairs: How many outputs have been taken back so far.
     """
 
-    def __init__(self, vertex: Vertex, columns: Sequence[str], schema: Schema | None) -> None:
-        self._vertex = vertex
+    def __init__(self, vertex: Vertex, columns: Sequence[str]) -> None:
         self._place = f'step "{vertex.name}"'
-        self._key = attrgetter(*columns)
-        self._depth = vertex.depth
-        self._schema = schema
+        self._key = key_of(tuple(columns))
         self._groups: dict[Key, Group] = {}
         self._recent = Recent()
         self._touched = Touched()
         self._pruned = FIRST_TICK
         self.repairs = 0
 
-    def insert(self, batch: Batch) -> list[Batch]:
+    def insert(self, batch: Batch) -> tuple[Batch | None, Batch | None]:
         """Take records and tombstones, in the order they came; return what becomes of them.
 
-        Costs O(n log n) in numpy to sort them, then one step of Python per record that is the newest of its key, and
-        for one that is not as many as there are elements behind it.
+        Costs one step of Python per record that is the newest of its key, and for one that is not as many as there are
+        elements after it.
 
         Returns:
-            Outputs of the step, if any; then `Fault`s, if any. In each, tombstones stand first.
+            Outputs of the step, if any; `Fault`s, if any. In each, tombstones stand first, so that none overtakes its
+            item.
 
         Raises:
             TimeWentBack: a record is below the prune time.
             UnmatchedTombstone: a tombstone without its item, or a second item with the same order key.
         """
-        meta, rows = batch.meta, batch.rows()
-        packed = pack(meta, self._depth)
-        order = in_order(packed)
-        if order is not None:
-            # Not `batch.take`: that would put the columns in order too, which nobody looks at from here on.
-            meta, packed, rows = meta.take(order), packed[order], [rows[index] for index in order.tolist()]
-        ats = packed.tolist()
-        first, last = int(meta.tick[0]), int(meta.tick[-1])
+        ticks = batch.ticks
+        first, last = ticks[0], ticks[-1]
         if first < self._pruned:
             raise TimeWentBack(self._place, first, self._pruned)
-        assert meta.unit is not None, "a grouping stands behind an exchange"
-        self._touched.add(meta.unit, last)
-        keys = list(map(self._key, rows))
-        changes: dict[Key, list[Change]] = {}
-        if meta.tombstone.any():
-            changes = {keys[index]: [] for index in np.flatnonzero(meta.tombstone).tolist()}
-        arrivals = Arrivals(keys, ats, rows, meta.unit.tolist(), meta.tombstone)
-        appended = Appended([], [], [], changes)
-        self._append(arrivals, appended)
+        batch = batch.in_order()
+        self._touched.add(batch.units, last)
+        appended = Appended()
+        if batch.flags is not None:
+            appended.changes = {self._key(row): [] for row, flag in zip(batch.rows, batch.flags, strict=True) if flag}
+        self._append(batch, appended)
         self._recent.add(last, appended.touched)
-        mended = Result()
-        for key, listed in changes.items():
+        if not appended.changes:
+            kept = batch.without(appended.left) if appended.left else batch
+            return _parted(kept.with_rows(appended.outs)) if appended.outs else (None, None)
+        return self._repaired(batch, appended)
+
+    def _repaired(self, batch: Batch, appended: Appended) -> tuple[Batch | None, Batch | None]:
+        """Mend, and put what that changes before the outputs."""
+        mended = Mended()
+        for key, listed in appended.changes.items():
             group = self._groups[key]
             self._mend(group, listed, mended)
             if not group.elements and self._state(group, 0) is NOTHING:
                 del self._groups[key]  # The key never was: all its records have been taken back.
-        return self._collect(meta, appended, mended)
+        self.repairs += len(mended.taken)
+        kept = batch.without(appended.left)
+        changed = [*mended.taken, *mended.given]
+        ats, units, rows = map(list, zip(*changed, strict=True)) if changed else ([], [], [])
+        if not ats and not kept.ats:
+            return None, None
+        flags = [True] * len(mended.taken) + [False] * (len(mended.given) + len(kept)) if mended.taken else None
+        return _parted(Batch(ats + kept.ats, units + kept.units, rows + appended.outs, flags))
 
     @abstractmethod
-    def _append(self, arrivals: Arrivals, appended: Appended) -> None:
-        """Take the records that are the newest of their keys; leave the others, and all behind them, to be mended."""
+    def _append(self, batch: Batch, appended: Appended) -> None:
+        """Take the records that are the newest of their keys; leave the others, and all after them, to be mended."""
 
     @abstractmethod
-    def _mend(self, group: Group, changes: list[Change], result: Result) -> None:
+    def _mend(self, group: Group, changes: list[Change], mended: Mended) -> None:
         """Insert and remove elements, and say what that changes."""
 
     @abstractmethod
@@ -222,32 +197,12 @@ class Grouping(ABC):
         """Take over what `capture(tick)` gave for these hash units: as of `tick`, they have changed before it."""
         self._pruned = max(self._pruned, tick)
         for unit, keys in parts.items():
-            self._touched.add(np.array([unit]), tick - 1)
+            self._touched.add([unit], tick - 1)
             for key, state in keys:
                 self._groups[key] = self._restored(unit, state)
 
-    def _collect(self, meta: Meta, appended: Appended, mended: Result) -> list[Batch]:
-        metas, rows = [], []
-        if mended.outs:
-            flags = np.array(mended.tombstones, np.bool_)
-            order = np.argsort(~flags, kind="stable")
-            units = np.array(mended.units, np.int32)[order]
-            found = unpack([mended.ats[index] for index in order.tolist()], self._depth)
-            metas.append(found.with_unit(units).with_tombstone(flags[order]))
-            rows.append([mended.outs[index] for index in order.tolist()])
-            self.repairs += int(flags.sum())
-        if appended.outs:
-            kept = np.delete(np.arange(len(meta)), appended.left) if appended.left else None
-            metas.append(meta if kept is None else meta.take(kept))
-            rows.append(appended.outs)
-        if not metas:
-            return []
-        return _parted(self._schema, Meta.concat(metas), rows[0] if len(rows) == 1 else [*rows[0], *rows[1]])
 
-
-def apply_changes(
-    place: str, depth: int, old: Iterable[tuple[bytes, Any]], changes: Iterable[Change]
-) -> list[tuple[bytes, Any]]:
+def apply_changes(place: str, old: Iterable[tuple[bytes, Any]], changes: Iterable[Change]) -> list[tuple[bytes, Any]]:
     """Insert and remove elements of an ordered list of (packed order key, row).
 
     Raises:
@@ -256,7 +211,7 @@ def apply_changes(
     rows = dict(old)
     for change in changes:
         if change.tombstone != (change.at in rows):
-            raise unmatched(place, OrderKey.at(unpack([change.at], depth), 0), change.tombstone)
+            raise unmatched(place, change.at, change.tombstone)
         if change.tombstone:
             del rows[change.at]
         else:
@@ -267,12 +222,29 @@ def apply_changes(
 _first: Callable[[tuple[bytes, Any]], bytes] = lambda element: element[0]  # noqa: E731
 
 
-def _parted(schema: Schema | None, meta: Meta, rows: list[Any]) -> list[Batch]:
+def _parted(batch: Batch) -> tuple[Batch | None, Batch | None]:
     """Outputs and faults apart."""
-    failed = [index for index, row in enumerate(rows) if type(row) is Fault] if Fault in set(map(type, rows)) else []
-    if not failed:
-        return [Batch(schema, meta, rows=rows)]
-    both = Batch(schema, meta, rows=rows)
-    good = np.delete(np.arange(len(rows)), failed)
-    faults = Batch(None, meta.take(np.array(failed, np.int64)), rows=[rows[index] for index in failed])
-    return [both.take(good), faults] if len(good) else [faults]
+    if Fault not in set(map(type, batch.rows)):
+        return batch, None
+    failed = [type(row) is Fault for row in batch.rows]
+    good = None if all(failed) else batch.where([not each for each in failed])
+    return good, batch.where(failed)
+
+
+class GroupingNode(Node):
+    """A step with state in optimistic mode: what comes is inserted at once."""
+
+    def __init__(self, vertex: Vertex, grouping: Grouping) -> None:
+        super().__init__(vertex)
+        self.grouping = grouping
+
+    def take(self, batch: Batch, port: int, feed: Feed) -> None:
+        """Insert, and pass on what comes of it."""
+        self.emit(*self.grouping.insert(batch), feed)
+
+    def emit(self, outputs: Batch | None, faults: Batch | None, feed: Feed) -> None:
+        """Pass outputs on, and put faults aside."""
+        if outputs is not None:
+            self.pass_on(outputs, feed)
+        if faults is not None:
+            feed.faults.append(faults)

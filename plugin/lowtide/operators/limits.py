@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
-from lowtide.bytes_column import BytesColumn
+from lowtide.fields import encode_rows
+from lowtide.fronts.source_rows import ROW_BYTES, SourceRows
 from lowtide.operators.batch import Batch
 from lowtide.operators.failure import Failure
-from lowtide.operators.fault import Fault, Original
-from lowtide.operators.meta import Meta
-from lowtide.operators.source import SourceRows
+from lowtide.operators.fault import Fault, Original, original_of
 from lowtide.plan import Vertex
 
 __all__ = ["Limits"]
 
 LETTER_BYTES = 64 << 10
 """Of a record that is too large, a dead letter holds this much."""
-META_BYTES = 48
-"""About what a record's meta takes in a frame."""
+PLACE_BYTES = 48
+"""About what a record takes in a frame beside its own bytes: its order key and its hash unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,87 +34,56 @@ class Limits:
     max_frame_bytes: int
     max_frame_rows: int
 
-    def messages(
-        self, rows: SourceRows, source: Vertex, meta_of: Callable[[SourceRows], Meta]
-    ) -> tuple[SourceRows, Batch | None]:
-        """Return the labelled messages that are small enough, and a batch of `Fault`s for the others.
+    def messages(self, rows: SourceRows) -> list[int]:
+        """The indices of the messages that are too large; one look at all of them if they are small together."""
+        limit = self.max_frame_bytes + ROW_BYTES
+        if rows.size <= limit:
+            return []
+        headers = rows.headers or [b""] * len(rows)
+        sizes = (rows.bytes_of(index) - len(headers[index]) for index in range(len(rows)))
+        return [index for index, size in enumerate(sizes) if size > limit]
 
-        One look at all of them if they are small together.
+    def message_fault(self, rows: SourceRows, index: int, source: Vertex) -> Fault:
+        """What becomes of a message that is too large."""
+        original = original_of(rows, rows.offsets[index])
+        size = len(original.key or b"") + len(original.value or b"")
+        cut = Original(
+            original.key and original.key[:LETTER_BYTES],
+            original.value and original.value[:LETTER_BYTES],
+            original.headers,
+        )
+        return Fault(source, self._failure(index, None, size), cut)
 
-        Args:
-            rows: The messages.
-            source: Who reads them.
-            meta_of: Gives their meta, as that source has it.
-        """
-        limit = self.max_frame_bytes
-        if len(rows.values.data) + len(rows.keys.data) <= limit:
-            return rows, None
-        sizes = np.diff(rows.values.offsets) + np.diff(rows.keys.offsets)
-        large = np.flatnonzero(sizes > limit).tolist()
-        if not large:
-            return rows, None
-        meta = meta_of(rows).take(np.array(large, np.int64))
-        found = [Fault(source, self._failure(index, None, int(sizes[index])), _cut(rows, index)) for index in large]
-        return _without(rows, large), Batch(None, meta, rows=found)
+    def has_room(self, payload: bytes, batch: Batch) -> bool:
+        """Whether records, given as they are encoded, fit into one frame; alone they may have one for themselves."""
+        n = len(batch.ats)
+        size = len(payload) + PLACE_BYTES * n
+        if n == 1:
+            return size <= self.max_frame_bytes
+        return size <= self.frame_bytes and n <= self.max_frame_rows
 
     def records(self, batch: Batch, exchange: Vertex) -> tuple[Batch, Batch | None]:
-        """Return the records that fit into a frame, and a batch of `Fault`s for the others; columns are made.
-
-        One look at all of them if they are small together.
-        """
-        if _bytes_of(batch) <= self.max_frame_bytes:
-            return batch, None
-        sizes = [_bytes_of(batch.take(np.array([index]))) for index in range(len(batch))]
+        """Return the records that fit into a frame, perhaps none, and a batch of `Fault`s for the others."""
+        sizes = [len(encode_rows([row])) + PLACE_BYTES for row in batch.rows]
         large = [index for index, size in enumerate(sizes) if size > self.max_frame_bytes]
         if not large:
             return batch, None
-        rows = batch.rows()
         found = []
         for index in large:
-            original = Original(None, repr(rows[index]).encode("utf-8", "replace")[:LETTER_BYTES], None)
-            found.append(Fault(exchange, self._failure(index, rows[index], sizes[index]), original))
-        faults = Batch(None, batch.meta.take(np.array(large, np.int64)), rows=found)
-        return batch.take(np.delete(np.arange(len(batch)), large)), faults
+            row = batch.rows[index]
+            original = Original(None, repr(row).encode("utf-8", "replace")[:LETTER_BYTES], None)
+            found.append(Fault(exchange, self._failure(index, row, sizes[index]), original))
+        return batch.without(large), batch.pick(large).with_rows(found)
 
-    def frames(self, batch: Batch) -> Iterator[Batch]:
-        """Cut records into pieces of about `frame_bytes`; only a piece of one record may be larger."""
-        rows = len(batch)
-        if rows <= 1 or (rows <= self.max_frame_rows and _bytes_of(batch) <= self.frame_bytes):
-            yield batch
+    def pieces(self, batch: Batch) -> Iterator[tuple[Batch, bytes]]:
+        """Cut records into pieces of about `frame_bytes`, each with its encoded records."""
+        payload, n = encode_rows(batch.rows), len(batch.ats)
+        if n == 1 or self.has_room(payload, batch):
+            yield batch, payload
             return
-        half = rows // 2
-        yield from self.frames(batch.take(np.arange(half)))
-        yield from self.frames(batch.take(np.arange(half, rows)))
+        yield from self.pieces(batch.slice(0, n // 2))
+        yield from self.pieces(batch.slice(n // 2, n))
 
     def _failure(self, index: int, record: object, size: int) -> Failure:
         error = f"is of {size} bytes and larger than a frame may be, {self.max_frame_bytes} bytes"
         return Failure(index, record, error, too_large=True)
-
-
-def _bytes_of(batch: Batch) -> int:
-    return META_BYTES * len(batch) + sum(int(column.nbytes) for column in batch.columns())
-
-
-def _cut(rows: SourceRows, index: int) -> Original:
-    key, value = rows.keys[index], rows.values[index]
-    headers = None if rows.headers is None else rows.headers[index]
-    return Original(key and key[:LETTER_BYTES], value and value[:LETTER_BYTES], headers)
-
-
-def _without(rows: SourceRows, left_out: list[int]) -> SourceRows:
-    """Return the messages but those at these indices; copies, for rare use."""
-    kept = np.delete(np.arange(len(rows)), left_out)
-
-    def some(column: BytesColumn) -> BytesColumn:
-        return BytesColumn.from_list([column[index] for index in kept.tolist()])
-
-    headers = None if rows.headers is None else some(rows.headers)
-    return SourceRows(
-        rows.front,
-        rows.offsets[kept],
-        rows.timestamps[kept],
-        some(rows.keys),
-        some(rows.values),
-        headers,
-        None if rows.ticks is None else rows.ticks[kept],
-    )

@@ -1,18 +1,17 @@
-"""A loop's tail: which records go round once more, and which have gone round too often."""
+"""Loops: what a record gets on its way in, which records go round once more, and which have gone round too often."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from lowtide.operators.batch import Batch
 from lowtide.operators.failure import Failure
-from lowtide.operators.filtering import FilterOperator
+from lowtide.operators.feed import Feed
+from lowtide.operators.filtering import not_bool
 from lowtide.operators.keys import key_of
+from lowtide.operators.node import Node
+from lowtide.operators.order import path_of, with_child
 from lowtide.operators.per_record import call_each
 from lowtide.plan import Plan, Vertex
 from lowtide.steps import Again
@@ -20,68 +19,71 @@ from lowtide_snapshots.errors import KeyRefused
 from lowtide_snapshots.hashing import hash_unit
 
 
-@dataclass(frozen=True, slots=True)
-class Turned:
-    """What a loop's tail made of a batch.
+class LoopNode(Node):
+    """A loop's head: marks every record that enters, each time, in its child path (R4)."""
 
-    Attributes:
-        again: What goes back to the head.
-        leaving: What goes on.
-        failures: What failed, or had to go round again and must not.
-    """
+    def __init__(self, vertex: Vertex) -> None:
+        super().__init__(vertex)
+        self._mark = vertex.loop_mark
 
-    again: Batch
-    leaving: Batch
-    failures: list[Failure]
+    def take(self, batch: Batch, port: int, feed: Feed) -> None:
+        """Pass records on with the loop's mark."""
+        mark = self._mark
+        self.pass_on(batch.with_ats([with_child(at, mark) for at in batch.ats]), feed)
 
 
-class Turns:
-    """Counts a record's turns by the loop's marks in its child path: state of its own would not survive a repair.
+class AgainNode(Node):
+    """A loop's tail. Counts a record's turns by the marks in its path: state of its own would not survive a repair.
 
     Args:
         vertex: The tail.
         plan: The plan.
+        head: The loop's head.
     """
 
-    def __init__(self, vertex: Vertex, plan: Plan) -> None:
+    def __init__(self, vertex: Vertex, plan: Plan, head: LoopNode) -> None:
+        super().__init__(vertex)
         assert isinstance(vertex.step, Again)
-        assert vertex.back is not None
-        self._filter = FilterOperator(vertex.step.function)
+        self._function = vertex.step.function
         self._limit = vertex.step.limit_turns
-        head = plan.vertices[vertex.back]
-        self._mark = np.uint32(head.loop_mark)
-        self._columns = plan.key_of(head)
+        self._head = head
+        self._mark = head.vertex.loop_mark
+        self._columns = plan.key_of(head.vertex)
         self._units = plan.units
 
-    def apply(self, batch: Batch) -> Turned:
+    def take(self, batch: Batch, port: int, feed: Feed) -> None:
         """Ask the user's function about every record."""
-        rows = batch.rows()
-        results, failures = call_each(self._filter.calls, rows)
+        rows = batch.rows
+        results, failures = call_each(lambda remaining: map(self._function, remaining), rows)
         failed = {failure.index for failure in failures}
-        again = np.zeros(len(rows), np.bool_)
-        turns = np.count_nonzero(batch.meta.child == self._mark, axis=1)
+        again = [False] * len(rows)
         for index, result in zip((i for i in range(len(rows)) if i not in failed), results, strict=True):
-            fault = self._filter.fault(result)
+            fault = not_bool(result)
             if fault is None and result:
-                fault = self._refuse(rows[index], int(turns[index]), batch.meta.unit, index)
+                fault = self._refuse(rows[index], batch.ats[index], batch.units[index])
             if fault is not None:
                 failures.append(Failure(index, rows[index], fault))
             again[index] = result is True and fault is None
-        failures.sort(key=lambda failure: failure.index)
-        leaving = ~again
-        leaving[[failure.index for failure in failures]] = False
-        return Turned(batch.take(np.flatnonzero(again)), batch.take(np.flatnonzero(leaving)), failures)
+        failed.update(failure.index for failure in failures)
+        if failures:
+            failures.sort(key=lambda failure: failure.index)
+            self.bury(batch, failures, feed)
+        going = [index for index, goes in enumerate(again) if goes]
+        if going:
+            feed.again.append((self._head, batch.pick(going)))
+        leaving = [index for index, goes in enumerate(again) if not goes and index not in failed]
+        if leaving:
+            self.pass_on(batch.pick(leaving), feed)
 
-    def _refuse(self, row: Any, turns: int, units: npt.NDArray[np.int32] | None, index: int) -> str | None:
+    def _refuse(self, row: Any, at: bytes, unit: int) -> str | None:
         """Why a record must not go round again, if it must not."""
-        if turns >= self._limit:
+        if path_of(at).count(self._mark) >= self._limit:
             return too_many_turns(self._limit)
-        assert units is not None, "a loop stands behind an exchange"
         try:
-            unit = hash_unit(key_of(self._columns, row), self._units)
+            goes_to = hash_unit(key_of(self._columns, row), self._units)
         except KeyRefused as refused:
             return key_refused(refused)
-        return None if unit == int(units[index]) else key_changed(self._columns)
+        return None if goes_to == unit else key_changed(self._columns)
 
 
 def too_many_turns(limit: int) -> str:

@@ -6,17 +6,18 @@ from typing import Any
 
 from lowtide.operators.batch import Batch
 from lowtide.operators.per_record import PerRecord, said_type
-from lowtide.schema import schema_of
-from lowtide.steps import Function
+from lowtide.plan import Vertex
+from lowtide.steps import Map
 
 
-class MapOperator(PerRecord):
-    """Replaces every record by the function's result; meta stays."""
+class MapNode(PerRecord):
+    """Replaces every record by the function's result, in the same place."""
 
-    def __init__(self, function: Function, gives: type) -> None:
-        self.function = function
-        self._schema = schema_of(gives)
-        self._gives = gives
+    def __init__(self, vertex: Vertex) -> None:
+        super().__init__(vertex)
+        assert isinstance(vertex.step, Map)
+        self.function = vertex.step.function
+        self._gives = vertex.gives
 
     def holds(self, results: list[Any]) -> bool:
         """Whether all results are of the type itself; a subclass would not come back from an exchange."""
@@ -30,4 +31,4 @@ class MapOperator(PerRecord):
 
     def collect(self, batch: Batch, results: list[Any]) -> Batch:
         """Put the results in place of the records."""
-        return Batch(self._schema, batch.meta, rows=results)
+        return batch.with_rows(results)

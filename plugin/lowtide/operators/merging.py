@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from lowtide.operators.batch import Batch
-from lowtide.operators.order import step_id
+from lowtide.operators.feed import Feed
+from lowtide.operators.node import Node
+from lowtide.operators.order import SIGN_32, step_id, with_trace
+from lowtide.plan import Vertex
 
 
-class MergeOperator:
+class MergeNode(Node):
     """Folds the port's id into the trace: by hash unit, before the first exchange by front.
 
     Args:
+        vertex: The step.
         job: The flow's name.
-        name: The step's name.
-        units: Number of hash units.
     """
 
-    def __init__(self, job: str, name: str, units: int) -> None:
+    def __init__(self, vertex: Vertex, job: str) -> None:
+        super().__init__(vertex)
         self._job = job
-        self._name = name
-        self._units = units
-        self._ids: dict[tuple[int, int], np.uint64] = {}
+        self._ids: dict[tuple[int, int], int] = {}
 
-    def take(self, batch: Batch, port: int) -> Batch:
-        """The same records with this port in their trace; one hash per distinct hash unit and port, once."""
-        meta = batch.meta
-        places, inverse = np.unique(meta.front if meta.unit is None else meta.unit, return_inverse=True)
-        ids = np.array([self._id(port, place) for place in places.tolist()], np.uint64)
-        return batch.with_meta(meta.with_trace(ids[inverse]))
+    def take(self, batch: Batch, port: int, feed: Feed) -> None:
+        """Pass the records on with this port in their traces."""
+        places = batch.units or [int.from_bytes(at[8:12], "big") - SIGN_32 for at in batch.ats]
+        ats = [with_trace(at, self._id(port, place)) for at, place in zip(batch.ats, places, strict=True)]
+        self.pass_on(batch.with_ats(ats), feed)
 
-    def _id(self, port: int, place: int) -> np.uint64:
-        if (port, place) not in self._ids:
-            self._ids[port, place] = step_id(self._job, self._name, port, place)
-        return self._ids[port, place]
+    def _id(self, port: int, place: int) -> int:
+        """The id of a port for one hash unit or front: one hash, once."""
+        id_ = self._ids.get((port, place))
+        if id_ is None:
+            id_ = self._ids[port, place] = step_id(self._job, self.vertex.name, port, place)
+        return id_

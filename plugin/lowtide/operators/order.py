@@ -1,27 +1,64 @@
-"""The total order of records, as values and as bytes that compare in the same order."""
+"""The total order of records: as values for people, and as bytes that compare in the same order for all else.
+
+    tick i64 | front i32 | sequence i64 | child path u32* | u32 0 | trace u64      big-endian, signs flipped
+
+The elements of a child path are 1 and more, so the zero after it puts a path before its extensions: keys with paths of
+any length compare without padding. The last 12 bytes, the zero and the trace, are a key's *tail*.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from itertools import islice
+from operator import le, lt
 
-import numpy as np
-import numpy.typing as npt
 import xxhash
 
-from lowtide.operators.meta import Indices, Meta, padded
-
-__all__ = ["FIRST_TICK", "OrderKey", "in_order", "order_width", "pack", "step_id", "tick_bytes", "unpack"]
+__all__ = [
+    "FIRST_TICK",
+    "TAIL_BYTES",
+    "OrderKey",
+    "Position",
+    "ascending",
+    "path_of",
+    "position_of",
+    "step_id",
+    "strictly_ascending",
+    "tail_of",
+    "tick_bytes",
+    "tick_cuts",
+    "tick_of",
+    "ticks_in",
+    "trace_of",
+    "with_child",
+    "with_trace",
+]
 
 FIRST_TICK = -(1 << 63)
 """The lowest tick there can be."""
+SIGN_64 = 1 << 63
+SIGN_32 = 1 << 31
+TAIL_BYTES = 12
+_FIXED_BYTES = 20
+_PLACE = struct.Struct(">QIQ")
+_TAIL = struct.Struct(">IQ")
+_FLAT = struct.Struct(">QIQ12s")
+pack_flat: Callable[..., bytes] = _FLAT.pack
+"""The key of a record of a source, from `(tick + SIGN_64, front + SIGN_32, offset + SIGN_64, tail)`."""
 
-_SIGN_64 = np.uint64(1 << 63)
-_SIGN_32 = np.uint32(1 << 31)
-_FIXED_BYTES = 8 + 4 + 8 + 8
 
-Packed = npt.NDArray[np.bytes_]
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where in the log a record, or the record it was made of, stands."""
+
+    front: int
+    sequence: int
+
+    def __str__(self) -> str:
+        return f"front {self.front}, offset {self.sequence}"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -42,26 +79,19 @@ class OrderKey:
     child: tuple[int, ...] = ()
     trace: int = 0
 
+    def packed(self) -> bytes:
+        """The key as bytes."""
+        place = _PLACE.pack(self.tick + SIGN_64, self.front + SIGN_32, self.sequence + SIGN_64)
+        return place + struct.pack(f">{len(self.child)}I", *self.child) + tail_of(self.trace)
+
     @classmethod
-    def at(cls, meta: Meta, index: int) -> OrderKey:
-        """The order key of one record."""
-        path = tuple(element for element in meta.child[index].tolist() if element)
-        position = (int(meta.tick[index]), int(meta.front[index]), int(meta.sequence[index]))
-        return cls(*position, path, int(meta.trace[index]))
-
-    def meta(self) -> Meta:
-        """The meta of one record with this key."""
-        return Meta(
-            np.array([self.tick], np.int64),
-            np.array([self.front], np.int32),
-            np.array([self.sequence], np.int64),
-            np.array([self.child], np.uint32).reshape(1, len(self.child)),
-            np.array([self.trace], np.uint64),
-            np.zeros(1, np.bool_),
-        )
+    def of(cls, at: bytes) -> OrderKey:
+        """The inverse of `packed`."""
+        tick, front, sequence = _PLACE.unpack_from(at)
+        return cls(tick - SIGN_64, front - SIGN_32, sequence - SIGN_64, path_of(at), trace_of(at))
 
 
-def step_id(job: str, vertex: str, port: int, place: int) -> np.uint64:
+def step_id(job: str, vertex: str, port: int, place: int) -> int:
     """What a step folds into the trace of records that pass it: a hash of the names, the same in every life (R4).
 
     Args:
@@ -70,73 +100,88 @@ def step_id(job: str, vertex: str, port: int, place: int) -> np.uint64:
         port: Which of its inputs.
         place: The hash unit; at level 0 the front.
     """
-    name = b"\0".join((job.encode(), vertex.encode(), b"%d" % port, b"%d" % place))
-    return np.uint64(xxhash.xxh3_64_intdigest(name))
+    return xxhash.xxh3_64_intdigest(b"\0".join((job.encode(), vertex.encode(), b"%d" % port, b"%d" % place)))
 
 
-def order_width(depth: int) -> int:
-    """How many bytes a packed order key has for child paths of up to `depth` elements."""
-    return _FIXED_BYTES + 4 * depth
+def tail_of(trace: int) -> bytes:
+    """The tail of keys with this trace."""
+    return _TAIL.pack(0, trace)
 
 
-@cache
-def _layout(depth: int) -> np.dtype[np.void]:
-    return np.dtype(
-        [("tick", ">u8"), ("front", ">u4"), ("sequence", ">u8"), ("child", ">u4", (depth,)), ("trace", ">u8")]
-    )
+def trace_of(at: bytes) -> int:
+    """The trace of a key, or of its tail."""
+    return int.from_bytes(at[-8:], "big")
 
 
-@cache
-def _strings(depth: int) -> np.dtype[np.bytes_]:
-    return np.dtype(f"S{order_width(depth)}")
+def tick_of(at: bytes) -> int:
+    """The tick of a key, or of its first 8 bytes."""
+    return int.from_bytes(at[:8], "big") - SIGN_64
 
 
-def pack(meta: Meta, depth: int) -> Packed:
-    """The order keys as byte strings that compare as the keys do; O(n), `order_width(depth)` bytes each.
-
-    Numpy and Python compare such strings as if they were padded with zeros, so what `tolist` strips at the end of one
-    changes no comparison.
-
-    Args:
-        meta: n records.
-        depth: The longest child path that can occur where these keys are compared.
-
-    Returns:
-        bytes[n].
-    """
-    assert meta.child.shape[1] <= depth or not meta.child[:, depth:].any(), f"a child path is longer than {depth}"
-    packed = np.empty(len(meta), _layout(depth))
-    packed["tick"] = meta.tick.view(np.uint64) ^ _SIGN_64
-    packed["front"] = meta.front.view(np.uint32) ^ _SIGN_32
-    packed["sequence"] = meta.sequence.view(np.uint64) ^ _SIGN_64
-    if depth:
-        packed["child"] = padded(meta.child, depth) if meta.child.shape[1] < depth else meta.child[:, :depth]
-    packed["trace"] = meta.trace
-    return packed.view(_strings(depth))
+def position_of(at: bytes) -> Position:
+    """Where the record stands in the log that a key belongs to."""
+    _, front, sequence = _PLACE.unpack_from(at)
+    return Position(front - SIGN_32, sequence - SIGN_64)
 
 
-def unpack(keys: Sequence[bytes], depth: int) -> Meta:
-    """The meta of items with these packed keys, without units; the inverse of `pack(...).tolist()`."""
-    width = order_width(depth)
-    joined = b"".join([key.ljust(width, b"\0") for key in keys])
-    packed = np.frombuffer(joined, _layout(depth))
-    return Meta(
-        (packed["tick"].astype(np.uint64) ^ _SIGN_64).view(np.int64),
-        (packed["front"].astype(np.uint32) ^ _SIGN_32).view(np.int32),
-        (packed["sequence"].astype(np.uint64) ^ _SIGN_64).view(np.int64),
-        packed["child"].astype(np.uint32).reshape(len(keys), depth),
-        packed["trace"].astype(np.uint64),
-        np.zeros(len(keys), np.bool_),
-    )
+def path_of(at: bytes) -> tuple[int, ...]:
+    """The child path of a key."""
+    return struct.unpack(f">{(len(at) - _FIXED_BYTES - TAIL_BYTES) // 4}I", at[_FIXED_BYTES:-TAIL_BYTES])
+
+
+def with_child(at: bytes, element: int) -> bytes:
+    """The key with one more element at the end of its child path (R4)."""
+    return at[:-TAIL_BYTES] + element.to_bytes(4, "big") + at[-TAIL_BYTES:]
+
+
+def with_trace(at: bytes, id_: int) -> bytes:
+    """The key with a step's id folded into its trace (R4)."""
+    return at[:-8] + (int.from_bytes(at[-8:], "big") ^ id_).to_bytes(8, "big")
 
 
 def tick_bytes(tick: int) -> bytes:
-    """A string that comes before all packed keys of this tick or later ones, and behind those of earlier ones."""
-    return (tick + (1 << 63)).to_bytes(8, "big").rstrip(b"\0")
+    """A string that comes before all keys of this tick and later ones, and after those of earlier ones."""
+    return (tick + SIGN_64).to_bytes(8, "big")
 
 
-def in_order(packed: Packed) -> Indices | None:
-    """The stable order of packed keys, None if they stand in it already; O(n) then, else O(n log n)."""
-    if len(packed) < 2 or bool((packed[:-1] <= packed[1:]).all()):
-        return None
-    return np.argsort(packed, kind="stable")
+def ascending(ats: Sequence[bytes]) -> bool:
+    """Whether keys stand in order, equal ones side by side."""
+    n = len(ats)
+    if n < 3:
+        return n < 2 or ats[0] <= ats[1]
+    return all(map(le, ats, islice(ats, 1, None)))
+
+
+def strictly_ascending(ats: Sequence[bytes]) -> bool:
+    """Whether keys stand in order and no two are equal."""
+    n = len(ats)
+    if n < 3:
+        return n < 2 or ats[0] < ats[1]
+    return all(map(lt, ats, islice(ats, 1, None)))
+
+
+def ticks_in(ats: Sequence[bytes]) -> list[int]:
+    """The distinct ticks of keys, ascending; O(ticks log n) where the keys are in order, as they mostly are."""
+    n = len(ats)
+    if n == 1:
+        return [tick_of(ats[0])]
+    if not ascending(ats):
+        return sorted({tick_of(at) for at in ats})
+    ticks = []
+    place = 0
+    while place < n:
+        tick = tick_of(ats[place])
+        ticks.append(tick)
+        place = bisect_left(ats, tick_bytes(tick + 1), place + 1)
+    return ticks
+
+
+def tick_cuts(ats: Sequence[bytes], ticks: Sequence[int]) -> list[int]:
+    """Where each of the ticks ends in keys that are in order."""
+    cuts = []
+    place = 0
+    for tick in ticks[1:]:
+        place = bisect_left(ats, tick_bytes(tick), place)
+        cuts.append(place)
+    cuts.append(len(ats))
+    return cuts

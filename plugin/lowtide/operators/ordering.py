@@ -2,41 +2,69 @@
 
 from __future__ import annotations
 
-import numpy as np
+from abc import abstractmethod
 
 from lowtide.operators.batch import Batch
-from lowtide.operators.grouping import Grouping
+from lowtide.operators.feed import Feed
+from lowtide.operators.grouping import Grouping, GroupingNode
+from lowtide.operators.node import Node
+from lowtide.operators.order import tick_of
 from lowtide.operators.pending import Pending
+from lowtide.plan import Vertex
 
 
-class Ordered:
-    """A grouping with a hold before it; it has nothing to mend, except where a loop brings a record back.
+class Holding(Node):
+    """A step that holds records until min time has passed them.
 
-    Args:
-        grouping: What is held from.
-        place: The step, for errors.
-        depth: The longest child path of the records.
+    Attributes:
+        outward: Whether what it gives may leave the level: then its holds are told to the tracker (R6).
     """
 
-    def __init__(self, grouping: Grouping, place: str, depth: int) -> None:
-        self.grouping = grouping
-        self._pending = Pending(place, depth)
+    outward = False
 
-    def insert(self, batch: Batch) -> tuple[list[Batch], list[int]]:
-        """Hold records; return what comes out at once, and the ticks of what is held.
+    @abstractmethod
+    def advance(self, min_time: int, feed: Feed) -> None:
+        """Process everything below the level's min time, in order."""
 
-        Only a record that a loop brings back after its tick has been released comes out at once: it was held before.
+    @abstractmethod
+    def first_tick(self) -> int | None:
+        """The lowest tick that is held; None if nothing is."""
+
+
+class OrderedNode(Holding, GroupingNode):
+    """A grouping with a hold before it; it has nothing to mend, except where a loop brings a record back."""
+
+    def __init__(self, vertex: Vertex, grouping: Grouping) -> None:
+        super().__init__(vertex, grouping)
+        self._pending = Pending(f'step "{vertex.name}"')
+
+    def take(self, batch: Batch, port: int, feed: Feed) -> None:
+        """Hold records.
+
+        Only a record that a loop brings back after its tick has been released goes on at once: it was held before.
         """
-        late = batch.meta.tick < self._pending.released
-        if not late.any():
-            self._pending.add(batch)
-            return [], batch.meta.ticks()
-        outputs = self.grouping.insert(batch.take(np.flatnonzero(late)))
-        early = batch.take(np.flatnonzero(~late))
-        self._pending.add(early)
-        return outputs, early.meta.ticks()
+        released = self._pending.released
+        if batch.ticks[0] < released:
+            late = [tick_of(at) < released for at in batch.ats]
+            now = batch.where(late)
+            early = batch.where([not each for each in late])
+            if early.ats:
+                self._hold(early, feed)
+            self.emit(*self.grouping.insert(now), feed)
+        else:
+            self._hold(batch, feed)
 
-    def advance(self, min_time: int) -> list[Batch]:
-        """Process everything below the level's min time."""
-        batch = self._pending.release(min_time)
-        return [] if batch is None else self.grouping.insert(batch)
+    def advance(self, min_time: int, feed: Feed) -> None:
+        """Process everything below the level's min time, in order."""
+        released = self._pending.release(min_time)
+        if released:
+            self.emit(*self.grouping.insert(Batch.concat(released)), feed)
+
+    def first_tick(self) -> int | None:
+        """The lowest tick that is held; None if nothing is."""
+        return self._pending.first_tick
+
+    def _hold(self, batch: Batch, feed: Feed) -> None:
+        self._pending.add(batch)
+        if self.outward:
+            feed.held.update(batch.ticks)

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import struct
 from collections.abc import Mapping, Sequence
 from itertools import chain, pairwise
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from lowtide.errors import LifeEnded
 from lowtide.kinds import Kind, Mismatch, Nullable
 from lowtide.nested_kinds import Mapping as MappingKind
 from lowtide.nested_kinds import Sequenced, Struct
-from lowtide.operators.batch import child_column, child_of
 from lowtide.operators.group import Key
-from lowtide.operators.meta import Meta
-from lowtide.operators.order import pack, unpack
+from lowtide.operators.order import OrderKey
 from lowtide.plan import Plan, Vertex
 from lowtide.schema import kind_of, schema_of
 from lowtide.steps import Broadcast, Last, Scan
@@ -43,7 +41,6 @@ class SavedStep:
     def __init__(self, plan: Plan, vertex: Vertex) -> None:
         step = vertex.step
         self.vertex = vertex.name
-        self._depth = vertex.depth
         self._names: tuple[str, ...] = ()
         self._keys: list[Kind] = []
         self._kind: Kind
@@ -133,16 +130,16 @@ class SavedStep:
 
     def _elements(self, entries: Sequence[tuple[Key, Any]]) -> pa.Table:
         elements = list(chain.from_iterable(elements for _, elements in entries))
-        meta = unpack([at for at, _ in elements], self._depth)
+        at = [OrderKey.of(at) for at, _ in elements]
         keys = chain.from_iterable([key] * len(elements) for key, elements in entries)
         return pa.table(
             {
                 "key": self._key_column(list(keys)),
-                "tick": meta.tick,
-                "front": meta.front,
-                "sequence": meta.sequence,
-                "child": child_column(meta.child),
-                "trace": meta.trace,
+                "tick": pa.array([each.tick for each in at], pa.int64()),
+                "front": pa.array([each.front for each in at], pa.int32()),
+                "sequence": pa.array([each.sequence for each in at], pa.int64()),
+                "child": pa.array([_path_bytes(each.child) for each in at], pa.binary()),
+                "trace": pa.array([each.trace for each in at], pa.uint64()),
                 "record": self._kind.encode([row for _, row in elements]),
             }
         )
@@ -151,15 +148,11 @@ class SavedStep:
         n = len(columns["tick"])
         if not n:
             return []
-        meta = Meta(
-            columns["tick"].to_numpy(),
-            columns["front"].to_numpy(),
-            columns["sequence"].to_numpy(),
-            child_of(columns["child"]),
-            columns["trace"].to_numpy(),
-            np.zeros(n, np.bool_),
-        )
-        ats = pack(meta, self._depth).tolist()
+        places = [columns[name].to_pylist() for name in ("tick", "front", "sequence", "child", "trace")]
+        ats = [
+            OrderKey(tick, front, sequence, _path_of(child), trace).packed()
+            for tick, front, sequence, child, trace in zip(*places, strict=True)
+        ]
         rows = self._kind.decode(_fitted(self._kind, columns["record"]))
         keys = self._keys_of(columns["key"])
         starts = [0, *(place for place in range(1, n) if keys[place] != keys[place - 1]), n]
@@ -190,6 +183,15 @@ def saved_steps(plan: Plan, level: int | None = None) -> dict[str, SavedStep]:
             if beside is not None:
                 found[beside.name] = SavedStep(plan, beside)
     return found
+
+
+def _path_bytes(path: tuple[int, ...]) -> bytes:
+    return struct.pack(f">{len(path)}I", *path)
+
+
+def _path_of(data: bytes) -> tuple[int, ...]:
+    """A child path; in parts of earlier versions zeros after it bring all paths to one length."""
+    return tuple(element for element in struct.unpack(f">{len(data) // 4}I", data) if element)
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

@@ -7,21 +7,13 @@ from collections.abc import Sequence
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
+from lowtide.operators.batch import Batch
 from lowtide.operators.failure import Failure, raised
 from lowtide.operators.fault import Fault
 from lowtide.operators.group import Group
-from lowtide.operators.grouping import (
-    NOTHING,
-    Appended,
-    Arrivals,
-    Change,
-    Grouping,
-    Result,
-    apply_changes,
-)
+from lowtide.operators.grouping import NOTHING, Appended, Change, Grouping, Mended, apply_changes
 from lowtide.operators.per_record import said_type
 from lowtide.plan import Vertex
-from lowtide.schema import schema_of
 from lowtide.steps import Function, Scan
 
 
@@ -34,19 +26,21 @@ class ScanGrouping(Grouping):
 
     def __init__(self, vertex: Vertex, columns: Sequence[str]) -> None:
         assert isinstance(vertex.step, Scan)
-        super().__init__(vertex, columns, schema_of(vertex.gives))
+        super().__init__(vertex, columns)
         self._scan = Scanner(vertex)
         self._initial = vertex.step.initial
 
-    def _append(self, arrivals: Arrivals, appended: Appended) -> None:
-        groups, initial, scan = self._groups, self._initial, self._scan
+    def _append(self, batch: Batch, appended: Appended) -> None:
+        groups, initial, scan, key_of = self._groups, self._initial, self._scan, self._key
         function, states, gives = scan.function, scan.states, scan.gives
-        touched, left, outs, changes = appended.touched, appended.left, appended.outs, appended.changes
+        touched, outs, changes = appended.touched, appended.outs, appended.changes
+        units, flags = batch.units, batch.flags
         # This loop is what a scan costs, so it says everything once and calls nothing but the user's function.
-        for index, (key, at, row) in enumerate(zip(arrivals.keys, arrivals.ats, arrivals.rows, strict=True)):
+        for index, (at, row) in enumerate(zip(batch.ats, batch.rows, strict=True)):
+            key = key_of(row)
             group = groups.get(key)
             if group is None:
-                group = groups[key] = Group(arrivals.units[index], initial)
+                group = groups[key] = Group(units[index], initial)
             touched.append(group)
             elements = group.elements
             if elements:
@@ -54,8 +48,8 @@ class ScanGrouping(Grouping):
             else:
                 newest, state = b"", group.base
             if at <= newest or (changes and key in changes):
-                left.append(index)
-                changes.setdefault(key, []).append(Change(at, row, bool(arrivals.tombstones[index])))
+                appended.left.append(index)
+                changes.setdefault(key, []).append(Change(at, row, flags is not None and flags[index]))
                 continue
             try:
                 after, out = function(state, row)
@@ -67,19 +61,18 @@ class ScanGrouping(Grouping):
             elements.append((at, row, after, out))
             outs.append(out)
 
-    def _mend(self, group: Group, changes: list[Change], result: Result) -> None:
-        elements, scan = group.elements, self._scan
+    def _mend(self, group: Group, changes: list[Change], mended: Mended) -> None:
+        elements, scan, unit = group.elements, self._scan, group.unit
         start = bisect_left(elements, (changes[0].at,))
         old = elements[start:]
-        rows = apply_changes(self._place, self._depth, ((at, row) for at, row, _, _ in old), changes)
-        for at, _, _, out in old:
-            result.add(at, group.unit, out, True)
+        rows = apply_changes(self._place, ((at, row) for at, row, _, _ in old), changes)
+        mended.taken += [(at, unit, out) for at, _, _, out in old]
         state = elements[start - 1][2] if start else group.base
         del elements[start:]
         for at, row in rows:
             state, out = scan(state, row)
             elements.append((at, row, state, out))
-            result.add(at, group.unit, out, False)
+            mended.given.append((at, unit, out))
 
     def _fold(self, group: Group, count: int) -> None:
         if count:

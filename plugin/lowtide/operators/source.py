@@ -2,102 +2,74 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import numpy as np
-import numpy.typing as npt
-
-from lowtide.bytes_column import BytesColumn
-from lowtide.connectors.spec import KafkaSource
+from lowtide.formats import Raw
+from lowtide.fronts.source_rows import SourceRows
 from lowtide.operators.batch import Batch
 from lowtide.operators.failure import unreadable
-from lowtide.operators.meta import Meta
-from lowtide.operators.order import step_id
-from lowtide.operators.per_record import Stepped
-from lowtide.schema import schema_of
+from lowtide.operators.feed import Feed
+from lowtide.operators.limits import Limits
+from lowtide.operators.node import Node
+from lowtide.operators.order import SIGN_32, SIGN_64, pack_flat, step_id, tail_of
+from lowtide.plan import Vertex
+from lowtide.steps import Read
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SourceRows:
-    """n messages of one source partition, in the log's order.
-
-    Attributes:
-        front: The partition's number in the front register.
-        offsets: int64[n], ascending.
-        timestamps: int64[n], the log's timestamps in ms.
-        keys: n keys, null where a message has none.
-        values: n values, null for Kafka's tombstones.
-        headers: n packed lists of headers as they came; None if there are none. Kept for dead letters.
-        ticks: int64[n], the labels; None before the front has labelled them.
-    """
-
-    front: int
-    offsets: npt.NDArray[np.int64]
-    timestamps: npt.NDArray[np.int64]
-    keys: BytesColumn
-    values: BytesColumn
-    headers: BytesColumn | None = None
-    ticks: npt.NDArray[np.int64] | None = None
-
-    def __len__(self) -> int:
-        return len(self.offsets)
-
-    def index_of(self, offset: int) -> int:
-        """Where the message with this offset stands."""
-        return int(np.searchsorted(self.offsets, offset))
-
-    def slice(self, start: int, stop: int) -> SourceRows:
-        """Messages `start` to `stop`, without the latter, with their labels; copies the bytes of keys and values."""
-        if start == 0 and stop == len(self):
-            return self
-        return SourceRows(
-            self.front,
-            self.offsets[start:stop],
-            self.timestamps[start:stop],
-            self.keys.slice(start, stop),
-            self.values.slice(start, stop),
-            None if self.headers is None else self.headers.slice(start, stop),
-            None if self.ticks is None else self.ticks[start:stop],
-        )
-
-
-class SourceOperator:
+class SourceNode(Node):
     """Parses messages; a failure's record is the message's value.
 
     Args:
+        vertex: The source.
         job: The flow's name.
-        name: The source's name.
-        source: What is read.
+        limits: How large messages may be; None for no limits.
     """
 
-    def __init__(self, job: str, name: str, source: KafkaSource) -> None:
+    def __init__(self, vertex: Vertex, job: str, limits: Limits | None) -> None:
+        super().__init__(vertex)
+        assert isinstance(vertex.step, Read)
         self._job = job
-        self._name = name
-        self._format = source.format
-        self._schema = schema_of(source.format.record)
-        self._ids: dict[int, int] = {}
+        self._format = vertex.step.source.format
+        self._limits = limits
+        self.sound = vertex.gives is Raw  # Bytes as they came.
+        self._tails: dict[int, bytes] = {}
 
-    def parse(self, rows: SourceRows) -> Stepped:
-        """Make a batch of what can be parsed, and name the rest."""
-        meta = self.meta(rows)
-        columns = self._format.columns(rows.keys, rows.values)
-        if columns is not None:
-            return Stepped(Batch(self._schema, meta, columns=columns), [])
+    def feed(self, rows: SourceRows, feed: Feed) -> None:
+        """Make records of labelled messages, and pass on what can be parsed."""
+        large = () if self._limits is None else self._limits.messages(rows)
+        if large and self._limits is not None:
+            found = [self._limits.message_fault(rows, index, self.vertex) for index in large]
+            feed.faults.append(self._placed(rows).pick(large).with_rows(found))
+            missing = set(large)
+            rows = rows.pick([index for index in range(len(rows)) if index not in missing])
+        if not rows.offsets:
+            return
         decoded = self._format.decode(rows.keys, rows.values)
+        batch = self._placed(rows)
         if decoded.failures:
-            meta = meta.take(np.delete(np.arange(len(rows)), [index for index, _ in decoded.failures]))
-        failures = [
-            unreadable(index, rows.values[index], self._format, self._schema.record, reason)
-            for index, reason in decoded.failures
-        ]
-        return Stepped(Batch(self._schema, meta, rows=decoded.rows), failures)
+            record, values = self.vertex.gives, rows.values
+            failures = [
+                unreadable(index, values[index], self._format, record, reason) for index, reason in decoded.failures
+            ]
+            batch = self.bury(batch, failures, feed)
+        if decoded.rows:
+            self.pass_on(batch.with_rows(decoded.rows), feed)
 
-    def meta(self, rows: SourceRows) -> Meta:
-        """The meta of messages that have their labels."""
-        assert rows.ticks is not None, "a front labels its messages before they are processed"
-        return Meta.of_source(rows.front, self._id(rows.front), rows.offsets, rows.ticks)
+    def take(self, batch: Batch, port: int, feed: Feed) -> None:
+        """No record comes to a source."""
+        raise AssertionError("a source takes messages")
 
-    def _id(self, front: int) -> int:
-        if front not in self._ids:
-            self._ids[front] = int(step_id(self._job, self._name, 0, front))
-        return self._ids[front]
+    def _placed(self, rows: SourceRows) -> Batch:
+        """A batch of nothing yet, in the messages' places."""
+        front, tail = rows.front + SIGN_32, self._tail(rows.front)
+        ats: list[bytes] = []
+        ticks: list[int] = []
+        for tick, offset in zip(rows.ticks, rows.offsets, strict=True):
+            if not ticks or tick != ticks[-1]:
+                ticks.append(tick)
+            ats.append(pack_flat(tick + SIGN_64, front, offset + SIGN_64, tail))
+        return Batch(ats, [], [None] * len(ats), None, ticks)
+
+    def _tail(self, front: int) -> bytes:
+        tail = self._tails.get(front)
+        if tail is None:
+            tail = self._tails[front] = tail_of(step_id(self._job, self.vertex.name, 0, front))
+        return tail

@@ -6,16 +6,9 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any
 
+from lowtide.operators.batch import Batch
 from lowtide.operators.group import Group
-from lowtide.operators.grouping import (
-    NOTHING,
-    Appended,
-    Arrivals,
-    Change,
-    Grouping,
-    Result,
-    apply_changes,
-)
+from lowtide.operators.grouping import NOTHING, Appended, Change, Grouping, Mended, apply_changes
 from lowtide.plan import Vertex
 from lowtide.steps import Last
 
@@ -23,28 +16,30 @@ from lowtide.steps import Last
 class LastGrouping(Grouping):
     """Keeps the elements since the prune time and the n - 1 before it; an element is (order key, record).
 
-    A window has the meta of its last element.
+    A window stands in the place of its last element.
     """
 
     def __init__(self, vertex: Vertex, columns: Sequence[str]) -> None:
         assert isinstance(vertex.step, Last)
-        super().__init__(vertex, columns, None)
+        super().__init__(vertex, columns)
         self._size = vertex.step.count
         self._least = 1 if vertex.step.partial else vertex.step.count
 
-    def _append(self, arrivals: Arrivals, appended: Appended) -> None:
-        groups, size, least = self._groups, self._size, self._least
+    def _append(self, batch: Batch, appended: Appended) -> None:
+        groups, size, least, key_of = self._groups, self._size, self._least, self._key
         touched, left, outs, changes = appended.touched, appended.left, appended.outs, appended.changes
+        units, flags = batch.units, batch.flags
         # As in `ScanGrouping`: said again rather than shared, since a call per record is what both loops avoid.
-        for index, (key, at, row) in enumerate(zip(arrivals.keys, arrivals.ats, arrivals.rows, strict=True)):
+        for index, (at, row) in enumerate(zip(batch.ats, batch.rows, strict=True)):
+            key = key_of(row)
             group = groups.get(key)
             if group is None:
-                group = groups[key] = Group(arrivals.units[index], None)
+                group = groups[key] = Group(units[index], None)
             touched.append(group)
             elements = group.elements
             if (elements and at <= elements[-1][0]) or (changes and key in changes):
                 left.append(index)
-                changes.setdefault(key, []).append(Change(at, row, bool(arrivals.tombstones[index])))
+                changes.setdefault(key, []).append(Change(at, row, flags is not None and flags[index]))
                 continue
             elements.append((at, row))
             if len(elements) >= least:
@@ -52,20 +47,16 @@ class LastGrouping(Grouping):
             else:
                 left.append(index)
 
-    def _mend(self, group: Group, changes: list[Change], result: Result) -> None:
-        elements, size = group.elements, self._size
+    def _mend(self, group: Group, changes: list[Change], mended: Mended) -> None:
+        elements, size, unit = group.elements, self._size, group.unit
         start = bisect_left(elements, (changes[0].at,))
-        behind = bisect_left(elements, (changes[-1].at,)) + size  # No window from here on holds a changed element.
-        context, old = elements[max(0, start - size + 1) : start], elements[start:behind]
-        new = apply_changes(self._place, self._depth, ((at, row) for at, row in old), changes)
-        elements[start:behind] = new
-        before, after = dict(self._windows(context, old)), dict(self._windows(context, new))
-        for at, window in before.items():
-            if not _same(window, after.get(at)):
-                result.add(at, group.unit, window, True)
-        for at, window in after.items():
-            if not _same(window, before.get(at)):
-                result.add(at, group.unit, window, False)
+        after = bisect_left(elements, (changes[-1].at,)) + size  # No window from here on holds a changed element.
+        context, old = elements[max(0, start - size + 1) : start], elements[start:after]
+        new = apply_changes(self._place, ((at, row) for at, row in old), changes)
+        elements[start:after] = new
+        was, is_ = dict(self._windows(context, old)), dict(self._windows(context, new))
+        mended.taken += [(at, unit, window) for at, window in was.items() if not _same(window, is_.get(at))]
+        mended.given += [(at, unit, window) for at, window in is_.items() if not _same(window, was.get(at))]
 
     def _windows(
         self, context: list[tuple[Any, ...]], elements: Sequence[tuple[Any, ...]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from lowtide.frames import rows_of
+from lowtide.frames import rows_in
 from lowtide.wire import Kind
 
 GROUP_MESSAGES = 64
@@ -35,9 +35,9 @@ class Backlog:
         messages = self._messages
         kind, first = messages.popleft()
         group = [first]
-        rows = rows_of(first)
+        rows = rows_in(first)
         while kind == Kind.FRAME and messages and messages[0][0] == kind and len(group) < GROUP_MESSAGES:
-            rows += rows_of(messages[0][1])
+            rows += rows_in(messages[0][1])
             if rows > self._max_rows:
                 break
             group.append(messages.popleft()[1])

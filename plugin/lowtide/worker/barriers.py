@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
 from lowtide.operators.barrier import Barrier
 from lowtide.plan import Plan
 from lowtide.worker.effects import LastKeys, letters_of
@@ -25,18 +22,19 @@ class Lanes:
     """
 
     own: list[int]
-    of_unit: npt.NDArray[np.int32]
+    of_unit: list[int]
 
     @classmethod
     def of_front(cls, number: int) -> Lanes:
         """A front's only lane has its number."""
-        return cls([number], np.array([number], np.int32))
+        return cls([number], [number])
 
     @classmethod
-    def of_worker(cls, plan: Plan, own_units: npt.NDArray[np.bool_]) -> Lanes:
-        """Those of a worker with these hash units."""
-        of_unit = plan.lane_of_unit()
-        return cls(np.unique(of_unit[own_units]).tolist(), of_unit)
+    def of_worker(cls, plan: Plan, place: int) -> Lanes:
+        """Those of the worker at this place of its level."""
+        of_unit: list[int] = plan.lane_of_unit().tolist()
+        owners = plan.worker_of_unit().tolist()
+        return cls(sorted({lane for lane, owner in zip(of_unit, owners, strict=True) if owner == place}), of_unit)
 
 
 def barriers_of(
@@ -53,18 +51,17 @@ def barriers_of(
     """
     last, floors = durable
     letters = letters_of(level)
-    places = [(vertex.id, vertex.name, vertex.depth) for vertex in plan.sinks() if vertex.level == level]
-    places.append((letters, f"dead letters of level {level}", max(vertex.depth for vertex in plan.vertices)))
+    places = [(vertex.id, vertex.name) for vertex in plan.sinks() if vertex.level == level]
+    places.append((letters, f"dead letters of level {level}"))
     return {
         sink: Barrier(
             name,
             lanes=lanes.own,
             lane_of_unit=lanes.of_unit,
-            depth=depth,
             last={lane: key for (other, lane), key in last.items() if other == sink},
             floors=floors,
             max_bundle_records=max_bundle_records,
             keeps_floors=sink != letters,
         )
-        for sink, name, depth in places
+        for sink, name in places
     }

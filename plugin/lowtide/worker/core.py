@@ -12,21 +12,18 @@ segment's min time, groupings prune at the global one (R14).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from heapq import heappop, heappush
-
-import numpy as np
 
 from lowtide.errors import TimeWentBack
 from lowtide.fronts.front import Front
+from lowtide.fronts.source_rows import SourceRows
 from lowtide.operators.batch import Batch
-from lowtide.operators.bundle import Bundle
+from lowtide.operators.bundle import Bundle, Piece
 from lowtide.operators.fault import act
+from lowtide.operators.feed import Feed, Parcel
 from lowtide.operators.limits import Limits
 from lowtide.operators.order import FIRST_TICK
-from lowtide.operators.output import Deliver, Exchange, Faults, Output
 from lowtide.operators.program import Captured, Program
-from lowtide.operators.source import SourceRows
 from lowtide.plan import Plan
 from lowtide.worker.barriers import Lanes, barriers_of
 from lowtide.worker.effects import Effects, Frame, LastKeys, Snapshot, letters_of
@@ -76,7 +73,6 @@ class WorkerCore:
         self.front = front
         self.program = Program(plan, level, grouping, limits)
         self._sources = [vertex.id for vertex in plan.sources()] if level == 0 else []
-        self._workers = plan.worker_of_unit()
         self._segment = max(level, FIRST_SEGMENT)
         self._holds: list[int] = []  # A heap of the ticks that the tracker holds for this worker.
         self.pinned: Request | None = None
@@ -84,7 +80,7 @@ class WorkerCore:
         self._heeded = 0
         self._letters = letters_of(level)
         self._limits = limits
-        lanes = Lanes.of_front(front.number) if front is not None else Lanes.of_worker(plan, self._workers == place)
+        lanes = Lanes.of_front(front.number) if front is not None else Lanes.of_worker(plan, place)
         durable = (last or {}, tuple(floors))
         self.barriers = barriers_of(plan, level, lanes, durable, max_bundle_records)
 
@@ -148,26 +144,33 @@ class WorkerCore:
 
     def notice(self, *notices: Notice) -> Effects:
         """Hear that min times have moved; of several notices in order, what they come to is done once."""
-        effects = Effects()
         heard = []
         for notice in notices:
             if notice.request is not None:
                 self.pin(notice.request)  # Before anything is pruned by the notice.
             if self.tracker.hear(notice):
                 heard.append(notice)
-        if not heard:
-            return effects
+        return self.moved(floor for notice in heard for floor in notice.floors) if heard else Effects()
+
+    def moved(self, floors: Iterable[Floor]) -> Effects:
+        """Do what waited for min time, after the local tracker has heard notices that brought these floors.
+
+        Whoever lets the local tracker hear them, pins what they ask for before (`pin`).
+        """
+        effects = Effects()
         if self.front is not None:
             effects = self._admit()
             self.front.prune(self._prune_time())
         else:
             self._advance(effects)
-        self._release(tuple(floor for notice in heard for floor in notice.floors), effects)
+        self._release(tuple(floors), effects)
         self.program.prune(self._prune_time())
         return effects
 
     def _advance(self, effects: Effects) -> None:
         """Let ordered groupings go on; what they held is folded again only after what they emit (R6)."""
+        if not self.program.holds:
+            return
         min_time = self.min_time
         self._route(self.program.advance(min_time), effects)
         while self._holds and self._holds[0] < min_time:
@@ -175,8 +178,9 @@ class WorkerCore:
             self.tracker.release(self.level + 1, tick)
 
     def _release(self, floors: tuple[Floor, ...], effects: Effects) -> None:
+        min_time = self.min_time
         for sink, barrier in self.barriers.items():
-            for bundle in barrier.advance(self.min_time, floors):
+            for bundle in barrier.advance(min_time, floors):
                 self._give(sink, bundle, effects)
 
     def _give(self, sink: int, bundle: Bundle, effects: Effects) -> None:
@@ -186,8 +190,8 @@ class WorkerCore:
             MessageRefused, UserError: see `act`.
         """
         if sink == self._letters and len(bundle):
-            letters = Batch(None, bundle.batch.meta, rows=act(self.plan, bundle.batch))
-            bundle = replace(bundle, batch=letters)
+            pieces = [Piece(piece.tick, piece.ats, act(self.plan, piece.ats, piece.rows)) for piece in bundle.pieces]
+            bundle = Bundle(bundle.lane, bundle.number, pieces, bundle.last, bundle.floors)
         effects.bundles.append((sink, bundle))
 
     # -- from the sinks --------------------------------------------------------------------------------------------
@@ -270,29 +274,28 @@ class WorkerCore:
 
     # -- output ----------------------------------------------------------------------------------------------------
 
-    def _route(self, outputs: list[Output], effects: Effects) -> None:
+    def _route(self, feed: Feed, effects: Effects) -> None:
         """Fold and collect what a program has made."""
-        for output in outputs:
-            if isinstance(output, Exchange):
-                self._send(output, effects)
-            elif isinstance(output, Deliver):
-                self.barriers[output.vertex].add(output.batch)
-            elif isinstance(output, Faults):
-                self._bury(output.batch)
-            else:
-                self._hold(output.ticks)
+        if feed.parcels:
+            self._send(feed.parcels, effects)
+        for sink, batch in feed.delivers:
+            self.barriers[sink].add(batch)
+        for batch in feed.faults:
+            self._bury(batch)
+        if feed.held:
+            self._hold(sorted(feed.held))
 
     def _bury(self, batch: Batch) -> None:
         if self.front is not None:
-            batch = batch.with_meta(batch.meta.with_unit(np.zeros(len(batch), np.int32)))
+            batch = Batch(batch.ats, [0] * len(batch), batch.rows, batch.flags, batch.ticks)
         self.barriers[self._letters].add(batch)
 
-    def _send(self, output: Exchange, effects: Effects) -> None:
-        for target, part in output.batch.split(self._workers):
-            for piece in (part,) if self._limits is None else self._limits.frames(part):
-                ticks, value = piece.meta.ticks(), self.tracker.new_value()
-                self.tracker.fold(self.level + 1, ticks, value)
-                effects.frames.append(Frame(output.vertex, target, value, ticks, piece))
+    def _send(self, parcels: list[Parcel], effects: Effects) -> None:
+        tracker = self.tracker
+        for parcel in parcels:
+            ticks, value = parcel.batch.ticks, tracker.new_value()
+            tracker.fold(self.level + 1, ticks, value)
+            effects.frames.append(Frame(parcel.vertex, parcel.target, value, ticks, parcel.batch, parcel.payload))
 
     def _hold(self, ticks: list[int]) -> None:
         """Holding is sending: the outbound segment stays open at these ticks until what was held is out (R6)."""

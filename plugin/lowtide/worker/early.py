@@ -10,13 +10,12 @@ in optimistic simulation.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import groupby
 
-import numpy as np
-
+from lowtide.operators.batch import Batch
+from lowtide.operators.order import tick_of
 from lowtide.worker.effects import Frame
 
 __all__ = ["Early"]
@@ -35,21 +34,29 @@ class Early:
         assert window is None or window >= 1, "whoever holds the lowest tick would wait for himself"
         self._window = window
         self._max_bytes = max_bytes
-        # A heap of (lowest tick, arrival, size in bytes, frame).
-        self._held: list[tuple[int, int, int, Frame]] = []
+        self._held: list[tuple[int, int, Frame, int]] = []
+        """A heap of (lowest tick, arrival, frame, size in bytes)."""
         self._bytes = 0
         self._arrivals = 0
 
     def __len__(self) -> int:
         return len(self._held)
 
-    def take(self, frames: Iterable[tuple[Frame, int]], min_time: int) -> list[list[Frame]]:
-        """Take frames with their sizes in bytes, in the order they came; return what `due` does."""
+    @property
+    def first_tick(self) -> int | None:
+        """The lowest tick that is held; None if nothing is."""
+        return self._held[0][0] if self._held else None
+
+    def take(self, frames: Sequence[Frame], min_time: int) -> list[list[Frame]]:
+        """Take frames in the order they came; return what `due` does."""
         if self._window is None:
-            return _by_vertex(frame for frame, _ in frames)
-        for frame, size in frames:
+            return _by_vertex(frames)
+        end = min_time + self._window
+        if not self._held and all([frame.ticks[-1] < end for frame in frames]):
+            return _by_vertex(frames)
+        for frame in frames:
             self._arrivals += 1
-            self._hold(self._arrivals, frame, size)
+            self._hold(self._arrivals, frame, len(frame.payload))
         return self.due(min_time)
 
     def due(self, min_time: int) -> list[list[Frame]]:
@@ -57,7 +64,7 @@ class Early:
 
         A frame of which a part lies beyond is cut in two: its value is folded at each tick on its own.
         """
-        if self._window is None:
+        if not self._held or self._window is None:
             return []
         end = min_time + self._window
         below = self._below(end)
@@ -66,14 +73,14 @@ class Early:
             below += self._below(end)
         # An item and its tombstone have one tick, so they leave together, in the order they came.
         below.sort(key=lambda entry: entry[0])
-        return _by_vertex(frame for _, frame in below)
+        return _by_vertex([frame for _, frame in below])
 
     def _below(self, end: int) -> list[tuple[int, Frame]]:
         """Let go of everything below a tick, each frame with its arrival."""
         below: list[tuple[int, Frame]] = []
         rests: list[tuple[int, Frame, int]] = []
         while self._held and self._held[0][0] < end:
-            _, arrival, size, frame = heappop(self._held)
+            _, arrival, frame, size = heappop(self._held)
             self._bytes -= size
             now, later = _cut(frame, end)
             below.append((arrival, now))
@@ -85,20 +92,28 @@ class Early:
 
     def _hold(self, arrival: int, frame: Frame, size: int) -> None:
         self._bytes += size
-        heappush(self._held, (frame.ticks[0], arrival, size, frame))
+        heappush(self._held, (frame.ticks[0], arrival, frame, size))
 
 
 def _cut(frame: Frame, end: int) -> tuple[Frame, Frame | None]:
     """Part a frame into what lies below a tick, which is something, and what does not."""
-    if frame.ticks[-1] < end:
+    ticks = frame.ticks
+    if ticks[-1] < end:
         return frame, None
-    at = bisect_left(frame.ticks, end)
-    below = frame.batch.meta.tick < end
-    return (
-        replace(frame, ticks=frame.ticks[:at], batch=frame.batch.take(np.flatnonzero(below))),
-        replace(frame, ticks=frame.ticks[at:], batch=frame.batch.take(np.flatnonzero(~below))),
-    )
+    at = bisect_left(ticks, end)
+    below = [tick_of(each) < end for each in frame.batch.ats]
+    parts = (ticks[:at], frame.batch.where(below)), (ticks[at:], frame.batch.where([not each for each in below]))
+    now, later = (_part(frame, ticks, batch) for ticks, batch in parts)
+    return now, later
+
+
+def _part(frame: Frame, ticks: list[int], batch: Batch) -> Frame:
+    return Frame(frame.vertex, frame.target, frame.value, ticks, batch, frame.payload)
 
 
 def _by_vertex(frames: Iterable[Frame]) -> list[list[Frame]]:
-    return [list(group) for _, group in groupby(frames, lambda frame: frame.vertex)]
+    return [list(group) for _, group in groupby(frames, _vertex)]
+
+
+def _vertex(frame: Frame) -> int:
+    return frame.vertex

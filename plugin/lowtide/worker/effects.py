@@ -24,7 +24,6 @@ def letters_of(level: int) -> int:
     return ~level
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Frame:
     """Records on their way from one worker to another.
 
@@ -34,13 +33,18 @@ class Frame:
         value: What is folded at each tick, by the sender and by the receiver; one per frame and target.
         ticks: The distinct ticks, ascending.
         batch: The records.
+        payload: The records encoded (`fields.encode_rows`); of a frame that came, its bytes, which say its size.
     """
 
-    vertex: int
-    target: int
-    value: int
-    ticks: list[int]
-    batch: Batch
+    __slots__ = ("batch", "payload", "target", "ticks", "value", "vertex")
+
+    def __init__(self, vertex: int, target: int, value: int, ticks: list[int], batch: Batch, payload: bytes) -> None:
+        self.vertex = vertex
+        self.target = target
+        self.value = value
+        self.ticks = ticks
+        self.batch = batch
+        self.payload = payload
 
 
 @dataclass(slots=True)

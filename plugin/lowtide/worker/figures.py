@@ -6,7 +6,7 @@ from collections import deque
 from typing import Any
 
 from lowtide.histogram import Histogram
-from lowtide.operators.meta import Meta
+from lowtide.operators.bundle import Bundle
 
 HOPS = ("pack", "exchange", "python", "wait", "sink")
 """Where a record's time goes: from the JVM's first look at it to level 0; between workers; in this worker's steps;
@@ -60,7 +60,7 @@ class Figures:
         }
 
 
-def span(meta: Meta) -> tuple[int, int, int]:
-    """The first and the last tick of records in order, and how many there are."""
-    rows = len(meta)
-    return (int(meta.tick[0]), int(meta.tick[-1]), rows) if rows else (0, 0, 0)
+def span(bundle: Bundle) -> tuple[int, int, int]:
+    """The first and the last tick of a bundle's records, and how many there are."""
+    pieces = bundle.pieces
+    return (pieces[0].tick, pieces[-1].tick, len(bundle)) if pieces else (0, 0, 0)

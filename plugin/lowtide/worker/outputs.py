@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from itertools import repeat
 
 from lowtide.connectors.delivery import Delivery, Headers, Outgoing, Packet
 from lowtide.connectors.kafka_rows import unpack_headers
 from lowtide.connectors.lasts import LaneName, records_of
 from lowtide.operators.bundle import Bundle
 from lowtide.operators.dead_letter import Dead
-from lowtide.operators.sink import SinkOperator
+from lowtide.operators.sink import SinkEncoder
 from lowtide.plan import Vertex
 from lowtide.steps import Write
 from lowtide.worker.deployment import Deployment
@@ -53,7 +52,7 @@ class Outputs:
         self._fronts = fronts
         self._record_bytes = 0.0
         plan = deployment.plan
-        self._sinks = {vertex.id: (vertex, SinkOperator(_step(vertex).sink, plan)) for vertex in plan.sinks()}
+        self._sinks = {vertex.id: SinkEncoder(_step(vertex).sink, plan.slack_ms) for vertex in plan.sinks()}
         # (sink, lane) -> what is under way there: first tick, last tick, rows, when it was put.
         self._under_way: dict[tuple[int, int], tuple[tuple[int, int, int], int]] = {}
 
@@ -63,8 +62,8 @@ class Outputs:
         lasts: Sequence[tuple[bytes, bytes]] = ()
         if self._deployment.lasts_topic:
             name = lane_name(self._deployment.plan.vertices[sink] if sink >= 0 else None, self._level, bundle.lane)
-            lasts = records_of(name, bundle.last, bundle.floors, self._incarnation)
-        self._under_way[sink, bundle.lane] = span(bundle.batch.meta), time.time_ns()
+            lasts = records_of(name, bundle.last_key, bundle.floors, self._incarnation)
+        self._under_way[sink, bundle.lane] = span(bundle), time.time_ns()
         self._delivery.put(Packet(sink, bundle.lane, messages, lasts))
         if messages:
             # A running mean, in which the last bundle is one half: sizes may change.
@@ -91,18 +90,14 @@ class Outputs:
             self._figures.durable(ticks, self._deployment.plan.slack_ms, put_ns, now)
         return settled
 
-    def _messages(self, sink: int, bundle: Bundle) -> list[Outgoing]:
+    def _messages(self, sink: int, bundle: Bundle) -> Sequence[Outgoing]:
         if not len(bundle):
             return []
-        vertex, operator = self._sinks[sink]
-        topic = _step(vertex).sink.topic
-        messages = operator.encode(bundle.batch)
-        self._figures.records_out += len(messages)
-        columns = (messages.keys, messages.values, messages.timestamps.tolist())
-        return list(zip(repeat(topic), repeat(bundle.lane), *columns, repeat(None)))
+        self._figures.records_out += len(bundle)
+        return self._sinks[sink].encode(bundle.lane, bundle.pieces)
 
     def _letters(self, bundle: Bundle) -> list[Outgoing]:
-        letters: list[Dead] = bundle.batch.rows()
+        letters: list[Dead] = bundle.rows
         self._figures.dead_letters += len(letters)
         return [self._letter(letter, bundle.lane) for letter in letters]
 

@@ -15,6 +15,7 @@ from typing import Any
 from lowtide.connectors.kafka_rows import unpack
 from lowtide.errors import LifeEnded
 from lowtide.frames import Outbox
+from lowtide.fronts.source_rows import SourceRows
 from lowtide.operators.failure import AtRecord
 from lowtide.worker.birth import Birth
 from lowtide.worker.building import make_core, make_delivery, make_saver
@@ -22,7 +23,7 @@ from lowtide.worker.deployment import Deployment
 from lowtide.worker.early import Early
 from lowtide.worker.effects import Effects, Frame
 from lowtide.worker.figures import Figures
-from lowtide.worker.intake import Intake, packed
+from lowtide.worker.intake import Intake
 from lowtide.worker.looking import Looking
 from lowtide.worker.outputs import Outputs
 from lowtide.worker.protocol import Frames
@@ -94,15 +95,25 @@ class LevelStage:
     def rows(self, message: bytes, now_ns: int) -> Iterator[tuple[int, bytes]]:
         """Take records of this worker's source partition, as the JVM packed them."""
         assert self._core.front is not None
-        packed = unpack(message, self._core.front.number)
+        packed = unpack(message)
         if f"0/{packed.topic}-{packed.partition}" != self._name:
             raise LifeEnded(f"worker {self._name} was given records of {packed.topic}-{packed.partition}")
-        count = len(packed.rows)
+        count = len(packed.offsets)
         self._figures.records_in += count
         self._figures.hops["pack"].add(now_ns - packed.born_ns, count)
         self._dirty = True
         with self._named_fronts():
-            effects = self._core.rows(packed.rows, now_ns // 1_000_000 + self._clock_ahead_ms)
+            effects = self._core.rows(
+                SourceRows(
+                    self._core.front.number,
+                    packed.offsets,
+                    packed.timestamps,
+                    packed.keys,
+                    packed.values,
+                    packed.headers,
+                ),
+                now_ns // 1_000_000 + self._clock_ahead_ms,
+            )
         yield from self._send(effects)
         self._figures.hops["python"].add(time.time_ns() - now_ns, count)
 
@@ -111,8 +122,8 @@ class LevelStage:
         came = self._intake.open(messages, now_ns)
         yield from self._process(self._early.take(came, self._core.min_time), now_ns)
         if came and self._delivers:
-            rows = sum(len(frame.batch) for frame, _ in came)
-            self._figures.waits(max(frame.ticks[-1] for frame, _ in came), rows, time.time_ns())
+            rows = sum([len(frame.batch) for frame in came])
+            self._figures.waits(max([frame.ticks[-1] for frame in came]), rows, time.time_ns())
 
     def _process(self, groups: Iterable[list[Frame]], now_ns: int) -> Frames:
         """Let the core deal with frames, those of one exchange together."""
@@ -293,4 +304,4 @@ class LevelStage:
             self._outputs.give(sink, bundle)
         for frame in effects.frames:
             self._figures.records_out += len(frame.batch)
-            yield frame.target, packed(self._outbox, frame, time.time_ns())
+            yield frame.target, self._outbox.records(frame.target, frame, time.time_ns())

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import numpy as np
-
+from lowtide.fronts.source_rows import SourceRows
 from lowtide.operators.batch import Batch
-from lowtide.operators.output import Exchange
-from lowtide.operators.source import SourceRows
+from lowtide.operators.feed import Parcel
+from lowtide.operators.order import tick_bytes
 from lowtide.worker.core import WorkerCore
 from lowtide.worker.effects import Effects, Frame
 from lowtide_tracker import Flush
@@ -32,8 +29,7 @@ class UntrackedCore(WorkerCore):
         for admitted in self.front.admitted(UNBOUNDED):
             for source in self._sources:
                 self._route(self.program.feed_source(source, admitted), effects)
-            assert admitted.ticks is not None
-            self._arrived = max(self._arrived, int(admitted.ticks[-1]))
+            self._arrived = max(self._arrived, admitted.ticks[-1])
         self.front.prune(UNBOUNDED)
         self._release((), effects)
         return effects
@@ -63,18 +59,20 @@ class UntrackedCore(WorkerCore):
         return Effects()
 
     def _as_of_now(self, batch: Batch) -> Batch:
-        return batch.with_meta(replace(batch.meta, tick=np.full(len(batch), self._arrived, np.int64)))
+        now = tick_bytes(self._arrived)
+        ats = [now + at[8:] for at in batch.ats]
+        return Batch(ats, batch.units, batch.rows, batch.flags, [self._arrived])
 
     def _bury(self, batch: Batch) -> None:
         if self.front is not None:
-            self._arrived = max(self._arrived + 1, int(batch.meta.tick[-1]))
+            self._arrived = max(self._arrived + 1, batch.ticks[-1])
             batch = self._as_of_now(batch)
         super()._bury(batch)
 
-    def _send(self, output: Exchange, effects: Effects) -> None:
-        for target, part in output.batch.split(self._workers):
-            for piece in (part,) if self._limits is None else self._limits.frames(part):
-                effects.frames.append(Frame(output.vertex, target, 1, piece.meta.ticks()[-1:], piece))
+    def _send(self, parcels: list[Parcel], effects: Effects) -> None:
+        for parcel in parcels:
+            ticks = parcel.batch.ticks[-1:]
+            effects.frames.append(Frame(parcel.vertex, parcel.target, 1, ticks, parcel.batch, parcel.payload))
 
     def _hold(self, ticks: list[int]) -> None:
         """Nothing is held: `frame` lets everything go on."""

@@ -12,7 +12,7 @@ from lowtide import Flow, json, kafka, raw
 from lowtide.compiler import compile_flow
 from lowtide.fronts.front import Front, Window
 from lowtide.local import Message
-from lowtide.operators.meta import Position
+from lowtide.operators.order import Position
 from lowtide.plan import Plan
 from lowtide.worker.core import WorkerCore
 from lowtide.worker.effects import Effects, LastKeys

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from lowtide.bytes_column import BytesColumn
+from lowtide.fields import kept
 from lowtide.fronts.floors import NO_TICK, Floors
 from lowtide.fronts.labels import Clock, label
+from lowtide.fronts.source_rows import SourceRows
 from lowtide.local import Message
-from lowtide.operators.batch import Batch
+from lowtide.operators.bundle import Piece
 from lowtide.operators.dead_letter import Dead
 from lowtide.operators.fault import act
-from lowtide.operators.output import Deliver, Exchange, Faults, Output
+from lowtide.operators.feed import Feed, Parcel
 from lowtide.operators.pending import Pending
 from lowtide.operators.program import Program
-from lowtide.operators.sink import SinkOperator
-from lowtide.operators.source import SourceRows
+from lowtide.operators.sink import SinkEncoder
 from lowtide.plan import Plan
-from lowtide.schema import schema_of
 from lowtide.steps import Write
 
 END = 1 << 62
@@ -56,7 +52,7 @@ class Programs:
         self.levels = [
             [Program(plan, level, grouping) for _ in range(plan.parallelism)] for level in range(1, plan.levels)
         ]
-        self._channels: dict[tuple[Any, int, int], deque[tuple[int, Batch]]] = {}
+        self._channels: dict[tuple[Any, int, int], deque[Parcel]] = {}
         self._labels: dict[int, int] = {}
         self._barriers: dict[tuple[int, int], Pending] = {}
         self._faults: dict[tuple[int, int], Pending] = {}
@@ -77,9 +73,9 @@ class Programs:
     def labelled(self, rows: SourceRows) -> SourceRows:
         before = self._labels.get(rows.front, NO_TICK)
         clock = Clock(self.plan.slack_ms, 0, END)
-        ticks, _ = label(rows.front, rows.offsets, rows.timestamps, before=before, floors=Floors(), clock=clock)
-        self._labels[rows.front] = int(ticks[-1])
-        return replace(rows, ticks=ticks)
+        rows.ticks, _ = label(rows.front, rows.offsets, rows.timestamps, before=before, floors=Floors(), clock=clock)
+        self._labels[rows.front] = rows.ticks[-1]
+        return rows
 
     def run(self) -> None:
         """Deliver all frames that are under way."""
@@ -93,10 +89,10 @@ class Programs:
             return False
         key = busy[self._choose(len(busy)) % len(busy)]
         _, level, target = key
-        vertex, batch = self._channels[key].popleft()
-        schema = schema_of(self.plan.vertices[vertex].gives)
-        received = Batch.from_arrow(schema, batch.to_arrow())
-        self._take((level, target), level, self.levels[level - 1][target].feed(vertex, received))
+        parcel = self._channels[key].popleft()
+        record = self.plan.vertices[parcel.vertex].gives
+        received = parcel.batch.with_rows(kept(record, parcel.batch.rows, parcel.payload))
+        self._take((level, target), level, self.levels[level - 1][target].feed(parcel.vertex, received))
         return True
 
     def finish(self) -> None:
@@ -109,36 +105,29 @@ class Programs:
         for (sink, place), barrier in sorted(self._barriers.items()):
             self._release(sink, place, barrier)
         for faults in (self._faults[key] for key in sorted(self._faults)):
-            batch = faults.release(END)
-            if batch is not None:
-                self.dead += act(self.plan, batch)
+            for batch in faults.release(END):
+                self.dead += act(self.plan, batch.ats, batch.rows)
 
-    def _take(self, sender: tuple[int, int], level: int, outputs: list[Output]) -> None:
+    def _take(self, sender: tuple[int, int], level: int, feed: Feed) -> None:
         place = sender[1]
-        depth = max(vertex.depth for vertex in self.plan.vertices)
-        for output in outputs:
-            if isinstance(output, Exchange):
-                for target, part in output.batch.split(self.plan.worker_of_unit()):
-                    channel = self._channels.setdefault((sender, level + 1, target), deque())
-                    channel.append((output.vertex, part))
-            elif isinstance(output, Deliver):
-                key = (output.vertex, place)
-                self._barriers.setdefault(key, Pending("a test's barrier", depth)).add(output.batch)
-            elif isinstance(output, Faults):
-                self._faults.setdefault((level, place), Pending("a test's faults", depth)).add(output.batch)
+        for parcel in feed.parcels:
+            self._channels.setdefault((sender, level + 1, parcel.target), deque()).append(parcel)
+        for sink, batch in feed.delivers:
+            self._barriers.setdefault((sink, place), Pending("a test's barrier")).add(batch)
+        for batch in feed.faults:
+            self._faults.setdefault((level, place), Pending("a test's faults")).add(batch)
 
     def _release(self, sink: int, place: int, barrier: Pending) -> None:
         vertex = self.plan.vertices[sink]
         assert isinstance(vertex.step, Write)
-        batch = barrier.release(END)
-        if batch is None:
-            return
-        operator = SinkOperator(vertex.step.sink, self.plan)
-        messages = operator.encode(batch)
-        columns = (messages.keys, messages.values, messages.timestamps.tolist())
-        for lane, *sent in zip(operator.lanes(batch).tolist(), *columns, strict=True):
-            self.delivered[vertex.name].setdefault(lane, []).append(tuple(sent))
-            self.owners.setdefault((vertex.name, lane), set()).add(place)
+        lane_of_unit = self.plan.lane_of_unit().tolist()
+        encoder = SinkEncoder(vertex.step.sink, self.plan.slack_ms)
+        for batch in barrier.release(END):
+            messages = encoder.encode(0, [Piece(batch.ticks[0], batch.ats, batch.rows)])
+            for unit, (_, _, *sent, _) in zip(batch.units, messages, strict=True):
+                lane = lane_of_unit[unit]
+                self.delivered[vertex.name].setdefault(lane, []).append(tuple(sent))
+                self.owners.setdefault((vertex.name, lane), set()).add(place)
 
 
 def source_rows(messages: Sequence[Message]) -> SourceRows:
@@ -146,10 +135,10 @@ def source_rows(messages: Sequence[Message]) -> SourceRows:
     (front,) = {message.position.front for message in messages}
     return SourceRows(
         front,
-        np.array([message.position.sequence for message in messages], np.int64),
-        np.array([message.timestamp for message in messages], np.int64),
-        BytesColumn.from_list([message.key for message in messages]),
-        BytesColumn.from_list([message.value for message in messages]),
+        [message.position.sequence for message in messages],
+        [message.timestamp for message in messages],
+        [message.key for message in messages],
+        [message.value for message in messages],
     )
 
 

@@ -1,0 +1,99 @@
+"""Messages of one source partition on their way into a flow."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import accumulate
+
+__all__ = ["ROW_BYTES", "SourceRows"]
+
+ROW_BYTES = 24
+"""What a message counts in a front's window besides its key, value and headers: offset, timestamp and label."""
+
+
+class SourceRows:
+    """n messages of one source partition, in the log's order.
+
+    Attributes:
+        front: The partition's number in the front register.
+        offsets: Ascending.
+        timestamps: The log's timestamps in ms.
+        keys: None where a message has none.
+        values: None for Kafka's tombstones.
+        headers: Packed lists of headers as they came; None if there are none. Kept for dead letters.
+        ticks: The labels; empty before the front has labelled them.
+        size: Bytes of all of them, counting `ROW_BYTES` for each.
+    """
+
+    __slots__ = ("_ends", "front", "headers", "keys", "offsets", "size", "ticks", "timestamps", "values")
+
+    def __init__(
+        self,
+        front: int,
+        offsets: list[int],
+        timestamps: list[int],
+        keys: list[bytes | None],
+        values: list[bytes | None],
+        headers: list[bytes] | None = None,
+        ticks: list[int] | None = None,
+    ) -> None:
+        self.front = front
+        self.offsets = offsets
+        self.timestamps = timestamps
+        self.keys = keys
+        self.values = values
+        self.headers = headers
+        self.ticks: list[int] = ticks or []
+        self._ends: list[int] | None = None
+        if len(offsets) == 1 and headers is None:
+            key, value = keys[0], values[0]
+            self.size = ROW_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
+        else:
+            ends = self.ends()
+            self.size = ends[-1] if ends else 0
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def bytes_of(self, index: int) -> int:
+        """Bytes of one message, with its `ROW_BYTES`."""
+        key, value = self.keys[index], self.values[index]
+        size = ROW_BYTES + (len(key) if key else 0) + (len(value) if value else 0)
+        return size if self.headers is None else size + len(self.headers[index])
+
+    def ends(self) -> list[int]:
+        """Bytes of the messages up to and including each; made once."""
+        ends = self._ends
+        if ends is None:
+            ends = self._ends = list(accumulate([self.bytes_of(index) for index in range(len(self.offsets))]))
+        return ends
+
+    def index_of(self, offset: int) -> int:
+        """Where the message with this offset stands."""
+        return bisect_left(self.offsets, offset)
+
+    def slice(self, start: int, stop: int) -> SourceRows:
+        """Messages `start` to `stop`, without the latter, with their labels."""
+        if start == 0 and stop == len(self.offsets):
+            return self
+        return SourceRows(
+            self.front,
+            self.offsets[start:stop],
+            self.timestamps[start:stop],
+            self.keys[start:stop],
+            self.values[start:stop],
+            None if self.headers is None else self.headers[start:stop],
+            self.ticks[start:stop],
+        )
+
+    def pick(self, chosen: list[int]) -> SourceRows:
+        """The messages at these indices, with their labels."""
+        return SourceRows(
+            self.front,
+            [self.offsets[index] for index in chosen],
+            [self.timestamps[index] for index in chosen],
+            [self.keys[index] for index in chosen],
+            [self.values[index] for index in chosen],
+            None if self.headers is None else [self.headers[index] for index in chosen],
+            [self.ticks[index] for index in chosen] if self.ticks else None,
+        )
