@@ -2,48 +2,49 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import numpy as np
-
-from lowtide.fronts import front as front_module
 from lowtide.fronts.floors import NO_TICK
 from lowtide.fronts.front import Front, Report
+from lowtide.fronts.source_rows import SourceRows
 from lowtide.operators import exchange as exchange_module
+from lowtide.operators import looping as looping_module
+from lowtide.operators import node as node_module
 from lowtide.operators import pending as pending_module
 from lowtide.operators.barrier import Barrier
 from lowtide.operators.batch import Batch
-from lowtide.operators.meta import Meta
+from lowtide.operators.feed import Feed
+from lowtide.operators.flat_mapping import FlatMapNode
 from lowtide.operators.order import OrderKey
-from lowtide.operators.output import Faults, Hold
-from lowtide.plan import LOOP_MARK
 from lowtide.worker.core import WorkerCore
 from lowtide.worker.effects import Effects, Frame
 from lowtide_tracker import Floor
 
 from .mutation import Mutation, Patch
-
-Indices = np.ndarray[Any, np.dtype[np.int64]]
+from .worker_mutations import items_of
 
 
 def label_forgets() -> list[Patch]:
-    real = vars(front_module)["label"]
+    real = Front._label
 
-    def label(*args: Any, before: int, **rest: Any) -> Any:
-        return real(*args, before=NO_TICK, **rest)
+    def label(self: Front, rows: SourceRows) -> list[int]:
+        before, self._history.label = self._history.label, NO_TICK
+        ticks = real(self, rows)
+        self._history.label = before
+        return ticks
 
-    return [(front_module, "label", label)]
+    return [(Front, "_label", label)]
 
 
 def label_of_the_frame() -> list[Patch]:
-    real = vars(front_module)["label"]
+    real = Front._label
 
-    def label(*args: Any, **rest: Any) -> Any:
-        ticks, caps = real(*args, **rest)
-        return np.full(len(ticks), ticks[-1]), caps
+    def label(self: Front, rows: SourceRows) -> list[int]:
+        return [real(self, rows)[-1]] * len(rows)
 
-    return [(front_module, "label", label)]
+    return [(Front, "_label", label)]
 
 
 def caps_forgotten() -> list[Patch]:
@@ -85,31 +86,30 @@ def heartbeat_past_the_label() -> list[Patch]:
     return [(Front, "_settled", settled)]
 
 
-def no_child(broken: Any) -> list[Patch]:
-    """Some elements are not appended to child paths."""
-    real = Meta.with_child
+def no_child(*modules: object) -> list[Patch]:
+    """Some elements are not appended to child paths: those of the steps in these modules."""
 
-    def with_child(self: Meta, element: Any) -> Meta:
-        return self if broken(element) else real(self, element)
+    def with_child(at: bytes, element: int) -> bytes:
+        return at
 
-    return [(Meta, "with_child", with_child)]
-
-
-def is_branch(element: Any) -> bool:
-    return isinstance(element, int) and element < LOOP_MARK
+    return [(module, "with_child", with_child) for module in modules]
 
 
-def is_mark(element: Any) -> bool:
-    return isinstance(element, int) and element >= LOOP_MARK
+def no_ordinal() -> list[Patch]:
+    """The elements of a function's result, and the copies of a broadcast, are not numbered."""
+    real = FlatMapNode.collect
 
+    def collect(self: FlatMapNode, batch: Batch, results: list[Any]) -> Batch:
+        made = real(self, batch, results)
+        ats = [at for at, result in zip(batch.ats, results, strict=True) for _ in result]
+        return made.with_ats(ats)
 
-def is_ordinal(element: Any) -> bool:
-    return not isinstance(element, int)
+    return [(FlatMapNode, "collect", collect), *no_child(exchange_module)]
 
 
 def no_unit_in_the_trace() -> list[Patch]:
-    def ids(job: str, name: str, units: int) -> Any:
-        return np.zeros(units, np.uint64)
+    def ids(job: str, name: str, units: int) -> list[int]:
+        return [0] * units
 
     return [(exchange_module, "_ids", ids)]
 
@@ -125,9 +125,9 @@ def ack_after_release() -> list[Patch]:
     """A frame is acked only when what an ordered grouping holds of it is out: it waits for itself."""
     real, real_feed = WorkerCore.frame, WorkerCore._route
 
-    def route(self: WorkerCore, outputs: Any, effects: Effects) -> None:
-        vars_of(self)["held"] = any(isinstance(output, Hold) for output in outputs)
-        real_feed(self, outputs, effects)
+    def route(self: WorkerCore, feed: Feed, effects: Effects) -> None:
+        vars_of(self)["held"] = bool(feed.held)
+        real_feed(self, feed, effects)
 
     def frame(self: WorkerCore, *frames: Frame) -> Effects:
         effects = real(self, *frames)
@@ -150,21 +150,16 @@ def vars_of(owner: object) -> dict[str, Any]:
 def holder_stopped() -> list[Patch]:
     """The window also stops the front that holds min time back."""
 
-    def stop(self: Front, parked: Any, min_time: int) -> int:
-        ticks = parked.ticks
-        end = min_time + self._window.lead_ticks
-        lead = int(np.searchsorted(ticks, end))
-        room = self._room(min_time)
-        before = int(parked.ends[parked.start - 1]) if parked.start else 0
-        stop = min(lead, int(np.searchsorted(parked.ends, before + room, side="right")))
-        return max(int(parked.start), stop)
+    def stop(self: Front, rows: SourceRows, min_time: int) -> int:
+        lead = bisect_left(rows.ticks, min_time + self._window.lead_ticks)
+        return min(lead, bisect_right(rows.ends(), self._room(min_time)))
 
     return [(Front, "_stop", stop)]
 
 
 def no_window() -> list[Patch]:
-    def stop(self: Front, parked: Any, min_time: int) -> int:
-        return len(parked.ticks)
+    def stop(self: Front, rows: SourceRows, min_time: int) -> int:
+        return len(rows)
 
     return [(Front, "_stop", stop)]
 
@@ -179,19 +174,19 @@ def released_at_min_time() -> list[Patch]:
 
 
 def released_unsorted() -> list[Patch]:
-    def in_order(packed: Any) -> Indices | None:
-        return None
+    def in_order(ats: Any) -> bool:
+        return True
 
-    return [(pending_module, "in_order", in_order)]
+    return [(pending_module, "strictly_ascending", in_order)]
 
 
 def tombstones_lost() -> list[Patch]:
     real = Barrier.add
 
     def add(self: Barrier, batch: Batch) -> None:
-        kept = np.flatnonzero(~batch.meta.tombstone)
-        if len(kept):
-            real(self, batch.take(kept))
+        items = items_of(batch)
+        if items is not None:
+            real(self, items)
 
     return [(Barrier, "add", add)]
 
@@ -207,17 +202,14 @@ def last_forgotten() -> list[Patch]:
 
 def last_by_tick() -> list[Patch]:
     """What shares its tick with the last record counts as delivered."""
-    real = Barrier._undelivered
+    real = Barrier._release
 
-    def undelivered(self: Barrier, lane: int, batch: Batch) -> list[Batch]:
+    def release(self: Barrier, lane: int, batch: Batch) -> None:
         found = self._found.get(lane)
-        if found is not None:
-            batch = batch.take(np.flatnonzero(batch.meta.tick > found.tick))
-            if not len(batch):
-                return []
-        return real(self, lane, batch)
+        if found is None or batch.ticks[0] > OrderKey.of(found).tick:
+            real(self, lane, batch)
 
-    return [(Barrier, "_undelivered", undelivered)]
+    return [(Barrier, "_release", release)]
 
 
 def prune_at(time: Any) -> list[Patch]:
@@ -248,15 +240,9 @@ def durable_when_released() -> list[Patch]:
 def faults_for_good() -> list[Patch]:
     real = WorkerCore._route
 
-    def route(self: WorkerCore, outputs: Any, effects: Effects) -> None:
-        kept = []
-        for output in outputs:
-            items = np.flatnonzero(~output.batch.meta.tombstone) if isinstance(output, Faults) else None
-            if items is None:
-                kept.append(output)
-            elif len(items):
-                kept.append(Faults(output.batch.take(items)))
-        real(self, kept, effects)
+    def route(self: WorkerCore, feed: Feed, effects: Effects) -> None:
+        feed.faults = [items for batch in feed.faults if (items := items_of(batch)) is not None]
+        real(self, feed, effects)
 
     return [(WorkerCore, "_route", route)]
 
@@ -275,9 +261,9 @@ FLOW = [
     flow("floors-not-stored", "R2, W2", "floors are not stored with last", floors_not_stored, faults=OFTEN),
     flow("grant-in-any-case", "R2, H4", "a grant counts though the front has read on", grant_in_any_case),
     flow("heartbeat-past-label", "R5", "a heartbeat passes the label of what may come", heartbeat_past_the_label),
-    flow("no-branch", "R4, W11", "branches append nothing", lambda: no_child(is_branch), flow="diamond"),
-    flow("no-mark", "R4", "a pass through a loop appends nothing", lambda: no_child(is_mark), flow="loop"),
-    flow("no-ordinal", "R4", "children are not numbered", lambda: no_child(is_ordinal), flow="two_sources"),
+    flow("no-branch", "R4, W11", "branches append nothing", lambda: no_child(node_module), flow="diamond"),
+    flow("no-mark", "R4", "a pass through a loop appends nothing", lambda: no_child(looping_module), flow="loop"),
+    flow("no-ordinal", "R4", "children are not numbered", no_ordinal, flow="two_sources"),
     flow("no-unit-in-trace", "R4", "the trace does not tell hash units apart", no_unit_in_the_trace,
          flow="index_by_document", grouping="optimistic"),
     flow("no-hold-in-order", "R6, W5", "ordered groupings hold without folding", no_hold,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from lowtide.operators.order import tick_of
 from lowtide_tracker import Floor
 
 from .job import Grouping, Job
@@ -156,8 +157,9 @@ class FlowWorld(World):
         channel = self.rng.choice(channels)
         _, frame = life.channels[channel].queue[0]
         if self.trace:
-            records = list(zip(frame.batch.meta.tick.tolist(), frame.batch.meta.tombstone.tolist(), strict=True))
-            said = " ".join(f"{'-' if tombstone else '+'}{tick}" for tick, tombstone in records)
+            flags = frame.batch.flags or [False] * len(frame.batch)
+            records = zip(frame.batch.ats, flags, strict=True)
+            said = " ".join(f"{'-' if tombstone else '+'}{tick_of(at)}" for at, tombstone in records)
             self.say(f"worker {channel[1]}", f"takes a frame of worker {channel[0]}: {said}")
         if not life.deliver(channel):
             if self.trace:
@@ -181,7 +183,7 @@ class FlowWorld(World):
         if self.trace:
             worker, sink, bundle = life.bundles[place]
             name = life.plan.vertices[sink].name
-            self.say("sink", f"{name}/{bundle.lane} takes {len(bundle)} of worker {worker}, last {bundle.last.tick}")
+            self.say("sink", f"{name}/{bundle.lane} takes {len(bundle)} of worker {worker}, last {bundle.last_key}")
         life.store(place)
         return True
 
@@ -299,8 +301,8 @@ class FlowWorld(World):
         """R18: what delivered time promises is in the sinks; what it promised is looked at again at the end."""
         time = self.life.delivered_time()
         for _, _, bundle in self.life.bundles:
-            if len(bundle) and int(bundle.batch.meta.tick[0]) < time:
-                raise Violation("safety", f"delivered time is {time}, tick {bundle.batch.meta.tick[0]} is not durable")
+            if len(bundle) and bundle.pieces[0].tick < time:
+                raise Violation("safety", f"delivered time is {time}, tick {bundle.pieces[0].tick} is not durable")
         self.job.tell(time)
 
     # -- the end ---------------------------------------------------------------------------------------------------

@@ -8,12 +8,11 @@ from random import Random
 
 from programs import source_rows
 
+from lowtide.fields import kept
 from lowtide.fronts.floors import NO_TICK, Floors
 from lowtide.fronts.front import Front, Window
 from lowtide.local import Message
-from lowtide.operators.beside import BesideScan
 from lowtide.operators.bundle import Bundle
-from lowtide.operators.ordering import Ordered
 from lowtide.plan import Plan
 from lowtide.worker.core import WorkerCore
 from lowtide.worker.early import Early
@@ -141,7 +140,7 @@ class Life:
             max_bundle_records=self.bundle_records,
         )
         self.cores.append(core)
-        self.early.append(Early(self.optimism, self.rng.choice([4, 1000])))
+        self.early.append(Early(self.optimism, self.rng.choice([100, 100_000])))
         self.tracking.lines.append(Line(core.tracker, core.flush, lambda notice: self.hear(worker, notice)))
         return core
 
@@ -171,7 +170,10 @@ class Life:
         if number != frames.expected:
             return False
         frames.expected += 1
-        self._process(channel[1], self.early[channel[1]].take([(frame, len(frame.batch))], core.min_time))
+        frame.batch = frame.batch.with_rows(
+            kept(self.plan.vertices[frame.vertex].gives, frame.batch.rows, frame.payload)
+        )
+        self._process(channel[1], self.early[channel[1]].take([frame], core.min_time))
         return True
 
     def _process(self, worker: int, groups: list[list[Frame]]) -> None:
@@ -299,15 +301,10 @@ class Life:
 
     def _note_held(self, worker: int, core: WorkerCore) -> None:
         """R6: what an ordered grouping holds counts as being in the segment that it will emit into."""
-        program = core.program
-        ticks = []
-        for vertex, ordered in program._ordered.items():
-            if vertex in program._outward:
-                pendings = ordered._pending if isinstance(ordered, BesideScan) else (ordered._pending,)
-                assert isinstance(ordered, BesideScan | Ordered)
-                ticks += [pending._held[0][0] for pending in pendings if pending._held]
-        if program._ordered and core.level + 1 in self.model.labels:
+        holding = core.program._holding
+        if holding and core.level + 1 in self.model.labels:
             held = self.model.labels[core.level + 1]
+            ticks = [tick for node in holding if node.outward and (tick := node.first_tick()) is not None]
             if ticks:
                 held[~worker] = min(ticks)
             else:

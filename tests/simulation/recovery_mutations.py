@@ -97,7 +97,7 @@ def told_when_given() -> list[Patch]:
     """What was given to a sink counts as durable."""
 
     def first_tick(self: Any) -> int | None:
-        return int(self.released[0].meta.tick[0]) if self.released else None
+        return self.released[0].tick if self.released else None
 
     from lowtide.operators import barrier
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from lowtide.fronts.floors import Floors
-from lowtide.operators.bundle import Bundle
+from lowtide.operators.bundle import NO_KEY, Bundle
 from lowtide.operators.dead_letter import Dead
 from lowtide.operators.order import OrderKey
-from lowtide.operators.sink import SinkOperator
+from lowtide.operators.sink import SinkEncoder
 from lowtide.plan import Plan
 from lowtide.steps import Write
 
@@ -26,7 +26,7 @@ class Lane:
     messages: list[Sent] = field(default_factory=list)
     letters: list[Dead] = field(default_factory=list)
     ticks: list[int] = field(default_factory=list)
-    last: OrderKey | None = None
+    last: bytes = NO_KEY
     floors: Floors = field(default_factory=Floors)
 
 
@@ -39,26 +39,27 @@ class Sinks:
 
     def __init__(self, plan: Plan) -> None:
         self.lanes: dict[tuple[int, int], Lane] = {}
-        self._operators = {v.id: SinkOperator(v.step.sink, plan) for v in plan.sinks() if isinstance(v.step, Write)}
+        self._encoders = {
+            v.id: SinkEncoder(v.step.sink, plan.slack_ms) for v in plan.sinks() if isinstance(v.step, Write)
+        }
 
     def store(self, sink: int, bundle: Bundle) -> None:
         """Take a bundle whole."""
         lane = self.lanes.setdefault((sink, bundle.lane), Lane())
-        if lane.last is not None and not (lane.last < bundle.last or (len(bundle) == 0 and lane.last == bundle.last)):
-            raise Violation("output", f"lane {bundle.lane} is given {bundle.last} behind {lane.last}")
+        if not (lane.last < bundle.last or (len(bundle) == 0 and lane.last == bundle.last)):
+            raise Violation("output", f"lane {bundle.lane} is given {bundle.last.hex()} after {lane.last.hex()}")
         if sink < 0:
-            lane.letters += bundle.batch.rows()
-            lane.ticks += bundle.batch.meta.tick.tolist()
+            lane.letters += bundle.rows
         elif len(bundle):
-            messages = self._operators[sink].encode(bundle.batch)
-            lane.messages += zip(messages.keys, messages.values, messages.timestamps.tolist(), strict=True)
-            lane.ticks += bundle.batch.meta.tick.tolist()
+            messages = self._encoders[sink].encode(bundle.lane, bundle.pieces)
+            lane.messages += [(key, value, timestamp) for _, _, key, value, timestamp, _ in messages]
+        lane.ticks += [piece.tick for piece in bundle.pieces for _ in piece.ats]
         lane.last = bundle.last
         lane.floors.merge(bundle.floors)
 
     def last(self) -> dict[tuple[int, int], OrderKey]:
         """What recovery asks for: per sink and lane."""
-        return {key: lane.last for key, lane in self.lanes.items() if lane.last is not None and lane.ticks}
+        return {key: OrderKey.of(lane.last) for key, lane in self.lanes.items() if lane.ticks}
 
     def letters(self) -> list[Dead]:
         """All dead letters."""

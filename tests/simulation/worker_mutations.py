@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from heapq import heappop, heappush
 from typing import Any
 
-import numpy as np
-
 from lowtide.operators.barrier import Barrier
 from lowtide.operators.batch import Batch
-from lowtide.operators.exchange import ExchangeOperator
-from lowtide.operators.output import Exchange
+from lowtide.operators.exchange import ExchangeNode
+from lowtide.operators.feed import Parcel
+from lowtide.operators.grouping import GroupingNode
 from lowtide.operators.pending import Pending
-from lowtide.operators.program import Program
 from lowtide.operators.scanning import ScanGrouping
 from lowtide.worker import early as early_module
 from lowtide.worker.core import WorkerCore
@@ -26,12 +23,12 @@ from .mutation import Mutation, Patch
 def one_value_for_all() -> list[Patch]:
     """A frame's value is made once, whatever number of targets it goes to."""
 
-    def send(self: WorkerCore, output: Exchange, effects: Effects) -> None:
+    def send(self: WorkerCore, parcels: list[Parcel], effects: Effects) -> None:
         value = self.tracker.new_value()
-        for target, part in output.batch.split(self._workers):
-            ticks = part.meta.ticks()
+        for parcel in parcels:
+            ticks = parcel.batch.ticks
             self.tracker.fold(self.level + 1, ticks, value)
-            effects.frames.append(Frame(output.vertex, target, value, ticks, part))
+            effects.frames.append(Frame(parcel.vertex, parcel.target, value, ticks, parcel.batch, parcel.payload))
 
     return [(WorkerCore, "_send", send)]
 
@@ -40,11 +37,11 @@ def last_tick_only() -> list[Patch]:
     """A frame is acked at its last tick; at its first one alone would be safe, as min time stays below that."""
     real = WorkerCore._send
 
-    def send(self: WorkerCore, output: Exchange, effects: Effects) -> None:
+    def send(self: WorkerCore, parcels: list[Parcel], effects: Effects) -> None:
         fold = self.tracker.fold
         vars(self.tracker)["fold"] = lambda segment, ticks, value: fold(segment, ticks[-1:], value)
         try:
-            real(self, output, effects)
+            real(self, parcels, effects)
         finally:
             del vars(self.tracker)["fold"]
 
@@ -99,36 +96,42 @@ def listens_upstream() -> list[Patch]:
 
 def copies_left_out() -> list[Patch]:
     """A broadcast does not go to every hash unit."""
-    real = ExchangeOperator._copies
+    real = ExchangeNode._copies
 
-    def copies(self: ExchangeOperator, batch: Batch) -> Batch:
+    def copies(self: ExchangeNode, batch: Batch) -> Batch:
         made = real(self, batch)
-        assert made.meta.unit is not None
-        return made.take(np.flatnonzero(made.meta.unit % 2 == 0))
+        return made.where([unit % 2 == 0 for unit in made.units])
 
-    return [(ExchangeOperator, "_copies", copies)]
+    return [(ExchangeNode, "_copies", copies)]
 
 
 def repaired_without_tombstones() -> list[Patch]:
-    real = Program._emit
+    real = GroupingNode.emit
 
-    def emit(self: Program, vertex: Any, batches: Any, feed: Any) -> None:
-        kept = (batch.take(np.flatnonzero(~batch.meta.tombstone)) for batch in batches)
-        real(self, vertex, [batch for batch in kept if len(batch)], feed)
+    def emit(self: GroupingNode, outputs: Batch | None, faults: Batch | None, feed: Any) -> None:
+        real(self, items_of(outputs), items_of(faults), feed)
 
-    return [(Program, "_emit", emit)]
+    return [(GroupingNode, "emit", emit)]
+
+
+def items_of(batch: Batch | None) -> Batch | None:
+    """A batch without its tombstones; None where nothing is left."""
+    if batch is None or batch.flags is None:
+        return batch
+    items = batch.where([not flag for flag in batch.flags])
+    return items if items.ats else None
 
 
 def no_repair() -> list[Patch]:
     """A record that comes late is put where it came, not where it belongs."""
     real = ScanGrouping._append
 
-    def append(self: ScanGrouping, arrivals: Any, appended: Any) -> None:
-        for key in set(arrivals.keys):
-            group = self._groups.get(key)
-            if group is not None and not arrivals.tombstones.any():
+    def append(self: ScanGrouping, batch: Batch, appended: Any) -> None:
+        for row in batch.rows:
+            group = self._groups.get(self._key(row))
+            if group is not None and batch.flags is None:
                 group.elements = [(b"", *element[1:]) for element in group.elements]
-        real(self, arrivals, appended)
+        real(self, batch, appended)
 
     return [(ScanGrouping, "_append", append)]
 
@@ -166,7 +169,7 @@ def cut_with_all_its_acks() -> list[Patch]:
 
     def cut(frame: Frame, end: int) -> Any:
         now, later = real(frame, end)
-        return replace(now, ticks=frame.ticks), later
+        return Frame(now.vertex, now.target, now.value, frame.ticks, now.batch, now.payload), later
 
     return [(early_module, "_cut", cut)]
 
