@@ -33,7 +33,6 @@ class JobConf:
     lanes: Positive | None = None
     slack_ms: Positive = 2
     grouping: Literal["optimistic", "ordered"] = "optimistic"
-    optimism_ms: Positive = 50
     delivery: Literal["exactly_once", "at_least_once"] = "exactly_once"
     tracking: Literal["on", "off"] = "on"
     allowed_skew_ms: Milliseconds = 2

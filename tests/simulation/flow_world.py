@@ -97,6 +97,7 @@ class FlowWorld(World):
             (10, "answer", self.answer),
             (2, "keep", self.keep),
             (1, "discover", lambda: self.rng.random() < 0.2 and self.discover()),
+            (6, "rest", self.rest),
             (2, "double", self.double),
             (2, "connect", self.connect),
             (1, "request", self.request),
@@ -208,6 +209,14 @@ class FlowWorld(World):
             self.say(f"worker {worker}", "hands on floors that no bundle has carried")
         self.check_delivered()
         return kept
+
+    def rest(self) -> bool:
+        """A worker has nothing else to do."""
+        worker = self.rng.randrange(len(self.life.cores))
+        found = self.life.rest(worker)
+        if found and self.trace:
+            self.say(f"worker {worker}", "works further ahead")
+        return found
 
     def discover(self) -> bool:
         """A source gets one more partition."""

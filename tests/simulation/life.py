@@ -17,6 +17,7 @@ from lowtide.plan import Plan
 from lowtide.worker.core import WorkerCore
 from lowtide.worker.early import Early
 from lowtide.worker.effects import Effects, Frame
+from lowtide.worker.optimism import Optimism
 from lowtide_tracker import Floor, LocalTracker, Notice, Request
 
 from .channel import Channel
@@ -74,6 +75,7 @@ class Life:
         self.optimism = rng.choice([None, None, 1, 3, 20])
         self.cores: list[WorkerCore] = []
         self.early: list[Early] = []
+        self.windows: list[Optimism | None] = []
         self.number = number
         self.at: dict[tuple[int, int], int] = {}
         self.of_front: dict[int, int] = {}
@@ -140,7 +142,9 @@ class Life:
             max_bundle_records=self.bundle_records,
         )
         self.cores.append(core)
-        self.early.append(Early(self.optimism, self.rng.choice([100, 100_000])))
+        window = None if self.optimism is None else Optimism(self.optimism)
+        self.windows.append(window)
+        self.early.append(Early(window, self.rng.choice([100, 100_000])))
         self.tracking.lines.append(Line(core.tracker, core.flush, lambda notice: self.hear(worker, notice)))
         return core
 
@@ -178,9 +182,12 @@ class Life:
 
     def _process(self, worker: int, groups: list[list[Frame]]) -> None:
         """A worker deals with what lies in its window."""
-        core = self.cores[worker]
+        core, window = self.cores[worker], self.windows[worker]
         for frames in groups:
+            repairs = core.program.repairs
             self.spread(worker, core.frame(*frames))
+            if window is not None:
+                window.worked(sum(len(frame.batch) for frame in frames), core.program.repairs - repairs)
             for frame in frames:
                 self.model.remove(core.level, frame.ticks)
 
@@ -189,6 +196,12 @@ class Life:
         core = self.cores[worker]
         self.spread(worker, core.notice(notice))
         self._process(worker, self.early[worker].due(core.min_time))
+
+    def rest(self, worker: int) -> bool:
+        """A worker has nothing else to do, and works further ahead; whether it found something."""
+        groups = self.early[worker].rest(self.cores[worker].min_time)
+        self._process(worker, groups)
+        return bool(groups)
 
     def ask(self) -> int | None:
         """Ask for a snapshot, unless one is under way or there is nothing to save; at which tick."""

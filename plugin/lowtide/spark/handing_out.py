@@ -18,6 +18,7 @@ from lowtide.spark.opening import Opening
 from lowtide.spark.preflight import Surroundings
 from lowtide.store_access import store_setting
 from lowtide.worker.deployment import Deployment
+from lowtide.worker.optimism import FIRST_WINDOW_MS
 from lowtide.zookeeper_access import ZooKeeperAccess
 
 __all__ = ["deployment_of", "setting_of"]
@@ -38,7 +39,7 @@ def deployment_of(plan: Plan, conf: Conf, found: Surroundings, opening: Opening)
         tracking=job.tracking == "on",
         window=Window(_lead_ticks(conf), job.max_front_bytes),
         # In ordered mode the steps themselves wait.
-        optimism=max(1, job.optimism_ms // job.slack_ms) if plan.grouping == "optimistic" else None,
+        optimism=max(1, FIRST_WINDOW_MS // job.slack_ms) if plan.grouping == "optimistic" else None,
         max_future_ms=job.max_future_ms,
         max_bundle_records=job.max_bundle_records,
         delivery_limit_ms=conf.kafka.delivery_limit_ms,

@@ -2,9 +2,9 @@
 
 Whoever processes records of one front long before another front's of the same time does so in vain: most of it is taken
 back. Such records could not have passed a barrier either, before min time has come to them. So those further ahead of
-min time than a window wait here, and are dealt with together when it has come near. A frame that waits is not
-acknowledged, so nothing passes it that would not pass one on its way; this bounds optimism as moving time windows do
-in optimistic simulation.
+min time than a window (`worker/optimism.py`) wait here, and are dealt with together when it has come near, or when
+there is nothing else to do. A frame that waits is not acknowledged, so nothing passes it that would not pass one on its
+way; this bounds optimism as moving time windows do in optimistic simulation.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from itertools import groupby
 from lowtide.operators.batch import Batch
 from lowtide.operators.order import tick_of
 from lowtide.worker.effects import Frame
+from lowtide.worker.optimism import Optimism
 
 __all__ = ["Early"]
 
@@ -25,14 +26,13 @@ class Early:
     """What has come to one worker and lies ahead of its window.
 
     Args:
-        window: In ticks, at least 1, so that what min time waits for is never held; None for no limit.
+        optimism: The window; None for no limit.
         max_bytes: How much is held. Beyond it the lowest ticks are let go, window or not: behind a worker that reads no
             more, what min time waits for may wait itself; and one that reads on for ever holds nobody back.
     """
 
-    def __init__(self, window: int | None, max_bytes: int) -> None:
-        assert window is None or window >= 1, "whoever holds the lowest tick would wait for himself"
-        self._window = window
+    def __init__(self, optimism: Optimism | None, max_bytes: int) -> None:
+        self._optimism = optimism
         self._max_bytes = max_bytes
         self._held: list[tuple[int, int, Frame, int]] = []
         """A heap of (lowest tick, arrival, frame, size in bytes)."""
@@ -49,9 +49,9 @@ class Early:
 
     def take(self, frames: Sequence[Frame], min_time: int) -> list[list[Frame]]:
         """Take frames in the order they came; return what `due` does."""
-        if self._window is None:
+        if self._optimism is None:
             return _by_vertex(frames)
-        end = min_time + self._window
+        end = min_time + self._optimism.ticks
         if not self._held and all([frame.ticks[-1] < end for frame in frames]):
             return _by_vertex(frames)
         for frame in frames:
@@ -64,16 +64,23 @@ class Early:
 
         A frame of which a part lies beyond is cut in two: its value is folded at each tick on its own.
         """
-        if not self._held or self._window is None:
+        if not self._held or self._optimism is None:
             return []
-        end = min_time + self._window
+        window = self._optimism.ticks
+        end = min_time + window
         below = self._below(end)
         while self._bytes > self._max_bytes:
-            end = max(end, self._held[0][0]) + self._window
+            end = max(end, self._held[0][0]) + window
             below += self._below(end)
         # An item and its tombstone have one tick, so they leave together, in the order they came.
         below.sort(key=lambda entry: entry[0])
         return _by_vertex([frame for _, frame in below])
+
+    def rest(self, min_time: int) -> list[list[Frame]]:
+        """Give what lies in a wider window, for a worker that has nothing else to do; nothing if that has not paid."""
+        if not self._held or self._optimism is None or not self._optimism.widen():
+            return []
+        return self.due(min_time)
 
     def _below(self, end: int) -> list[tuple[int, Frame]]:
         """Let go of everything below a tick, each frame with its arrival."""

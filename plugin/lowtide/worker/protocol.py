@@ -18,6 +18,9 @@ class Stage(Protocol):
     def frames(self, messages: Sequence[bytes], now_ns: int) -> Frames:
         """Take frames of the level before."""
 
+    def rest(self, now_ns: int) -> Frames:
+        """There is nothing else to do just now."""
+
     def end(self, epoch: int, now_ns: int) -> Frames:
         """The epoch's input is over."""
 

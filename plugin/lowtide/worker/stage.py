@@ -25,6 +25,7 @@ from lowtide.worker.effects import Effects, Frame
 from lowtide.worker.figures import Figures
 from lowtide.worker.intake import Intake
 from lowtide.worker.looking import Looking
+from lowtide.worker.optimism import Optimism
 from lowtide.worker.outputs import Outputs
 from lowtide.worker.protocol import Frames
 from lowtide.worker.tracker_line import TrackerLine
@@ -66,8 +67,9 @@ class LevelStage:
                 welcome.tracker, secret=birth.secret, incarnation=birth.incarnation, local=local, name=birth.name
             )
             self._line.connect()
-        window = deployment.optimism if deployment.tracking else None
-        self._early = Early(window, deployment.max_queued_bytes)
+        first = deployment.optimism if deployment.tracking else None
+        self._optimism = None if first is None else Optimism(first)
+        self._early = Early(self._optimism, deployment.max_queued_bytes)
         self._last = level == plan.levels - 1
         self._outbox = Outbox(birth.number, plan.parallelism)
         self._figures = Figures()
@@ -129,10 +131,18 @@ class LevelStage:
         """Let the core deal with frames, those of one exchange together."""
         for frames in groups:
             self._dirty = True
+            repairs = self._core.program.repairs
             with self._named_fronts():
                 effects = self._core.frame(*frames)
             yield from self._send(effects)
-            self._figures.hops["python"].add(time.time_ns() - now_ns, sum(len(frame.batch) for frame in frames))
+            records = sum([len(frame.batch) for frame in frames])
+            if self._optimism is not None:
+                self._optimism.worked(records, self._core.program.repairs - repairs)
+            self._figures.hops["python"].add(time.time_ns() - now_ns, records)
+
+    def rest(self, now_ns: int) -> Frames:
+        """There is nothing else to do: work further ahead of min time, if that pays."""
+        return self._process(self._early.rest(self._core.min_time), now_ns)
 
     def end(self, epoch: int, now_ns: int) -> list[tuple[int, bytes]]:
         """Check that the epoch's input was complete; return the marks for the next level."""
