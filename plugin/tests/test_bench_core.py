@@ -104,7 +104,7 @@ def test_every_round_has_full_flushes_and_moves_min_time_where_it_says() -> None
     traffic, listening = Traffic(), tracker()
     for _ in range(3):
         flushes = [flush for worker in traffic.round() if isinstance(flush := worker.flush(), Flush)]
-        assert [len(flush.ticks) for flush in flushes] == [FLUSH_ENTRIES] * FLUSHES
+        assert [len(flush.acks) for flush in flushes] == [FLUSH_ENTRIES] * FLUSHES
         moved = [place for place, flush in enumerate(flushes) if listening.receive(flush)]
         assert tuple(moved) == MOVING
         assert listening.global_min == traffic.min_time

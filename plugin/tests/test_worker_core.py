@@ -20,8 +20,7 @@ from lowtide_tracker import Floor, Flush, Request
 
 def acks(flush: Flush | None) -> dict[tuple[int, int], int]:
     assert flush is not None
-    rows = zip(flush.segments.tolist(), flush.ticks.tolist(), flush.values.tolist(), strict=True)
-    return {(segment, tick): value for segment, tick, value in rows}
+    return {(segment, tick): value for segment, tick, value in flush.acks}
 
 
 def test_a_frame_is_folded_at_each_of_its_ticks_by_sender_and_receiver_alike() -> None:

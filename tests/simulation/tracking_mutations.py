@@ -56,9 +56,8 @@ def late_acks(is_late: Any) -> list[Patch]:
         last = max(self._sums, default=0)
         kept = {segment: self._sums.pop(segment) for segment in list(self._sums) if is_late(segment, last)}
         for segment, sums in late.items():
-            mine = self._sums.setdefault(segment, {})
             for tick, value in sums.items():
-                mine[tick] = mine.get(tick, 0) ^ value
+                self.fold(segment, (tick,), value)
         waiting[id(self)] = kept
         return real(self)
 
@@ -66,9 +65,9 @@ def late_acks(is_late: Any) -> list[Patch]:
 
 
 def no_hold() -> list[Patch]:
-    def hold(self: LocalTracker, segment: int, tick: int) -> bool:
-        held = (segment, tick) in self._holds
-        self._holds[segment, tick] = 0
+    def hold(self: LocalTracker, segment: int, tick: int, *, owner: int = 0) -> bool:
+        held = (segment, tick, owner) in self._holds
+        self._holds[segment, tick, owner] = 0
         return not held
 
     return [(LocalTracker, "hold", hold)]
@@ -138,22 +137,18 @@ def feedback_counts() -> list[Patch]:
     return [(Fronts, "open", open_front)]
 
 
-def ring_too_short() -> list[Patch]:
-    """The ring wraps one tick too early: the first tick and the last one share a slot."""
-    real_init, real_locate = Table.__init__, Table.locate
+def table_wraps_early() -> list[Patch]:
+    """The table wraps one tick too early, as a ring too short would: the first tick and the last share a sum."""
+    real = Table.apply
 
-    def init(self: Table, segments: Any, capacity_ticks: int, start: int) -> None:
-        real_init(self, segments, capacity_ticks - 1, start)
+    def wrapped(table: Table, segment: int, tick: int) -> int:
+        base = table.min_time(segment)
+        return base + (tick - base) % (table.capacity_ticks - 1)
 
-    def locate(self: Table, segments: Any, ticks: Any) -> Any:
-        self.capacity_ticks += 1
-        try:
-            real_locate(self, segments, ticks)
-        finally:
-            self.capacity_ticks -= 1
-        return self._rows[segments] * self.capacity_ticks + ticks % self.capacity_ticks
+    def apply(self: Table, acks: Any) -> None:
+        real(self, [(segment, wrapped(self, segment, tick), value) for segment, tick, value in acks])
 
-    return [(Table, "__init__", init), (Table, "locate", locate)]
+    return [(Table, "apply", apply)]
 
 
 def limit_too_small() -> list[Patch]:
@@ -185,8 +180,9 @@ def rebuilt_unfiltered() -> list[Patch]:
     """Sums below min time are taken over too: of some of them only one half is still there."""
 
     def take_over(self: Tracker, report: Any) -> None:
-        ticks = report.ticks.clip(min=max(self._min))
-        self._table.xor(report.segments, ticks, report.values)
+        acks = [(segment, max(tick, *self._min), value) for segment, tick, value in report.acks]
+        self._table.admit(acks)
+        self._table.apply(acks)
         self._fronts.restore(report.heartbeats)
         self._floors.add(report.floors)
         self._applied[report.worker] = report.number
@@ -232,7 +228,7 @@ TRACKING = [
     Mutation("open-below", "R3, W4a", "a late front opens below min time", "protocol", opened_below),
     Mutation("closed-counts", "R7", "a closed front holds min time", "protocol", closed_still_counts),
     Mutation("feedback-counts", "R7, W16", "the front of a feedback topic holds min time", "protocol", feedback_counts),
-    Mutation("ring-short", "R8", "capacity wraps", "protocol", ring_too_short),
+    Mutation("ring-short", "R8", "capacity wraps", "protocol", table_wraps_early),
     Mutation("limit-small", "R8", "capacity - 1 is refused", "protocol", limit_too_small),
     Mutation("one-too-far", "min time", "min time passes the first open tick", "protocol", one_too_far),
     Mutation("rebuilt-early", "R9, R10", "a new tracker does not wait for all workers", "protocol", rebuilt_early),

@@ -93,7 +93,7 @@ class World(ABC):
         """The tracker takes what a worker has sent first."""
         message = self.tracking.arrive(line)
         if self.trace:
-            acks = list(zip(message.segments.tolist(), message.ticks.tolist(), strict=True))
+            acks = [(segment, tick) for segment, tick, _ in message.acks]
             self.say("tracker", f"takes flush {message.number} of worker {message.worker}: {acks} {message.heartbeats}")
 
     def hear(self) -> bool:

@@ -14,6 +14,10 @@ class Backlog:
         self._floors: dict[tuple[int, int, bool], Floor] = {}
         self._request: Request | None = None
 
+    def __bool__(self) -> bool:
+        """Whether anything waits."""
+        return self._last is not None
+
     def add(self, notice: Notice) -> None:
         """Takes the notice after the one added before."""
         if self._last is None:

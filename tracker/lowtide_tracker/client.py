@@ -13,6 +13,7 @@ from lowtide_tracker.local_tracker import LocalTracker
 from lowtide_tracker.message_reader import MessageReader
 from lowtide_tracker.messages import (
     Applied,
+    Await,
     CloseFront,
     Fault,
     Flush,
@@ -84,6 +85,8 @@ class TrackerClient:
         self._reader = MessageReader()
         self._heard: list[Notice] = []
         self._answers: list[Message] = []
+        self._awaited: dict[int, int] | None = None
+        """What the tracker was told on this connection that this one waits for."""
 
     def connect(self, address: str | None = None, *, connection: socket.socket | None = None) -> None:
         """Connects (again), and brings the tracker up to date with what this worker has flushed.
@@ -98,7 +101,7 @@ class TrackerClient:
         """
         self.close()
         self.address = address or self.address
-        self._reader, self._answers = MessageReader(), []
+        self._reader, self._answers, self._awaited = MessageReader(), [], None
         try:
             self._open(connection)
         except OSError as error:
@@ -129,12 +132,25 @@ class TrackerClient:
         self._send(encode(flush))
         return True
 
-    def send_flush(self, flush: Flush) -> None:
+    def send_flush(self, flush: Flush, awaited: Iterable[tuple[int, int]] | None = None) -> None:
         """Sends a flush that somebody else has had the local tracker make, in the order they were made.
 
-        It may be one that `connect` has sent already. Nothing is lost when this raises `ConnectionLost`.
+        It may be one that `connect` has sent already. Nothing is lost when this raises `ConnectionLost`. With
+        ``awaited``, what `await_ticks` would send goes with it: one hand-over instead of two.
         """
-        self._send(encode(flush))
+        data = encode(flush)
+        self._send(data if awaited is None else data + self._awaiting(awaited))
+
+    def await_ticks(self, pairs: Iterable[tuple[int, int]]) -> None:
+        """Says for which (segment, tick) this one waits: it hears at once when a segment's min time is above its tick.
+
+        Other notices may come `peer.HOLD_S` late, merged; once one of the ticks was passed, all come at once until this
+        is called with other pairs. It sends something only then, so it may be called with every turn of a loop. Before
+        the first call on a connection all notices come at once.
+        """
+        data = self._awaiting(pairs)
+        if data:
+            self._send(data)
 
     def receive(self, wait_s: float = 0.0) -> list[Notice]:
         """Takes in what has come, waiting at most so long for something, and returns the notices that are new."""
@@ -182,6 +198,16 @@ class TrackerClient:
             self._socket = None
 
     # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _awaiting(self, pairs: Iterable[tuple[int, int]]) -> bytes:
+        """What is to be sent so that the tracker knows what is waited for: the smallest tick of each segment."""
+        awaited: dict[int, int] = {}
+        for segment, tick in pairs:
+            awaited[segment] = min(tick, awaited.get(segment, tick))
+        if awaited == self._awaited:
+            return b""
+        self._awaited = awaited
+        return encode(Await(awaited))
 
     def _open(self, connection: socket.socket | None) -> None:
         if connection is None:
@@ -254,17 +280,19 @@ class TrackerClient:
 
     def _take_in(self, wait_s: float) -> None:
         """Reads what is there and deals with it; waits for the first byte at most so long."""
-        connection = self._connected()
-        while ready(connection, select.POLLIN, wait_s):
-            wait_s = 0.0
+        connection, size = self._connected(), RECEIVE_BYTES
+        while size == RECEIVE_BYTES:
             try:
                 data = connection.recv(RECEIVE_BYTES)
             except BlockingIOError:
-                return
+                if wait_s <= 0.0 or not ready(connection, select.POLLIN, wait_s):
+                    return
+                continue
             except OSError as error:
                 raise self._lost(f"the connection to the tracker at {self.address} broke: {error}") from error
             if not data:
                 raise self._lost(f"the tracker at {self.address} closed the connection")
+            size, wait_s = len(data), 0.0
             for kind, payload in self._reader.feed(data):
                 self._take(decode(kind, payload))
 

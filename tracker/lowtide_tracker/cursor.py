@@ -4,9 +4,6 @@ import struct
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from lowtide_tracker.errors import ProtocolError
 
 MAX_TEXT_BYTES = 2048
@@ -28,17 +25,13 @@ class Cursor:
 
     def take(self, layout: struct.Struct) -> tuple[int, ...]:
         """One row of integers."""
-        return next(iter(self.rows(layout, 1)))
+        return layout.unpack_from(self._payload, self._skip(layout.size))
 
-    def rows(self, layout: struct.Struct, count: int) -> Iterable[tuple[int, ...]]:
+    def rows(self, layout: struct.Struct, count: int) -> Iterable[tuple[Any, ...]]:
         """Several rows, read when they are iterated over."""
         if not count:
             return ()
         return layout.iter_unpack(memoryview(self._payload)[self._skip(layout.size * count) : self._at])
-
-    def array(self, layout: np.dtype[Any], count: int) -> NDArray[Any]:
-        """A column as a read-only view of the payload: no copy."""
-        return np.frombuffer(self._payload, layout, count, self._skip(layout.itemsize * count))
 
     def text(self) -> str:
         """A u16 length and so many bytes of UTF-8."""
@@ -58,10 +51,11 @@ class Cursor:
 
     def _skip(self, size: int) -> int:
         """Moves on by a size and returns the place before."""
-        if size > self.left:
-            raise ProtocolError(f"a message ends {size - self.left} bytes too early")
-        self._at += size
-        return self._at - size
+        start = self._at
+        self._at = start + size
+        if self._at > len(self._payload):
+            raise ProtocolError(f"a message ends {self._at - len(self._payload)} bytes too early")
+        return start
 
 
 def text_bytes(text: str) -> bytes:

@@ -7,7 +7,7 @@ from operator import itemgetter
 from lowtide_tracker.ack_values import AckValues
 from lowtide_tracker.errors import HeartbeatWentBack, ProtocolError
 from lowtide_tracker.floors import Floor, Floors
-from lowtide_tracker.messages import Absolute, Flush, Notice, columns
+from lowtide_tracker.messages import Absolute, Ack, Flush, Notice
 from lowtide_tracker.min_times import MinTimes
 from lowtide_tracker.table import INT64_MIN
 
@@ -44,14 +44,17 @@ class LocalTracker:
         self._values = AckValues(worker, incarnation)
         self._max_unacknowledged = max_unacknowledged
         self._sums: dict[int, dict[int, int]] = {}
-        """Per segment: tick -> XOR of what was folded since the last flush."""
+        """Per segment: tick -> XOR of what was folded since the last flush; no zeros."""
         self._kept: dict[int, dict[int, int]] = {}
         """Per segment: tick -> XOR of all that was flushed; no zeros, and little of what is below min time."""
         self._compact_at: dict[int, int] = {}
-        self._holds: dict[tuple[int, int], int] = {}
+        self._holds: dict[tuple[int, int, int], int] = {}
+        """(segment, tick, owner) -> value."""
         self._heartbeats: dict[int, int] = {}
         """The newest per front, flushed or not."""
         self._flushed_heartbeats: dict[int, int] = {}
+        self._new_heartbeats: dict[int, int] = {}
+        """Those above the flushed ones."""
         self._floors = Floors()
         self._number = 0
         self._unacknowledged: deque[Flush] = deque()
@@ -67,37 +70,49 @@ class LocalTracker:
     def fold(self, segment: int, ticks: Iterable[int], value: int) -> None:
         """Folds a frame's value at each of its distinct ticks, as its sender or as its receiver. O(ticks).
 
-        ``segment`` is the receiver's. Give Python's integers (``tolist()``), not numpy's: those are much slower.
+        ``segment`` is the receiver's. The ticks are Python's integers. What sender and receiver fold before the same
+        `flush` cancels out here, and costs the tracker nothing.
         """
         sums = self._sums.get(segment)
         if sums is None:
             sums = self._sums[segment] = {}
         known = sums.get
         for tick in ticks:
-            sums[tick] = known(tick, 0) ^ value
+            total = known(tick, 0) ^ value
+            if total:
+                sums[tick] = total
+            else:
+                sums.pop(tick, None)
 
-    def hold(self, segment: int, tick: int) -> bool:
+    def hold(self, segment: int, tick: int, *, owner: int = 0) -> bool:
         """Keeps a tick of a segment open because something will be emitted into it later (R6); twice is once.
 
+        Args:
+            segment: the one that will receive.
+            tick: at which it will.
+            owner: who will emit: holds of several in one process do not know of each other.
+
         Returns:
-            Whether it was not held before.
+            Whether this owner did not hold it before.
         """
-        if (segment, tick) in self._holds:
+        place = (segment, tick, owner)
+        if place in self._holds:
             return False
-        value = self._holds[segment, tick] = self.new_value()
+        value = self._holds[place] = self.new_value()
         self.fold(segment, (tick,), value)
         return True
 
-    def release(self, segment: int, tick: int) -> None:
-        """Ends a hold; ``KeyError`` if there is none. Fold what was emitted first."""
-        self.fold(segment, (tick,), self._holds.pop((segment, tick)))
+    def release(self, segment: int, tick: int, *, owner: int = 0) -> None:
+        """Ends an owner's hold; ``KeyError`` if there is none. Fold what was emitted first."""
+        self.fold(segment, (tick,), self._holds.pop((segment, tick, owner)))
 
     def heartbeat(self, front: int, tick: int) -> None:
         """This front labels nothing below ``tick`` any more; ``HeartbeatWentBack`` if it said more before."""
-        before = self._heartbeats.get(front, tick)
-        if tick < before:
+        before = self._heartbeats.get(front)
+        if before is None or tick > before:
+            self._heartbeats[front] = self._new_heartbeats[front] = tick
+        elif tick < before:
             raise HeartbeatWentBack(front, tick, before)
-        self._heartbeats[front] = tick
 
     def floor(self, floor: Floor) -> None:
         """A decision about labels, told with, or before, the first heartbeat that rests on it."""
@@ -116,30 +131,31 @@ class LocalTracker:
 
     @property
     def unflushed(self) -> bool:
-        """Whether there is something that no flush has, be it that too many wait to be applied. O(ticks)."""
-        sums = any(value for sums in self._sums.values() for value in sums.values())
-        return sums or self._floors.has_new or self._heartbeats != self._flushed_heartbeats
+        """Whether there is something that no flush has, be it that too many wait to be applied. O(segments)."""
+        return any(self._sums.values()) or bool(self._new_heartbeats) or self._floors.has_new
 
     def flush(self) -> Flush | None:
         """Everything since the flush before as one whole, or None: there is nothing, or too much waits to be applied.
 
-        Entries go by decreasing tick (papers, tracker-implementation); those whose sum is zero are left out.
+        Entries go by decreasing tick (papers, tracker-implementation). A few microseconds for a few entries.
         """
         if len(self._unacknowledged) >= self._max_unacknowledged:
             return None
-        entries = [
-            (segment, tick, value) for segment, sums in self._sums.items() for tick, value in sums.items() if value
-        ]
-        for sums in self._sums.values():
-            sums.clear()
-        beats = () if self._heartbeats == self._flushed_heartbeats else self._new_heartbeats()
-        floors = self._floors.take_new()
-        if not (entries or beats or floors):
+        acks: list[Ack] = []
+        for segment, sums in self._sums.items():
+            if sums:
+                self._keep(segment, sums)
+                acks += [(segment, tick, value) for tick, value in sums.items()]
+                sums.clear()
+        beats, floors = self._new_heartbeats, self._floors.take_new()
+        if not (acks or beats or floors):
             return None
-        entries.sort(key=_TICK, reverse=True)
-        self._keep(entries)
+        acks.sort(key=_TICK, reverse=True)
         self._number += 1
-        flush = Flush(self.worker, self._number, *columns(entries), beats, floors)
+        flush = Flush(self.worker, self._number, tuple(acks), tuple(beats.items()), floors)
+        if beats:
+            self._flushed_heartbeats.update(beats)
+            beats.clear()
         self._unacknowledged.append(flush)
         return flush
 
@@ -159,16 +175,16 @@ class LocalTracker:
 
     def absolute(self) -> Absolute:
         """What this worker has flushed so far, in one: for a tracker that is being rebuilt. O(open ticks)."""
-        entries = [
+        acks = [
             (segment, tick, value)
             for segment, sums in self._kept.items()
             for tick, value in sums.items()
             if tick >= self.min_time(segment)
         ]
-        entries.sort(key=_TICK, reverse=True)
+        acks.sort(key=_TICK, reverse=True)
         beats = tuple(self._flushed_heartbeats.items())
         # Floors that wait for the next flush may go as well: one more than min time rests on is a floor all the same.
-        return Absolute(self.worker, self._number, *columns(entries), beats, self._floors.all(), self.min_times.items())
+        return Absolute(self.worker, self._number, tuple(acks), beats, self._floors.all(), self.min_times.items())
 
     # -- what comes from the tracker -------------------------------------------------------------------------------
 
@@ -192,15 +208,10 @@ class LocalTracker:
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
-    def _new_heartbeats(self) -> tuple[tuple[int, int], ...]:
-        flushed = self._flushed_heartbeats
-        beats = tuple((front, tick) for front, tick in self._heartbeats.items() if flushed.get(front) != tick)
-        flushed.update(beats)
-        return beats
-
-    def _keep(self, entries: list[tuple[int, int, int]]) -> None:
-        for segment, tick, value in entries:
-            kept = self._kept.setdefault(segment, {})
+    def _keep(self, segment: int, sums: dict[int, int]) -> None:
+        """Adds what is flushed of a segment to what was flushed before."""
+        kept = self._kept.setdefault(segment, {})
+        for tick, value in sums.items():
             total = kept.get(tick, 0) ^ value
             if total:
                 kept[tick] = total

@@ -1,16 +1,16 @@
 """What travels between workers, the tracker and its subscribers, as values; `lowtide_tracker.wire` has the bytes."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
 from lowtide_tracker.floors import Floor
 
+Ack: TypeAlias = tuple[int, int, int]
+"""(segment, tick, value)."""
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+@dataclass(frozen=True, slots=True)
 class Flush:
     """Everything that one worker folded since its flush before, as one atomic whole (R5).
 
@@ -20,10 +20,7 @@ class Flush:
     worker: int
     number: int
     """From 1, without gaps, over the whole life."""
-    segments: NDArray[np.uint16]
-    """Of the acks; shape (n,), as ``ticks`` and ``values``."""
-    ticks: NDArray[np.int64]
-    values: NDArray[np.uint64]
+    acks: tuple[Ack, ...] = ()
     heartbeats: tuple[tuple[int, int], ...] = ()
     """(front, tick): this front labels nothing below this tick any more."""
     floors: tuple[Floor, ...] = ()
@@ -34,65 +31,29 @@ class Flush:
         cls,
         worker: int,
         number: int,
-        acks: Sequence[tuple[int, int, int]] = (),
+        acks: Iterable[Ack] = (),
         heartbeats: Iterable[tuple[int, int]] = (),
         floors: Iterable[Floor] = (),
     ) -> "Flush":
-        """A flush of acks as ``(segment, tick, value)`` rows; `LocalTracker.flush` is the way to make one in a job."""
-        return cls(worker, number, *columns(acks), tuple(heartbeats), tuple(floors))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Flush) and _parts(self) == _parts(other)
-
-    __hash__ = None  # type: ignore[assignment]
+        """A flush of any iterables; `LocalTracker.flush` is the way to make one in a job."""
+        return cls(worker, number, tuple(acks), tuple(heartbeats), tuple(floors))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Absolute:
     """A worker's state towards the tracker as of one of its flushes: what a new tracker process is rebuilt from."""
 
     worker: int
     number: int
     """The last flush that is part of it; 0 if there was none."""
-    segments: NDArray[np.uint16]
-    """Of the non-zero sums at or above the min times heard; shape (n,), as ``ticks`` and ``values``."""
-    ticks: NDArray[np.int64]
-    values: NDArray[np.uint64]
+    acks: tuple[Ack, ...] = ()
+    """The non-zero sums at or above the min times heard."""
     heartbeats: tuple[tuple[int, int], ...] = ()
     """The newest of each front."""
     floors: tuple[Floor, ...] = ()
     """All that are not yet covered by a commit."""
     min_times: tuple[tuple[int, int], ...] = ()
     """(segment, tick): the min times that this worker has heard."""
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Absolute) and _parts(self) == _parts(other)
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-def columns(
-    acks: Sequence[tuple[int, int, int]],
-) -> tuple[NDArray[np.uint16], NDArray[np.int64], NDArray[np.uint64]]:
-    """Acks as ``(segment, tick, value)`` rows, as the columns of a message."""
-    return (
-        np.array([segment for segment, _, _ in acks], dtype=np.uint16),
-        np.array([tick for _, tick, _ in acks], dtype=np.int64),
-        np.array([value for _, _, value in acks], dtype=np.uint64),
-    )
-
-
-def _parts(message: Flush | Absolute) -> tuple[object, ...]:
-    return (
-        message.worker,
-        message.number,
-        message.segments.tolist(),
-        message.ticks.tolist(),
-        message.values.tolist(),
-        tuple(message.heartbeats),
-        tuple(message.floors),
-        tuple(message.min_times) if isinstance(message, Absolute) else None,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +130,14 @@ class Unsubscribe:
 
 
 @dataclass(frozen=True, slots=True)
+class Await:
+    """What a subscriber waits for: notices may be late by `peer.HOLD_S` until one of these ticks was passed."""
+
+    ticks: Mapping[int, int]
+    """Segment -> tick: the subscriber waits for the segment's min time to be above it. Empty: it waits for nothing."""
+
+
+@dataclass(frozen=True, slots=True)
 class OpenFront:
     """Opens a front; the answer is `FrontOpened`, whose tick the register must have before the front's first label.
 
@@ -219,6 +188,6 @@ class Fault:
     text: str
 
 
-FromClient: TypeAlias = Hello | Flush | Absolute | Subscribe | Unsubscribe | OpenFront | CloseFront
+FromClient: TypeAlias = Hello | Flush | Absolute | Subscribe | Unsubscribe | Await | OpenFront | CloseFront
 FromTracker: TypeAlias = Welcome | Applied | Notice | FrontOpened | FrontClosed | Fault
 Message: TypeAlias = FromClient | FromTracker

@@ -4,15 +4,14 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Protocol, cast
 
 from lowtide_tracker.backlog import Backlog
 from lowtide_tracker.errors import LifeEnded, ProtocolError, Refused, TrackerError
 from lowtide_tracker.handshake import NONCE_BYTES, REPLY_BYTES, HandshakeError, ServerHandshake
 from lowtide_tracker.message_reader import MAX_HELLO_BYTES, MAX_MESSAGE_BYTES, MessageReader
-from lowtide_tracker.messages import Absolute, Applied, Fault, Flush, Hello, Message, Notice, Welcome
+from lowtide_tracker.messages import Applied, Fault, Hello, Message, Notice, Welcome
 from lowtide_tracker.tcp import tune
 from lowtide_tracker.wire import decode, encode
 
@@ -21,6 +20,8 @@ HELLO_TIMEOUT_S = 10.0
 """How long a connection may take from its beginning to its `Hello`."""
 SLOW_BYTES = 1 << 16
 """What may wait to be sent to one peer; beyond it, notices for it are merged until it has caught up."""
+HOLD_S = 0.05
+"""How long a notice waits that passes nothing its subscriber waits for, and a worker for `Applied`."""
 KERNEL_BYTES = 1 << 17
 """What the kernel may keep for one peer, where nothing can be merged any more."""
 LAST_WORD_S = 2.0
@@ -49,21 +50,35 @@ class Life(Protocol):
         """Ends the life."""
 
 
-class Peer(asyncio.Protocol):
-    """One connection: handshake, `Hello`, then messages."""
+class Peer(asyncio.BufferedProtocol):
+    """One connection: handshake, `Hello`, then messages.
 
-    def __init__(self, server: Life, secret: bytes) -> None:
+    Args:
+        server: the life it is a part of.
+        secret: the job's.
+        buffer: where bytes are received; all peers of a server may share it. Without one asyncio takes 256 KiB from the
+            kernel for every message and gives them back, which costs more than all the rest.
+    """
+
+    def __init__(self, server: Life, secret: bytes, buffer: memoryview) -> None:
         self.hello: Hello | None = None
         self._server = server
+        self._buffer = buffer
         self._shake = ServerHandshake(secret, os.urandom(NONCE_BYTES))
         self._greeting = bytearray()
         """What came of the client's half of the handshake."""
         self._proven = False
         self._reader = MessageReader(MAX_HELLO_BYTES)
         self._subscribed = False
+        self._awaited: Mapping[int, int] | None = None
+        """What it said last that it waits for, until that was passed: None sends every notice at once."""
         self._slow = False
-        self._missed = Backlog()
-        """Notices that were not sent because the peer is slow."""
+        self._held = Backlog()
+        """Notices that wait: the peer is slow, or does not wait for them."""
+        self._owes = False
+        """Whether flushes were applied that `Applied` has not covered."""
+        self._later: asyncio.TimerHandle | None = None
+        """Sends what waits, `HOLD_S` after the first of it came."""
         self._over = False
 
     # -- asyncio's events ------------------------------------------------------------------------------------------
@@ -83,6 +98,8 @@ class Peer(asyncio.Protocol):
         """Whoever it was is gone, for now."""
         self._over = True
         self._timer.cancel()
+        if self._later is not None:
+            self._later.cancel()
         self._server.left(self)
 
     def pause_writing(self) -> None:
@@ -92,24 +109,24 @@ class Peer(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The peer has caught up."""
         self._slow = False
-        missed = self._missed.take()
-        if missed is not None:
-            self.send(missed)
+        self._send_held()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Deals with every message that is complete now."""
-        with self._faults():
+        data = bytes(self._buffer[:nbytes])
+        try:
             if not self._proven and not self._over:
                 data = self._prove(data)
-            flushes = False
             for kind, payload in self._reader.feed(data) if data and not self._over else ():
-                message = decode(kind, payload)
-                self._receive(message)
-                flushes |= isinstance(message, Flush | Absolute)
+                self._receive(decode(kind, payload))
                 if self._over:
                     return
-            if flushes:
-                self._acknowledge()
+        except TrackerError as error:
+            self._fail(error)
 
     # -- what the server calls -------------------------------------------------------------------------------------
 
@@ -121,27 +138,50 @@ class Peer(asyncio.Protocol):
     def subscribe(self, whole: Notice) -> None:
         """Begins with a notice that says everything."""
         self._subscribed = True
-        self._missed.clear()
+        self._held.clear()
+        self._wants(whole.min_times)
         self.send(whole)
 
     def unsubscribe(self) -> None:
         """Ends with the last notice sent."""
         self._subscribed = False
-        self._missed.clear()
+        self._held.clear()
 
-    def notify(self, notice: Notice, data: bytes) -> None:
-        """Sends a notice to a subscriber, or keeps it for one that is slow."""
+    def await_ticks(self, ticks: Mapping[int, int], min_times: Mapping[int, int]) -> None:
+        """Holds notices back until one of these ticks is passed, be it by the min times of now."""
+        self._awaited = ticks
+        if self._wants(min_times):
+            self._send_held()
+
+    def takes(self, notice: Notice) -> bool:
+        """Whether a notice is to be written to this peer, as it is and now; if not, it waits or is not for it."""
         if not self._subscribed or self._over:
-            return
-        if self._slow:
-            self._missed.add(notice)
+            return False
+        due = self._wants(notice.min_times) or notice.request is not None
+        if due and not (self._slow or self._held):
+            return True
+        self._held.add(notice)
+        if due:
+            self._send_held()
         else:
-            self._transport.write(data)
+            self._send_later()
+        return False
+
+    def write(self, data: bytes) -> None:
+        """Sends what is encoded already."""
+        self._transport.write(data)
+
+    def acknowledge(self) -> None:
+        """Tells the worker which of its flushes were applied; not at once, as it only lets it forget them."""
+        self._owes = True
+        self._send_later()
 
     def deal_with(self, message: Message) -> None:
         """Deals with a message that had to wait."""
-        with self._faults():
+        try:
             self._server.receive(self, message)
+        except TrackerError as error:
+            self._fail(error)
 
     def end(self, fault: Fault) -> None:
         """Says why, and closes the connection once the peer has, or has had the time to read it.
@@ -196,27 +236,45 @@ class Peer(asyncio.Protocol):
         self._reader.limit_bytes = MAX_MESSAGE_BYTES
         self._timer.cancel()
 
-    @contextmanager
-    def _faults(self) -> Iterator[None]:
+    def _wants(self, min_times: Mapping[int, int]) -> bool:
+        """Whether the peer gets everything at once, be it from now on, as these min times pass what it waits for."""
+        awaited = self._awaited
+        if awaited and any(min_times[segment] > awaited[segment] for segment in awaited.keys() & min_times.keys()):
+            self._awaited = None
+        return self._awaited is None
+
+    def _send_held(self) -> None:
+        """Sends the notices that wait as one, if the peer keeps up."""
+        held = None if self._slow else self._held.take()
+        if held is not None:
+            self.send(held)
+
+    def _send_later(self) -> None:
+        """Sees to it that nothing waits for more than `HOLD_S`."""
+        if self._later is None:
+            self._later = asyncio.get_running_loop().call_later(HOLD_S, self._send_now)
+
+    def _send_now(self) -> None:
+        self._later = None
+        self._send_held()
+        if self._owes and self.hello is not None and self.hello.worker is not None:
+            self._owes = False
+            self.send(Applied(self.hello.worker, self._server.applied(self.hello.worker)))
+
+    def _fail(self, error: TrackerError) -> None:
         """What an error means: a worker's ends the life, another peer's its own connection."""
-        try:
-            yield
-        except HandshakeError as error:
-            LOG.warning("the connection of %s was refused: %s", self, error)
-            self.abort()
-        except Refused as error:
-            LOG.warning("%s was refused: %s", self, error)
-            self.end(Fault(Fault.REFUSED, str(error)))
-        except LifeEnded as error:
-            self.end(Fault(Fault.LIFE_ENDED, str(error)))
-        except TrackerError as error:
-            if self.hello is not None and self.hello.worker is not None:
+        match error:
+            case HandshakeError():
+                LOG.warning("the connection of %s was refused: %s", self, error)
+                self.abort()
+            case Refused():
+                LOG.warning("%s was refused: %s", self, error)
+                self.end(Fault(Fault.REFUSED, str(error)))
+            case LifeEnded():
+                self.end(Fault(Fault.LIFE_ENDED, str(error)))
+            case _ if self.hello is not None and self.hello.worker is not None:
                 LOG.error("%s sent what ends the life", self)
                 self._server.end(error)
-            else:
+            case _:
                 LOG.warning("the connection of %s is closed: %s", self, error)
                 self.end(Fault(Fault.PROTOCOL, str(error)))
-
-    def _acknowledge(self) -> None:
-        if self.hello is not None and self.hello.worker is not None:
-            self.send(Applied(self.hello.worker, self._server.applied(self.hello.worker)))

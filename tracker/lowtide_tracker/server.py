@@ -9,6 +9,7 @@ from lowtide_tracker.backlog import Backlog
 from lowtide_tracker.errors import LifeEnded, ProtocolError, Refused, StillRebuilding, TrackerError, UnknownWorker
 from lowtide_tracker.messages import (
     Absolute,
+    Await,
     CloseFront,
     Fault,
     Flush,
@@ -27,6 +28,8 @@ from lowtide_tracker.tracker import Tracker
 from lowtide_tracker.wire import encode
 
 LOG = logging.getLogger(__name__)
+RECEIVE_BYTES = 1 << 16
+"""What is read of a connection at once."""
 BACKLOG = 1024
 """Connections that may wait to be taken."""
 
@@ -64,6 +67,7 @@ class TrackerServer:
         self._on_fault = on_fault
         self._on_notice = on_notice
         self._server: asyncio.Server | None = None
+        self._buffer = memoryview(bytearray(RECEIVE_BYTES))
         self._peers: set[Peer] = set()
         self._workers: dict[int, Peer] = {}
         self._announced = Backlog()
@@ -162,6 +166,8 @@ class TrackerServer:
                 case Unsubscribe():
                     self._waiting = [entry for entry in self._waiting if entry != (peer, Subscribe())]
                     peer.unsubscribe()
+                case Await(ticks):
+                    peer.await_ticks(ticks, {segment: self.tracker.min_time(segment) for segment in ticks})
                 case OpenFront(front, floor, feeds):
                     peer.send(FrontOpened(front, self.tracker.open_front(front, floor, feeds)))
                 case CloseFront(front):
@@ -185,7 +191,7 @@ class TrackerServer:
     # -- parts -----------------------------------------------------------------------------------------------------
 
     def _peer(self) -> Peer:
-        return Peer(self, self._secret)
+        return Peer(self, self._secret, self._buffer)
 
     def _receive_from_worker(self, peer: Peer, message: Flush | Absolute) -> None:
         worker = peer.hello.worker if peer.hello is not None else None
@@ -194,6 +200,7 @@ class TrackerServer:
         self.flushes += 1
         was_rebuilding = bool(self.tracker.missing)
         self.announce(self.tracker.receive(message))
+        peer.acknowledge()
         if was_rebuilding and not self.tracker.missing:
             waiting, self._waiting = self._waiting, []
             for waiter, asked in waiting:
@@ -203,8 +210,9 @@ class TrackerServer:
         notice, self._due = self._announced.take(), False
         if notice is None or self.error is not None:
             return
-        data = encode(notice)
-        for peer in self._peers:
-            peer.notify(notice, data)
+        takers = [peer for peer in self._peers if peer.takes(notice)]
+        data = encode(notice) if takers else b""
+        for peer in takers:
+            peer.write(data)
         if self._on_notice is not None:
             self._on_notice(notice)

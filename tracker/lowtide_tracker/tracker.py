@@ -110,7 +110,7 @@ class Tracker:
     def receive(self, message: Flush | Absolute) -> list[Notice]:
         """Applies a worker's flush, or takes its report while rebuilding; returns at most one notice.
 
-        Cost: O(entries) in numpy, and a few microseconds per group that may move.
+        Cost: about half a microsecond per ack, and one or two per group that may move.
 
         Raises:
             FlushGap: a flush of this worker is missing.
@@ -232,11 +232,11 @@ class Tracker:
 
     def _apply(self, flush: Flush) -> None:
         """A flush, whole: everything is checked before anything changes."""
-        slots = self._table.locate(flush.segments, flush.ticks)
+        self._table.admit(flush.acks)
         heartbeats = self._fronts.newest(flush.heartbeats)
         for floor in flush.floors:
             self._fronts.heartbeat(floor.front)
-        self._table.apply(slots, flush.segments, flush.ticks, flush.values)
+        self._table.apply(flush.acks)
         self._fronts.apply(heartbeats)
         self._floors.add(flush.floors)
         self._applied[flush.worker] = flush.number
@@ -302,9 +302,9 @@ class Tracker:
 
     def _take_over(self, report: Absolute) -> None:
         """Adds a worker's sums; those below min time are zero over all workers, and left out."""
-        acks = zip(report.segments.tolist(), report.ticks.tolist(), strict=True)
-        keep = [tick >= self.min_time(segment) for segment, tick in acks]
-        self._table.xor(report.segments[keep], report.ticks[keep], report.values[keep])
+        acks = [ack for ack in report.acks if ack[1] >= self.min_time(ack[0])]
+        self._table.admit(acks)
+        self._table.apply(acks)
         self._fronts.restore(report.heartbeats)
         self._floors.add(report.floors)
         self._applied[report.worker] = report.number

@@ -8,9 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from lowtide_tracker.cursor import Cursor, text_bytes
 from lowtide_tracker.errors import ProtocolError
 from lowtide_tracker.floors import Floor
@@ -18,6 +15,7 @@ from lowtide_tracker.message_reader import HEAD, MAX_MESSAGE_BYTES
 from lowtide_tracker.messages import (
     Absolute,
     Applied,
+    Await,
     CloseFront,
     Fault,
     Flush,
@@ -47,6 +45,7 @@ class Kind(IntEnum):
     UNSUBSCRIBE = 5
     OPEN_FRONT = 6
     CLOSE_FRONT = 7
+    AWAIT = 8
     WELCOME = 33
     APPLIED = 34
     NOTICE = 35
@@ -57,8 +56,11 @@ class Kind(IntEnum):
 
 _HELLO = struct.Struct("<Qi")
 _FLUSH = struct.Struct("<HHIQII")
+_ACK = struct.Struct("<HqQ")
 _ABSOLUTE = struct.Struct("<HHIQIIII")
 _OPEN_FRONT = struct.Struct("<iqi")
+_SEGMENT = struct.Struct("<H")
+_COUNT = struct.Struct("<I")
 _FRONT = struct.Struct("<i")
 _WELCOME = struct.Struct("<IQB")
 _APPLIED = struct.Struct("<HQ")
@@ -67,7 +69,6 @@ _FRONT_TICK = struct.Struct("<iq")
 _SEGMENT_TICK = struct.Struct("<Hq")
 _FLOOR = struct.Struct("<iqqB")
 _CODE = struct.Struct("<B")
-_I64, _U64, _U16 = np.dtype("<i8"), np.dtype("<u8"), np.dtype("<u2")
 
 
 def encode(message: Message) -> bytes:
@@ -83,7 +84,7 @@ def encode(message: Message) -> bytes:
 
 
 def decode(kind: int, payload: bytes) -> Message:
-    """The message that these bytes are. A flush's columns look into ``payload`` and are read-only: no copy.
+    """The message that these bytes are.
 
     Raises:
         ProtocolError: they are none.
@@ -100,22 +101,12 @@ def decode(kind: int, payload: bytes) -> Message:
 # -- parts -------------------------------------------------------------------------------------------------------------
 
 
-def _write_acks(message: Flush | Absolute) -> bytes:
-    columns = ((message.ticks, _I64), (message.values, _U64), (message.segments, _U16))
-    return b"".join(column.astype(kind, copy=False).tobytes() for column, kind in columns)
-
-
-def _read_acks(cursor: Cursor, count: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    ticks, values = cursor.array(_I64, count), cursor.array(_U64, count)
-    return cursor.array(_U16, count), ticks, values
-
-
 def _write_rows(layout: struct.Struct, rows: Iterable[tuple[int, ...]]) -> bytes:
-    return b"".join(layout.pack(*row) for row in rows)
+    return b"".join([layout.pack(*row) for row in rows])
 
 
 def _write_floors(floors: Iterable[Floor]) -> bytes:
-    return b"".join(_FLOOR.pack(floor.front, floor.offset, floor.tick, floor.cap) for floor in floors)
+    return b"".join([_FLOOR.pack(floor.front, floor.offset, floor.tick, floor.cap) for floor in floors])
 
 
 def _read_floors(cursor: Cursor, count: int) -> tuple[Floor, ...]:
@@ -132,7 +123,7 @@ def _read_min_times(cursor: Cursor, count: int) -> dict[int, int]:
     rows = cursor.rows(_SEGMENT_TICK, count)
     min_times = {row[0]: row[1] for row in rows}
     if len(min_times) != count:
-        raise ProtocolError("a message names the min time of one segment twice")
+        raise ProtocolError("a message names one segment twice")
     return min_times
 
 
@@ -170,38 +161,33 @@ def _read_hello(cursor: Cursor) -> Hello:
 
 
 def _write_flush(message: Flush) -> bytes:
-    counts = (len(message.heartbeats), len(message.floors))
-    head = _FLUSH.pack(message.worker, 0, message.ticks.size, message.number, *counts)
-    beats = _write_rows(_FRONT_TICK, message.heartbeats)
-    return head + _write_acks(message) + beats + _write_floors(message.floors)
+    acks, beats, floors = message.acks, message.heartbeats, message.floors
+    head = _FLUSH.pack(message.worker, 0, len(acks), message.number, len(beats), len(floors))
+    return head + _write_rows(_ACK, acks) + _write_rows(_FRONT_TICK, beats) + _write_floors(floors)
 
 
 def _read_flush(cursor: Cursor) -> Flush:
     worker, zero, entries, number, beats, floors = cursor.take(_FLUSH)
     _zero(zero)
-    columns = _read_acks(cursor, entries)
+    acks = tuple(cursor.rows(_ACK, entries))
     return Flush(
-        worker,
-        _positive(number, "a flush"),
-        *columns,
-        _read_heartbeats(cursor, beats),
-        _read_floors(cursor, floors),
+        worker, _positive(number, "a flush"), acks, _read_heartbeats(cursor, beats), _read_floors(cursor, floors)
     )
 
 
 def _write_absolute(message: Absolute) -> bytes:
     counts = (len(message.heartbeats), len(message.floors), len(message.min_times), 0)
-    head = _ABSOLUTE.pack(message.worker, 0, message.ticks.size, message.number, *counts)
+    head = _ABSOLUTE.pack(message.worker, 0, len(message.acks), message.number, *counts)
     beats, floors = _write_rows(_FRONT_TICK, message.heartbeats), _write_floors(message.floors)
-    return head + _write_acks(message) + beats + floors + _write_rows(_SEGMENT_TICK, message.min_times)
+    return head + _write_rows(_ACK, message.acks) + beats + floors + _write_rows(_SEGMENT_TICK, message.min_times)
 
 
 def _read_absolute(cursor: Cursor) -> Absolute:
     worker, zero, entries, number, beats, floors, min_times, none = cursor.take(_ABSOLUTE)
     _zero(zero | none)
-    columns = _read_acks(cursor, entries)
+    acks = tuple(cursor.rows(_ACK, entries))
     heartbeats, kept = _read_heartbeats(cursor, beats), _read_floors(cursor, floors)
-    return Absolute(worker, number, *columns, heartbeats, kept, tuple(_read_min_times(cursor, min_times).items()))
+    return Absolute(worker, number, acks, heartbeats, kept, tuple(_read_min_times(cursor, min_times).items()))
 
 
 def _zero(reserved: int) -> None:
@@ -219,8 +205,16 @@ def _read_open_front(cursor: Cursor) -> OpenFront:
     front, floor, count = cursor.take(_OPEN_FRONT)
     if count < DEFAULT_FEEDS:
         raise ProtocolError(f"a front feeds {count} segments")
-    feeds = None if count == DEFAULT_FEEDS else tuple(cursor.array(_U16, count).tolist())
+    feeds = None if count == DEFAULT_FEEDS else tuple(segment for (segment,) in cursor.rows(_SEGMENT, count))
     return OpenFront(_front(front), floor, feeds)
+
+
+def _write_await(message: Await) -> bytes:
+    return _COUNT.pack(len(message.ticks)) + _write_rows(_SEGMENT_TICK, message.ticks.items())
+
+
+def _read_await(cursor: Cursor) -> Await:
+    return Await(_read_min_times(cursor, *cursor.take(_COUNT)))
 
 
 # -- from the tracker --------------------------------------------------------------------------------------------------
@@ -269,6 +263,7 @@ _BY_CLASS: Mapping[type[Message], tuple[Kind, Callable[[Any], bytes], Callable[[
     Absolute: (Kind.ABSOLUTE, _write_absolute, _read_absolute),
     Subscribe: (Kind.SUBSCRIBE, lambda _: b"", lambda _: Subscribe()),
     Unsubscribe: (Kind.UNSUBSCRIBE, lambda _: b"", lambda _: Unsubscribe()),
+    Await: (Kind.AWAIT, _write_await, _read_await),
     OpenFront: (Kind.OPEN_FRONT, _write_open_front, _read_open_front),
     CloseFront: (Kind.CLOSE_FRONT, lambda m: _FRONT.pack(m.front), lambda c: CloseFront(_front(*c.take(_FRONT)))),
     Welcome: (Kind.WELCOME, lambda m: _WELCOME.pack(m.era, m.applied, m.report), _read_welcome),

@@ -23,7 +23,7 @@ def flushed(local: LocalTracker) -> Flush:
 
 
 def rows(flush: Flush) -> list[tuple[int, int, int]]:
-    return list(zip(flush.segments.tolist(), flush.ticks.tolist(), flush.values.tolist(), strict=True))
+    return list(flush.acks)
 
 
 def test_acks_are_summed_and_go_by_decreasing_tick() -> None:
@@ -124,6 +124,10 @@ def test_a_sum_of_zero_is_nothing_to_flush() -> None:
     local.fold(1, [3], 7)
     local.fold(1, [3], 7)
     assert not local.unflushed
+    local.heartbeat(0, 3)
+    flushed(local)
+    local.heartbeat(0, 3)
+    assert not local.unflushed
 
 
 # -- R6: holds ---------------------------------------------------------------------------------------------------------
@@ -164,7 +168,25 @@ def test_a_hold_is_idempotent() -> None:
     local.release(2, 4)
     local.release(3, 4)
     assert len(rows(flushed(local))) == 2
-    assert local.absolute().ticks.size == 0
+    assert local.absolute().acks == ()
+
+
+def test_two_owners_hold_one_tick_independently() -> None:
+    """Several workers in one process share a local tracker: the first release does not end the other's hold."""
+    tracker = Tracker(Graph({1: []}), {0: 0}, start=0, capacity_ticks=16)
+    local = LocalTracker(1, 1)
+    assert [local.hold(1, 4, owner=owner) for owner in (3, 8, 3)] == [True, True, False]
+    local.heartbeat(0, 9)
+    tracker.receive(flushed(local))
+    local.release(1, 4, owner=8)
+    with pytest.raises(KeyError):
+        local.release(1, 4, owner=8)
+    with pytest.raises(KeyError):
+        local.release(1, 4)
+    assert tracker.receive(flushed(local)) == []
+    assert str(tracker.holder()) == "segment 1 has an open ack at tick 4"
+    local.release(1, 4, owner=3)
+    assert tracker.receive(flushed(local))[0].min_times == {1: 9}
 
 
 def test_a_hold_that_ends_before_the_flush_is_never_seen() -> None:
@@ -241,7 +263,7 @@ def test_absolute_is_what_was_flushed_and_no_more() -> None:
     local.heartbeat(0, 6)
     report = local.absolute()
     assert (report.worker, report.number) == (7, 2)
-    assert (report.segments.tolist(), report.ticks.tolist(), report.values.tolist()) == ([1], [3], [5])
+    assert report.acks == ((1, 3, 5),)
     assert (report.heartbeats, report.floors, report.min_times) == (((0, 4),), (Floor(0, 1, 4),), ())
 
 
@@ -252,7 +274,7 @@ def test_absolute_leaves_out_what_min_time_has_passed() -> None:
     flushed(local)
     local.hear(Notice(1, 1, 0, {1: 2990}, 0))
     report = local.absolute()
-    assert report.ticks.tolist() == [*range(2999, 2989, -1), 1]
+    assert [tick for _, tick, _ in report.acks] == [*range(2999, 2989, -1), 1]
     assert report.min_times == ((1, 2990),)
     assert len(local._kept[1]) == 10  # and the memory is given back
 

@@ -60,7 +60,7 @@ def test_sums_of_which_some_have_dropped_their_part_are_left_out() -> None:
     receiver.fold(1, [3], 77)
     flushed(receiver)
     sender.hear(Notice(1, 1, 0, {1: 5}, 0))
-    assert (sender.absolute().ticks.size, receiver.absolute().ticks.size) == (0, 1)
+    assert (len(sender.absolute().acks), len(receiver.absolute().acks)) == (0, 1)
     tracker = rebuilding([1, 2])
     tracker.receive(receiver.absolute())
     assert tracker.receive(sender.absolute())[0].min_times == {1: 5, 2: 5}

@@ -26,7 +26,7 @@ from lowtide_tracker import (
     UnknownSegment,
 )
 from lowtide_tracker.backlog import Backlog
-from lowtide_tracker.messages import Absolute, columns
+from lowtide_tracker.messages import Absolute
 
 if TYPE_CHECKING:
     from tests.conftest import Scribe
@@ -117,7 +117,7 @@ def test_a_burst_beyond_the_table_is_an_error_and_not_a_dead_tracker(scribe_of: 
 
 def test_a_report_is_taken_only_when_asked_for() -> None:
     with pytest.raises(ProtocolError, match="not being rebuilt"):
-        tracker().receive(Absolute(1, 0, *columns([])))
+        tracker().receive(Absolute(1, 0))
 
 
 # -- R7: segments ------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ def acks(extent: Extent) -> dict[str, Any]:
     rounds = extent.batches(FLUSHES * FLUSH_ENTRIES)
     flushes, notices = _recorded(rounds)
     messages = [encode(flush) for flush in flushes]
-    entries = sum(len(flush.ticks) for flush in flushes)
+    entries = sum(len(flush.acks) for flush in flushes)
 
     def trial() -> dict[str, float]:
         return {
