@@ -5,26 +5,43 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from lowtide.bytes_column import BytesColumn
 from lowtide.connectors.outgoing import Headers
 from lowtide.operators.source import SourceRows
 
-_HEAD = struct.Struct("<qqiiiH")
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PackedRows:
-    """Records of one source partition.
+class PackedRows(msgspec.Struct, array_like=True, gc=False):
+    """A message of kind ROWS: n records of one source partition, in the log's order.
 
     Attributes:
         born_ns: When the JVM took the first of them, ns since 1970.
         packed_ns: When it sent them, ns since 1970.
         topic: Their topic.
         partition: Their partition.
-        rows: The records; `front` as given to `unpack`.
+        offsets: n offsets, ascending.
+        timestamps: n timestamps of the log, in ms.
+        keys: n keys, None where a message has none.
+        values: n values, None for Kafka's tombstones.
+        headers: n packed lists of headers, see `unpack_headers`; None if no record has any.
     """
+
+    born_ns: int
+    packed_ns: int
+    topic: str
+    partition: int
+    offsets: list[int]
+    timestamps: list[int]
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    headers: list[bytes] | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Opened:
+    """Records of one source partition as columns; `rows.front` as given to `unpack`, the rest as in `PackedRows`."""
 
     born_ns: int
     packed_ns: int
@@ -33,33 +50,30 @@ class PackedRows:
     rows: SourceRows
 
 
-def unpack(message: bytes, front: int) -> PackedRows:
-    """Open a message of kind ROWS; copies the bytes of keys, values and headers once, the rest is a view."""
-    born_ns, packed_ns, partition, count, header_bytes, topic_bytes = _HEAD.unpack_from(message)
-    at = _HEAD.size
-    topic = message[at : at + topic_bytes].decode()
-    at += topic_bytes
-    offsets = np.frombuffer(message, "<i8", count, at)
-    timestamps = np.frombuffer(message, "<i8", count, at + 8 * count)
-    at += 16 * count
-    key_lengths = np.frombuffer(message, "<i4", count, at)
-    value_lengths = np.frombuffer(message, "<i4", count, at + 4 * count)
-    at += 8 * count
-    view = memoryview(message)
-    header_lengths = None
-    if header_bytes:
-        header_lengths = np.frombuffer(message, "<i4", count, at)
-        at += 4 * count
-    keys_end = at + int(np.maximum(key_lengths, 0).sum())
-    values_end = len(message) - header_bytes
-    keys = BytesColumn.from_lengths(view[at:keys_end], key_lengths)
-    values = BytesColumn.from_lengths(view[keys_end:values_end], value_lengths)
-    headers = None
-    if header_lengths is not None:
-        headers = BytesColumn.from_lengths(view[values_end:], header_lengths)
-    return PackedRows(
-        born_ns, packed_ns, topic, partition, SourceRows(front, offsets, timestamps, keys, values, headers)
+_DECODER = msgspec.msgpack.Decoder(PackedRows)
+
+
+def open_rows(message: bytes) -> PackedRows:
+    """Open a message of kind ROWS.
+
+    Raises:
+        msgspec.DecodeError: the bytes are not such a message.
+    """
+    return _DECODER.decode(message)
+
+
+def unpack(message: bytes, front: int) -> Opened:
+    """Open a message of kind ROWS as columns."""
+    packed = open_rows(message)
+    rows = SourceRows(
+        front,
+        np.array(packed.offsets, np.int64),
+        np.array(packed.timestamps, np.int64),
+        BytesColumn.from_list(packed.keys),
+        BytesColumn.from_list(packed.values),
+        None if packed.headers is None else BytesColumn.from_list(packed.headers),
     )
+    return Opened(packed.born_ns, packed.packed_ns, packed.topic, packed.partition, rows)
 
 
 def unpack_headers(packed: bytes | None) -> Headers:
