@@ -35,7 +35,7 @@ class PackedRows(msgspec.Struct, array_like=True, gc=False):
     headers: list[bytes] | None
 
 
-unpack = msgspec.msgpack.Decoder(PackedRows).decode
+open_rows = msgspec.msgpack.Decoder(PackedRows).decode
 """Open a message of kind ROWS; one call into C."""
 
 

@@ -44,7 +44,6 @@ def start_query(
         incarnation,
         exchange.max_frame_rows,
         exchange.frame_bytes,
-        exchange.linger_ms * 1000,
         int(conf.epoch.duration_s * 1000),
     )
     for level in range(1, plan.levels):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from lowtide.connectors.kafka_rows import unpack
+from lowtide.connectors.kafka_rows import open_rows
 from lowtide.errors import LifeEnded
 from lowtide.frames import Outbox
 from lowtide.fronts.source_rows import SourceRows
@@ -97,7 +97,7 @@ class LevelStage:
     def rows(self, message: bytes, now_ns: int) -> Iterator[tuple[int, bytes]]:
         """Take records of this worker's source partition, as the JVM packed them."""
         assert self._core.front is not None
-        packed = unpack(message)
+        packed = open_rows(message)
         if f"0/{packed.topic}-{packed.partition}" != self._name:
             raise LifeEnded(f"worker {self._name} was given records of {packed.topic}-{packed.partition}")
         count = len(packed.offsets)

@@ -20,7 +20,7 @@ import jdk.net.ExtendedSocketOptions;
  * A connection to one of Lowtide's Python processes: both ends prove that they know the job's secret, then messages
  * {@code u32 length | u8 kind | payload} (little-endian, length counts kind and payload) go both ways.
  *
- * <p>One thread may write while another reads. A blocked read or write ends when its thread is interrupted.
+ * <p>One thread at a time may write while another reads. A blocked read or write ends when its thread is interrupted.
  */
 final class Channel implements AutoCloseable {
   /** Protocol name and, in the last byte, its version. */
@@ -135,6 +135,14 @@ final class Channel implements AutoCloseable {
     } catch (IOException error) {
       throw new Broken(peer + " takes no more: " + error, error);
     }
+  }
+
+  /**
+   * How many bytes {@link #write} takes without waiting while the peer has read all before. Linux says twice of what was
+   * asked for, to have room for what it needs itself.
+   */
+  int takesAtOnce() throws IOException {
+    return socket.getOption(StandardSocketOptions.SO_SNDBUF) / 2;
   }
 
   void write(byte kind, String text) throws IOException {

@@ -15,6 +15,6 @@ interface Feed {
   /** Returns when Spark's input is over; what it took from it has then been written. */
   void run(Opener opener) throws IOException;
 
-  /** The worker is free again; called by the thread that reads its answers. */
-  default void taken() {}
+  /** A message was dealt with; called by the thread that reads the worker's answers, so must not wait for the worker. */
+  default void taken() throws IOException {}
 }

@@ -1,84 +1,78 @@
 package io.lowtide;
 
-import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.time.Instant;
+import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.LockSupport;
+import java.util.concurrent.locks.ReentrantLock;
 import org.apache.spark.sql.Row;
 
 /**
- * The feed of level 0: packs Kafka rows column-wise. One message holds records of one source partition:
+ * The feed of level 0: packs Kafka rows. One message holds records of one source partition, as one msgpack array:
  *
  * <pre>
- * i64 time of the first row, i64 time of packing (both ns since 1970), i32 partition, i32 n, i32 h (bytes of headers),
- * u16 t, topic (t bytes of UTF-8), i64 offset[n], i64 timestamp_ms[n], i32 key length[n], i32 value length[n]
- * (-1: null), i32 header length[n] (only if h > 0), all keys, all values, all headers
+ * [time of the first row, time of packing (both ns since 1970), topic, partition,
+ *  [offset, ...], [timestamp in ms, ...], [key or nil, ...], [value or nil, ...], [headers, ...] or nil]
  * </pre>
  *
- * <p>A record's headers are {@code u16 count}, then per header {@code i32 length | name | i32 length | value}.
+ * <p>Numbers are int 64, the topic is str, keys, values and headers are bin. A record's headers are {@code u16 count},
+ * then per header {@code i32 length | name | i32 length (-1: null) | value}, little-endian, and empty where the record
+ * has none; nil stands for all of them where no record has any.
  *
- * <p>The thread that reads Spark's iterator cannot know whether another row follows at once, so a second thread sends
- * what lies there: as soon as no row came for a moment, but not before the linger time has passed since the last message
- * and the worker is free. A row that comes alone goes out at once; under load messages grow instead of queueing, and what
- * a message costs is shared by more records.
+ * <p>A row that comes while the worker is free goes out at once. Those that come while it works gather and go out
+ * together as soon as it answers: under load messages grow instead of queueing, and what a message costs is shared by
+ * more records. The feeder writes what it finds the worker free for, and what is full; what has gathered when an answer
+ * comes is written by the thread that reads it, as the feeder may be waiting in Spark's iterator for long.
  *
  * <p>A worker whose front is stopped leaves messages unanswered; then no more rows are pulled, until it answers or the
  * epoch's time is over: an epoch's end must not wait for a front (R8). Spark's reader ends by itself when its time is
  * over, so the little that is pulled after that is bounded.
  */
 final class RowPacker implements Feed {
-  private static final long QUIET_NANOS = 100_000;
   /** More messages than these are not left unanswered: what is under way must be enough to keep the worker busy. */
   private static final int MAX_UNANSWERED = 4;
   private static final long LOOK_NANOS = 2_000_000;
+  /** What a row takes in a message beside its bytes: the heads of five values. */
+  private static final int ROW_BYTES = 5 * MessagePack.HEAD_BYTES;
+  /** What a message takes beside its rows, the topic's name of up to 249 bytes included. */
+  private static final int MESSAGE_BYTES = 512;
+  private static final byte[] NONE = {};
 
   private final Iterator<Row> rows;
   private final int maxRows;
   private final int maxBytes;
-  private final long lingerNanos;
   private final long epochEndNanos;
-  private final Object lock = new Object();
-
-  private final long[] offsets;
-  private final long[] timestamps;
-  private final int[] keyLengths;
-  private final int[] valueLengths;
-  private final int[] headerLengths;
-  private final Bytes keys = new Bytes();
-  private final Bytes values = new Bytes();
-  private final Bytes headers = new Bytes();
-  private int count;
-  private long firstNanos;
-  private long firstTime;
-  private long flushedNanos = System.nanoTime();
   private Channel channel;
   private String topic;
   private int partition;
+  private int fullBytes;
+  /** Who waits for answers, if anybody. */
+  private volatile Thread feeder;
   /** Messages the worker has not dealt with yet. Counted before they are written, as its answer may be quick. */
   private final AtomicInteger unanswered = new AtomicInteger();
 
-  private volatile Thread feeder;
-  private volatile Thread flusher;
-  private boolean over;
-  private IOException flushError;
+  /** Of what follows, and of the right to write to the channel. */
+  private final ReentrantLock lock = new ReentrantLock();
+  private final List<Row> gathered = new ArrayList<>();
+  private final List<byte[]> headers = new ArrayList<>();
+  private final MessagePack packed = new MessagePack();
+  private int gatheredBytes;
+  private boolean withHeaders;
+  private long firstTime;
+  /** How many rows have gathered, for a look without the lock. */
+  private volatile int waiting;
 
-  RowPacker(Iterator<Row> rows, int maxRows, int maxBytes, long lingerMicros, long epochMillis) {
+  RowPacker(Iterator<Row> rows, int maxRows, int maxBytes, long epochMillis) {
     this.epochEndNanos = System.nanoTime() + epochMillis * 1_000_000;
     this.rows = rows;
     this.maxRows = maxRows;
     this.maxBytes = maxBytes;
-    this.lingerNanos = lingerMicros * 1_000;
-    this.offsets = new long[maxRows];
-    this.timestamps = new long[maxRows];
-    this.keyLengths = new int[maxRows];
-    this.valueLengths = new int[maxRows];
-    this.headerLengths = new int[maxRows];
   }
 
   @Override
@@ -102,24 +96,18 @@ final class RowPacker implements Feed {
           "Spark gave the rows of " + name + " to a task that was attached to the worker of " + seat
               + ", as the one of its index was in the epoch before; start the job again");
     }
+    fullBytes = Math.min(maxBytes, channel.takesAtOnce());
     feeder = Thread.currentThread();
-    flusher = new Thread(this::flushWhenQuiet, Thread.currentThread().getName() + "-flush");
-    flusher.setDaemon(true);
-    flusher.start();
+    add(first);
+    while (rows.hasNext()) {
+      awaitAnswers();
+      add(rows.next());
+    }
+    lock.lock();
     try {
-      add(first);
-      while (rows.hasNext()) {
-        awaitAnswers();
-        add(rows.next());
-      }
-      synchronized (lock) {
-        flush();
-      }
+      write();
     } finally {
-      synchronized (lock) {
-        over = true;
-      }
-      LockSupport.unpark(flusher);
+      lock.unlock();
     }
   }
 
@@ -134,159 +122,129 @@ final class RowPacker implements Feed {
   }
 
   private void add(Row row) throws IOException {
-    synchronized (lock) {
-      if (flushError != null) {
-        throw flushError;
-      }
-      if (row.getInt(1) != partition || !row.getString(0).equals(topic)) {
-        throw new IllegalStateException(
-            "a task of level 0 got rows of " + topic + "-" + partition + " and of " + row.getString(0) + "-"
-                + row.getInt(1) + "; the Kafka source's minPartitions and maxRecordsPerPartition must not be set");
-      }
-      byte[] key = (byte[]) row.get(4);
-      byte[] value = (byte[]) row.get(5);
-      int size = (key == null ? 0 : key.length) + (value == null ? 0 : value.length);
-      if (count > 0 && keys.size() + values.size() + headers.size() + size > maxBytes) {
-        flush();
-      }
-      offsets[count] = row.getLong(2);
-      timestamps[count] = row.getLong(3);
-      keyLengths[count] = keys.add(key);
-      valueLengths[count] = values.add(value);
-      if (row.length() > 6) {
-        headerLengths[count] = headers.addHeaders(row.isNullAt(6) ? List.of() : row.getList(6));
-      }
-      count++;
-      if (count == maxRows) {
-        flush();
-      } else if (count == 1) {
-        firstNanos = System.nanoTime();
-        firstTime = now();
-        LockSupport.unpark(flusher);
-      }
+    if (row.getInt(1) != partition || !row.getString(0).equals(topic)) {
+      throw new IllegalStateException(
+          "a task of level 0 got rows of " + topic + "-" + partition + " and of " + row.getString(0) + "-"
+              + row.getInt(1) + "; the Kafka source's minPartitions and maxRecordsPerPartition must not be set");
     }
-  }
-
-  /** Called by the thread that reads the worker's answers: it must not wait for one that writes, so takes no lock. */
-  @Override
-  public void taken() {
-    unanswered.decrementAndGet();
-    LockSupport.unpark(flusher);
-    LockSupport.unpark(feeder);
-  }
-
-  private void flushWhenQuiet() {
+    byte[] packedHeaders = row.length() > 6 && !row.isNullAt(6) ? pack(row.getList(6)) : NONE;
+    int size = ROW_BYTES + length(row, 4) + length(row, 5) + packedHeaders.length;
+    lock.lock();
     try {
-      int seen = 0;
-      while (true) {
-        long waitNanos = QUIET_NANOS;
-        synchronized (lock) {
-          if (over) {
-            return;
-          }
-          if (count == 0 || unanswered.get() > 0) {
-            waitNanos = Long.MAX_VALUE;
-            seen = 0;
-          } else {
-            long lingerLeft = flushedNanos + lingerNanos - System.nanoTime();
-            if (lingerLeft > 0) {
-              waitNanos = lingerLeft;
-            } else if (count == seen || System.nanoTime() - firstNanos >= lingerNanos) {
-              flush();
-              waitNanos = lingerNanos;
-            }
-            seen = count;
-          }
-        }
-        LockSupport.parkNanos(this, waitNanos);
+      if (gatheredBytes + size > fullBytes) {
+        write();
       }
-    } catch (IOException error) {
-      synchronized (lock) {
-        flushError = error;
+      if (gathered.isEmpty()) {
+        firstTime = now();
+        gatheredBytes = MESSAGE_BYTES;
+      }
+      gathered.add(row);
+      headers.add(packedHeaders);
+      withHeaders |= packedHeaders.length > 0;
+      gatheredBytes += size;
+      waiting = gathered.size();
+      if (gathered.size() == maxRows || gatheredBytes >= fullBytes) {
+        write();
+      }
+    } finally {
+      lock.unlock();
+    }
+    writeIfFree();
+  }
+
+  private static int length(Row row, int column) {
+    return row.isNullAt(column) ? 0 : ((byte[]) row.get(column)).length;
+  }
+
+  @Override
+  public void taken() throws IOException {
+    if (unanswered.getAndDecrement() == MAX_UNANSWERED) {
+      LockSupport.unpark(feeder);
+    }
+    writeIfFree();
+  }
+
+  /**
+   * Writes what has gathered if the worker is free. Whoever adds a row or takes an answer calls this afterwards, so no
+   * row stays behind: if the lock is taken, the other thread is before its own call of this, or writes all there is.
+   *
+   * <p>For the thread that reads the worker's answers it may never wait for the worker, which does not read either while
+   * too much of its output waits for that thread. So it does not wait for the lock, which the feeder holds while it
+   * writes; and its own write goes through at once. For the worker is free: it has taken all that was ever written to it,
+   * so that nothing is left in the socket's buffer, and what gathers is never more than that buffer takes
+   * ({@link Channel#takesAtOnce}): a larger record fills the message it comes to, which the feeder then writes itself.
+   */
+  private void writeIfFree() throws IOException {
+    while (waiting > 0 && unanswered.get() == 0 && lock.tryLock()) {
+      try {
+        if (unanswered.get() == 0) {
+          write();
+        }
+      } finally {
+        lock.unlock();
       }
     }
   }
 
-  private void flush() throws IOException {
-    if (count == 0) {
+  private void write() throws IOException {
+    if (gathered.isEmpty()) {
       return;
     }
-    byte[] name = topic.getBytes(StandardCharsets.UTF_8);
-    boolean withHeaders = headers.size() > 0;
-    ByteBuffer head =
-        ByteBuffer.allocate(30 + name.length + count * (withHeaders ? 28 : 24)).order(ByteOrder.LITTLE_ENDIAN);
-    head.putLong(firstTime).putLong(now()).putInt(partition).putInt(count).putInt(headers.size());
-    head.putShort((short) name.length).put(name);
-    put(head, offsets);
-    put(head, timestamps);
-    put(head, keyLengths);
-    put(head, valueLengths);
+    packed.array(9);
+    packed.integer(firstTime);
+    packed.integer(now());
+    packed.text(topic);
+    packed.integer(partition);
+    for (int column = 2; column < 6; column++) {
+      packed.array(gathered.size());
+      for (Row row : gathered) {
+        if (column < 4) {
+          packed.integer(row.getLong(column));
+        } else {
+          packed.bytes((byte[]) row.get(column));
+        }
+      }
+    }
     if (withHeaders) {
-      put(head, headerLengths);
+      packed.array(headers.size());
+      headers.forEach(packed::bytes);
+    } else {
+      packed.nil();
     }
+    gathered.clear();
+    headers.clear();
+    withHeaders = false;
+    gatheredBytes = waiting = 0;
     unanswered.incrementAndGet();
-    channel.write(Kind.ROWS, head.flip(), keys.take(), values.take(), headers.take());
-    count = 0;
-    flushedNanos = System.nanoTime();
+    channel.write(Kind.ROWS, packed.take());
   }
 
-  private void put(ByteBuffer to, long[] column) {
-    for (int i = 0; i < count; i++) {
-      to.putLong(column[i]);
+  /** A record's headers as the worker opens them. */
+  private static byte[] pack(List<Row> headers) {
+    if (headers.isEmpty()) {
+      return NONE;
     }
-  }
-
-  private void put(ByteBuffer to, int[] column) {
-    for (int i = 0; i < count; i++) {
-      to.putInt(column[i]);
+    List<byte[]> parts = new ArrayList<>();
+    int size = Short.BYTES;
+    for (Row header : headers) {
+      byte[] name = header.getString(0).getBytes(StandardCharsets.UTF_8);
+      parts.add(name);
+      parts.add((byte[]) header.get(1));
+      size += 2 * Integer.BYTES + name.length + length(header, 1);
     }
+    ByteBuffer blob = ByteBuffer.allocate(size).order(ByteOrder.LITTLE_ENDIAN).putShort((short) headers.size());
+    for (byte[] part : parts) {
+      if (part == null) {
+        blob.putInt(-1);
+      } else {
+        blob.putInt(part.length).put(part);
+      }
+    }
+    return blob.array();
   }
 
   private static long now() {
     Instant now = Instant.now();
     return now.getEpochSecond() * 1_000_000_000L + now.getNano();
-  }
-
-  /** Bytes of one column, one record after the other. */
-  private static final class Bytes extends ByteArrayOutputStream {
-    /** Appends them and returns their length, -1 for null. */
-    int add(byte[] bytes) {
-      if (bytes == null) {
-        return -1;
-      }
-      write(bytes, 0, bytes.length);
-      return bytes.length;
-    }
-
-    /** Appends a record's headers and returns their length, 0 where there are none. */
-    int addHeaders(List<Row> headers) {
-      if (headers.isEmpty()) {
-        return 0;
-      }
-      int before = size();
-      writeNumber(headers.size(), 2);
-      for (Row header : headers) {
-        byte[] name = header.getString(0).getBytes(StandardCharsets.UTF_8);
-        byte[] value = (byte[]) header.get(1);
-        writeNumber(name.length, 4);
-        write(name, 0, name.length);
-        writeNumber(value == null ? -1 : value.length, 4);
-        add(value);
-      }
-      return size() - before;
-    }
-
-    private void writeNumber(int number, int bytes) {
-      for (int i = 0; i < bytes; i++) {
-        write(number >>> (8 * i));
-      }
-    }
-
-    /** What was added since the last call, valid until the next {@code add}. */
-    ByteBuffer take() {
-      ByteBuffer taken = ByteBuffer.wrap(buf, 0, count);
-      count = 0;
-      return taken;
-    }
   }
 }

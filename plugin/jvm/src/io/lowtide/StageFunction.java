@@ -19,33 +19,30 @@ public final class StageFunction implements MapPartitionsFunction<Row, Row> {
   private final int level;
   private final int maxRows;
   private final int maxBytes;
-  private final long lingerMicros;
   private final long epochMillis;
 
-  private StageFunction(
-      long incarnation, int level, int maxRows, int maxBytes, long lingerMicros, long epochMillis) {
+  private StageFunction(long incarnation, int level, int maxRows, int maxBytes, long epochMillis) {
     this.incarnation = incarnation;
     this.level = level;
     this.maxRows = maxRows;
     this.maxBytes = maxBytes;
-    this.lingerMicros = lingerMicros;
     this.epochMillis = epochMillis;
   }
 
   /**
    * The dataset of frames {@code (target, frame)} that level 0 makes of Kafka rows {@code (topic, partition, offset,
-   * timestamp in ms, key, value[, headers])}; a frame goes out at {@code maxRows}, {@code maxBytes}, or as soon as no
-   * further row follows at once and {@code lingerMicros} have passed since the last. The {@code incarnation} is the life of the job; an epoch lasts {@code epochMillis}.
+   * timestamp in ms, key, value[, headers])}; a message to the worker has {@code maxRows} and {@code maxBytes} at most. The
+   * {@code incarnation} is the life of the job; an epoch lasts {@code epochMillis}.
    */
   public static Dataset<Row> source(
-      Dataset<Row> rows, long incarnation, int maxRows, int maxBytes, long lingerMicros, long epochMillis) {
+      Dataset<Row> rows, long incarnation, int maxRows, int maxBytes, long epochMillis) {
     return rows.mapPartitions(
-        new StageFunction(incarnation, 0, maxRows, maxBytes, lingerMicros, epochMillis), Encoders.row(FRAMES));
+        new StageFunction(incarnation, 0, maxRows, maxBytes, epochMillis), Encoders.row(FRAMES));
   }
 
   /** The dataset of frames that a later level makes of the frames sent to it. */
   public static Dataset<Row> level(Dataset<Row> frames, long incarnation, int level) {
-    return frames.mapPartitions(new StageFunction(incarnation, level, 0, 0, 0, 0), Encoders.row(FRAMES));
+    return frames.mapPartitions(new StageFunction(incarnation, level, 0, 0, 0), Encoders.row(FRAMES));
   }
 
   @Override
@@ -53,7 +50,7 @@ public final class StageFunction implements MapPartitionsFunction<Row, Row> {
     TaskContext context = TaskContext.get();
     long epoch = Long.parseLong(context.getLocalProperty("streaming.sql.batchId"));
     StageTask task = new StageTask(context, ExecutorSide.current(), new Attachment(incarnation, level, epoch, context.partitionId(), context.numPartitions()));
-    task.start(level == 0 ? new RowPacker(rows, maxRows, maxBytes, lingerMicros, epochMillis) : new FramePasser(rows));
+    task.start(level == 0 ? new RowPacker(rows, maxRows, maxBytes, epochMillis) : new FramePasser(rows));
     return task;
   }
 }

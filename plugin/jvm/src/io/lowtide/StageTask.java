@@ -157,7 +157,11 @@ final class StageTask implements Iterator<Row> {
       }
       case Kind.TAKEN -> {
         from.readRest();
-        feed.taken();
+        try {
+          feed.taken();
+        } catch (Channel.Broken gone) {
+          broken(gone);
+        }
       }
       case Kind.ENDED -> {
         from.readRest();
