@@ -101,13 +101,12 @@ class SparkConf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangeConf:
-    """What goes from worker to worker: hash units, and when a frame is full or has waited long enough."""
+    """What goes from worker to worker: hash units, when a frame is full, and how long Spark waits for more."""
 
     units: Annotated[int, Meta(ge=1, le=1 << 15)] = 128
     frame_bytes: Annotated[int, Meta(ge=1 << 10, le=1 << 24)] = 224 << 10
     max_frame_bytes: Annotated[int, Meta(ge=1 << 10, le=1 << 27)] = 4 << 20
     max_frame_rows: Annotated[int, Meta(ge=1, le=1 << 20)] = 8192
-    linger_ms: Milliseconds = 3
     network_wait_ms: Positive = 1
 
 

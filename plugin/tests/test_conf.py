@@ -53,7 +53,10 @@ def test_everything_embedded_is_on_loopback() -> None:
     ("text", "says"),
     [
         ("[kafka]\nbootsrap = 'a:1'", "unknown key `bootsrap` in [kafka]|{file}|did you mean `bootstrap`?"),
-        ("[kafka]\nlinger_ms = 1", "unknown key `linger_ms` in [kafka]|{file}|did you mean `linger_ms` in [exchange]?"),
+        (
+            "[kafka]\nframe_bytes = 1",
+            "unknown key `frame_bytes` in [kafka]|{file}|did you mean `frame_bytes` in [exchange]?",
+        ),
         ("[kafk]", "unknown table [kafk]|{file}|did you mean [kafka]?"),
         ("[zzz]", "unknown table [zzz]|There are: job, kafka, zookeeper, spark"),
         ("kafka = 1", "`kafka` is a table, not a value|write [kafka]"),
@@ -95,9 +98,9 @@ def test_settings_are_read_as_what_their_keys_want() -> None:
 
 
 def test_typed_overrides_beat_the_file(tmp_path: Path) -> None:
-    (tmp_path / "conf.toml").write_text("[exchange]\nunits = 64\nlinger_ms = 7")
+    (tmp_path / "conf.toml").write_text("[exchange]\nunits = 64\nnetwork_wait_ms = 7")
     conf = Conf.load(tmp_path / "conf.toml", {"exchange.units": 32})
-    assert (conf.exchange.units, conf.exchange.linger_ms) == (32, 7)
+    assert (conf.exchange.units, conf.exchange.network_wait_ms) == (32, 7)
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,16 @@
 import struct
 
+import msgspec
 import numpy as np
+import pytest
 
 from lowtide.connectors.kafka_rows import unpack, unpack_headers
 
 
 def packed(*, headers: list[bytes] | None = None) -> bytes:
     """Three records as `RowPacker.java` lays them out; the second has no key, the third no value."""
-    topic, blob = b"in", b"".join(headers or [])
-    message = struct.pack("<qqiiiH", 10, 20, 4, 3, len(blob), len(topic)) + topic
-    message += struct.pack("<3q", 7, 8, 9) + struct.pack("<3q", 100, 101, 102)
-    message += struct.pack("<3i", 1, -1, 2) + struct.pack("<3i", 2, 0, -1)
-    if headers:
-        message += struct.pack("<3i", *map(len, headers))
-    return message + b"kKK" + b"vv" + blob
+    keys, values = [b"k", None, b"KK"], [b"vv", b"", None]
+    return msgspec.msgpack.encode([10, 20, "in", 4, [7, 8, 9], [100, 101, 102], keys, values, headers])
 
 
 def test_columns_of_kafka_records() -> None:
@@ -36,3 +33,8 @@ def test_headers_come_with_their_records() -> None:
     assert unpack_headers(headers[0]) == [("a", b"xy"), ("é", None)]
     assert unpack_headers(headers[1]) == []
     assert unpack_headers(None) == []
+
+
+def test_a_message_that_was_cut_is_refused() -> None:
+    with pytest.raises(msgspec.DecodeError):
+        unpack(packed()[:-1], front=0)
