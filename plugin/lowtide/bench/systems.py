@@ -67,11 +67,11 @@ class System(Protocol):
 
 
 class Bare:
-    """The bare librdkafka loop."""
+    """The bare librdkafka loop; with transactions, each batch is one."""
 
-    def __init__(self, way: Way) -> None:
+    def __init__(self, way: Way, *, transactions: bool = False) -> None:
         task = {"kafka": way.kafka, "from": way.source, "to": way.sink, "partitions": way.partitions}
-        self._child = Child("lowtide.bench.bare", task)
+        self._child = Child("lowtide.bench.bare", {**task, "transactions": transactions})
         self._source: dict[int, int] = {}
 
     def check(self) -> None:
