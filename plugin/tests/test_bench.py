@@ -357,12 +357,15 @@ def test_workers_are_known_by_their_fork_server_and_everything_else_by_its_comma
         9: "java org.apache.zookeeper.server.quorum.QuorumPeerMain zoo.cfg",
         10: "python -m lowtide.bench.generator",
         11: "python -m lowtide.bench.skeleton.worker",
-        12: "sleep 1",
+        12: "",
+        13: "jspawnhelper",
+        14: "",
+        1: "lowtide bench latency",
     }
-    parent_of = {2: 1, 3: 2, 4: 3, 5: 2, 6: 5, 7: 6, 8: 1, 9: 1, 10: 1, 11: 1, 12: 1}
+    parent_of = {1: 0, 2: 1, 3: 2, 4: 3, 5: 2, 6: 5, 7: 6, 8: 1, 9: 1, 10: 1, 11: 1, 12: 6, 13: 2, 14: 5}
     assert roles_of(commands, parent_of) == {
         2: "jvm", 3: "service", 4: "tracker", 5: "fork_server", 6: "workers", 7: "workers", 8: "kafka", 9: "zookeeper",
-        10: "generator", 11: "workers", 12: "other",
+        10: "generator", 11: "workers", 12: "workers", 13: "jvm", 14: "workers", 1: "driver",
     }  # fmt: skip
     assert roles()[os.getpid()] == "driver"
 

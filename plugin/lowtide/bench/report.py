@@ -41,7 +41,6 @@ _ROLES = (
     ("workers", "workers"), ("Spark's JVM", "jvm"), ("tracker", "tracker"), ("service", "service"),
     ("fork server", "fork_server"), ("bare loop", "loop"), ("around it: Kafka", "kafka"), ("generator", "generator"),
     ("reader", "reader"), ("ZooKeeper", "zookeeper"), ("Spark driver's Python, and the bench", "driver"),
-    ("other", "other"),
 )  # fmt: skip
 
 

@@ -31,20 +31,24 @@ mostly the bench itself, are around it."""
 
 
 def roles() -> dict[int, str]:
-    """Return the role of each process of this run, itself the `driver`; of none else `other`."""
+    """Return the role of each process of this run; it is itself the `driver`."""
     parent_of = parents()
-    mine = descendants({os.getpid()}, parent_of)
-    return {os.getpid(): "driver", **roles_of({pid: command(pid) for pid in mine - {os.getpid()}}, parent_of)}
+    return roles_of({pid: command(pid) for pid in descendants({os.getpid()}, parent_of)}, parent_of)
 
 
 def roles_of(commands: Mapping[int, str], parent_of: Mapping[int, int]) -> dict[int, str]:
     """Return the role of each process, given its command line and everyone's parent.
 
     A fork server's children are workers, and what a worker forks is counted with it, though all have one command line.
+    A process whose command line says nothing, as of one that has just ended, has its parent's role.
     """
-    found = {}
-    for pid, line in commands.items():
-        role = next((role for part, role in _OF_COMMAND if part in line), "other")
-        forked = FORK_SERVER in line and FORK_SERVER in commands.get(parent_of.get(pid, 0), "")
-        found[pid] = WORKERS if forked else role
-    return found
+
+    def role(pid: int) -> str:
+        if pid not in commands:
+            return "driver"
+        parent = parent_of.get(pid, 0)
+        if FORK_SERVER in commands.get(parent, ""):
+            return WORKERS
+        return next((role for part, role in _OF_COMMAND if part in commands[pid]), None) or role(parent)
+
+    return {pid: role(pid) for pid in commands}
