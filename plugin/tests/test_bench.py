@@ -21,13 +21,17 @@ from lowtide.bench.figures import Figures, Observed
 from lowtide.bench.flows import FLOWS
 from lowtide.bench.gaps import gaps
 from lowtide.bench.load import Rise
+from lowtide.bench.look import Look
 from lowtide.bench.markdown import markdown, ramps
 from lowtide.bench.pacer import Taken, summary
 from lowtide.bench.processes import busy_s, cpu_s, descendants
 from lowtide.bench.ramp import Ramp, drained_per_s, steps, sustained
 from lowtide.bench.record import KEYS, Records, Sample, Samples
 from lowtide.bench.report import report
+from lowtide.bench.roles import roles, roles_of
+from lowtide.bench.run import shares
 from lowtide.bench.schedule import NS, Schedule
+from lowtide.bench.sides import ratios
 from lowtide.compiler import compile_flow
 from lowtide.histogram import Histogram
 from lowtide.local import Message, run_log
@@ -178,10 +182,29 @@ def test_a_ramps_table_has_both_sides_and_says_which_steps_were_not_kept() -> No
     side: dict[str, Any] = {"sustained_per_s": 10, "drained_per_s": None, "lost": 0, "duplicated": 0, "faults": None}
     side["steps"] = [step.as_json() for step in steps(served(15), RAMP)]
     share = {"sustained_per_s": 1.0, "drained_per_s": None}
+    of_skeleton = {"sustained_per_s": 0.5, "drained_per_s": None}
     run = {"flow": "running-count", "grouping": "ordered", "tracking": "on", **side, "share_of_bare": share}
-    told = ramps([{**run, "bare": side}])
-    assert "| running-count, ordered | 10 | - | 1.00 | - | 0, 0, - |" in told
-    assert re.search(r"\| 30/s \| [\d,]+ \(not kept\) \| [\d,]+ \(not kept\) \|", told)
+    run |= {"share_of_skeleton": of_skeleton, "subjects": ["bare", "skeleton", "flow"]}
+    told = ramps([{**run, "skeleton": side, "bare": side}])
+    assert "| running-count, ordered | 10 | - | 1.00 | - | 0.50 | - | 0, 0, - |" in told
+    assert re.search(r"\| 30/s( \| [\d,]+ \(not kept\)){3} \|", told)
+
+
+def test_a_ramps_table_has_no_column_for_what_was_left_out() -> None:
+    side: dict[str, Any] = {"sustained_per_s": 10, "drained_per_s": None, "lost": 0, "duplicated": 0, "faults": None}
+    side["steps"] = [step.as_json() for step in steps(served(15), RAMP)]
+    run = {"flow": "running-count", "grouping": "ordered", "tracking": "on", "subjects": ["skeleton"]}
+    told = ramps([{**run, "skeleton": side, "bare": None}])
+    assert "running-count" not in told
+    assert "bare loop |" not in told.split("\n\n")[1]
+    assert re.search(r"\| 30/s \| [\d,]+ \(not kept\) \|$", told, re.MULTILINE)
+
+
+def test_a_share_is_given_only_of_what_was_taken_to_its_limit() -> None:
+    flow, other = {"sustained_per_s": 40, "drained_per_s": 60.0}, {"sustained_per_s": 80, "drained_per_s": 120.0}
+    assert shares(flow, other, 100) == {"sustained_per_s": 0.5, "drained_per_s": 0.5}
+    assert shares(flow, other, 80) == {"sustained_per_s": None, "drained_per_s": 0.5}
+    assert shares(flow, {}, 80) == {"sustained_per_s": None, "drained_per_s": None}
 
 
 def test_a_warm_up_counts_in_no_step() -> None:
@@ -290,7 +313,8 @@ def test_the_parts_of_the_median_add_up_to_it() -> None:
 
 
 def observed(sent: int) -> Observed:
-    return Observed(sent, sent, 0.1, 0.2, [START + 95 * MS], {}, {"jvm": 1.0, "workers": 0.5}, 2.0, 9.0)
+    cpu_s = {"jvm": 1.0, "workers": 0.5, "kafka": 4.0}
+    return Observed(sent, sent, 0.1, 0.2, [START + 95 * MS], {}, cpu_s, 2.0, 9.0)
 
 
 def test_lost_and_duplicated_cover_the_warm_up_and_percentiles_do_not() -> None:
@@ -310,7 +334,59 @@ def test_figures_of_nothing_are_null() -> None:
     assert json.loads(json.dumps(figures, allow_nan=False)) == figures
 
 
-def test_the_report_shows_both_columns_and_the_breakdown() -> None:
+def test_cpu_is_told_by_role_and_the_workers_by_record_that_came_out_in_the_window() -> None:
+    """Two of 21 records came after the window, and one that was due before came in it."""
+    schedule = Schedule(START, 100, 0.01, 0.2)
+    arrivals = arrived((0, 0.0, 15.0), *((i, i * 10.0, 4.0 if i < 19 else 500.0) for i in range(1, 21)), (3, 30.0, 9.0))
+    told = Figures.of(arrivals, schedule, observed(21)).as_json()
+    assert told["cpu_s"] == 1.5, "Kafka is no part of what is measured"
+    assert told["cpu_by_process_s"] == {"jvm": 1.0, "workers": 0.5, "kafka": 4.0}
+    assert told["workers_us_per_record"] == pytest.approx(0.5 / 19 * 1e6, abs=0.01)
+
+
+def test_workers_are_known_by_their_fork_server_and_everything_else_by_its_command() -> None:
+    fork_server = "python -m lowtide.worker.forkserver"
+    commands = {
+        2: "java -cp x org.apache.spark.deploy.SparkSubmit pyspark-shell",
+        3: "python -m lowtide.service",
+        4: "python -m lowtide.service.tracker_main",
+        5: fork_server,
+        6: fork_server,
+        7: fork_server,
+        8: "java -cp /ivy/org.apache.zookeeper_zookeeper.jar kafka.Kafka server.properties",
+        9: "java org.apache.zookeeper.server.quorum.QuorumPeerMain zoo.cfg",
+        10: "python -m lowtide.bench.generator",
+        11: "python -m lowtide.bench.skeleton.worker",
+        12: "",
+        13: "jspawnhelper",
+        14: "",
+        1: "lowtide bench latency",
+    }
+    parent_of = {1: 0, 2: 1, 3: 2, 4: 3, 5: 2, 6: 5, 7: 6, 8: 1, 9: 1, 10: 1, 11: 1, 12: 6, 13: 2, 14: 5}
+    assert roles_of(commands, parent_of) == {
+        2: "jvm", 3: "service", 4: "tracker", 5: "fork_server", 6: "workers", 7: "workers", 8: "kafka", 9: "zookeeper",
+        10: "generator", 11: "workers", 12: "workers", 13: "jvm", 14: "workers", 1: "driver",
+    }  # fmt: skip
+    assert roles()[os.getpid()] == "driver"
+
+
+def test_each_process_counts_once_and_one_that_began_in_the_window_from_its_beginning() -> None:
+    """Several workers may share a process; one that ended and one whose number begins again take nothing away."""
+    before = Look({}, {1: "workers", 2: "workers", 3: "jvm"}, {1: 5.0, 2: 1.0, 3: 2.0}, 100.0)
+    after = Look({}, {1: "workers", 3: "jvm", 4: "workers"}, {1: 6.0, 3: 0.5, 4: 0.25}, 110.0)
+    assert after.cpu_s(before) == {"workers": 1.25, "jvm": 0.0}
+    assert after.others_s(before) == 8.75
+
+
+def test_ratios_say_how_many_times_as_much_as_each_other_subject() -> None:
+    flow = {"p50_ms": 9.0, "p90_ms": 12.0, "p99_ms": None, "sustained_per_s": 100.0}
+    bare = {"p50_ms": 3.0, "p90_ms": 4.0, "p99_ms": 5.0, "sustained_per_s": 100.0}
+    found = ratios(flow, {"bare": bare, "skeleton": None})
+    assert found["bare"] == {"p50_ms": 3.0, "p90_ms": 3.0, "p99_ms": None, "sustained_per_s": 1.0}
+    assert set(found["skeleton"].values()) == {None}
+
+
+def test_the_report_shows_a_column_for_each_subject_and_the_breakdown() -> None:
     schedule = Schedule(START, 100, 0, 0.2)
     arrivals = arrived(*((i, i * 10.0, 4.0) for i in range(20)))
     found = gaps(arrivals.received_ns, schedule.window_ns, [], [(START + 60 * MS, START + 62 * MS)])
@@ -318,22 +394,49 @@ def test_the_report_shows_both_columns_and_the_breakdown() -> None:
     where = {"cores": 2, "model": "a processor", "load": 1.5, "load_after": 2.5}
     run = {"flow": "passthrough", "rate": 100, "seconds": 0.2, "warmup_s": 0.0, "machine": where}
     run |= {"snapshot_every_s": 1.0, "state_keys": 1000, "snapshots": summary([Taken(0, START, START + NS, 3)])}
+    others = {"bare": {**figures, "p50_ms": 1.0, "p99_ms": 2.0}, "skeleton": {**figures, "p50_ms": 2.5}}
+    run |= {"subjects": ["bare", "skeleton", "flow"], "warm_s": 60.0, **others, "ratios": ratios(figures, others)}
     out = io.StringIO()
-    Console(file=out, width=160).print(report({**run, **figures, "bare": figures}))
+    Console(file=out, width=160).print(report({**run, **figures}))
     told = out.getvalue()
     modes = {"grouping": "ordered", "tracking": "off"}
-    told += markdown([{**run, **figures, **modes, "bare": figures}])
+    told += markdown([{**run, **figures, **modes}])
+    assert "p50 4.0 x bare, 1.6 x skeleton; p99 2.0 x bare, 1.0 x skeleton" in told
+    assert re.search(r"around it: Kafka\W+4.00\W+4.00\W+4.00", told)
+    assert "| 4.0, 2.0 | 1.6, 1.0 |" in told
     assert "snapshots, 1,000 keys in state before" in told
     assert "| 100 | passthrough, ordered, untracked | 100 | 4.0 |" in told
     for words in (
         "passthrough at 100 records/s",
         "bare loop",
+        "skeleton",
+        "the broker warmed for 60 s",
+        "without the records that 1 epoch boundaries held up",
         "p99 with epoch boundaries",
         "remainder",
         "a processor",
         "keys in state",
     ):
         assert words in told
+
+
+def test_a_report_of_the_skeleton_alone_has_its_column_and_no_ratio() -> None:
+    schedule = Schedule(START, 100, 0, 0.2)
+    arrivals = arrived(*((i, i * 10.0, 4.0) for i in range(20)))
+    figures = {
+        **Figures.of(arrivals, schedule, observed(20)).as_json(),
+        **gaps(arrivals.received_ns, schedule.window_ns, []).as_json(),
+    }
+    where = {"cores": 2, "model": "a processor", "load": 1.5, "load_after": 2.5}
+    run = {"flow": "passthrough", "rate": 100, "seconds": 0.2, "warmup_s": 0.0, "warm_s": 0.0, "machine": where}
+    run |= {"subjects": ["skeleton"], "bare": None, "skeleton": figures, "snapshot_every_s": 0.0, "state_keys": 0}
+    run |= {"ratios": ratios({}, {"bare": None, "skeleton": figures}), "grouping": "ordered", "tracking": "on"}
+    out = io.StringIO()
+    Console(file=out, width=160).print(report(run))
+    told = out.getvalue() + markdown([run])
+    assert "| 100 | skeleton | 100 | 4.0 |" in told
+    assert " x " not in told
+    assert "where the time goes" not in told
 
 
 def test_processes_are_found_with_their_descendants_and_cpu_time() -> None:

@@ -74,8 +74,15 @@ class Arrivals:
     def sustained_per_s(self, schedule: Schedule) -> float:
         """Messages received a second, counted by time of receipt within the window that is measured."""
         start, end = schedule.window_ns
-        inside = np.count_nonzero((self.received_ns >= start) & (self.received_ns < end))
+        inside = np.count_nonzero(self._within(start, end))
         return float(inside * NS / (end - start))
+
+    def done(self, window_ns: tuple[int, int]) -> int:
+        """Return of how many records something was received from a time on, and before another."""
+        return len(np.unique(self.sequence[self._within(*window_ns)]))
+
+    def _within(self, start_ns: int, end_ns: int) -> npt.NDArray[np.bool_]:
+        return np.asarray((self.received_ns >= start_ns) & (self.received_ns < end_ns))
 
 
 def percentiles(values: Floats, percents: tuple[float, ...] = (50, 90, 99)) -> list[float]:

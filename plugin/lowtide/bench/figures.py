@@ -10,6 +10,7 @@ from typing import Any
 from lowtide.bench import boundaries
 from lowtide.bench.arrivals import Arrivals, percentiles
 from lowtide.bench.breakdown import Part, breakdown
+from lowtide.bench.roles import OF_SYSTEM, WORKERS
 from lowtide.bench.schedule import Schedule
 from lowtide.histogram import Histogram
 
@@ -25,7 +26,7 @@ class Observed:
         lag_max_ms: The same, at worst.
         ends_ns: When epochs ended.
         hops: What the system counted meanwhile.
-        cpu_s: CPU time within the window, in s, by kind of process.
+        cpu_s: CPU time within the window, in s, by the role of a process; see `roles`.
         others_cpu_s: CPU time within the window of whatever else ran on the machine, in s.
         start_s: From the start to the first record at the reader.
         fed_per_s: How many keys a second came through while the state was filled; None if it was not.
@@ -42,6 +43,16 @@ class Observed:
     start_s: float
     fed_per_s: float | None = None
 
+    def cpu_json(self, records: int) -> dict[str, Any]:
+        """Return what stands in the JSON object about CPU time, given how many records were done with it."""
+        workers_s = self.cpu_s.get(WORKERS)
+        return {
+            "cpu_s": round(sum(used for role, used in self.cpu_s.items() if role in OF_SYSTEM), 2),
+            "cpu_by_process_s": {role: round(used, 2) for role, used in self.cpu_s.items()},
+            "workers_us_per_record": round(workers_s / records * 1e6, 2) if workers_s and records else None,
+            "others_cpu_s": round(self.others_cpu_s, 2),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Figures:
@@ -55,6 +66,7 @@ class Figures:
         boundary_stalls_ms: Per boundary the longest latency of a record that it caught.
         caught: How many records boundaries caught.
         records: How many messages count.
+        done: How many records came out within the window, whenever they were due; what CPU time is divided by.
         lost: Due, warm-up included, and never received.
         duplicated: Received more than once, warm-up included.
         faults: Wrong by what stands in them, as a count that is not one more than the one before; None if unknown.
@@ -69,6 +81,7 @@ class Figures:
     boundary_stalls_ms: Sequence[float]
     caught: int
     records: int
+    done: int
     lost: int
     duplicated: int
     faults: int | None
@@ -93,6 +106,7 @@ class Figures:
             boundary_stalls_ms=found.stalls_ms,
             caught=int(found.caught.sum()),
             records=len(measured),
+            done=arrivals.done(schedule.window_ns),
             lost=observed.due - len(arrivals),
             duplicated=arrivals.duplicated,
             faults=arrivals.faults,
@@ -118,9 +132,7 @@ class Figures:
             "lost": self.lost,
             "duplicated": self.duplicated,
             "faults": self.faults,
-            "cpu_s": round(sum(seen.cpu_s.values()), 2),
-            "cpu_by_process_s": {kind: round(used, 2) for kind, used in seen.cpu_s.items()},
-            "others_cpu_s": round(seen.others_cpu_s, 2),
+            **seen.cpu_json(self.done),
             "start_s": round(seen.start_s, 2),
             "generator_lag_p99_ms": seen.lag_p99_ms,
             "generator_lag_max_ms": seen.lag_max_ms,

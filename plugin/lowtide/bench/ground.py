@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lowtide.bench.companion import Companion
+from lowtide.bench.flows import COUNTING
 from lowtide.bench.machine import load as machine_load
 from lowtide.bench.machine import machine, versions
 from lowtide.bench.session import Say, Subject
+from lowtide.bench.skeleton.jar import skeleton_jar
+from lowtide.bench.skeleton.system import Skeleton
 from lowtide.bench.systems import Bare, Running, System, Way
 from lowtide.conf import Conf
 from lowtide.embedded import EmbeddedServices
@@ -52,6 +55,20 @@ class Ground:
         say("the bare loop")
         way = self.way(flow, "bare", passed=True)
         return self.subject(way, lambda: Bare(way), say)
+
+    def transactions(self, flow: str, say: Say) -> Subject:
+        """Return the bare loop with a transaction per batch, which is not measured: the broker learns from it."""
+        way = self.way(flow, "warm", passed=True)
+        return self.subject(way, lambda: Bare(way, transactions=True), say)
+
+    def skeleton(self, flow: str, say: Say, *, state_keys: int = 0) -> Subject:
+        """Return the skeleton for a flow's records, which it counts if the flow does; keys as of `Subject`."""
+        say("the skeleton")
+        counts, jar = flow == COUNTING, skeleton_jar()
+        way = self.way(flow, "skeleton", passed=not counts)
+        return self.subject(
+            way, lambda: Skeleton(way, self.conf, jar, self.folder, counts=counts), say, state_keys=state_keys
+        )
 
     def flow(self, flow: str, say: Say, *, state_keys: int = 0, companions: Sequence[Companion] = ()) -> Subject:
         """Return a flow; keys and companions as of `Subject`."""

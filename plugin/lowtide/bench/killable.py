@@ -79,10 +79,6 @@ class Killable:
             if self._anew.is_set() and child is self._child:
                 raise
 
-    def processes(self) -> Mapping[str, set[int]]:
-        """None are looked at: they change."""
-        return {}
-
     def hops(self) -> Mapping[str, Mapping[int, int]]:
         """Nothing is looked at."""
         return {}

@@ -1,12 +1,12 @@
-"""A look at a system from outside: what it has counted, and the CPU time that it has used."""
+"""A look at a system from outside: what it has counted, and the CPU time that the run's processes have used."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lowtide.bench.processes import busy_s, cpu_s, descendants, parents
+from lowtide.bench.processes import busy_s, cpu_s
+from lowtide.bench.roles import roles
 from lowtide.bench.systems import System
 
 
@@ -16,24 +16,33 @@ class Look:
 
     Attributes:
         hops: What its histograms had counted.
-        cpu_s: CPU time by kind of process.
-        ours_s: CPU time of all processes of the run: generator, reader and Kafka too.
-        all_s: CPU time of the whole machine.
+        roles: What each process of the run is: the system's, Kafka's, generator and reader.
+        used_s: The CPU time that each of them had used.
+        all_s: That of the whole machine.
     """
 
     hops: Mapping[str, Mapping[int, int]]
-    cpu_s: Mapping[str, float]
-    ours_s: float
+    roles: Mapping[int, str]
+    used_s: Mapping[int, float]
     all_s: float
 
     @classmethod
     def at(cls, system: System) -> Look:
         """Look now."""
-        kinds = system.processes()
-        used = {kind: sum(map(cpu_s, pids)) for kind, pids in kinds.items()}
-        run = descendants({os.getpid()}, parents()).union(*kinds.values())
-        return cls(system.hops(), used, sum(map(cpu_s, run)), busy_s())
+        found = roles()
+        return cls(system.hops(), found, {pid: cpu_s(pid) for pid in found}, busy_s())
+
+    def cpu_s(self, before: Look) -> dict[str, float]:
+        """Return the CPU time since an earlier look by role, each process once.
+
+        Of a process that has ended meanwhile nothing is known, and it is left out.
+        """
+        sums: dict[str, float] = {}
+        for pid, role in sorted(self.roles.items()):
+            used = max(0.0, self.used_s[pid] - before.used_s.get(pid, 0.0))
+            sums[role] = sums.get(role, 0.0) + used
+        return sums
 
     def others_s(self, before: Look) -> float:
         """Return the CPU time since an earlier look that was none of ours."""
-        return max(0.0, self.all_s - before.all_s - (self.ours_s - before.ours_s))
+        return max(0.0, self.all_s - before.all_s - sum(self.cpu_s(before).values()))

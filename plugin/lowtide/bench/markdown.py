@@ -5,33 +5,37 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from lowtide.bench.sides import OTHERS, sides
+
 _HEAD = (
     "records/s", "", "received/s", "p50, ms", "p99, ms", "p99 with boundaries, ms", "longest stall at a boundary, ms",
-    "lost, doubled, wrong", "CPU, s",
+    "lost, doubled, wrong", "CPU, s", "workers, us per record",
+    *(f"p50, p99 by {heading}'s" for heading in ("the bare loop", "the skeleton")),
 )  # fmt: skip
 _RAMP_HEAD = (
     "", "sustained/s", "backlog drained/s", "sustained, of the bare loop", "drained, of the bare loop",
-    "lost, doubled, wrong",
+    "sustained, of the skeleton", "drained, of the skeleton", "lost, doubled, wrong",
 )  # fmt: skip
 
 
 def markdown(results: Sequence[Mapping[str, Any]]) -> str:
-    """Return two tables: each run beside its bare loop, and where the median goes."""
+    """Return two tables: each run's flow beside the skeleton and the bare loop, and where the flow's median goes."""
     return "\n".join([*_figures(results), "", *_parts(results)])
 
 
 def ramps(results: Sequence[Mapping[str, Any]]) -> str:
     """Return a table of how much was taken, and one of the steps that led to it."""
     lines = [_row(_RAMP_HEAD), "|---" * len(_RAMP_HEAD) + "|"]
-    sides = [side for result in results for side in ((_mode(result), result), ("bare loop", result["bare"]))]
-    for name, side in sides:
-        share = side.get("share_of_bare", {})
+    columns = [side for result in results for side in sides(result, _mode(result))]
+    for name, side in columns:
+        shares = [side.get(f"share_of_{other}", {}) for other in OTHERS]
         figures = (_number(side[figure], 0) for figure in ("sustained_per_s", "drained_per_s"))
-        ratios = (_number(share.get(figure), 2) for figure in ("sustained_per_s", "drained_per_s"))
+        ratios = (_number(share.get(name), 2) for share in shares for name in ("sustained_per_s", "drained_per_s"))
         lines.append(_row((name, *figures, *ratios, _faults(side))))
-    lines += ["", _row(("lag at the end of a step, ms", *(name for name, _ in sides))), "|---" * (len(sides) + 1) + "|"]
-    for number, step in enumerate(results[0]["steps"]):
-        lags = (_lag(side["steps"][number]) for _, side in sides)
+    lines += ["", _row(("lag at the end of a step, ms", *(name for name, _ in columns)))]
+    lines.append("|---" * (len(columns) + 1) + "|")
+    for number, step in enumerate(columns[0][1]["steps"]):
+        lags = (_lag(side["steps"][number]) for _, side in columns)
         lines.append(_row((f"{step['rate']:,}/s", *lags)))
     return "\n".join(lines)
 
@@ -52,8 +56,9 @@ def _figures(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield _row(_HEAD)
     yield "|---" * len(_HEAD) + "|"
     for result in results:
-        for name, side, rate in ((_mode(result), result, f"{result['rate']:,}"), ("bare loop", result["bare"], "")):
-            yield _row((rate, name, *_cells(side)))
+        rates = [f"{result['rate']:,}"]
+        for name, side in sides(result, _mode(result)):
+            yield _row((rates.pop() if rates else "", name, *_cells(side)))
 
 
 def _cells(side: Mapping[str, Any]) -> Iterator[str]:
@@ -62,9 +67,14 @@ def _cells(side: Mapping[str, Any]) -> Iterator[str]:
         yield _number(side[name], 1)
     yield _faults(side)
     yield _number(side["cpu_s"], 1)
+    yield _number(side["workers_us_per_record"], 1)
+    for other in OTHERS:
+        known = side.get("ratios", {}).get(other, {})
+        yield ", ".join(_number(known.get(name), 1) for name in ("p50_ms", "p99_ms")) if known else "-"
 
 
 def _parts(results: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    results = [result for result in results if "flow" in result["subjects"]]
     names = list(dict.fromkeys(name for result in results for name in result["breakdown"]))
     yield _row(("part, p50 / p99 in ms", *(f"{result['rate']:,}/s" for result in results)))
     yield "|---" * (len(results) + 1) + "|"

@@ -1,19 +1,21 @@
-"""A whole run at one rate: Kafka and ZooKeeper, the bare loop, the flow; one object of figures."""
+"""A whole run: Kafka and ZooKeeper, the bare loop, the skeleton, the flow in turn; one object of figures."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from lowtide.bench.arrivals import Arrivals
 from lowtide.bench.figures import Figures, Observed
 from lowtide.bench.gaps import Gaps, gaps
-from lowtide.bench.ground import Timestamps, described, ground, modes
+from lowtide.bench.ground import Ground, Timestamps, described, ground, modes
 from lowtide.bench.load import Load, Rise
 from lowtide.bench.pacer import Pacer
 from lowtide.bench.phases import whole
 from lowtide.bench.ramp import drained_per_s, steps, sustained
 from lowtide.bench.schedule import Schedule
 from lowtide.bench.session import Say, Subject, observe
+from lowtide.bench.sides import OTHERS, SUBJECTS, ratio, ratios
 from lowtide.conf import Conf
 
 
@@ -23,11 +25,13 @@ def run(
     conf: Conf,
     say: Say,
     *,
+    subjects: Collection[str] = SUBJECTS,
+    warm_s: float = 0,
     timestamps: Timestamps = "create",
     snapshot_every_s: float = 0,
     state_keys: int = 0,
 ) -> dict[str, Any]:
-    """Measure the bare loop, then the flow, and return the object that `lowtide bench latency --json` prints.
+    """Measure the bare loop, the skeleton and the flow, and return the object of `lowtide bench latency --json`.
 
     Everything it starts (Kafka and ZooKeeper in a temporary folder, Spark, the processes around them) ends with it.
 
@@ -36,38 +40,65 @@ def run(
         load: What is sent.
         conf: How the flow is run; the services' addresses and all folders are replaced.
         say: Told what happens.
+        subjects: Which of `SUBJECTS` are measured.
+        warm_s: How long the broker has the same load before that; see `warm`.
         timestamps: As in `Ground`.
         snapshot_every_s: How often a snapshot is due in the time that is measured; 0 for never.
-        state_keys: How many keys are in the running count's state before.
+        state_keys: How many keys are in the running count's state before; in the skeleton's too.
 
     Raises:
         LowtideError: what ended the run.
     """
+    pacer = Pacer(lambda schedule: whole(snapshot_every_s, schedule))
+    companions = [pacer] if snapshot_every_s else []
     with described() as told, ground(conf, timestamps, say) as here:
-        bare, _ = _measured(here.bare(flow, say), load, None)
-        pacer = Pacer(lambda schedule: whole(snapshot_every_s, schedule))
-        subject = here.flow(flow, say, state_keys=state_keys, companions=[pacer] if snapshot_every_s else [])
-        figures, observed = _measured(subject, load, pacer)
+        warm(here, flow, load.rate, warm_s, say)
+        starts: dict[str, Callable[[], Subject]] = {
+            "bare": lambda: here.bare(flow, say),
+            "skeleton": lambda: here.skeleton(flow, say, state_keys=state_keys),
+            "flow": lambda: here.flow(flow, say, state_keys=state_keys, companions=companions),
+        }
+        found = {
+            name: _measured(starts[name](), load, pacer if name == "flow" else None)
+            for name in SUBJECTS
+            if name in subjects
+        }
+    others = {name: found.get(name) for name in OTHERS}
+    figures = found.get("flow", {})
     return {
         "flow": flow,
         "rate": load.rate,
+        "subjects": list(found),
         **modes(conf, timestamps),
         "seconds": load.seconds,
         "warmup_s": load.warmup_s,
+        "warm_s": warm_s,
         "snapshot_every_s": snapshot_every_s,
         "state_keys": state_keys,
-        "fed_per_s": observed.fed_per_s,
         **figures,
         "snapshots": pacer.of_turns([0]),
-        "bare": bare,
+        **others,
+        "ratios": ratios(figures, others),
         **told,
     }
 
 
-def _measured(subject: Subject, load: Load, pacer: Pacer | None) -> tuple[dict[str, Any], Observed]:
+def warm(here: Ground, flow: str, rate: int, seconds: float, say: Say) -> None:
+    """Give the broker a load and transactions for so long, on topics of their own; its JVM compiles for a minute."""
+    if seconds:
+        say(f"warming the broker for {seconds:g} s: the bare loop, with transactions")
+        subject = here.transactions(flow, lambda what: say(f"the broker: {what}"))
+        observe(subject, Load(rate, 0, seconds))
+
+
+def _measured(subject: Subject, load: Load, pacer: Pacer | None) -> dict[str, Any]:
     arrivals, schedule, observed = observe(subject, load)
     found = gaps_of(arrivals, schedule, observed, pacer)
-    return {**Figures.of(arrivals, schedule, observed).as_json(), **found.as_json()}, observed
+    return {
+        "fed_per_s": observed.fed_per_s,
+        **Figures.of(arrivals, schedule, observed).as_json(),
+        **found.as_json(),
+    }
 
 
 def gaps_of(arrivals: Arrivals, schedule: Schedule, observed: Observed, pacer: Pacer | None) -> Gaps:
@@ -76,32 +107,47 @@ def gaps_of(arrivals: Arrivals, schedule: Schedule, observed: Observed, pacer: P
     return gaps(arrivals.received_ns, schedule.window_ns, observed.ends_ns, spans)
 
 
-def run_ramp(flow: str, rise: Rise, conf: Conf, say: Say, *, timestamps: Timestamps = "create") -> dict[str, Any]:
-    """Find out how much the bare loop and the flow can take; return what `lowtide bench throughput --json` prints.
+def run_ramp(
+    flow: str,
+    rise: Rise,
+    conf: Conf,
+    say: Say,
+    *,
+    subjects: Collection[str] = SUBJECTS,
+    warm_s: float = 0,
+    timestamps: Timestamps = "create",
+) -> dict[str, Any]:
+    """Find out how much each subject can take; return what `lowtide bench throughput --json` prints.
 
     Args and errors as of `run`.
     """
     with described() as told, ground(conf, timestamps, say) as here:
-        bare = _ramped(here.bare(flow, say), rise)
-        figures = _ramped(here.flow(flow, say), rise)
-    shares = {name: _share(figures[name], bare[name]) for name in ("sustained_per_s", "drained_per_s")}
-    if bare["sustained_per_s"] == max(rise.rates):
-        # The loop was not taken to its limit, so a share of what it did would flatter.
-        shares["sustained_per_s"] = None
+        warm(here, flow, rise.rates[0], warm_s, say)
+        starts = {"bare": here.bare, "skeleton": here.skeleton, "flow": here.flow}
+        found = {name: _ramped(starts[name](flow, say), rise) for name in SUBJECTS if name in subjects}
+    others = {name: found.get(name) for name in OTHERS}
+    figures = found.get("flow", {})
     return {
         "flow": flow,
+        "subjects": list(found),
         **modes(conf, timestamps),
         "step_s": rise.step_s,
         "warmup_s": rise.warmup_s,
+        "warm_s": warm_s,
         **figures,
-        "share_of_bare": shares,
-        "bare": bare,
+        **{f"share_of_{name}": shares(figures, other or {}, max(rise.rates)) for name, other in others.items()},
+        **others,
         **told,
     }
 
 
-def _share(figure: float | None, of: float | None) -> float | None:
-    return round(figure / of, 3) if figure and of else None
+def shares(figures: Mapping[str, Any], other: Mapping[str, Any], highest: int) -> dict[str, float | None]:
+    """Return what a flow took as a share of what another subject did, given the highest rate that was tried."""
+    found = {name: ratio(figures.get(name), other.get(name)) for name in ("sustained_per_s", "drained_per_s")}
+    if other.get("sustained_per_s") == highest:
+        # It was not taken to its limit, so a share of what it did would flatter.
+        found["sustained_per_s"] = None
+    return found
 
 
 def _ramped(subject: Subject, rise: Rise) -> dict[str, Any]:
@@ -114,5 +160,6 @@ def _ramped(subject: Subject, rise: Rise) -> dict[str, Any]:
         "duplicated": arrivals.duplicated,
         "faults": arrivals.faults,
         "generator_lag_p99_ms": observed.lag_p99_ms,
+        **observed.cpu_json(arrivals.done(schedule.window_ns)),
         "steps": [step.as_json() for step in found],
     }

@@ -102,7 +102,7 @@ def observe(subject: Subject, load: Sent[S]) -> tuple[Arrivals, S, Observed]:
             lag_max_ms=sent["lag_max_ms"],
             ends_ns=system.epoch_ends_ns(),
             hops=hops.between(before.hops, system.hops()),
-            cpu_s={kind: after.cpu_s[kind] - used for kind, used in before.cpu_s.items()},
+            cpu_s=after.cpu_s(before),
             others_cpu_s=after.others_s(before),
             start_s=start_s,
             fed_per_s=fed_per_s,

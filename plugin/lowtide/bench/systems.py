@@ -6,11 +6,11 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Protocol
 
 from lowtide.bench import hops
 from lowtide.bench.child import Child
+from lowtide.bench.epochs import epoch_ends_ns
 from lowtide.bench.flows import FLOWS, records_of
 from lowtide.bench.processes import command, descendants, parents
 from lowtide.bench.record import Records
@@ -53,9 +53,6 @@ class System(Protocol):
     def check(self) -> None:
         """Raise what ended it, if it has ended."""
 
-    def processes(self) -> Mapping[str, set[int]]:
-        """Return its processes by kind."""
-
     def hops(self) -> Mapping[str, Mapping[int, int]]:
         """Return what its own histograms have counted so far, by hop."""
 
@@ -70,21 +67,17 @@ class System(Protocol):
 
 
 class Bare:
-    """The bare librdkafka loop."""
+    """The bare librdkafka loop; with transactions, each batch is one."""
 
-    def __init__(self, way: Way) -> None:
+    def __init__(self, way: Way, *, transactions: bool = False) -> None:
         task = {"kafka": way.kafka, "from": way.source, "to": way.sink, "partitions": way.partitions}
-        self._child = Child("lowtide.bench.bare", task)
+        self._child = Child("lowtide.bench.bare", {**task, "transactions": transactions})
         self._source: dict[int, int] = {}
 
     def check(self) -> None:
         """Raise ChildFailed if the loop has ended."""
         while (line := self._child.hear(0.001)) is not None:
             self._source = {int(bucket): count for bucket, count in line["source"].items()}
-
-    def processes(self) -> Mapping[str, set[int]]:
-        """One process."""
-        return {"loop": {self._child.pid}}
 
     def hops(self) -> Mapping[str, Mapping[int, int]]:
         """The way into the loop."""
@@ -120,29 +113,17 @@ class Running:
         if not self._job.running():
             self._job.wait()
 
-    def processes(self) -> Mapping[str, set[int]]:
-        """The JVM, the workers, and what else the JVM has started: Lowtide's service and fork server."""
-        jvm = _jvms()
-        workers = {int(worker["pid"]) for worker in self._job.status()["workers"]}
-        return {"jvm": jvm, "workers": workers, "service": descendants(jvm, parents()) - jvm - workers}
-
     def hops(self) -> Mapping[str, Mapping[int, int]]:
         """What the workers counted; up to a second old."""
         return hops.of_status(self._job.status())
 
     def epoch_ends_ns(self) -> list[int]:
-        """By Spark's progress reports: when an epoch's trigger began, and how long all of it took."""
+        """Return them by Spark's progress reports."""
         from pyspark.sql import SparkSession
 
         session = SparkSession.getActiveSession()
         assert session is not None, "the job runs in this process"
-        ends = []
-        for query in session.streams.active:
-            for progress in query.recentProgress:
-                began = datetime.fromisoformat(progress["timestamp"])
-                took_ms = progress["durationMs"].get("triggerExecution", 0)
-                ends.append(round(began.timestamp() * 1e3 + took_ms) * 1_000_000)
-        return ends
+        return epoch_ends_ns(session)
 
     def client(self) -> ControlClient:
         """Return the job's."""

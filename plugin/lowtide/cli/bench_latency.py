@@ -8,7 +8,17 @@ from typing import Any, Literal
 import click
 from rich.console import Console
 
-from lowtide.cli.bench_options import FLOW, GROUPING, STATE_KEYS, TIMESTAMPS, Grouping, Rates, measured_conf
+from lowtide.cli.bench_options import (
+    FLOW,
+    GROUPING,
+    STATE_KEYS,
+    SUBJECTS,
+    TIMESTAMPS,
+    WARM,
+    Grouping,
+    Rates,
+    measured_conf,
+)
 from lowtide.cli.bench_running import ended_by_sigterm, one, progress
 from lowtide.cli.options import as_json, with_conf
 from lowtide.conf import Conf
@@ -19,6 +29,8 @@ from lowtide.conf import Conf
 @click.option("--rate", "rates", type=Rates(), default="1000", show_default=True, help="Records a second.")
 @click.option("--seconds", type=click.FloatRange(min=1), default=20.0, show_default=True, help="How long is measured.")
 @click.option("--warmup", type=click.FloatRange(min=0), default=10.0, show_default=True, help="Seconds before that.")
+@WARM
+@SUBJECTS
 @click.option("--epoch", type=click.FloatRange(min=5), default=5.0, show_default=True, help="Seconds of an epoch.")
 @GROUPING
 @click.option(
@@ -48,6 +60,8 @@ def latency(
     rates: tuple[int, ...],
     seconds: float,
     warmup: float,
+    warm_s: float,
+    subjects: tuple[str, ...],
     epoch: float,
     grouping: Grouping | None,
     tracking: Literal["on", "off"],
@@ -59,7 +73,8 @@ def latency(
 ) -> int:
     """Measure how long records take through a flow: Kafka, generator, reader and Spark are started for it.
 
-    Beside it, in the same run, a bare librdkafka loop is measured. With --json the last line is one object; with
+    Beside it, in the same run, a bare librdkafka loop and a skeleton of the flow are measured, so that the figures say
+    what its promises cost. The broker is warmed first. With --json the last line is one object; with
     several rates each runs in a process of its own, prints its object, and the last line has them all as `runs`.
     Epochs are short by default, so that a run sees their boundaries. The rate of inverted-index is in documents a
     second, each of which makes some 16 changes. To compare paces of snapshots: `lowtide bench snapshots`.
@@ -80,6 +95,8 @@ def latency(
             Load(rates[0], seconds, warmup),
             conf,
             say,
+            subjects=subjects,
+            warm_s=warm_s,
             timestamps=timestamps,
             snapshot_every_s=snapshot_every,
             state_keys=state_keys,

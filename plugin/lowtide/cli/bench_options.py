@@ -10,7 +10,10 @@ import click
 from lowtide.conf import Conf
 from lowtide.errors import ConfError
 
-__all__ = ["FLOW", "GROUPING", "MARKDOWN", "STATE_KEYS", "TIMESTAMPS", "Grouping", "Paces", "Rates", "measured_conf"]
+__all__ = [
+    "FLOW", "GROUPING", "MARKDOWN", "STATE_KEYS", "SUBJECTS", "TIMESTAMPS", "WARM", "Grouping", "Paces", "Rates",
+    "Subjects", "measured_conf",
+]  # fmt: skip
 
 Grouping = Literal["optimistic", "ordered"]
 MOST_STATE_KEYS = 10**7
@@ -55,6 +58,21 @@ class Paces(click.ParamType[tuple[float, ...]]):
         return paces
 
 
+class Subjects(click.ParamType[tuple[str, ...]]):
+    """Names of what is measured, with commas between them."""
+
+    name = "NAME[,NAME...]"
+    choices = ("bare", "skeleton", "flow")
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return a tuple of str."""
+        names = value if isinstance(value, tuple) else tuple(name.strip() for name in str(value).split(","))
+        for name in names:
+            if name not in self.choices:
+                self.fail(f"{name!r} is none of {', '.join(self.choices)}", param, ctx)
+        return names
+
+
 FLOW = click.option(
     "--flow",
     type=click.Choice(["running-count", "inverted-index", "passthrough"]),
@@ -79,6 +97,22 @@ STATE_KEYS = click.option(
     default=0,
     show_default=True,
     help="So many keys are in the running count's state before; the 1,000 that are measured are beside them.",
+)
+SUBJECTS = click.option(
+    "--subjects",
+    type=Subjects(),
+    default=",".join(Subjects.choices),
+    show_default=True,
+    help="What is measured, in turn: the bare librdkafka loop; the skeleton, which is the flow's way through Spark and "
+    "Kafka's transactions with workers that only count; the flow.",
+)
+WARM = click.option(
+    "--warm-s",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="The broker has load and transactions for so long before anything is measured; its JVM compiles meanwhile.",
 )
 MARKDOWN = click.option("--markdown", is_flag=True, help="Print the tables as markdown.")
 

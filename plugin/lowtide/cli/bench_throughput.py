@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import click
 
-from lowtide.cli.bench_options import FLOW, GROUPING, TIMESTAMPS, Grouping, Rates, measured_conf
+from lowtide.cli.bench_options import FLOW, GROUPING, SUBJECTS, TIMESTAMPS, WARM, Grouping, Rates, measured_conf
 from lowtide.cli.bench_running import ended_by_sigterm, one, progress
 from lowtide.cli.options import as_json, with_conf
 from lowtide.conf import Conf
@@ -24,6 +24,8 @@ from lowtide.conf import Conf
 )
 @click.option("--step", type=click.FloatRange(min=2), default=5.0, show_default=True, help="Seconds of a step.")
 @click.option("--warmup", type=click.FloatRange(min=0), default=15.0, show_default=True, help="Seconds before them.")
+@WARM
+@SUBJECTS
 @GROUPING
 @click.option(
     "--tracking",
@@ -43,13 +45,15 @@ def throughput(
     rates: tuple[int, ...],
     step: float,
     warmup: float,
+    warm_s: float,
+    subjects: tuple[str, ...],
     grouping: Grouping | None,
     tracking: Literal["on", "off", "both"],
     timestamps: Literal["create", "append"],
     markdown: bool,
     as_json: bool,
 ) -> int:
-    """Find out how many records a second go through a flow for good, beside the bare loop of the same run.
+    """Find out how many records a second go through a flow for good, beside the bare loop and the skeleton.
 
     The rate rises step by step. A step is kept while the lag does not grow; what the steps above leave behind is then
     worked off, which gives a second, higher figure. With --json the last line is one object.
@@ -61,7 +65,8 @@ def throughput(
     from lowtide.bench.run import run_ramp
 
     with ended_by_sigterm(), progress() as say:
-        result = run_ramp(flow, Rise(tuple(sorted(rates)), step, warmup), conf, say, timestamps=timestamps)
+        rise = Rise(tuple(sorted(rates)), step, warmup)
+        result = run_ramp(flow, rise, conf, say, subjects=subjects, warm_s=warm_s, timestamps=timestamps)
     _show_ramps([result], as_json=as_json, markdown=markdown)
     return 0
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from lowtide.embedded.java import find_java
@@ -35,17 +36,24 @@ def build() -> Path:
         JavaMissing: there is no JDK, only a runtime, or an old one.
         ShimRefused: the compiler found faults.
     """
-    if shim_fault() == "":
-        return SHIM
-    compiler = _compiler()
-    with tempfile.TemporaryDirectory() as folder:
-        classes = Path(folder, "classes")
-        _compile(compiler, classes)
-        fresh = SHIM.with_suffix(".new")
-        fresh.parent.mkdir(parents=True, exist_ok=True)
-        _pack(classes, fresh)
-        fresh.replace(SHIM)
+    if shim_fault():
+        make_jar(source_files(), SHIM, manifest())
     return SHIM
+
+
+def make_jar(sources: Iterable[Path], jar: Path, manifest_text: str) -> None:
+    """Compile Java sources against the installed pyspark into a jar, which is there as a whole or not at all.
+
+    Raises:
+        JavaMissing, ShimRefused: see `build`.
+    """
+    compiler = _compiler()
+    jar.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=jar.parent) as folder:
+        classes, fresh = Path(folder, "classes"), Path(folder, jar.name)
+        _compile(compiler, sources, classes)
+        _pack(classes, fresh, manifest_text)
+        fresh.replace(jar)
 
 
 def _compiler() -> Path:
@@ -61,7 +69,7 @@ def _compiler() -> Path:
     return Path(found)
 
 
-def _compile(compiler: Path, classes: Path) -> None:
+def _compile(compiler: Path, sources: Iterable[Path], classes: Path) -> None:
     jars = pyspark_folder() / "jars"
     command: list[str | Path] = [
         compiler,
@@ -73,16 +81,16 @@ def _compile(compiler: Path, classes: Path) -> None:
         f"{jars}/*",
         "-d",
         classes,
+        *sources,
     ]
-    command += source_files()
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=COMPILE_LIMIT_S)
     if done.returncode:
         raise ShimRefused(f"javac refused the Java sources:\n{(done.stderr or done.stdout).strip()}")
 
 
-def _pack(classes: Path, jar: Path) -> None:
+def _pack(classes: Path, jar: Path, manifest_text: str) -> None:
     """Write a jar whose bytes depend on its content alone."""
-    entries = {"META-INF/MANIFEST.MF": manifest().encode()}
+    entries = {"META-INF/MANIFEST.MF": manifest_text.encode()}
     entries |= {str(path.relative_to(classes)): path.read_bytes() for path in sorted(classes.rglob("*.class"))}
     with zipfile.ZipFile(jar, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in entries.items():

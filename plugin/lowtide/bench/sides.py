@@ -1,0 +1,45 @@
+"""The subjects of a run beside each other: the flow, the skeleton, the bare loop. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+SUBJECTS = ("bare", "skeleton", "flow")
+"""In the order in which they are measured."""
+OTHERS = ("bare", "skeleton")
+"""What a flow is held against; each has its figures under its name, the flow's own are the object's."""
+RATIOS = ("p50_ms", "p90_ms", "p99_ms", "sustained_per_s")
+
+Figures = Mapping[str, Any]
+
+
+def sides(result: Figures, name: str) -> list[tuple[str, Figures]]:
+    """Return what was measured in a run, the flow first: a heading (the flow's is given), and figures."""
+    flow = [(name, result)] if "flow" in result["subjects"] else []
+    others = (("skeleton", "skeleton"), ("bare loop", "bare"))
+    return [*flow, *((heading, result[other]) for heading, other in others if result[other] is not None)]
+
+
+def ratios(figures: Figures, others: Mapping[str, Figures | None]) -> dict[str, dict[str, float | None]]:
+    """Return how many times as large a flow's figures are as those of each other subject; null for one that is not."""
+    return {
+        name: {figure: ratio(figures.get(figure), (other or {}).get(figure)) for figure in RATIOS}
+        for name, other in others.items()
+    }
+
+
+def ratio(figure: float | None, of: float | None) -> float | None:
+    """Return a figure divided by another; None if either is missing or 0."""
+    return round(figure / of, 3) if figure and of else None
+
+
+def told(result: Figures) -> str:
+    """Return the ratios in words: `p50 3.1 x bare, 1.2 x skeleton; p99 4.0 x bare, 1.1 x skeleton`; empty for none."""
+    lines = []
+    for label, figure in (("p50", "p50_ms"), ("p99", "p99_ms")):
+        known = [(name, result["ratios"][name][figure]) for name in OTHERS]
+        parts = [f"{value:.1f} x {name}" for name, value in known if value is not None]
+        if parts:
+            lines.append(f"{label} {', '.join(parts)}")
+    return "; ".join(lines)
