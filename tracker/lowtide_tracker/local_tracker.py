@@ -48,7 +48,8 @@ class LocalTracker:
         self._kept: dict[int, dict[int, int]] = {}
         """Per segment: tick -> XOR of all that was flushed; no zeros, and little of what is below min time."""
         self._compact_at: dict[int, int] = {}
-        self._holds: dict[tuple[int, int], int] = {}
+        self._holds: dict[tuple[int, int, int], int] = {}
+        """(segment, tick, owner) -> value."""
         self._heartbeats: dict[int, int] = {}
         """The newest per front, flushed or not."""
         self._flushed_heartbeats: dict[int, int] = {}
@@ -76,21 +77,27 @@ class LocalTracker:
         for tick in ticks:
             sums[tick] = known(tick, 0) ^ value
 
-    def hold(self, segment: int, tick: int) -> bool:
+    def hold(self, segment: int, tick: int, *, owner: int = 0) -> bool:
         """Keeps a tick of a segment open because something will be emitted into it later (R6); twice is once.
 
+        Args:
+            segment: the one that will receive.
+            tick: at which it will.
+            owner: who will emit: holds of several in one process do not know of each other.
+
         Returns:
-            Whether it was not held before.
+            Whether this owner did not hold it before.
         """
-        if (segment, tick) in self._holds:
+        place = (segment, tick, owner)
+        if place in self._holds:
             return False
-        value = self._holds[segment, tick] = self.new_value()
+        value = self._holds[place] = self.new_value()
         self.fold(segment, (tick,), value)
         return True
 
-    def release(self, segment: int, tick: int) -> None:
-        """Ends a hold; ``KeyError`` if there is none. Fold what was emitted first."""
-        self.fold(segment, (tick,), self._holds.pop((segment, tick)))
+    def release(self, segment: int, tick: int, *, owner: int = 0) -> None:
+        """Ends an owner's hold; ``KeyError`` if there is none. Fold what was emitted first."""
+        self.fold(segment, (tick,), self._holds.pop((segment, tick, owner)))
 
     def heartbeat(self, front: int, tick: int) -> None:
         """This front labels nothing below ``tick`` any more; ``HeartbeatWentBack`` if it said more before."""
