@@ -116,6 +116,10 @@ class Outbox:
             for target in range(len(self._next))
         ]
 
+    def numbered(self, target: int) -> int:
+        """How many frames a target has been sent, marks too."""
+        return self._next[target]
+
     def _number(self, target: int) -> int:
         number = self._next[target]
         self._next[target] = number + 1
@@ -151,6 +155,10 @@ class Inbox:
             self._marks[header.sender] = header.rows
         else:
             self._unmarked.add(header.sender)
+
+    def taken(self, sender: int) -> int:
+        """How many frames of a sender have come, marks too."""
+        return self._next.get(sender, 0)
 
     def end(self, epoch: int) -> None:
         """Check that every sender has told its end of this very epoch.

@@ -49,7 +49,7 @@ def test_a_worker_that_was_forked_and_never_reported_is_not_forked_again() -> No
 def test_the_loss_of_a_worker_ends_the_life_instead_of_an_empty_one_in_its_place() -> None:
     register = Register(LIFE)
     forked(register, "1/0")
-    register.lost("1/0", "killed by SIGKILL")
+    register.lost(["1/0"], "killed by SIGKILL")
     assert "worker 1/0 (pid 100 on executor 0) died: killed by SIGKILL" in register.cause
     assert register.find("1/0", 1, 1, LIFE, "0") == Refused(register.cause)
 
@@ -58,7 +58,7 @@ def test_the_first_cause_is_kept() -> None:
     register = Register(LIFE)
     forked(register, "1/0")
     register.end("the user's function raised")
-    register.lost("1/0")
+    register.lost(["1/0"])
     assert register.cause == "the user's function raised"
 
 
@@ -81,7 +81,7 @@ def test_a_worker_that_nobody_ordered_is_refused() -> None:
 def test_a_worker_that_dies_before_it_reports_is_said_with_how_it_died() -> None:
     register = Register(LIFE)
     register.find("1/0", 1, 0, LIFE, "0")
-    register.lost("1/0", "killed by SIGKILL", 4711)
+    register.lost(["1/0"], "killed by SIGKILL", 4711)
     assert "worker 1/0 (pid 4711 on executor 0) died before it was ready: killed by SIGKILL" in register.cause
 
 

@@ -47,6 +47,10 @@ class Intake:
         """Check that the epoch's input was complete."""
         self._inbox.end(epoch)
 
+    def taken(self, sender: int) -> int:
+        """How many frames of a sender have come, marks too."""
+        return self._inbox.taken(sender)
+
     def _count(self, message: bytes, now_ns: int) -> Header | None:
         """Return the header of a frame with records, None for a mark."""
         header = Header.unpack(message)
