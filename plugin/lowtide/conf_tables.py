@@ -58,6 +58,7 @@ class KafkaConf:
     reach_limit_ms: Positive = 10_000
     delivery_limit_ms: Positive = 30_000
     outage_limit_ms: Positive = 60_000
+    transaction_pace_ms: Milliseconds = 0
     security_protocol: Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"] = "plaintext"
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
     sasl_username: Text | None = None
@@ -112,8 +113,9 @@ class ExchangeConf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerConf:
-    """Limits of the Python processes that run the levels."""
+    """The Python processes that run the levels, and their limits; 0 `processes` for half the executor's cores."""
 
+    processes: Annotated[int, Meta(ge=0, le=1024)] = 0
     start_limit_s: Seconds = 20.0
     attach_limit_s: Seconds = 60.0
     max_queued_bytes: Annotated[int, Meta(ge=1 << 16)] = 32 << 20

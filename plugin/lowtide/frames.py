@@ -114,6 +114,10 @@ class Outbox:
         self._sender = sender
         self._next = [0] * targets
 
+    def numbered(self, target: int) -> int:
+        """How many frames a target has been sent, marks too."""
+        return self._next[target]
+
     def records(self, target: int, frame: Any, sent_ns: int) -> bytes:
         """The next frame for `target`, of a `worker.effects.Frame`."""
         number = self._next[target]
@@ -176,6 +180,10 @@ class Inbox:
             self._marks[sender] = head.value
         else:
             self._unmarked.add(sender)
+
+    def taken(self, sender: int) -> int:
+        """How many frames of a sender have come, marks too."""
+        return self._next.get(sender, 0)
 
     def end(self, epoch: int) -> None:
         """Check that every sender has told its end of this very epoch.

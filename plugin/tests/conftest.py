@@ -57,6 +57,8 @@ class Life:
 
     def __init__(self, zookeeper: str, incarnation: int = 7) -> None:
         self.incarnation = incarnation
+        self.processes = 1
+        """Hosts of each executor."""
         self._zookeeper = zookeeper
         first = {"secret": SECRET.hex(), "host": "127.0.0.1"}
         self.service = self._start("lowtide.service", first)
@@ -78,7 +80,7 @@ class Life:
 
     def setting(self) -> LifeSetting:
         """What the driver program would say of the life."""
-        return setting(self._zookeeper, self.incarnation)
+        return setting(self._zookeeper, self.incarnation, processes=self.processes)
 
     def finish(self) -> None:
         """Ends the life on purpose; its workers go by themselves."""
@@ -98,7 +100,7 @@ class Life:
         found = self.ask(question | {"incarnation": life, "executor": executor})
         if "refused" in found:
             return str(found["refused"])
-        order = question | {"number": found.get("fork"), "incarnation": life}
+        order = question | found.get("fork", {}) | {"incarnation": life}
         address = found.get("at") or self._fork(executor, order)
         connection = connect(address, SECRET)
         connection.settimeout(WAIT_S)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import select
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
 
+from lowtide.connectors.courier import LARGE_RECORDS, Courier
 from lowtide.connectors.delivery import AtLeastOnce, Delivery, ExactlyOnce, Packet
 from lowtide.connectors.transactions import Transactions
 from lowtide.errors import FrameTooLarge, LifeEnded, ServiceUnavailable
@@ -113,3 +114,57 @@ def test_a_record_as_large_as_a_frame_may_be_is_taken() -> None:
     delivery.put(packet(1, 96 << 20))
     assert not select.select([delivery], [], [], 0.5)[0]
     delivery.close(0.1)
+
+
+class Counted:
+    """A way on which all is durable at once; keeps what went together."""
+
+    end_by = 0.0
+
+    def __init__(self) -> None:
+        self.deliveries: list[int] = []
+
+    def open(self) -> None:
+        pass
+
+    def deliver(self, packets: Sequence[Packet]) -> None:
+        self.deliveries.append(len(packets))
+
+    def close(self) -> None:
+        pass
+
+
+def delivered(courier: Courier, count: int) -> None:
+    """Wait until so many packets have become durable."""
+    while count > 0:
+        assert select.select([courier], [], [], 10.0)[0]
+        count -= len(courier.durable())
+
+
+def test_packets_that_are_put_together_go_together_and_wake_once() -> None:
+    way = Counted()
+    courier = Courier(way, "test")
+    courier.put(packet(), packet(), packet())
+    assert select.select([courier], [], [], 10.0)[0]
+    assert len(courier.durable()) == 3
+    assert (way.deliveries, courier.gauges()["transactions"]) == ([3], 1)
+    assert courier.close(10.0) == 0
+
+
+def test_with_a_pace_little_waits_for_more_and_much_does_not() -> None:
+    way = Counted()
+    courier = Courier(way, "test", pace_ms=2000)
+    courier.put(packet())
+    delivered(courier, 1)
+    begun = time.monotonic()
+    for _ in range(3):
+        courier.put(packet())
+        time.sleep(0.05)
+    delivered(courier, 3)
+    assert way.deliveries == [1, 3]
+    assert time.monotonic() - begun > 1.0
+    courier.put(packet(count=LARGE_RECORDS))
+    begun = time.monotonic()
+    delivered(courier, 1)
+    assert time.monotonic() - begun < 1.0
+    assert courier.close(10.0) == 0

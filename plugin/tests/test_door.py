@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import selectors
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ import pytest
 from lowtide.wire import Kind, head
 from lowtide.worker.door import NEWCOMERS, Door
 from lowtide.worker.link import Link
+from lowtide.worker.watch import Watch
 from lowtide_tracker.handshake import HELLO_BYTES, PROOF_BYTES, ClientHandshake, HandshakeError
 
 SECRET = b"the secret of a test, 32 bytes.."
@@ -21,14 +21,14 @@ PATIENCE_S = 0.3
 
 
 class Entrance:
-    """A door with its own selector, and who was let in."""
+    """A door that is watched, and who was let in."""
 
     def __init__(self) -> None:
-        self.selector = selectors.DefaultSelector()
+        self.watch = Watch()
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.asked: list[dict[str, Any]] = []
         self.links: list[Link] = []
-        self.door = Door(self.listener, SECRET, self.selector, self._ask, PATIENCE_S)
+        self.door = Door(self.listener, SECRET, self.watch, self._ask, PATIENCE_S)
 
     def _ask(self, link: Link, question: dict[str, Any]) -> None:
         self.links.append(link)
@@ -37,9 +37,8 @@ class Entrance:
     def turn(self) -> float:
         """All that is to be done now; returns how long it took, in seconds."""
         begun = time.monotonic()
-        while ready := self.selector.select(0.02):
-            for key, events in ready:
-                key.data(events)
+        while self.watch.turn(0.02):
+            pass
         self.door.tick()
         return time.monotonic() - begun
 
@@ -49,7 +48,7 @@ class Entrance:
         return connection
 
     def close(self) -> None:
-        self.selector.close()
+        self.watch.close()
         self.listener.close()
 
 

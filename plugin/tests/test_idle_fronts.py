@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from stage_rig import INCARNATION, LIMIT_S, PARTITIONS, SECRET, Served, deployment, stage_of
+from stage_rig import INCARNATION, LIMIT_S, PARTITIONS, SECRET, Served, deployment, stage_of, tick
 
 from lowtide.service.idle_fronts import SERVICE_WORKER, IdleFronts
 from lowtide.worker.welcome import FrontStart
@@ -41,8 +41,8 @@ class Speaking:
             self.idle.add(start)
 
     def grant(self, *ticks: int, offset: int = 7) -> None:
-        for front, tick in enumerate(ticks):
-            self.idle.grant(front, offset, tick)
+        for front, to in enumerate(ticks):
+            self.idle.grant(front, offset, to)
         self.idle.flush()
 
     async def until(self, done: Callable[[], object]) -> None:
@@ -106,10 +106,10 @@ def test_a_front_is_handed_over_once_the_tracker_knows_all_promises(tracker: Ser
         speaking.grant(0, 60)
         await speaking.until(lambda: speaking.min_time == 40)
         stage = stage_of(deployment(tracking=True), "0/orders-0", 0, tracker.address, **kept_of(start))
-        list(stage.tick(time.monotonic()))
+        tick(stage, time.monotonic())
         assert stage.gauges()["front"]["heartbeat"] == 40, "its worker begins above the promise"
         stage.told({"grant": [0, 7, 50], "ahead": 0})
-        list(stage.tick(time.monotonic() + 1))
+        tick(stage, time.monotonic() + 1)
         await speaking.until(lambda: speaking.min_time == 50)
         speaking.idle.close()
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 import pytest
-from idle_stage import IdleStage, StageDeployment
+from idle_stage import IdleHost, IdleStage, StageDeployment
 from life_settings import setting
 
 from lowtide.errors import AlreadyRunning, FlowError, LifeEnded
@@ -46,7 +46,7 @@ class Misfit(StageDeployment):
         super().__init__(IdleStage)
         self.error = error
 
-    def stage(self, birth: Birth, welcome: Welcome) -> IdleStage:
+    def stage(self, birth: Birth, welcome: Welcome, host: IdleHost) -> IdleStage:
         raise self.error
 
 
@@ -140,7 +140,7 @@ def test_a_fork_server_has_one_thread_and_its_workers_none_of_its_descriptors(ta
     folder = f"/proc/{pid_of(task)}/fd"
     opened = [os.readlink(f"{folder}/{fd}") for fd in sorted(os.listdir(folder), key=int)]
     assert sum("eventpoll" in name for name in opened) == 1
-    assert sum("socket" in name for name in opened) == 3, "the listener, the line to the service, the task"
+    assert sum("socket" in name for name in opened) == 4, "the listener, the lines to service and fork server, the task"
     assert sum("pipe" in name for name in opened[3:]) == 0
 
 

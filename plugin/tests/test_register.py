@@ -49,7 +49,7 @@ def test_a_worker_that_was_forked_and_never_reported_is_not_forked_again() -> No
 def test_the_loss_of_a_worker_ends_the_life_instead_of_an_empty_one_in_its_place() -> None:
     register = Register(LIFE)
     forked(register, "1/0")
-    register.lost("1/0", "killed by SIGKILL")
+    register.lost(["1/0"], "killed by SIGKILL")
     assert "worker 1/0 (pid 100 on executor 0) died: killed by SIGKILL" in register.cause
     assert register.find("1/0", 1, 1, LIFE, "0") == Refused(register.cause)
 
@@ -58,7 +58,7 @@ def test_the_first_cause_is_kept() -> None:
     register = Register(LIFE)
     forked(register, "1/0")
     register.end("the user's function raised")
-    register.lost("1/0")
+    register.lost(["1/0"])
     assert register.cause == "the user's function raised"
 
 
@@ -81,7 +81,7 @@ def test_a_worker_that_nobody_ordered_is_refused() -> None:
 def test_a_worker_that_dies_before_it_reports_is_said_with_how_it_died() -> None:
     register = Register(LIFE)
     register.find("1/0", 1, 0, LIFE, "0")
-    register.lost("1/0", "killed by SIGKILL", 4711)
+    register.lost(["1/0"], "killed by SIGKILL", 4711)
     assert "worker 1/0 (pid 4711 on executor 0) died before it was ready: killed by SIGKILL" in register.cause
 
 
@@ -109,3 +109,30 @@ def test_a_task_of_level_0_finds_its_seat_before_it_has_seen_a_row() -> None:
     assert register.seat_of(1, 3) == "", "a partition was added: Spark may order them otherwise"
     register.seat(2, 3, "0/a-1")
     assert register.seat_of(0, 3) == "", "seats of an order that is over are forgotten"
+
+
+def test_workers_are_spread_over_hosts_level_by_level() -> None:
+    """Each host gets a share of each level, so that a record's way may stay within one."""
+    register = Register(LIFE)
+    names = ["1/0", "0/in-0", "1/1", "0/in-1", "1/2", "2/0"]
+    hosts: dict[str, int] = {}
+    for name in names:
+        answer = register.find(name, int(name[0]), 0, LIFE, "0", 2)
+        assert isinstance(answer, Fork)
+        hosts[name] = answer.host
+    assert len(set(hosts.values())) == 2
+    for level in "01":
+        assert len({host for name, host in hosts.items() if name[0] == level}) == 2, level
+    assert register.hosts() == set(hosts.values()) <= {0, 1}
+    elsewhere = register.find("2/1", 2, 0, LIFE, "1", 2)
+    assert elsewhere == Fork(6, 6), "a host is of one executor"
+
+
+def test_the_loss_of_a_host_names_all_its_workers() -> None:
+    register = Register(LIFE)
+    forked(register, "0/in-0", level=0)
+    forked(register, "1/0")
+    register.lost(["0/in-0", "1/0", "9/9"], "killed by SIGKILL")
+    for number, name in enumerate(("0/in-0", "1/0")):
+        assert f"worker {name} (pid {100 + number} on executor 0) died: killed by SIGKILL" in register.cause
+    assert "Their state is lost with them" in register.cause

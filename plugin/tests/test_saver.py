@@ -26,6 +26,7 @@ from lowtide_tracker import Notice, Request
 
 PLAN = plan()
 LIMIT_S = 20.0
+WORKER = "1/0"
 
 
 def asked(number: int, tick: int, moved: int) -> Notice:
@@ -41,15 +42,22 @@ def fed(events: list[tuple[int, int]]) -> WorkerCore:
     return level_1
 
 
-def said_by(saver: Saver, core: WorkerCore) -> list[dict[str, Any]]:
+def saver_of(core: WorkerCore, store: StoreSetting) -> Saver:
+    """One for a worker that is alone."""
+    saver = Saver(PLAN, store, incarnation=1)
+    saver.add(WORKER, core)
+    return saver
+
+
+def said_by(saver: Saver) -> list[dict[str, Any]]:
     """All that is said until no process writes any more."""
-    said: list[dict[str, Any]] = []
+    said: list[tuple[str, dict[str, Any]]] = []
     deadline = time.monotonic() + LIMIT_S
     while saver.descriptors():
         assert time.monotonic() < deadline
         select.select(saver.descriptors(), [], [], 0.1)
-        said += saver.hear(core)
-    return said + saver.hear(core)
+        said += saver.hear()
+    return [each for _, each in said + saver.hear()]
 
 
 def parts_of(said: list[dict[str, Any]]) -> tuple[Part, ...]:
@@ -57,9 +65,7 @@ def parts_of(said: list[dict[str, Any]]) -> tuple[Part, ...]:
 
 
 def birth(level: int = 1) -> Birth:
-    listener = socket.socket()
-    listener.close()
-    return Birth(f"{level}/0", level, 1, 2, "0", "", bytes(16), listener, "")
+    return Birth(f"{level}/0", level, 1, 2, 1, "0", "", bytes(16))
 
 
 @pytest.fixture(name="store")
@@ -71,13 +77,13 @@ def test_what_was_pinned_is_saved_while_the_worker_goes_on_and_comes_back(store:
     core = fed([(5, 1), (7, 2), (9, 4)])
     core.notice(asked(1, 7, 7))
     expected = core.program.capture(7)
-    saver = Saver(PLAN, 1, store, incarnation=1)
-    (begun,) = saver.begin(core)
+    saver = saver_of(core, store)
+    ((_, begun),) = saver.begin()
     assert begun.pop("pause_ms") > 0
     assert begun == {"number": 1, "tick": 7}
     assert core.pinned is None, "it prunes on at once"
     core.notice(notice(2, 20, 20))
-    said = said_by(saver, core)
+    said = said_by(saver)
     assert [each for each in said if "done" in each] == [{"number": 1, "done": True}]
     (part,) = parts_of(said)
     assert (part.vertex, part.kind, part.tick, part.snapshot, part.rows) == ("one", "scan", 7, "000001-0001", 1)
@@ -88,16 +94,17 @@ def test_what_was_pinned_is_saved_while_the_worker_goes_on_and_comes_back(store:
 def test_a_hash_unit_that_has_not_changed_is_not_written_again(store: StoreSetting) -> None:
     core = fed([(5, 1)])
     core.notice(asked(1, 7, 7))
-    saver = Saver(PLAN, 1, store, incarnation=1)
-    saver.begin(core)
-    assert len(parts_of(said_by(saver, core))) == 1
-    saver.committed(7)
+    saver = saver_of(core, store)
+    saver.begin()
+    assert len(parts_of(said_by(saver))) == 1
+    saver.committed(WORKER, 7)
     core.notice(asked(2, 9, 9))
-    assert saver.begin(core) == [{"number": 2, "tick": 9, "since": 7, "done": True}], "nobody is forked for nothing"
+    told = {"number": 2, "tick": 9, "since": 7, "done": True}
+    assert saver.begin() == [(WORKER, told)], "nobody is forked for nothing"
     core.frame(*fed_frames([(11, 2)]))
     core.notice(asked(3, 12, 12))
-    saver.begin(core)
-    assert [part.tick for part in parts_of(said_by(saver, core))] == [12]
+    saver.begin()
+    assert [part.tick for part in parts_of(said_by(saver))] == [12]
 
 
 def fed_frames(events: list[tuple[int, int]]) -> list[Any]:
@@ -113,12 +120,12 @@ def test_what_is_not_durable_yet_is_told_when_it_is(store: StoreSetting) -> None
             core.frame(later)
     effects = core.notice(asked(1, 7, 7))
     ((sink, bundle),) = effects.bundles
-    saver = Saver(PLAN, 2, store, incarnation=1)
-    saver.begin(core)
-    said = said_by(saver, core)
+    saver = saver_of(core, store)
+    saver.begin()
+    said = said_by(saver)
     assert not any("accepted" in each for each in said)
     core.durable(sink, bundle.lane)
-    (accepted,) = saver.hear(core)
+    ((_, accepted),) = saver.hear()
     assert accepted["accepted"]
     ((level, name, lane, last),) = accepted["lasts"]
     assert (level, name, lane) == (0, "out", 0)
@@ -129,23 +136,23 @@ def test_a_front_says_where_it_is_read_again(store: StoreSetting) -> None:
     core = reader()
     read(core, [(5, 1), (7, 2), (9, 4)])
     core.notice(asked(1, 7, 7))
-    saver = Saver(PLAN, 0, store, incarnation=1)
-    assert saver.begin(core) == [{"number": 1, "tick": 7, "front": [0, 1, 5], "done": True}]
+    saver = saver_of(core, store)
+    assert saver.begin() == [(WORKER, {"number": 1, "tick": 7, "front": [0, 1, 5], "done": True})]
 
 
 def test_a_process_that_dies_or_fails_is_told_of(store: StoreSetting, monkeypatch: pytest.MonkeyPatch) -> None:
     core = fed([(5, 1)])
     core.notice(asked(1, 7, 7))
     monkeypatch.setattr(saver_module, "encode_part", lambda *_: os.kill(os.getpid(), signal.SIGSEGV))
-    saver = Saver(PLAN, 1, store, incarnation=1)
-    saver.begin(core)
-    assert failure(said_by(saver, core)) == "the process that wrote its parts was killed by SIGSEGV"
+    saver = saver_of(core, store)
+    saver.begin()
+    assert failure(said_by(saver)) == "the process that wrote its parts was killed by SIGSEGV"
     monkeypatch.undo()
     core.frame(*fed_frames([(8, 1)]))
     core.notice(asked(2, 9, 9))
-    unwritable = Saver(PLAN, 1, StoreSetting("/proc/nowhere"), incarnation=1)
-    unwritable.begin(core)
-    failed = failure(said_by(unwritable, core))
+    unwritable = saver_of(core, StoreSetting("/proc/nowhere"))
+    unwritable.begin()
+    failed = failure(said_by(unwritable))
     assert "/proc/nowhere" in failed
     assert "what to do" in failed
 
@@ -161,8 +168,8 @@ def test_a_snapshot_that_is_given_up_has_its_process_ended(
     core = fed([(5, 1)])
     core.notice(asked(1, 7, 7))
     monkeypatch.setattr(saver_module, "encode_part", lambda *_: time.sleep(100))
-    saver = Saver(PLAN, 1, store, incarnation=1)
-    saver.begin(core)
+    saver = saver_of(core, store)
+    saver.begin()
     (writing,) = saver._writing.values()
     saver.cancel(1)
     assert saver.descriptors() == []
@@ -178,8 +185,8 @@ def test_the_process_holds_none_of_the_workers_connections(
     core = fed([(5, 1)])
     core.notice(asked(1, 7, 7))
     monkeypatch.setattr(saver_module, "encode_part", lambda *_: time.sleep(100))
-    saver = Saver(PLAN, 1, store, incarnation=1)
-    saver.begin(core)
+    saver = saver_of(core, store)
+    saver.begin()
     select.select(saver.descriptors(), [], [], LIMIT_S)  # It has begun to write, so it has let go of everything.
     ours.close()
     theirs.settimeout(LIMIT_S)
@@ -191,9 +198,9 @@ def test_the_process_holds_none_of_the_workers_connections(
 def test_a_part_that_is_not_what_the_manifest_says_ends_the_life(store: StoreSetting) -> None:
     core = fed([(5, 1)])
     core.notice(asked(1, 7, 7))
-    saver = Saver(PLAN, 1, store, incarnation=1)
-    saver.begin(core)
-    (part,) = parts_of(said_by(saver, core))
+    saver = saver_of(core, store)
+    saver.begin()
+    (part,) = parts_of(said_by(saver))
     file = Path(store.url) / part.name("test", 1)
     file.chmod(0o600)
     file.write_bytes(file.read_bytes()[:-1] + b"x")
@@ -209,6 +216,6 @@ def test_a_worker_that_cannot_fork_goes_on(store: StoreSetting, monkeypatch: pyt
     core = fed([(5, 1)])
     core.notice(asked(1, 7, 7))
     monkeypatch.setattr(os, "fork", fork)
-    (said,) = Saver(PLAN, 1, store, incarnation=1).begin(core)
+    ((_, said),) = saver_of(core, store).begin()
     assert "Cannot allocate memory" in said["failed"]
     assert core.pinned is None

@@ -9,14 +9,14 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from stage_rig import NOW, Kept, Rig, Served, deployment, kept, orders, packed, stage_of
+from stage_rig import NOW, Kept, Rig, Served, deployment, kept, line_of, orders, packed, stage_of, tick
 
 from lowtide.errors import LifeEnded, LowtideError
 from lowtide.frames import FrameKind, Header
 from lowtide.fronts.front import Window
 from lowtide.operators.limits import Limits
 from lowtide.worker import stage as stage_module
-from lowtide.worker.stage import FLUSH_S, KEEP_FLOORS_S
+from lowtide.worker.host import FLUSH_S, KEEP_FLOORS_S
 from lowtide_tracker import Flush
 
 LATER_S = 1e9
@@ -66,7 +66,7 @@ def test_frames_that_came_together_keep_their_order(tracker: Served) -> None:
 def test_value_and_ticks_of_a_frame_are_what_both_sides_fold(rig: Rig) -> None:
     """R5, over the wire: the acks of a frame cancel out whatever way it went."""
     rig.read(packed(orders(9), tick=5))
-    flushes = [stage._core.flush() for stage in rig.stages.values()]
+    flushes = [stage.core.flush() for stage in rig.stages.values()]
     sums: dict[tuple[int, int], int] = {}
     for flush in flushes:
         if flush is not None:
@@ -81,8 +81,7 @@ def test_value_and_ticks_of_a_frame_are_what_both_sides_fold(rig: Rig) -> None:
 def flushes_of(stage: stage_module.LevelStage, monkeypatch: pytest.MonkeyPatch) -> list[Flush]:
     """What is sent from now on."""
     sent: list[Flush] = []
-    line = stage._line
-    assert line is not None
+    line = line_of(stage)
     monkeypatch.setattr(line, "flush", lambda flush: sent.append(flush) if flush is not None else None)
     return sent
 
@@ -90,34 +89,34 @@ def flushes_of(stage: stage_module.LevelStage, monkeypatch: pytest.MonkeyPatch) 
 def test_flushes_keep_their_distance(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """T4: however often the loop turns."""
     stage = rig.stages["0/orders-1"]
-    list(stage.tick(100.0))
+    tick(stage, 100.0)
     sent = flushes_of(stage, monkeypatch)
     for number in range(10):
         list(stage.rows(packed(orders(1), first=number, tick=5 + number), NOW))
-        list(stage.tick(100.0 + FLUSH_S * number / 10))
+        tick(stage, 100.0 + FLUSH_S * number / 10)
     assert sent == []
-    assert 0.0 < stage.due_s(100.0 + FLUSH_S * 0.9) <= FLUSH_S / 5
-    list(stage.tick(100.0 + FLUSH_S * 1.001))
+    assert 0.0 < stage.host.due_s(100.0 + FLUSH_S * 0.9) <= FLUSH_S / 5
+    tick(stage, 100.0 + FLUSH_S * 1.001)
     (flush,) = sent
-    assert sorted(tick for _, tick, _ in flush.acks) == list(range(5, 15))
+    assert sorted(at for _, at, _ in flush.acks) == list(range(5, 15))
     assert flush.heartbeats == ((1, 14),), "R5: the heartbeat goes with the acks of what it closes"
-    list(stage.tick(101.0))
+    tick(stage, 101.0)
     assert len(sent) == 1, "nothing is left"
 
 
 def test_what_cannot_be_flushed_yet_is_flushed_later(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """A local tracker with too many flushes under way makes no more; what it has is not forgotten."""
     stage = rig.stages["0/orders-1"]
-    local = stage._core.tracker
+    local = stage.core.tracker
     list(stage.rows(packed(orders(1)), NOW))
     sent = flushes_of(stage, monkeypatch)
     local._max_unacknowledged = 0
-    list(stage.tick(100.0))
+    tick(stage, 100.0)
     assert sent == []
-    assert stage.due_s(100.0) == pytest.approx(FLUSH_S)
+    assert stage.host.due_s(100.0) == pytest.approx(FLUSH_S)
     local._max_unacknowledged = 10
-    list(stage.tick(100.0 + 2 * FLUSH_S))
-    assert [[tick for _, tick, _ in flush.acks] for flush in sent] == [[5]]
+    tick(stage, 100.0 + 2 * FLUSH_S)
+    assert [[at for _, at, _ in flush.acks] for flush in sent] == [[5]]
 
 
 def test_a_grant_counts_only_at_the_offset_that_is_expected(rig: Rig) -> None:
@@ -145,7 +144,7 @@ def test_a_lane_has_one_bundle_in_flight(tracker: Served) -> None:
     sink = kept(rig.stages["1/0"])
     rig.read(packed(orders(5)))
     rig.grant(20)
-    rig.stages["1/0"]._kept_s = LATER_S  # No floors alone.
+    rig.stages["1/0"].host._kept_s = LATER_S  # No floors alone.
     rig.until(lambda: sink.packets)
     for _ in range(20):
         rig.turn()
@@ -162,17 +161,17 @@ def test_a_lane_has_one_bundle_in_flight(tracker: Served) -> None:
 def test_floors_are_handed_on_though_a_sink_is_idle(rig: Rig) -> None:
     """R18: else nobody could be told of time that has passed without records."""
     stage = rig.stages["1/0"]
-    stage._kept_s = LATER_S
+    stage.host._kept_s = LATER_S
     rig.grant(20)
-    rig.until(lambda: stage._core.min_time == 20)
-    list(stage.tick(stage._kept_s + KEEP_FLOORS_S * 0.9))
+    rig.until(lambda: stage.core.min_time == 20)
+    tick(stage, stage.host._kept_s + KEEP_FLOORS_S * 0.9)
     assert kept(stage).packets == []
     assert stage.gauges()["delivered_time"] <= 0, "min time rests on floors that no sink has"
-    list(stage.tick(stage._kept_s + KEEP_FLOORS_S * 1.1))
+    tick(stage, stage.host._kept_s + KEEP_FLOORS_S * 1.1)
     (packet,) = kept(stage).packets
     assert (len(packet.messages), len(packet.lasts)) == (0, 2), "one floor of each front"
     kept(stage).settle()
-    list(stage.tick(time.monotonic()))
+    tick(stage, time.monotonic())
     assert stage.gauges()["delivered_time"] == 20
 
 
@@ -180,7 +179,7 @@ def test_nothing_is_lost_while_the_tracker_is_made_anew(tracker: Served, rig: Ri
     rig.read(packed(orders(10), tick=5))
     rig.turn()
     tracker.stop()
-    rig.until(lambda: all(stage.descriptors() == () for stage in rig.stages.values()))
+    rig.until(lambda: all(line_of(stage).fileno() < 0 for stage in rig.stages.values()))
     rig.read(packed(orders(10, first=24), first=10, tick=8))
     rig.grant(20)
     rig.turn()
@@ -194,8 +193,8 @@ def test_frames_flow_on_while_a_line_is_broken(rig: Rig) -> None:
     for number in range(20):
         rig.read(packed(orders(5), first=5 * number, tick=5 + number))
         for stage in list(rig.stages.values())[number % 4 :: 4]:
-            if stage.descriptors():
-                with socket.socket(fileno=os.dup(stage.descriptors()[0])) as connection:
+            if line_of(stage).fileno() >= 0:
+                with socket.socket(fileno=os.dup(line_of(stage).fileno())) as connection:
                     connection.shutdown(socket.SHUT_RDWR)
         rig.turn()
     rig.grant(100)
@@ -207,10 +206,10 @@ def test_a_worker_without_a_line_does_not_spin(tracker: Served, rig: Rig) -> Non
     """The tracker that is being made anew needs the processor."""
     stage = rig.stages["0/orders-1"]
     tracker.stop()
-    rig.until(lambda: stage.descriptors() == ())
+    rig.until(lambda: line_of(stage).fileno() < 0)
     list(stage.rows(packed(orders(1)), NOW))
-    list(stage.tick(now := time.monotonic()))
-    assert stage.due_s(now + 1.0) > FLUSH_S
+    tick(stage, now := time.monotonic())
+    assert stage.host.due_s(now + 1.0) > FLUSH_S
 
 
 def test_a_stopped_front_goes_on_when_min_time_does(tracker: Served) -> None:
@@ -231,18 +230,18 @@ def test_a_front_begins_above_what_the_service_promised_for_it(opening: int, flo
     """R2, R3: a heartbeat is never taken back, by nobody."""
     stage = stage_of(deployment(tracking=False), "0/orders-1", opening=opening, offset=7, floors=floors)
     assert stage.gauges()["front"]["heartbeat"] == 40
-    assert stage.asks(100.0) == [{"at": 7, "tick": 40}]
+    assert stage.host.says(100.0) == [("0/orders-1", {"at": 7, "tick": 40})]
     ((_, frame),) = stage.rows(packed(orders(1), first=7, tick=5), NOW)
     assert Header.unpack(frame).ticks_of(frame) == [40]
 
 
 def test_the_service_hears_which_offset_is_expected_once() -> None:
     stage = stage_of(deployment(tracking=False), "0/orders-1")
-    assert stage.asks(100.0) == [{"at": 0, "tick": 0}]
-    assert stage.asks(200.0) == []
+    assert stage.host.says(100.0) == [("0/orders-1", {"at": 0, "tick": 0})]
+    assert stage.host.says(200.0) == []
     list(stage.rows(packed(orders(3)), NOW))
-    assert stage.asks(100.0 + stage_module.WAKE_S / 2) == []
-    (ask,) = stage.asks(200.0)
+    assert stage.host.says(100.0 + stage_module.WAKE_S / 2) == []
+    ((_, ask),) = stage.host.says(200.0)
     assert (ask["at"], ask["tick"]) == (3, stage.gauges()["front"]["heartbeat"])
 
 

@@ -34,6 +34,7 @@ from lowtide_snapshots.stores.errors import StoreDamaged
 from lowtide_tracker import Request
 
 MB = 1e6
+WORKER = "1/0"
 LIMIT_S = 600.0
 """How long one writing may take."""
 
@@ -114,10 +115,11 @@ def _trial(
     core: WorkerCore, setting: StoreSetting, store: Store, raw_bytes: int, numbers: Iterator[int]
 ) -> dict[str, float]:
     """Write all of it, then ask again when nothing has changed, and read it back."""
-    saver = Saver(core.plan, core.level, setting, incarnation=1)
+    saver = Saver(core.plan, setting, incarnation=1)
+    saver.add(WORKER, core)
     first, second = next(numbers), next(numbers)
     forked_s, written_s, parts = _save(saver, core, first)
-    saver.committed(START + first)
+    saver.committed(WORKER, START + first)
     _, unchanged_s, others = _save(saver, core, second)
     assert not others, "nothing has changed"
     began = time.perf_counter()
@@ -141,21 +143,21 @@ def _save(saver: Saver, core: WorkerCore, number: int) -> tuple[float, float, li
     """Take a snapshot; for how long the worker could do nothing else, how long all took in s, and what was written."""
     began = time.perf_counter()
     core.pin(Request(number, START + number))
-    said = saver.begin(core)
+    said = saver.begin()
     forked_s = time.perf_counter() - began
     try:
         while descriptors := saver.descriptors():
             ready, _, _ = select.select(descriptors, [], [], LIMIT_S)
             if not ready:
                 raise SnapshotFailed(f"it was not written within {LIMIT_S:g} s", way_out="give fewer --keys")
-            said += saver.hear(core)
+            said += saver.hear()
     finally:
         saver.close()
     took_s = time.perf_counter() - began
-    for each in said:
+    for _, each in said:
         if "failed" in each:
             raise SnapshotFailed(f"the state was not written: {each['failed']}")
-    return forked_s, took_s, [Part(*each["part"]) for each in said if "part" in each]
+    return forked_s, took_s, [Part(*each["part"]) for _, each in said if "part" in each]
 
 
 def _read(core: WorkerCore, store: Store, parts: Sequence[Part]) -> int:

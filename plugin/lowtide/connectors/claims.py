@@ -19,7 +19,9 @@ RETRY_S = 0.05
 
 
 def transactional_id(job: str, level: int, lane: int) -> str:
-    """The name of the ids under which a worker delivers, for its first lane; different for different arguments.
+    """The name of the ids under which a host delivers: its first delivering worker's, for that one's first lane.
+
+    Different for different arguments.
 
     Args:
         job: The job's name.
@@ -30,7 +32,7 @@ def transactional_id(job: str, level: int, lane: int) -> str:
 
 
 def pair_of(name: str) -> tuple[str, str]:
-    """The two ids that a worker takes in turn where one was named.
+    """The two ids that a host takes in turn where one was named.
 
     Kafka writes a transaction's markers after it has granted the commit, and refuses the same id a new one until it
     has; librdkafka asks again only 20 ms later. Under the other id the next transaction begins at once.

@@ -1,4 +1,4 @@
-"""The thread that brings packets to Kafka, so that the worker's loop never waits for it."""
+"""The thread that brings packets to Kafka, so that the loop of a host never waits for it."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from lowtide.histogram import Histogram
 __all__ = ["Courier", "Way"]
 
 WAKE_BYTES = 4096
+LARGE_RECORDS = 1000
+"""So many records are worth a delivery of their own."""
 
 
 class Way(Protocol):
@@ -44,11 +46,18 @@ class Courier:
 
     All packets that wait when the last ones have become durable go together. The thread begins with the object: what
     it takes to get ready is done by the time the first packet comes.
+
+    Args:
+        way: How they become durable.
+        name: The thread's.
+        pace_ms: The least time between the beginnings of two deliveries while fewer than `LARGE_RECORDS` wait.
     """
 
-    def __init__(self, way: Way, name: str) -> None:
+    def __init__(self, way: Way, name: str, pace_ms: int = 0) -> None:
         self._way = way
-        self._waiting: SimpleQueue[tuple[Packet, int] | None] = SimpleQueue()
+        self._pace_s = pace_ms / 1000
+        self._begun_s = -math.inf
+        self._waiting: SimpleQueue[tuple[Sequence[Packet], int] | None] = SimpleQueue()
         self._arrived: deque[tuple[int, int]] = deque()
         self._error: BaseException | None = None
         self._readable, self._writable = os.pipe()
@@ -61,10 +70,10 @@ class Courier:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def put(self, packet: Packet) -> None:
-        """Take a packet; never waits."""
-        self._put += len(packet.messages)
-        self._waiting.put((packet, time.perf_counter_ns()))
+    def put(self, *packets: Packet) -> None:
+        """Take packets, which go together; never waits. The thread is woken once."""
+        self._put += sum([len(packet.messages) for packet in packets])
+        self._waiting.put((packets, time.perf_counter_ns()))
 
     def fileno(self) -> int:
         """What becomes readable when `durable` has something to say."""
@@ -116,7 +125,8 @@ class Courier:
             self._way.close()
             self._wake()
 
-    def _turn(self, first: tuple[Packet, int]) -> None:
+    def _turn(self, first: tuple[Sequence[Packet], int]) -> None:
+        self._pace()
         entries = [first]
         # A None among them is put back behind all that came before it: nothing is put after closing.
         for _ in range(self._waiting.qsize()):
@@ -125,14 +135,22 @@ class Courier:
                 self._waiting.put(None)
             else:
                 entries.append(entry)
-        self._way.deliver([packet for packet, _ in entries])
+        self._way.deliver([packet for packets, _ in entries for packet in packets])
         now = time.perf_counter_ns()
-        for packet, since in entries:
-            self._commit.add(now - since)
-            self._done += len(packet.messages)
-            self._arrived.append((packet.sink, packet.lane))
+        for packets, since in entries:
+            for packet in packets:
+                self._commit.add(now - since)
+                self._done += len(packet.messages)
+                self._arrived.append((packet.sink, packet.lane))
         self._turns += 1
         self._wake()
+
+    def _pace(self) -> None:
+        """Let more come before the next delivery begins, unless much waits or the last one began long ago."""
+        if self._pace_s:
+            if self.queued < LARGE_RECORDS:
+                time.sleep(max(0.0, self._begun_s + self._pace_s - time.monotonic()))
+            self._begun_s = time.monotonic()
 
     def _wake(self) -> None:
         # A full pipe wakes as well.

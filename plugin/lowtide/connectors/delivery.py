@@ -1,4 +1,4 @@
-"""One worker's way to Kafka: packets go in, and come back as durable.
+"""One host's way to Kafka: packets go in, and come back as durable.
 
 Exactly once means to a reader with isolation.level=read_committed. Whoever writes output and `last` in one transaction
 and reads `last` only after a claim delivers each record once, whatever dies (R13).
@@ -27,10 +27,10 @@ SLICE_S = 0.5
 
 
 class Delivery(Protocol):
-    """What a worker's loop sees of its sinks; nothing but `close` waits."""
+    """What a host sees of its sinks; nothing but `close` waits."""
 
-    def put(self, packet: Packet) -> None:
-        """Take a packet."""
+    def put(self, *packets: Packet) -> None:
+        """Take packets, which go together."""
 
     def fileno(self) -> int:
         """What becomes readable when `durable` has something to say."""
@@ -62,6 +62,7 @@ class ExactlyOnce(Courier):
         check: Called in another thread once the ids are claimed; raises if this life is not the job's newest (W10).
         delivery_limit_ms: How long Kafka may take for one transaction, or to grant the ids.
         max_record_bytes: What key and value of one record may have; whether its topic takes it is the broker's word.
+        pace_ms: The least time between the beginnings of two transactions while little waits.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class ExactlyOnce(Courier):
         check: Callable[[], None],
         delivery_limit_ms: int,
         max_record_bytes: int = MAX_RECORD_BYTES,
+        pace_ms: int = 0,
     ) -> None:
         way = Transactions(
             settings,
@@ -82,7 +84,7 @@ class ExactlyOnce(Courier):
             delivery_limit_ms=delivery_limit_ms,
             max_record_bytes=max_record_bytes,
         )
-        super().__init__(way, "exactly once")
+        super().__init__(way, "exactly once", pace_ms)
 
 
 class AtLeastOnce(Courier):
@@ -92,12 +94,18 @@ class AtLeastOnce(Courier):
         settings: As for `ExactlyOnce`.
         delivery_limit_ms: How long Kafka may take for one record.
         max_record_bytes: As for `ExactlyOnce`.
+        pace_ms: As for `ExactlyOnce`.
     """
 
     def __init__(
-        self, settings: Mapping[str, Any], *, delivery_limit_ms: int, max_record_bytes: int = MAX_RECORD_BYTES
+        self,
+        settings: Mapping[str, Any],
+        *,
+        delivery_limit_ms: int,
+        max_record_bytes: int = MAX_RECORD_BYTES,
+        pace_ms: int = 0,
     ) -> None:
-        super().__init__(_Acknowledged(settings, delivery_limit_ms, max_record_bytes), "at least once")
+        super().__init__(_Acknowledged(settings, delivery_limit_ms, max_record_bytes), "at least once", pace_ms)
 
 
 class _Acknowledged:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 __all__ = ["REPORT_WAIT_S", "Deaths"]
 
@@ -18,9 +18,9 @@ class Deaths:
         self._how: dict[str, str] = {}
         self._looks: list[asyncio.TimerHandle] = []
 
-    def reported(self, worker: str, how: str) -> None:
-        """A fork server says how a worker died."""
-        self._how[worker] = how
+    def reported(self, workers: Iterable[str], how: str) -> None:
+        """A fork server says how the process of these workers died."""
+        self._how.update(dict.fromkeys(workers, how))
 
     def how(self, worker: str) -> str:
         """How a worker died; empty if nobody has said."""

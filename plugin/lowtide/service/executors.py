@@ -22,6 +22,7 @@ class Executors:
         self._python = dict(python)
         self._peers: dict[str, Peer] = {}
         self._others: dict[str, str] = {}
+        self._cores: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._peers)
@@ -35,6 +36,7 @@ class Executors:
         """Take a fork server; return why no life can run on its executor, empty if it can."""
         executor, theirs = hello["executor"], hello["python"]
         self._peers[executor] = peer
+        self._cores[executor] = hello["cores"]
         wrong = [f"{k} {theirs.get(k)} (driver: {v})" for k, v in self._python.items() if theirs.get(k) != v]
         if not wrong:
             return ""
@@ -45,6 +47,10 @@ class Executors:
             "interpreter"
         )
         return self._others[executor]
+
+    def cores(self, executor: str) -> int:
+        """How many cores an executor's processes may use; 1 if it has not come."""
+        return self._cores.get(executor, 1)
 
     def went(self, executor: str, peer: Peer) -> None:
         """A fork server's line has ended; another one may have taken its place already."""

@@ -98,7 +98,7 @@ class Life:
                 ),
                 secret,
                 host=host,
-                workers=lambda: [*(worker.number for worker in register.workers.values()), SERVICE_WORKER],
+                workers=lambda: [*register.hosts(), SERVICE_WORKER],
                 fronts=lambda: openings,
                 on_fault=on_end,
                 on_restart=self._restarted,

@@ -44,7 +44,7 @@ class Lives:
         register: Who takes part in the present or last life.
         running: What runs here for the present life; None between two.
         plan: The deployment for its workers.
-        links: By worker the connection that it has.
+        links: By worker the connection that its host has.
         welcomed: The workers that have been sent their welcome.
         gauges: By worker what it has said of itself last.
         deaths: How its workers die.
@@ -83,7 +83,7 @@ class Lives:
         for wrong in self.executors.refused:
             self.end(incarnation, wrong)
         await self._kill(before, links)
-        for link in list(links.values()):
+        for link in set(links.values()):
             link.close()
         await self.close()
         self.deaths = Deaths()
@@ -112,7 +112,12 @@ class Lives:
 
     def _tell_worker(self, name: str, message: dict[str, Any]) -> None:
         if name in self.welcomed and name in self.links:  # A worker's first message is its welcome.
-            self.links[name].tell(message)
+            self.links[name].tell({"worker": name, "told": message})
+
+    def processes(self, executor: str) -> int:
+        """How many hosts an executor has, where there are as many workers."""
+        said = 0 if self.running is None else self.running.life.setting.processes
+        return said or max(1, self.executors.cores(executor) // 2)
 
     def stopping(self, incarnation: int) -> None:
         """Its query is being stopped: tasks that break off now are no failure."""
@@ -125,7 +130,7 @@ class Lives:
         if incarnation != register.incarnation:
             return []
         register.finished = True
-        for link in list(links.values()):
+        for link in set(links.values()):
             await link.send(Kind.ASK, {"stop": True})
         await _until_empty(links, FINISH_LIMIT_S)
         killed = await self._kill(register, links)
@@ -168,20 +173,19 @@ class Lives:
         register, links, dead = self.register, self.links, list(names)
 
         def look() -> None:
-            for name in dead:
-                self.lost(register, name, pid)
-                if name in links:
-                    links[name].close()
+            self.lost(register, dead, pid)
+            for link in {links[name] for name in dead if name in links}:
+                link.close()
 
         self.deaths.look_soon(look)
 
-    def lost(self, register: Register, name: str, pid: int = 0) -> None:
-        """A worker is gone; unless its life was over or it was to go, that ends the life."""
-        before = register.cause
-        how = self.deaths.how(name) if register is self.register else ""
-        register.lost(name, how, pid)
+    def lost(self, register: Register, names: Iterable[str], pid: int = 0) -> None:
+        """Workers are gone, together; unless their life was over or they were to go, that ends the life."""
+        before, gone = register.cause, list(names)
+        how = self.deaths.how(gone[0]) if gone and register is self.register else ""
+        register.lost(gone, how, pid)
         if register.cause != before and register is self.register:
-            self.event("worker_lost", worker=name, pid=pid, why=register.cause)
+            self.event("worker_lost", worker=", ".join(gone), pid=pid, why=register.cause)
             self.tell_end()
 
     def look(self) -> None:

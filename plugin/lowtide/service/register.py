@@ -1,10 +1,11 @@
-"""The register of a life's workers (R10): who may be forked, who is found again, and whose loss ends the life.
+"""The register of a life's workers (R10): who may be forked, where, who is found again, and whose loss ends it.
 
 A worker's name is ``level/partition``, at level 0 ``0/topic-partition``. It is forked once: in the life's first epoch,
 or, at level 0, when its source partition shows its first record. From then on it is found, wherever it lives; one that
 is missing ends the life, because an empty one in its place would give wrong answers.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 
@@ -17,6 +18,8 @@ class Worker:
     """Given in the order of forking; stands in the frames it sends."""
     executor: str
     """The executor whose fork server made it."""
+    host: int
+    """Its host process there, by the number of the first worker in it; the tracker knows the host by that number."""
     address: str = ""
     """``host:port`` once it has reported."""
     pid: int = 0
@@ -31,9 +34,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """The task's executor is to fork the worker, with this number."""
+    """The task's executor is to make the worker, with this number, in this host: a new one if it is its own number."""
 
     number: int
+    host: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +71,19 @@ class Register:
         """Ends the life; what is said later is a consequence and is not kept."""
         self.cause = self.cause or cause
 
-    def find(self, name: str, level: int, epoch: int, incarnation: int, executor: str) -> Found | Fork | Refused:
-        """Where the task of ``epoch`` finds the worker ``name``, or that its executor forks it."""
+    def find(  # noqa: PLR0917 - what a task is, in the order in which it says it
+        self, name: str, level: int, epoch: int, incarnation: int, executor: str, processes: int = 1
+    ) -> Found | Fork | Refused:
+        """Where the task of ``epoch`` finds the worker ``name``, or that its executor makes it.
+
+        Args:
+            name: The worker's.
+            level: Its level.
+            epoch: The task's.
+            incarnation: The task's.
+            executor: Where the task runs.
+            processes: How many hosts that executor may have.
+        """
         if incarnation != self.incarnation:
             return Refused(f"this is incarnation {self.incarnation} of the job; the task is of {incarnation}")
         if self.cause or self.finished:
@@ -79,14 +94,30 @@ class Register:
         if worker is not None and worker.address:
             return Found(worker.address)
         if worker is None and (level == 0 or epoch == self.first_epoch):
-            self.workers[name] = Worker(name, len(self.workers), executor)
-            return Fork(self.workers[name].number)
+            number = len(self.workers)
+            worker = Worker(name, number, executor, self._host_for(level, number, executor, processes))
+            self.workers[name] = worker
+            return Fork(number, worker.host)
         self.end(
             f"worker {name} is missing in epoch {epoch}: it was "
             + ("never forked" if worker is None else f"forked on executor {worker.executor} and never reported")
             + ". Its state is lost with it, so the life ends; start the job again"
         )
         return Refused(self.cause)
+
+    def _host_for(self, level: int, number: int, executor: str, processes: int) -> int:
+        """The host of a new worker: one with fewest of its level, of those one with fewest workers."""
+        hosted: dict[int, list[int]] = {}
+        for worker in self.workers.values():
+            if worker.executor == executor:
+                hosted.setdefault(worker.host, []).append(int(worker.name.partition("/")[0]))
+        if len(hosted) < processes:
+            hosted[number] = []
+        return min(hosted, key=lambda host: (hosted[host].count(level), len(hosted[host]), host))
+
+    def hosts(self) -> set[int]:
+        """All hosts of the life, by the numbers that the tracker knows them by."""
+        return {worker.host for worker in self.workers.values()}
 
     def seat(self, index: int, count: int, name: str) -> None:
         """Note which worker of level 0 a task attaches to: task `index` of `count`."""
@@ -112,19 +143,21 @@ class Register:
         worker.address, worker.pid = address, pid
         return worker
 
-    def lost(self, name: str, how: str = "", pid: int = 0) -> None:
-        """A worker died, or its connection to the service closed, or its executor has gone.
+    def lost(self, names: Iterable[str], how: str = "", pid: int = 0) -> None:
+        """Workers died, or their connection to the service closed, or their executor has gone.
 
         Args:
-            name: The worker's; one that this life never forked is of no account.
-            how: How it ended, as its fork server saw it; empty if that is not known.
-            pid: Its process, for one that died before it reported.
+            names: All that went together; those that this life never had are of no account.
+            how: How their process ended, as its fork server saw it; empty if that is not known.
+            pid: The process, for one that died before it reported.
         """
-        worker = self.workers.get(name)
-        if worker is None or self.finished:
+        lost = [self.workers[name] for name in names if name in self.workers]
+        if not lost or self.finished:
             return
-        before = "" if worker.address else " before it was ready"
-        self.end(
-            f"worker {name} (pid {worker.pid or pid} on executor {worker.executor}) died{before}{how and ': ' + how}. "
-            "Its state is lost with it, so the life ends; start the job again"
-        )
+        died = [
+            f"worker {worker.name} (pid {worker.pid or pid} on executor {worker.executor}) died"
+            f"{'' if worker.address else ' before it was ready'}{how and ': ' + how}"
+            for worker in lost
+        ]
+        whose = "Its state is lost with it" if len(lost) == 1 else "Their state is lost with them"
+        self.end(f"{'; '.join(died)}. {whose}, so the life ends; start the job again")

@@ -10,7 +10,7 @@ from lowtide.service.executors import Executors
 from lowtide.service.lives import Lives
 from lowtide.service.peer import Peer
 from lowtide.service.reception import receive_on
-from lowtide.service.register import Fork, Found, Refused, Worker
+from lowtide.service.register import Fork, Found, Refused, Register, Worker
 from lowtide.wire import Kind
 from lowtide.worker import welcome
 from lowtide_snapshots.errors import SnapshotsError
@@ -48,7 +48,7 @@ class Service:
                 case "forkserver":
                     await self._serve_fork_server(peer, question)
                 case "worker":
-                    await self._serve_worker(peer, question)
+                    await self._serve_host(peer, question)
                 case _:
                     await peer.send(Kind.ASK, await self._answer(question))
 
@@ -94,19 +94,20 @@ class Service:
             if "index" in q:
                 register.seat(q["index"], q["count"], q["worker"])
         before = register.cause
-        found = register.find(q["worker"], q["level"], q["epoch"], q["incarnation"], q["executor"])
+        processes = self.lives.processes(q["executor"])
+        found = register.find(q["worker"], q["level"], q["epoch"], q["incarnation"], q["executor"], processes)
         if register.cause != before:
             self.lives.tell_end()
         match found:
             case Found(address):
                 return {"at": address}
-            case Fork(number):
-                return {"fork": number}
+            case Fork(number, host):
+                return {"fork": {"number": number, "host": host}}
             case Refused(reason):
                 return {"refused": reason}
 
     async def _serve_fork_server(self, peer: Peer, hello: dict[str, Any]) -> None:
-        """Compares the executor's Python with the driver's, then hears how its workers die."""
+        """Compares the executor's Python with the driver's, then hears how its hosts die."""
         executor = hello["executor"]
         wrong = self._executors.came(peer, hello)
         if wrong:
@@ -116,42 +117,58 @@ class Service:
                 _, payload = await peer.receive()
                 died = json.loads(payload)
                 if died["incarnation"] == self.lives.register.incarnation:
-                    self.lives.deaths.reported(died["worker"], died["how"])
-                    self.lives.watch_end([died["worker"]], died["pid"])
+                    self.lives.deaths.reported(died["workers"], died["how"])
+                    self.lives.watch_end(died["workers"], died["pid"])
         finally:
             self._executors.went(executor, peer)
             self.lives.watch_end(w.name for w in self.lives.register.workers.values() if w.executor == executor)
 
-    async def _serve_worker(self, peer: Peer, hello: dict[str, Any]) -> None:
-        register, name = self.lives.register, hello["worker"]
-        worker: Worker | Refused = Refused(f"incarnation {hello['incarnation']} is over")
-        if hello["incarnation"] == register.incarnation:
-            worker = register.reported(name, hello["number"], hello["address"], hello["pid"])
-        if isinstance(worker, Refused):
-            await peer.send(Kind.ASK, {"refused": worker.reason})
-            return
-        links, gauges, running = self.lives.links, self.lives.gauges, self.lives.running
-        links[name] = peer
-        self.lives.event("worker_forked", worker=name, pid=hello["pid"], executor=worker.executor)
+    async def _serve_host(self, peer: Peer, hello: dict[str, Any]) -> None:
+        """Let a host's first worker in and those that follow, and hear what they say."""
+        register, links = self.lives.register, self.lives.links
+        said, refused = hello, ""
         try:
-            assert running is not None, "whose worker was to be forked has begun"
-            life = running.life
-            greeting = welcome.pack(await life.welcome(name), self.lives.plan)
-            if register is self.lives.register:
-                self.lives.welcomed.add(name)
-            await peer.send(Kind.PLAN, greeting)
-            while True:
+            while not refused:
+                if "ask" in said:
+                    refused = await self._let_in(register, peer, said)
+                else:
+                    self._hear(register, said)
                 _, payload = await peer.receive()
                 said = json.loads(payload)
-                if "failed" in said:
-                    self.lives.end(register.incarnation, said["failed"])
-                elif "gauges" in said:
-                    gauges[name] = said["gauges"]
-                else:
-                    life.hear(name, said)
         except LifeEnded as error:
             self.lives.end(register.incarnation, str(error))
         finally:
-            del links[name]
-            await asyncio.sleep(REPORT_WAIT_S)
-            self.lives.lost(register, name)
+            gone = [name for name, link in links.items() if link is peer]
+            for name in gone:
+                del links[name]
+            if gone:
+                await asyncio.sleep(REPORT_WAIT_S)
+                self.lives.lost(register, gone)
+
+    def _hear(self, register: Register, said: dict[str, Any]) -> None:
+        """Take what a host says of itself or of its workers."""
+        if "failed" in said:
+            self.lives.end(register.incarnation, said["failed"])
+        elif register is self.lives.register and self.lives.running is not None:
+            self.lives.gauges.update(said.get("gauges", {}))
+            for worker, message in said.get("said", ()):
+                self.lives.running.life.hear(worker, message)
+
+    async def _let_in(self, register: Register, peer: Peer, hello: dict[str, Any]) -> str:
+        """Welcome a worker, or tell its host that it is refused; return why it is, empty if it is not."""
+        name = hello["worker"]
+        worker: Worker | Refused = Refused(f"incarnation {hello['incarnation']} is over")
+        if hello["incarnation"] == register.incarnation and register is self.lives.register:
+            worker = register.reported(name, hello["number"], hello["address"], hello["pid"])
+        if isinstance(worker, Refused):
+            await peer.send(Kind.ASK, {"refused": worker.reason})
+            return worker.reason
+        running = self.lives.running
+        assert running is not None, "whose worker was to be forked has begun"
+        self.lives.links[name] = peer
+        self.lives.event("worker_forked", worker=name, pid=hello["pid"], executor=worker.executor)
+        greeting = welcome.pack(await running.life.welcome(name), self.lives.plan if hello.get("plan") else b"")
+        if register is self.lives.register:
+            self.lives.welcomed.add(name)
+        await peer.send(Kind.PLAN, greeting)
+        return ""

@@ -58,6 +58,7 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         levels: How many levels there are; each from 1 on is a segment.
         parallelism: How many workers each level from 1 on has.
+        processes: How many host processes an executor has; 0 for half its cores.
         tracking: Whether there is a tracker.
         dead_letters: Whether level 0 delivers too.
         shape: What the job's view says of the plan.
@@ -78,6 +79,7 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
 
     levels: int
     parallelism: int
+    processes: int
     tracking: bool
     dead_letters: bool
     shape: JobShape

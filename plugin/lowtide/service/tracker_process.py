@@ -52,7 +52,7 @@ class TrackerProcess:
         setting: What the tracker begins with.
         secret: The job's.
         host: Where to listen.
-        workers: Asked when a process has died: the numbers of all workers that may have flushed, which are all that
+        workers: Asked when a process has died: the numbers of all hosts that may have flushed, which are all that
             the life has let in, whether they have or not. One that is let in later is not waited for.
         fronts: Asked at the same moment: all registered fronts with their opening floors. One that a tracker has opened
             and that is only just being registered may be among them; it has to be opened again if it is not.

@@ -44,6 +44,7 @@ def deployment_of(plan: Plan, conf: Conf, found: Surroundings, opening: Opening)
         max_bundle_records=job.max_bundle_records,
         delivery_limit_ms=conf.kafka.delivery_limit_ms,
         max_queued_bytes=conf.worker.max_queued_bytes,
+        pace_ms=conf.kafka.transaction_pace_ms,
         lasts_topic=opening.lasts_topic,
         start=opening.start,
         last=opening.last,
@@ -62,6 +63,7 @@ def setting_of(plan: Plan, conf: Conf, opening: Opening, token: str) -> LifeSett
     return LifeSetting(
         levels=plan.levels,
         parallelism=plan.parallelism,
+        processes=conf.worker.processes,
         tracking=job.tracking == "on",
         dead_letters=plan.dead_letters is not None,
         shape=JobShape.of(

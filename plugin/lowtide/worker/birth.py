@@ -1,31 +1,36 @@
 """What a worker is born with."""
 
-import socket
-from dataclasses import dataclass
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
 class Birth:
-    """What the fork server knows of the worker that it forks.
+    """What the fork server knows of a worker.
 
     Attributes:
         name: ``level/partition``, at level 0 ``0/topic-partition``.
         level: The level whose partition it runs.
         number: Its number in the life's register; stands in the frames it sends.
         incarnation: The life it belongs to.
+        host: The number of its host's first worker: the tracker knows the host by it.
         executor: The executor it runs on.
         service: Where the job's service listens, ``host:port``.
         secret: The job's secret.
-        listener: The listening socket on which tasks attach.
-        address: Where that is, ``host:port``.
     """
 
     name: str
     level: int
     number: int
     incarnation: int
+    host: int
     executor: str
     service: str
     secret: bytes
-    listener: socket.socket
-    address: str
+
+    def of(self, order: Mapping[str, Any]) -> Birth:
+        """That of another worker of the same host, as the fork server was ordered to make it."""
+        return replace(self, name=order["worker"], level=order["level"], number=order["number"])

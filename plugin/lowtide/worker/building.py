@@ -1,4 +1,4 @@
-"""What a stage is made of: the worker's core, its front at level 0, and its way to the sinks."""
+"""What hosts and their workers are made of: a worker's core, its front at level 0, and the way to the sinks."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from lowtide.connectors.claims import transactional_id
 from lowtide.connectors.delivery import AtLeastOnce, Delivery, ExactlyOnce
 from lowtide.fronts.floors import NO_TICK
 from lowtide.fronts.front import Front
+from lowtide.plan import Plan
 from lowtide.service.current import check_current
 from lowtide.steps import Read, Write
 from lowtide.worker.birth import Birth
@@ -17,7 +18,7 @@ from lowtide.worker.untracked import UntrackedCore
 from lowtide.worker.welcome import FrontStart
 from lowtide_tracker import LocalTracker
 
-__all__ = ["make_core", "make_delivery", "make_saver"]
+__all__ = ["delivers", "make_core", "make_delivery", "make_saver"]
 
 
 def make_core(deployment: Deployment, birth: Birth, start: FrontStart | None, local: LocalTracker) -> WorkerCore:
@@ -42,12 +43,12 @@ def make_core(deployment: Deployment, birth: Birth, start: FrontStart | None, lo
 
 
 def make_saver(deployment: Deployment, birth: Birth) -> Saver | None:
-    """Make what saves a worker's share of snapshots; None where none are taken."""
+    """Make what saves the shares that a host's workers have of snapshots; None where none are taken."""
     if deployment.store is None or not deployment.tracking:
         return None
     base = deployment.start if deployment.shares else None
     keeps_lasts = bool(deployment.lasts_topic)
-    return Saver(deployment.plan, birth.level, deployment.store, birth.incarnation, base, keeps_lasts=keeps_lasts)
+    return Saver(deployment.plan, deployment.store, birth.incarnation, base, keeps_lasts=keeps_lasts)
 
 
 def _make_front(deployment: Deployment, start: FrontStart) -> Front:
@@ -64,24 +65,29 @@ def _make_front(deployment: Deployment, start: FrontStart) -> Front:
     )
 
 
-def make_delivery(deployment: Deployment, birth: Birth, core: WorkerCore) -> Delivery | None:
-    """Make a worker's way to its sinks; None if nothing of it is ever delivered."""
-    plan = deployment.plan
-    writes = any(isinstance(vertex.step, Write) and vertex.level == birth.level for vertex in plan.vertices)
-    if not writes and plan.dead_letters is None:
-        return None
+def delivers(plan: Plan, level: int) -> bool:
+    """Whether workers of a level ever deliver something."""
+    return plan.dead_letters is not None or any(
+        isinstance(vertex.step, Write) and vertex.level == level for vertex in plan.vertices
+    )
+
+
+def make_delivery(deployment: Deployment, birth: Birth, core: WorkerCore) -> Delivery:
+    """Make a host's way to its sinks, for the first of its workers that delivers."""
     limits = {
         "delivery_limit_ms": deployment.delivery_limit_ms,
         "max_record_bytes": deployment.limits.max_frame_bytes,
+        "pace_ms": deployment.pace_ms,
     }
     if deployment.delivery == "at_least_once":
         return AtLeastOnce(deployment.producer, **limits)
-    # One producer for all lanes of the worker, under the name of the first: every name is claimed when a life
-    # begins, so whatever lanes an older worker had, it can write to none of them any more (W10).
+    # One producer for all lanes of the host, under the name of the first lane of that worker: no other host has it, as
+    # a lane has one worker and a worker one host. Every name is claimed when a life begins, so whatever lanes and
+    # neighbours an older worker had, its host can write to none of them any more (W10).
     lane = min(lane for barrier in core.barriers.values() for lane in barrier.lanes)
     return ExactlyOnce(
         deployment.producer,
-        transactional_id=transactional_id(plan.name, birth.level, lane),
+        transactional_id=transactional_id(deployment.plan.name, birth.level, lane),
         lasts_topic=deployment.lasts_topic,
         check=lambda: check_current(birth.service, birth.secret, birth.incarnation, birth.name),
         **limits,

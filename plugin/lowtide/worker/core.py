@@ -42,7 +42,7 @@ class WorkerCore:
         plan: The plan.
         level: The level.
         place: Which of the level's workers it is; at level 0 any number, the front says more.
-        tracker: Its own local tracker.
+        tracker: The local tracker of its process.
         front: At level 0 its front.
         last: What the sinks have told (R13); records up to it are not delivered again.
         floors: All that were durable when the life began.
@@ -74,7 +74,10 @@ class WorkerCore:
         self.program = Program(plan, level, grouping, limits)
         self._sources = [vertex.id for vertex in plan.sources()] if level == 0 else []
         self._segment = max(level, FIRST_SEGMENT)
+        self._owner = place if front is None else front.number
         self._holds: list[int] = []  # A heap of the ticks that the tracker holds for this worker.
+        self._pruned = FIRST_TICK
+        """Nothing below is kept for a snapshot any more."""
         self.pinned: Request | None = None
         """What is to be saved: nothing below its tick is pruned until `unpin`."""
         self._heeded = 0
@@ -143,28 +146,26 @@ class WorkerCore:
     # -- from the tracker ------------------------------------------------------------------------------------------
 
     def notice(self, *notices: Notice) -> Effects:
-        """Hear that min times have moved; of several notices in order, what they come to is done once."""
+        """Hear that min times have moved, as the only one who listens to this local tracker: pin, then `moved`."""
         heard = []
         for notice in notices:
             if notice.request is not None:
                 self.pin(notice.request)  # Before anything is pruned by the notice.
             if self.tracker.hear(notice):
                 heard.append(notice)
-        return self.moved(floor for notice in heard for floor in notice.floors) if heard else Effects()
+        return self.moved(tuple(floor for notice in heard for floor in notice.floors)) if heard else Effects()
 
-    def moved(self, floors: Iterable[Floor]) -> Effects:
-        """Do what waited for min time, after the local tracker has heard notices that brought these floors.
-
-        Whoever lets the local tracker hear them, pins what they ask for before (`pin`).
-        """
+    def moved(self, floors: tuple[Floor, ...]) -> Effects:
+        """Do once what all notices come to that the local tracker has heard; `floors` came with them."""
         effects = Effects()
         if self.front is not None:
             effects = self._admit()
             self.front.prune(self._prune_time())
         else:
             self._advance(effects)
-        self._release(tuple(floors), effects)
-        self.program.prune(self._prune_time())
+        self._release(floors, effects)
+        self._pruned = self._prune_time()
+        self.program.prune(self._pruned)
         return effects
 
     def _advance(self, effects: Effects) -> None:
@@ -175,7 +176,7 @@ class WorkerCore:
         self._route(self.program.advance(min_time), effects)
         while self._holds and self._holds[0] < min_time:
             tick = heappop(self._holds)
-            self.tracker.release(self.level + 1, tick)
+            self.tracker.release(self.level + 1, tick, owner=self._owner)
 
     def _release(self, floors: tuple[Floor, ...], effects: Effects) -> None:
         min_time = self.min_time
@@ -224,12 +225,16 @@ class WorkerCore:
 
     def flush(self) -> Flush | None:
         """Everything since the last flush, in one: acks, then heartbeats and the floors they rest on."""
+        self.report()
+        return self.tracker.flush()
+
+    def report(self) -> None:
+        """Let the next flush have the front's heartbeat and the floors it rests on, behind all acks so far (R5)."""
         if self.front is not None:
             report = self.front.report()
             for floor in report.floors:
                 self.tracker.floor(floor)
             self.tracker.heartbeat(self.front.number, report.heartbeat)
-        return self.tracker.flush()
 
     # -- snapshots -------------------------------------------------------------------------------------------------
 
@@ -237,7 +242,7 @@ class WorkerCore:
         """Keep what lies below the T of a request until `unpin` (R14); a newer request takes an older one's place."""
         if request.number <= self._heeded:
             return
-        assert request.tick >= self.tracker.global_min, "R14: what only records below the prune time need is gone"
+        assert request.tick >= self._pruned, "R14: what only records below the prune time need is gone"
         self._heeded = request.number
         self.pinned = request
 
@@ -254,7 +259,8 @@ class WorkerCore:
     def unpin(self) -> None:
         """What was asked for has been saved, or is not wanted any more: pruning goes on."""
         self.pinned = None
-        self.program.prune(self._prune_time())
+        self._pruned = self._prune_time()
+        self.program.prune(self._pruned)
 
     def forget_floors(self, front: int, offset: int) -> None:
         """Drop floors that a committed manifest has made superfluous: those below where a front is read again."""
@@ -300,5 +306,5 @@ class WorkerCore:
     def _hold(self, ticks: list[int]) -> None:
         """Holding is sending: the outbound segment stays open at these ticks until what was held is out (R6)."""
         for tick in ticks:
-            if self.tracker.hold(self.level + 1, tick):
+            if self.tracker.hold(self.level + 1, tick, owner=self._owner):
                 heappush(self._holds, tick)

@@ -1,4 +1,4 @@
-"""What the driver hands to every worker: the plan and what surrounds it, pickled once per life."""
+"""What the driver hands to every host of workers: the plan and what surrounds it, pickled once per life."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from lowtide_tracker import Floor
 
 if TYPE_CHECKING:
     from lowtide.worker.birth import Birth
+    from lowtide.worker.host import LevelHost
     from lowtide.worker.stage import LevelStage
     from lowtide.worker.welcome import Welcome
 
@@ -40,6 +41,7 @@ class Deployment:
         max_bundle_records: Limit of one bundle.
         delivery_limit_ms: How long Kafka may take for what a sink is given at once.
         max_queued_bytes: Input and output that may wait in one worker before its source is held back.
+        pace_ms: The least time between the beginnings of two transactions of one process while little waits.
         lasts_topic: Where lanes keep their `last`; empty where they do not.
         start: The tick at which the life's min time begins.
         last: What the lanes' `last` was when the life began (R13).
@@ -63,6 +65,7 @@ class Deployment:
     max_bundle_records: int
     delivery_limit_ms: int
     max_queued_bytes: int
+    pace_ms: int = 0
     lasts_topic: str = ""
     start: int = 0
     last: LastKeys = field(default_factory=dict)
@@ -73,8 +76,14 @@ class Deployment:
     recovered: bool = False
     shares: bool = False
 
-    def stage(self, birth: Birth, welcome: Welcome) -> LevelStage:
-        """Make the stage of one worker, in that worker."""
+    def host(self, birth: Birth, welcome: Welcome) -> LevelHost:
+        """Make what the workers of one process share, in that process."""
+        from lowtide.worker.host import LevelHost
+
+        return LevelHost(self, birth, welcome.tracker)
+
+    def stage(self, birth: Birth, welcome: Welcome, host: LevelHost) -> LevelStage:
+        """Make the stage of one worker, in its process."""
         from lowtide.worker.stage import LevelStage
 
-        return LevelStage(self, birth, welcome)
+        return LevelStage(self, birth, welcome, host)

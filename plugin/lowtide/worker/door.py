@@ -1,11 +1,10 @@
-"""A worker's door: who connects proves the job's secret and asks to be taken; nobody is waited for."""
+"""A host's door: who connects proves the job's secret and asks to be taken; nobody is waited for."""
 
 from __future__ import annotations
 
 import json
 import logging
 import os
-import selectors
 import socket
 import time
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from typing import Any
 
 from lowtide.wire import NONCE_BYTES, ConnectionClosed, tune
 from lowtide.worker.link import Link
+from lowtide.worker.watch import READ, Watch
 from lowtide_tracker.handshake import REPLY_BYTES, HandshakeError, ServerHandshake
 
 LOG = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class Newcomer:
 
     Attributes:
         connection: The socket, non-blocking.
-        shake: The worker's half of the handshake.
+        shake: The host's half of the handshake.
         deadline: When it is sent away, in seconds of the monotonic clock.
         reply: What has come of the peer's half of the handshake.
         link: The same connection once the peer has proved the secret.
@@ -51,8 +51,8 @@ class Door:
     Args:
         listener: Where tasks connect.
         secret: The job's.
-        selector: The loop's; every socket in it has the function to call as its data.
-        asked: Called with the connection, which is no longer in the selector, and the question.
+        watch: The loop's.
+        asked: Called with the connection, which is no longer watched, and the question.
         patience_s: How long a newcomer may take for each step.
     """
 
@@ -60,21 +60,23 @@ class Door:
         self,
         listener: socket.socket,
         secret: bytes,
-        selector: selectors.BaseSelector,
+        watch: Watch,
         asked: Asked,
         patience_s: float = PATIENCE_S,
     ) -> None:
         self._listener = listener
         self._secret = secret
-        self._selector = selector
+        self._watch = watch
         self._asked = asked
         self._patience_s = patience_s
         self._newcomers: list[Newcomer] = []
         listener.setblocking(False)
-        selector.register(listener, selectors.EVENT_READ, self._accept)
+        watch.set(listener.fileno(), READ, self._accept)
 
     def tick(self) -> None:
         """Send away who took too long."""
+        if not self._newcomers:
+            return
         now = time.monotonic()
         for newcomer in [each for each in self._newcomers if each.deadline <= now]:
             self._send_away(newcomer, f"it was silent for {self._patience_s:g} s")
@@ -98,7 +100,7 @@ class Door:
         newcomer = Newcomer(connection, shake, time.monotonic() + self._patience_s)
         self._newcomers.append(newcomer)
         connection.setblocking(False)
-        self._selector.register(connection, selectors.EVENT_READ, partial(self._hear, newcomer))
+        self._watch.set(connection.fileno(), READ, partial(self._hear, newcomer))
         try:
             tune(connection)
             connection.send(shake.hello())
@@ -129,7 +131,7 @@ class Door:
 
     def _leave(self, newcomer: Newcomer) -> None:
         self._newcomers.remove(newcomer)
-        self._selector.unregister(newcomer.connection)
+        self._watch.drop(newcomer.connection.fileno())
 
     def _send_away(self, newcomer: Newcomer, why: str) -> None:
         LOG.warning("a connection was refused: %s", why)

@@ -1,16 +1,17 @@
-"""The fork server: one per executor; imports done, no threads, forks a worker for each line it is asked on.
+"""The fork server: one per executor; imports done, no threads, forks a host process for each one that it is asked for.
 
 Lines of JSON over standard input and output, to and from the executor's plugin::
 
     <- {"service": "host:port", "secret": hex, "executor": id, "host": name, "store": url}     once
     -> {"ready": pid}
-    <- {"worker": "1/0", "level": 1, "number": 3, "incarnation": n}
+    <- {"worker": "1/0", "level": 1, "number": 3, "host": 0, "incarnation": n}
     -> {"at": "host:port"}   or   {"failed": why}
 
-It ends when its standard input closes, and its workers end with it: the kernel kills them when their parent dies.
-It tells the service how each of its workers ended, and kills those that the service names::
+A host is known by the number of its first worker. That forks it; orders for more of its workers are handed on to it.
+It ends when its standard input closes, and its hosts end with it: the kernel kills them when their parent dies.
+It tells the service how each of its hosts ended, and kills those of the workers that the service names::
 
-    -> {"incarnation": n, "worker": "1/0", "pid": pid, "how": text}
+    -> {"incarnation": n, "workers": ["1/0"], "pid": pid, "how": text}
     <- {"incarnation": n, "kill": ["1/0"]}
 """
 
@@ -26,6 +27,8 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from lowtide.logs import log_to_stderr
@@ -41,7 +44,24 @@ RECEIVE_BYTES = 1 << 16
 SINGLE_THREADED = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 """What keeps numpy and pyarrow from starting threads when they are imported: a fork would leave their locks behind."""
 GRACE_S = 4.0
-"""How long workers may take to end; the executor waits a little longer for this process."""
+"""How long hosts may take to end; the executor waits a little longer for this process."""
+
+
+@dataclass(slots=True)
+class Child:
+    """A host process.
+
+    Attributes:
+        birth: Its first worker's.
+        address: Where its workers' tasks connect.
+        orders: The line to it, for more workers.
+        workers: The names of all its workers.
+    """
+
+    birth: Birth
+    address: str
+    orders: socket.socket
+    workers: list[str]
 
 
 class ForkServer:
@@ -51,7 +71,7 @@ class ForkServer:
         self._first = first
         self._secret = bytes.fromhex(first["secret"])
         self._host = socket.getaddrinfo(first["host"], None, socket.AF_INET)[0][4][0]
-        self._children: dict[int, Birth] = {}
+        self._children: dict[int, Child] = {}
         self._link = connect(first["service"], self._secret)
         self._orders = MessageReader()
         send(self._link, Kind.ASK, self._hello())
@@ -63,6 +83,7 @@ class ForkServer:
             "host": self._first["host"],
             "executable": sys.executable,
             "python": versions(),
+            "cores": len(os.sched_getaffinity(0)),
         }
 
     def run(self, lines: int, out: int) -> None:
@@ -109,44 +130,56 @@ class ForkServer:
         except (OSError, ConnectionClosed):
             return False
         for order in orders:
-            for pid, birth in self._children.items():
-                if birth.incarnation == order["incarnation"] and birth.name in order["kill"]:
-                    LOG.warning("worker %s (pid %d) is killed: it is still there after its life", birth.name, pid)
+            for pid, child in self._children.items():
+                left = sorted(set(child.workers) & set(order["kill"]))
+                if child.birth.incarnation == order["incarnation"] and left:
+                    LOG.warning("worker %s (pid %d) is killed: it is still there after its life", ", ".join(left), pid)
                     os.kill(pid, signal.SIGKILL)  # It has not been waited for, so the pid is still its own.
         return bool(data)
 
     def _fork(self, order: dict[str, Any], close: Callable[[], None]) -> dict[str, Any]:
+        """Have a worker made, in its host if that lives, else in a new one."""
+        for child in self._children.values():
+            if (child.birth.incarnation, child.birth.host) == (order["incarnation"], order["host"]):
+                return self._hand_on(child, order)
         try:
-            listener = socket.create_server((self._host, 0), backlog=BACKLOG)
+            with socket.create_server((self._host, 0), backlog=BACKLOG) as listener:
+                return self._fork_host(listener, order, close)
         except OSError as error:
-            return {"failed": f"a socket to listen on: {error}"}
-        with listener:
-            return self._fork_with(listener, order, close)
+            return {"failed": f"a socket to listen on, or a process: {error}"}
 
-    def _fork_with(self, listener: socket.socket, order: dict[str, Any], close: Callable[[], None]) -> dict[str, Any]:
+    @staticmethod
+    def _hand_on(child: Child, order: dict[str, Any]) -> dict[str, Any]:
+        try:
+            child.orders.sendall(json.dumps(order).encode() + b"\n")
+        except OSError as error:
+            return {"failed": f"its host, that of worker {child.birth.name}, takes no orders: {error}"}
+        child.workers.append(order["worker"])
+        return {"at": child.address}
+
+    def _fork_host(self, listener: socket.socket, order: dict[str, Any], close: Callable[[], None]) -> dict[str, Any]:
         address = f"{self._host}:{listener.getsockname()[1]}"
         birth = Birth(
             order["worker"],
             order["level"],
             order["number"],
             order["incarnation"],
+            order["host"],
             self._first["executor"],
             self._first["service"],
             self._secret,
-            listener,
-            address,
         )
+        ours, theirs = socket.socketpair()
         parent = os.getpid()
-        try:
+        with theirs:
             pid = os.fork()
-        except OSError as error:
-            return {"failed": f"fork: {error}"}
-        if pid == 0:
-            self._become_worker(birth, parent, close)
-        self._children[pid] = birth
+            if pid == 0:
+                ours.close()
+                self._become_host(birth, parent, close, partial(_work, birth, listener, address, theirs))
+        self._children[pid] = Child(birth, address, ours, [birth.name])
         return {"at": address}
 
-    def _become_worker(self, birth: Birth, parent: int, close: Callable[[], None]) -> None:
+    def _become_host(self, birth: Birth, parent: int, close: Callable[[], None], work: Callable[[], int]) -> None:
         status = 1
         try:
             LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -155,18 +188,18 @@ class ForkServer:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             self._link.close()
+            for child in self._children.values():
+                child.orders.close()
             close()
-            from lowtide.worker.main import work
-
-            status = work(birth)
+            status = work()
         except BaseException:
-            LOG.exception("worker %s failed", birth.name)
+            LOG.exception("the host of worker %s failed", birth.name)
         finally:
             sys.stderr.flush()
             os._exit(status)
 
     def _end_children(self) -> None:
-        """Asks the workers to deliver what they hold and end; the kernel kills those that take too long."""
+        """Asks the hosts to deliver what they hold and end; the kernel kills those that take too long."""
         for pid in self._children:
             os.kill(pid, signal.SIGTERM)
         deadline = time.monotonic() + GRACE_S
@@ -184,10 +217,17 @@ class ForkServer:
                 return
             code = os.waitstatus_to_exitcode(status)
             how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+            child = self._children.pop(pid)
+            child.orders.close()
             with suppress(OSError):  # The service may have gone; then nobody is left to tell.
-                birth = self._children.pop(pid)
-                died = {"incarnation": birth.incarnation, "worker": birth.name, "pid": pid, "how": how}
+                died = {"incarnation": child.birth.incarnation, "workers": child.workers, "pid": pid, "how": how}
                 send(self._link, Kind.ASK, died)
+
+
+def _work(birth: Birth, listener: socket.socket, address: str, orders: socket.socket) -> int:
+    from lowtide.worker.main import work
+
+    return work(birth, listener, address, orders)
 
 
 def _say(out: int, line: dict[str, Any]) -> None:

@@ -48,3 +48,7 @@ class Intake:
     def end(self, epoch: int) -> None:
         """Check that the epoch's input was complete."""
         self._inbox.end(epoch)
+
+    def taken(self, sender: int) -> int:
+        """How many frames of a sender have come, marks too."""
+        return self._inbox.taken(sender)

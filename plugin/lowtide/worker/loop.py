@@ -1,95 +1,111 @@
-"""The worker's event loop: its only sockets and clock. One thread; the stage it drives does no I/O on them.
+"""The event loop of a host process: its only sockets and clock. One thread; the workers it drives do no I/O on them.
 
-It listens for tasks, serves the one that is attached, keeps a line to the service open, and watches what its stage
-waits for: the tracker, the sinks. Input is not read while output waits or the sinks are full, and that is what slows
-the whole way back to Kafka. However much has come, the loop looks up from it after each group: no long backlog keeps it
-from hearing that min time has moved (R8).
+It listens for tasks, serves those that are attached, keeps a line to the service open, takes the fork server's orders
+for more workers, and watches what the host waits for: the tracker, the sinks. Input is not read while output waits or
+the sinks are full, be it here or behind a worker of a later level, and that is what slows the whole way back to Kafka:
+who is further down waits for nobody further up, so they never wait for each other. However much has come, the loop
+looks up from it after each group: no long backlog keeps it from hearing that min time has moved (R8).
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import selectors
 import signal
 import socket
 import struct
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
 from types import FrameType
 from typing import Any
 
 from lowtide.errors import LowtideError
 from lowtide.wire import ConnectionClosed, Kind
 from lowtide.worker.attachment import Attachment
+from lowtide.worker.birth import Birth
 from lowtide.worker.door import Door
 from lowtide.worker.link import Link
-from lowtide.worker.protocol import Stage
-from lowtide.worker.task import WAIT_S, Task
+from lowtide.worker.protocol import Emitted, Host, Stage
+from lowtide.worker.resident import Resident
+from lowtide.worker.task import Task
+from lowtide.worker.watch import READ, Watch
+from lowtide.worker.welcome import Welcome, unpack
 
 LOG = logging.getLogger(__name__)
 IDLE_S = 0.05
 """How often sinks are served and gauges looked at when nothing happens."""
 GAUGES_EVERY_S = 1.0
-READ = selectors.EVENT_READ
 _EPOCH = struct.Struct("<q")
 
 
 class Loop:
-    """Runs one worker until it is told to end, or its service has gone with the life.
+    """Runs the workers of one host until it is told to end, or its service has gone with the life.
 
     Args:
-        stage: What the worker does.
-        attachment: Which tasks it takes.
+        host: What they do together.
+        make: Makes the stage of a worker that comes later.
+        hello: What the service is told of one.
+        birth: The first worker's.
         listener: Where tasks connect.
         control: The line to the service.
-        secret: The job's.
-        max_queued_bytes: Output that may wait for the task before its input stops being read.
+        orders: The line from the fork server.
+        max_queued_bytes: Output that may wait for a task before input stops being read.
         max_group_rows: Records that are dealt with together at most.
     """
 
     def __init__(
         self,
-        stage: Stage,
-        attachment: Attachment,
+        host: Host,
         *,
+        make: Callable[[Birth, Welcome], Stage],
+        hello: Callable[[Birth], dict[str, Any]],
+        birth: Birth,
         listener: socket.socket,
         control: Link,
-        secret: bytes,
+        orders: socket.socket,
         max_queued_bytes: int,
         max_group_rows: int,
     ) -> None:
-        self._stage = stage
-        self._attachment = attachment
+        self._host = host
+        self._make = make
+        self._hello = hello
+        self._birth = birth
         self._control = control
-        self._watched: tuple[int, ...] = ()
+        self._orders = orders
+        self._order = b""
+        """The beginning of an order whose end has not come."""
+        self._max_queued_bytes = max_queued_bytes
+        self._max_group_rows = max_group_rows
+        self._workers: dict[str, Resident] = {}
+        self._down: list[Resident] = []
+        """The same, the last level first: what is further down makes room for what is further up."""
+        self._expected: deque[Birth] = deque()
+        """Workers that the fork server has ordered and the service not welcomed yet."""
+        self._early: dict[str, tuple[Link, dict[str, Any]]] = {}
+        """By worker the task that has asked for it before it was there."""
+        self._watch = Watch()
+        self._watched: list[tuple[int, Callable[[], Emitted]]] = []
         self._failed = False
         self._stopping = False
-        self._selector = selectors.DefaultSelector()
-        self._door = Door(listener, secret, self._selector, self._asked)
-        self._task = Task(
-            self._selector,
-            heard=self._hear_task,
-            wait=self._wait_for_task,
-            max_queued_bytes=max_queued_bytes,
-            max_group_rows=max_group_rows,
-        )
+        self._more = False
+        """Whether there is input that can be dealt with at once."""
+        self._door = Door(listener, birth.secret, self._watch, self._asked)
         self._gauges_at = 0.0
 
     def run(self) -> None:
         """Serve until the service or SIGTERM says stop, or the service closes the line."""
         signal.signal(signal.SIGTERM, self.stop)
-        self._selector.register(self._control.socket, READ, self._hear_service)
+        self._orders.setblocking(False)
+        self._watch.set(self._control.socket.fileno(), READ, self._hear_service)
+        self._watch.set(self._orders.fileno(), READ, self._hear_orders)
+        self._settle()
         while not self._stopping:
-            self._task.watch(wanted=self._room() and not self._task.backlog)
-            self._watch_stage()
-            for key, events in self._selector.select(self._patience_s()):
-                key.data(events)
-            self._work()
-            self._guard(self._do_what_is_due)
+            self._watch_host()
+            self._watch.turn(self._patience_s())
+            self._guard(self._work)
+            self._settle()
             self._door.tick()
             self._report()
 
@@ -97,143 +113,181 @@ class Loop:
         """End soon; what is being processed is finished first."""
         self._stopping = True
 
+    def take_in(self, birth: Birth, stage: Stage) -> None:
+        """Let a worker live here."""
+        task = Task(
+            self._watch,
+            max_queued_bytes=self._max_queued_bytes,
+            max_group_rows=self._max_group_rows,
+        )
+        attachment = Attachment(birth.incarnation, every_epoch=birth.level > 0)
+        self._workers[birth.name] = Resident(birth.name, birth.level, stage, attachment, task)
+        self._down = sorted(self._workers.values(), key=lambda worker: -worker.level)
+        if birth.name in self._early:
+            self._attach(self._workers[birth.name], *self._early.pop(birth.name))
+
     # -- tasks come and go ---------------------------------------------------------------------------------------
 
     def _asked(self, link: Link, asked: dict[str, Any]) -> None:
         """A task that has proved the secret asks to be taken."""
-        self._hear_task(READ)  # The task before may have just gone without our having looked.
-        refused = self._attachment.attach(asked["incarnation"], asked["epoch"])
-        answer = {"refused": refused} if refused else {"attached": asked["worker"]}
-        link.send(Kind.ATTACH, json.dumps(answer).encode())
-        try:
-            link.flush()
-        except ConnectionClosed:
-            if not refused:
-                self._attachment.broke()
+        name = asked["worker"]
+        if name not in self._workers:
+            self._hear_orders()  # The order came before the address was told.
+        if name in self._workers:
+            self._attach(self._workers[name], link, asked)
+        elif name not in self._early and any(birth.name == name for birth in self._expected):
+            self._early[name] = link, asked
+        else:
+            self._answer(link, f"there is no worker {name} in this process")
+            link.close()
+
+    def _attach(self, worker: Resident, link: Link, asked: dict[str, Any]) -> None:
+        worker.hear(READ)  # The task before may have just gone without our having looked.
+        refused = worker.attachment.attach(asked["incarnation"], asked["epoch"])
+        if not self._answer(link, refused) and not refused:
+            worker.attachment.broke()
             refused = "it has gone"
         if refused:
             link.close()
             return
-        self._task.attach(link)
+        worker.task.attach(link, worker.hear)
+        worker.touched = True
         self._gauges_at = 0.0
-        self._guard(self._task.unpark)
 
-    def _lose_task(self) -> None:
-        """The task went without telling its end: what it had in hand is lost."""
-        if self._task.attached:
-            self._task.detach()
-            self._attachment.broke()
+    @staticmethod
+    def _answer(link: Link, refused: str) -> bool:
+        """Tell a task whether it is taken; return whether it is still there."""
+        link.send(Kind.ATTACH, json.dumps({"refused": refused} if refused else {"attached": True}).encode())
+        try:
+            link.flush()
+        except ConnectionClosed:
+            return False
+        return True
 
-    # -- the attached task ---------------------------------------------------------------------------------------
+    # -- a turn ----------------------------------------------------------------------------------------------------
 
-    def _watch_stage(self) -> None:
-        """Watch what the stage waits for; a line that was made anew has another descriptor."""
-        wanted = () if self._failed else self._stage.descriptors()
+    def _watch_host(self) -> None:
+        """Watch what the host waits for; a line that was made anew has another descriptor."""
+        wanted = [] if self._failed else self._host.watched()
         if wanted == self._watched:
             return
-        for descriptor in set(self._watched) - set(wanted):
-            with suppress(KeyError, ValueError):  # It may have been closed already.
-                self._selector.unregister(descriptor)
-        for descriptor in set(wanted) - set(self._watched):
-            self._selector.register(descriptor, READ, self._hear_stage)
+        kept = {descriptor for descriptor, _ in wanted}
+        for descriptor, _ in self._watched:
+            if descriptor not in kept:
+                self._watch.drop(descriptor)
+        for entry in wanted:
+            if entry not in self._watched:
+                self._watch.set(entry[0], READ, self._hearing(entry[1]))
         self._watched = wanted
+
+    def _hearing(self, hear: Callable[[], Emitted]) -> Callable[[int], None]:
+        def heard(_events: int) -> None:
+            self._guard(lambda: self._emit(hear()))
+            # A line that broke is unwatched before another one can have its descriptor's number.
+            self._watch_host()
+
+        return heard
 
     def _patience_s(self) -> float:
         if self._failed:
             return IDLE_S  # What is due is not done any more.
-        return 0.0 if self._may_work() else min(IDLE_S, self._stage.due_s(time.monotonic()))
-
-    def _room(self) -> bool:
-        """Whether there is a task, and room for what comes of its input."""
-        return self._task.has_room and not self._failed and not self._stage.full()
-
-    def _may_work(self) -> bool:
-        return bool(self._task.backlog) and self._room()
-
-    def _hear_task(self, events: int) -> None:
-        try:
-            self._task.hear(events)
-        except ConnectionClosed:
-            self._lose_task()
+        return 0.0 if self._more else min(IDLE_S, self._host.due_s(time.monotonic()))
 
     def _work(self) -> None:
-        """Work one group of input off."""
-        if self._may_work():
-            self._guard(partial(self._take, *self._task.backlog.group()))
-            self._flush()
+        """Work one group of each worker's input off, with all that it leads to here, then do what is due."""
+        host = self._host
+        for worker in self._down:
+            if worker.task.backlog and worker.open:
+                worker.touched = True
+                self._take(worker, *worker.task.backlog.group())
+                worker.flush()
+                self._emit(host.handed())
+        now = time.monotonic()
+        self._emit(host.tick(now))
+        self._emit(host.handed())
+        host.send()
+        says = host.says(now)
+        if says:
+            self._tell({"said": says})
 
-    def _flush(self) -> None:
-        try:
-            self._task.flush()
-        except ConnectionClosed:
-            self._lose_task()
-
-    def _take(self, kind: int, messages: list[bytes]) -> None:
+    def _take(self, worker: Resident, kind: int, messages: list[bytes]) -> None:
         """Deal with frames that came together, or with one message of another kind."""
-        now = time.time_ns()
+        now, stage, task = time.time_ns(), worker.stage, worker.task
         if kind == Kind.FRAME:
-            self._task.emit(self._stage.frames(messages, now))
+            task.emit(stage.frames(messages, now))
         elif kind == Kind.ROWS:
-            self._task.emit(self._stage.rows(messages[0], now))
-            self._task.owed += 1
-            self._let_go_on()
+            task.emit(stage.rows(messages[0], now))
+            task.owed += 1
+            if stage.pulling():
+                task.answer()
         elif kind == Kind.END:
             (epoch,) = _EPOCH.unpack(messages[0])
-            self._task.emit(self._stage.end(epoch, now))
-            self._finish(epoch, messages[0])
+            task.emit(stage.end(epoch, now))
+            task.end(epoch, messages[0])
         else:
             raise ValueError(f"a message of unknown kind {kind} from the task")
 
-    def _let_go_on(self) -> None:
-        """Tell the task that it may send more rows, unless the front is stopped (R8)."""
-        if self._task.owed and self._stage.pulling():
-            self._task.answer()
+    def _emit(self, emitted: Emitted) -> None:
+        for name, frames in emitted:
+            self._workers[name].emit(frames)
 
-    def _finish(self, epoch: int, message: bytes) -> None:
-        """Tell the task that all is out; its last bytes go out before anything else is done."""
-        self._task.send(Kind.ENDED, message)
-        self._task.drain()
-        self._attachment.ended(epoch)
-        self._task.detach()
-
-    def _wait_for_task(self, waiting: selectors.BaseSelector) -> None:
-        """Wait a moment for the task to take its output; the service is heard meanwhile."""
-        if self._control.socket not in waiting.get_map():
-            waiting.register(self._control.socket, READ)
-        if any(key.fileobj is self._control.socket for key, _ in waiting.select(WAIT_S)):
-            self._hear_service(READ)
-        if self._stopping:
-            raise ConnectionClosed("the worker was told to end")
-
-    # -- what the stage waits for ----------------------------------------------------------------------------------
-
-    def _hear_stage(self, _events: int) -> None:
-        self._guard(lambda: self._task.emit(self._stage.hear()))
-        # A line that broke is unwatched before another one can have its descriptor's number.
-        self._watch_stage()
-
-    def _do_what_is_due(self) -> None:
-        now = time.monotonic()
-        self._task.emit(self._stage.tick(now))
-        self._let_go_on()
-        self._flush()
-        for ask in self._stage.asks(now):
-            self._tell(ask)
+    def _settle(self) -> None:
+        """Send what is to be sent, and see who may read on."""
+        level, above, here, self._more = -1, self._failed, False, False
+        for worker in self._down:
+            task = worker.task
+            if worker.level != level:
+                level, above, here = worker.level, above or here, False
+            if task.owed and worker.stage.pulling():  # R8: else the front is stopped, and its task sends no more.
+                task.answer()
+                worker.touched = True
+            if worker.touched:
+                worker.touched = False
+                worker.flush()
+                worker.choked = task.crowded or worker.stage.full()
+            here = here or worker.choked
+            worker.open = not (above or worker.choked)
+            backlog = bool(task.backlog)
+            self._more = self._more or (backlog and worker.open)
+            task.watch(wanted=worker.open and not backlog)
 
     def _guard(self, step: Callable[[], None]) -> None:
-        """Run a step; what goes wrong in it is told to the task and the service, and nothing is done any more."""
+        """Run a step; what goes wrong in it is told to the tasks and the service, and nothing is done any more."""
         if self._failed:
             return
         try:
             step()
-        except ConnectionClosed:
-            self._lose_task()
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, the life ends with it
             self._failed = True
             text = str(error) if isinstance(error, LowtideError) else "".join(traceback.format_exception(error))
             self._tell({"failed": text})
-            self._task.send(Kind.FAILED, text.encode())
-            self._flush()
+            for worker in self._down:
+                worker.touched = True
+                worker.task.send(Kind.FAILED, text.encode())
+
+    # -- more workers ----------------------------------------------------------------------------------------------
+
+    def _hear_orders(self, _events: int = READ) -> None:
+        """The fork server asks for more workers; each is asked for at the service in turn."""
+        while True:
+            try:
+                data = self._orders.recv(1 << 16)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            if not data:
+                self._watch.drop(self._orders.fileno())
+                return
+            *orders, self._order = (self._order + data).split(b"\n")
+            for order in orders:
+                birth = self._birth.of(json.loads(order))
+                self._expected.append(birth)
+                self._tell(self._hello(birth))
+
+    def _welcome(self, payload: bytes) -> None:
+        birth = self._expected.popleft()
+        self.take_in(birth, self._make(birth, unpack(payload)[0]))
 
     # -- the service ---------------------------------------------------------------------------------------------
 
@@ -241,11 +295,7 @@ class Loop:
         now = time.monotonic()
         if now >= self._gauges_at:
             self._gauges_at = now + GAUGES_EVERY_S
-            self._tell({"gauges": self._stage.gauges() | self._state()})
-
-    def _state(self) -> dict[str, bool]:
-        """Whether a task is attached, and whether there is work that does not wait for min time."""
-        return {"attached": self._task.attached, "busy": self._task.busy}
+            self._tell({"gauges": {worker.name: worker.stage.gauges() | _state(worker) for worker in self._down}})
 
     def _tell(self, message: dict[str, Any]) -> None:
         self._control.send(Kind.ASK, json.dumps(message).encode())
@@ -257,17 +307,27 @@ class Loop:
     def _hear_service(self, _events: int) -> None:
         try:
             self._control.flush()
-            for _, message in self._control.receive():
-                said = json.loads(message)
-                if "stop" in said:
-                    self.stop()
+            for kind, message in self._control.receive():
+                if kind == Kind.PLAN:
+                    self._guard(lambda payload=message: self._welcome(payload))  # type: ignore[misc]
                 else:
-                    self._stage.told(said)
-                    # What it has closed is unwatched before another descriptor can have its number.
-                    self._watch_stage()
+                    self._told(json.loads(message))
         except ConnectionClosed:
             self._service_gone()
+
+    def _told(self, said: dict[str, Any]) -> None:
+        if "stop" in said or "refused" in said:
+            self.stop()
+        elif said["worker"] in self._workers:
+            self._workers[said["worker"]].stage.told(said["told"])
+            # What it has closed is unwatched before another descriptor can have its number.
+            self._watch_host()
 
     def _service_gone(self) -> None:
         LOG.info("the service closed the line: the life is over")
         self.stop()
+
+
+def _state(worker: Resident) -> dict[str, bool]:
+    """Whether a task is attached, and whether there is work that does not wait for min time."""
+    return {"attached": worker.task.attached, "busy": worker.task.busy}

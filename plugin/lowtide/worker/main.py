@@ -1,24 +1,28 @@
-"""A worker's life: it meets the service, gets the plan, builds its stage and runs the loop."""
+"""A host process's life: it meets the service, gets the plan, makes its first worker and runs the loop."""
 
 import json
 import logging
 import os
 import signal
+import socket
 import sys
 import traceback
+from functools import partial
 from types import TracebackType
+from typing import Any
 
 import cloudpickle
 
 from lowtide.errors import LowtideError
 from lowtide.wire import Kind, connect, receive, send
-from lowtide.worker.attachment import Attachment
 from lowtide.worker.birth import Birth
 from lowtide.worker.deployment import Deployment
 from lowtide.worker.garbage import set_up_collector
+from lowtide.worker.host import LevelHost
 from lowtide.worker.link import Link
 from lowtide.worker.loop import Loop
-from lowtide.worker.welcome import unpack
+from lowtide.worker.protocol import Stage
+from lowtide.worker.welcome import Welcome, unpack
 
 LOG = logging.getLogger(__name__)
 FLUSH_TIMEOUT_S = 3.0
@@ -28,12 +32,19 @@ SWITCH_S = 0.0005
 wait is in some record's latency."""
 
 
-def work(birth: Birth) -> int:
-    """Runs the worker to its end and returns the process's exit status."""
+def work(birth: Birth, listener: socket.socket, address: str, orders: socket.socket) -> int:
+    """Runs a host to its end and returns the process's exit status.
+
+    Args:
+        birth: Its first worker's.
+        listener: Where tasks connect.
+        address: Where that is, ``host:port``.
+        orders: The line from the fork server, for more workers.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     control = connect(birth.service, birth.secret)
-    hello = {"ask": "worker", "worker": birth.name, "number": birth.number, "address": birth.address}
-    send(control, Kind.ASK, hello | {"pid": os.getpid(), "incarnation": birth.incarnation})
+    hello = partial(_hello, address)
+    send(control, Kind.ASK, hello(birth) | {"plan": True})
     kind, payload = receive(control)
     if kind != Kind.PLAN:
         LOG.warning("the service refused worker %s: %s", birth.name, json.loads(payload).get("refused", "it stops"))
@@ -41,26 +52,44 @@ def work(birth: Birth) -> int:
     try:
         welcome, pickled = unpack(payload)
         deployment: Deployment = cloudpickle.loads(pickled)
-        stage = deployment.stage(birth, welcome)
+        host = deployment.host(birth, welcome)
+        stage = deployment.stage(birth, welcome, host)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's modules raise when they are imported
         send(control, Kind.ASK, {"failed": _why_not_loaded(birth.name, error)})
         return 1
     set_up_collector()
     sys.setswitchinterval(SWITCH_S)
     loop = Loop(
-        stage,
-        Attachment(birth.incarnation, every_epoch=birth.level > 0),
-        listener=birth.listener,
+        host,
+        make=partial(_make, deployment, host),
+        hello=hello,
+        birth=birth,
+        listener=listener,
         control=Link(control),
-        secret=birth.secret,
+        orders=orders,
         max_queued_bytes=deployment.max_queued_bytes,
         max_group_rows=deployment.limits.max_frame_rows,
     )
+    loop.take_in(birth, stage)
     loop.run()
-    left = stage.close(FLUSH_TIMEOUT_S)
+    left = host.close(FLUSH_TIMEOUT_S)
     if left:
-        LOG.warning("worker %s ends with %d records that Kafka did not take in time", birth.name, left)
+        LOG.warning("the host of worker %s ends with %d records that Kafka did not take in time", birth.name, left)
     return 0
+
+
+def _hello(address: str, birth: Birth) -> dict[str, Any]:
+    """What the service is told of a worker."""
+    about = {"worker": birth.name, "number": birth.number, "incarnation": birth.incarnation}
+    return {"ask": "worker", "address": address, "pid": os.getpid()} | about
+
+
+def _make(deployment: Deployment, host: LevelHost, birth: Birth, welcome: Welcome) -> Stage:
+    """Make the stage of a worker that comes later."""
+    try:
+        return deployment.stage(birth, welcome, host)
+    except (Exception, SystemExit) as error:
+        raise LowtideError(_why_not_loaded(birth.name, error)) from error
 
 
 def _why_not_loaded(name: str, error: BaseException) -> str:

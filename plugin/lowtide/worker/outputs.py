@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from lowtide.connectors.delivery import Delivery, Headers, Outgoing, Packet
+from lowtide.connectors.delivery import Headers, Outgoing, Packet
 from lowtide.connectors.kafka_rows import unpack_headers
 from lowtide.connectors.lasts import LaneName, records_of
 from lowtide.operators.bundle import Bundle
@@ -15,6 +15,7 @@ from lowtide.plan import Vertex
 from lowtide.steps import Write
 from lowtide.worker.deployment import Deployment
 from lowtide.worker.figures import Figures, span
+from lowtide.worker.shares import Share
 
 __all__ = ["Outputs", "lane_name"]
 
@@ -29,7 +30,7 @@ class Outputs:
         deployment: The plan and its settings.
         level: The worker's level.
         incarnation: The life's number; stands beside every `last`.
-        delivery: The worker's way to Kafka.
+        delivery: The worker's share of the way to Kafka.
         figures: Counted here.
         fronts: Source partitions' names by number; the caller may add to it.
     """
@@ -40,7 +41,7 @@ class Outputs:
         *,
         level: int,
         incarnation: int,
-        delivery: Delivery,
+        delivery: Share,
         figures: Figures,
         fronts: dict[int, str],
     ) -> None:

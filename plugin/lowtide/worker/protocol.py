@@ -1,12 +1,16 @@
-"""What the loop asks of a stage."""
+"""What the loop asks of a host and of the workers in it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 Frames = Iterable[tuple[int, bytes]]
 """Frames for workers of the next level: `(target partition, bytes)`."""
+Emitted = Sequence[tuple[str, Frames]]
+"""By worker what it has to send; one that has nothing, but may have room again, is named too."""
+Says = tuple[str, dict[str, Any]]
+"""A worker, and what the service is to be told of it."""
 
 
 class Stage(Protocol):
@@ -30,23 +34,33 @@ class Stage(Protocol):
     def full(self) -> bool:
         """Whether no more input should be read for now."""
 
-    def descriptors(self) -> tuple[int, ...]:
-        """What is to be watched besides the loop's own sockets."""
-
-    def hear(self) -> Frames:
-        """There is something to read on one of the descriptors."""
-
     def told(self, message: dict[str, Any]) -> None:
         """The service says something."""
 
-    def asks(self, now_s: float) -> list[dict[str, Any]]:
-        """What the service is to be told."""
+    def gauges(self) -> dict[str, Any]:
+        """Figures for the service, as JSON."""
 
-    def tick(self, now_s: float) -> Frames:
-        """Do what is due; in s of the monotonic clock."""
+
+class Host(Protocol):
+    """What all workers of a process do together: `worker/host.py`. Times in s of the monotonic clock."""
+
+    def watched(self) -> list[tuple[int, Callable[[], Emitted]]]:
+        """What is to be watched besides the loop's own sockets, and what to call when there is something to read."""
+
+    def handed(self) -> Emitted:
+        """Deal with what workers have handed to each other."""
+
+    def tick(self, now_s: float) -> Emitted:
+        """Do what is due."""
 
     def due_s(self, now_s: float) -> float:
         """In how many seconds something will be due."""
 
-    def gauges(self) -> dict[str, Any]:
-        """Figures for the service, as JSON."""
+    def says(self, now_s: float) -> list[Says]:
+        """What the service is to be told."""
+
+    def send(self) -> None:
+        """Let go of what a turn has gathered."""
+
+    def close(self, timeout_s: float) -> int:
+        """Deliver what the sinks were given, and return how many records were left after the time-out."""

@@ -1,8 +1,8 @@
-"""What a request has pinned is written by a process that is forked for it, while the worker goes on (C3).
+"""What a request has pinned is written by a process that is forked for it, while the workers go on (C3).
 
 The fork is what makes a snapshot cost no pause: it sees the state as it was when the request was heard, however long it
-takes to write it, and the kernel copies what the worker changes meanwhile. It gives way to everything else that runs,
-and dies with the worker.
+takes to write it, and the kernel copies what is changed meanwhile. One is forked for all workers of a host. It gives
+way to everything else that runs, and dies with the host.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 import time
 import traceback
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,7 +30,7 @@ from lowtide.worker.outputs import lane_name
 from lowtide_snapshots.errors import SnapshotsError
 from lowtide_snapshots.names import snapshot_id
 from lowtide_snapshots.parts import PartHead, encode_part, sha256
-from lowtide_snapshots.stores import StoreSetting, open_store
+from lowtide_snapshots.stores import Store, StoreSetting, open_store
 from lowtide_tracker import Request
 
 __all__ = ["Saver"]
@@ -48,22 +48,63 @@ Said = dict[str, Any]
 
 
 @dataclass(slots=True)
+class _Share:
+    """What one worker has to save.
+
+    Attributes:
+        core: The worker's.
+        steps: The steps of its level that have state.
+        base: The T of the last snapshot that is known to be committed; what has not changed since has its parts.
+        awaited: By number of the snapshots whose T is not yet durable in the worker's lanes, their T.
+    """
+
+    core: WorkerCore
+    steps: dict[str, SavedStep]
+    base: int
+    awaited: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def request(self) -> Request:
+        """What its core has pinned."""
+        assert self.core.pinned is not None, "nobody asked for it"
+        return self.core.pinned
+
+    def asked(self) -> Said:
+        """Await the T of what is pinned; return what can be said of it at once."""
+        request, front = self.request, self.core.front
+        self.awaited[request.number] = request.tick
+        said: Said = {"number": request.number, "tick": request.tick}
+        if self.base != FIRST_TICK:
+            said["since"] = self.base
+        if front is not None:
+            said["front"] = [front.number, *front.start_at(request.tick)]
+        return said
+
+
+@dataclass(slots=True)
 class _Writing:
-    """A process that writes: what it has said so far, and the start of a line that has not come whole."""
+    """A process that writes.
+
+    Attributes:
+        number: The snapshot's.
+        pid: The process.
+        readable: Where it is heard.
+        left: The workers whose share it has not said to be written, or to have failed.
+        rest: The start of a line that has not come whole.
+    """
 
     number: int
     pid: int
     readable: int
-    said: list[Said] = field(default_factory=list)
+    left: list[str]
     rest: bytes = b""
 
 
 class Saver:
-    """Saves one worker's share of snapshots.
+    """Saves the shares that the workers of one host have of snapshots.
 
     Args:
         plan: The plan.
-        level: The worker's.
         store: Where parts go.
         incarnation: The life's number.
         base: The T of the snapshot that the life began from; hash units that have not changed since have their parts.
@@ -73,7 +114,6 @@ class Saver:
     def __init__(
         self,
         plan: Plan,
-        level: int,
         store: StoreSetting,
         incarnation: int,
         base: int | None = None,
@@ -85,61 +125,66 @@ class Saver:
         self._incarnation = incarnation
         self._keeps_lasts = keeps_lasts
         self._base = FIRST_TICK if base is None else base
-        self._steps = saved_steps(plan, level)
+        self._shares: dict[str, _Share] = {}
         self._writing: dict[int, _Writing] = {}
         """By descriptor."""
         self._ended: list[int] = []
         """Processes that were told to end and have not been waited for."""
-        self._awaited: dict[int, int] = {}
-        """By number of the snapshots whose T is not yet durable in the worker's lanes, their T."""
 
-    def begin(self, core: WorkerCore) -> list[Said]:
-        """Save what the core has pinned, and let it prune on; return what the service is to be told at once."""
-        request = core.pinned
-        assert request is not None, "nobody asked for it"
-        self._awaited[request.number] = request.tick
-        said: Said = {"number": request.number, "tick": request.tick}
-        if self._base != FIRST_TICK:
-            said["since"] = self._base
-        if core.front is not None:
-            said["front"] = [core.front.number, *core.front.start_at(request.tick)]
-        if core.program.changed(self._base):
+    def add(self, worker: str, core: WorkerCore) -> None:
+        """Save a worker's share too, from now on."""
+        self._shares[worker] = _Share(core, saved_steps(self._plan, core.level), self._base)
+
+    def begin(self) -> list[tuple[str, Said]]:
+        """Save what cores have pinned, and let them prune on; return what the service is to be told of each at once."""
+        pinned = {worker: share for worker, share in self._shares.items() if share.core.pinned is not None}
+        changed = {worker: share for worker, share in pinned.items() if share.core.program.changed(share.base)}
+        told = {worker: share.asked() for worker, share in pinned.items()}
+        forked: Said = {}
+        if changed:
             began_s = time.perf_counter()
             try:
-                self._fork(core, request)
+                self._fork(changed)
             except OSError as error:
-                said["failed"] = f"no process could be forked to write its parts: {error.strerror}"
-            said["pause_ms"] = round((time.perf_counter() - began_s) * 1000, 2)
-        else:
-            said["done"] = True
-        core.unpin()
-        return [said]
+                forked["failed"] = f"no process could be forked to write its parts: {error.strerror}"
+            forked["pause_ms"] = round((time.perf_counter() - began_s) * 1000, 2)
+        for worker, said in told.items():
+            said.update(forked if worker in changed else {"done": True})
+            pinned[worker].core.unpin()
+        return list(told.items())
 
     def descriptors(self) -> list[int]:
         """What becomes readable when `hear` has something to say."""
         return list(self._writing)
 
-    def hear(self, core: WorkerCore) -> list[Said]:
-        """Return what the service is to be told: parts that are written, and that the lanes have come to a T (R15)."""
-        said: list[Said] = []
+    @property
+    def awaits(self) -> bool:
+        """Whether `hear` may have something to say though no descriptor is readable."""
+        return bool(self._ended) or any(share.awaited for share in self._shares.values())
+
+    def hear(self) -> list[tuple[str, Said]]:
+        """Return what the service is to be told: parts that are written, and that lanes have come to a T (R15)."""
+        told: list[tuple[str, Said]] = []
         if self._ended:
             self._reap()
         for writing in list(self._writing.values()):
-            said += self._read(writing)
-        if self._awaited:
-            delivered = core.delivered_time
-            for number in [number for number, tick in self._awaited.items() if tick <= delivered]:
-                del self._awaited[number]
-                said.append({"number": number, "accepted": True, "lasts": self._lasts(core)})
-        return said
+            told += self._read(writing)
+        for worker, share in self._shares.items():
+            if share.awaited:
+                delivered = share.core.delivered_time
+                for number in [number for number, tick in share.awaited.items() if tick <= delivered]:
+                    del share.awaited[number]
+                    told.append((worker, {"number": number, "accepted": True, "lasts": self._lasts(share.core)}))
+        return told
 
-    def committed(self, tick: int) -> None:
+    def committed(self, worker: str, tick: int) -> None:
         """A snapshot has been committed: what has not changed since its T need not be written again (W9)."""
-        self._base = max(self._base, tick)
+        self._shares[worker].base = max(self._shares[worker].base, tick)
 
     def cancel(self, number: int) -> None:
         """A snapshot has been given up: its process, if it still writes, is ended."""
-        self._awaited.pop(number, None)
+        for share in self._shares.values():
+            share.awaited.pop(number, None)
         for writing in list(self._writing.values()):
             if writing.number == number:
                 self._end(writing)
@@ -161,9 +206,10 @@ class Saver:
                 found.append([name.level, name.sink, name.lane, json.dumps(last)])
         return found
 
-    # -- the worker's side -----------------------------------------------------------------------------------------
+    # -- the host's side -------------------------------------------------------------------------------------------
 
-    def _fork(self, core: WorkerCore, request: Request) -> None:
+    def _fork(self, shares: Mapping[str, _Share]) -> None:
+        number = max(share.request.number for share in shares.values())
         readable, writable = os.pipe()
         try:
             pid = os.fork()
@@ -175,17 +221,17 @@ class Saver:
             status = 1
             try:
                 _detach(writable)
-                self._save(core, request, writable)
+                self._save(shares, writable)
                 status = 0
-            except BaseException as error:  # noqa: BLE001 - nothing of it may go on in a copy of the worker
-                _say(writable, {"failed": _why(error)})
+            except BaseException as error:  # noqa: BLE001 - nothing of it may go on in a copy of the host
+                _say(writable, None, {"failed": _why(error)})
             finally:
                 os._exit(status)
         os.close(writable)
         os.set_blocking(readable, False)
-        self._writing[readable] = _Writing(request.number, pid, readable)
+        self._writing[readable] = _Writing(number, pid, readable, list(shares))
 
-    def _read(self, writing: _Writing) -> Iterator[Said]:
+    def _read(self, writing: _Writing) -> Iterator[tuple[str, Said]]:
         while True:
             try:
                 data = os.read(writing.readable, READ_BYTES)
@@ -193,15 +239,20 @@ class Saver:
                 return
             *lines, writing.rest = (writing.rest + data).split(b"\n")
             for line in lines:
-                said = json.loads(line) | {"number": writing.number}
-                writing.said.append(said)
-                yield said
+                worker, said = json.loads(line)
+                yield from self._heard(writing, worker, said)
             if not data:
                 break
-        last = writing.said[-1] if writing.said else {}
         how = self._end(writing)
-        if not ("done" in last or "failed" in last):
-            yield {"number": writing.number, "failed": f"the process that wrote its parts {how}"}
+        yield from self._heard(writing, None, {"failed": f"the process that wrote its parts {how}"})
+
+    @staticmethod
+    def _heard(writing: _Writing, worker: str | None, said: Said) -> Iterator[tuple[str, Said]]:
+        """What a line comes to, that speaks of one worker or of all that are left."""
+        for each in list(writing.left) if worker is None else [worker]:
+            if "done" in said or "failed" in said:
+                writing.left.remove(each)
+            yield each, said | {"number": writing.number}
 
     def _end(self, writing: _Writing) -> str:
         """See the end of a process, which has closed its pipe or is to be ended; return how it ended, if that is known.
@@ -230,24 +281,29 @@ class Saver:
 
     # -- the process that writes -----------------------------------------------------------------------------------
 
-    def _save(self, core: WorkerCore, request: Request, out: int) -> None:
-        state = core.snapshot(self._base).state
-        work = [(self._steps[vertex], unit, keys) for vertex, units in state.items() for unit, keys in units.items()]
-        _say(out, {"parts": len(work)})
+    def _save(self, shares: Mapping[str, _Share], out: int) -> None:
         store = open_store(self._store)
         with ThreadPoolExecutor(PUTS_AT_ONCE) as pool:
-            puts: deque[Future[Said]] = deque()
-            while work:
-                step, unit, keys = work.pop()
-                if not keys:
-                    _say(out, {"empty": [step.vertex, unit]})
-                    continue
-                puts.append(pool.submit(self._put, store, *self._part(step, unit, keys, request)))
-                if len(puts) >= 2 * PUTS_AT_ONCE:
-                    _say(out, puts.popleft().result())
-            for put in puts:
-                _say(out, put.result())
-        _say(out, {"done": True})
+            for worker, share in shares.items():
+                self._save_one(worker, share, out, store, pool)
+
+    def _save_one(self, worker: str, share: _Share, out: int, store: Store, pool: ThreadPoolExecutor) -> None:
+        request = share.request
+        state = share.core.snapshot(share.base).state
+        work = [(share.steps[vertex], unit, keys) for vertex, units in state.items() for unit, keys in units.items()]
+        _say(out, worker, {"parts": len(work)})
+        puts: deque[Future[Said]] = deque()
+        while work:
+            step, unit, keys = work.pop()
+            if not keys:
+                _say(out, worker, {"empty": [step.vertex, unit]})
+                continue
+            puts.append(pool.submit(self._put, store, *self._part(step, unit, keys, request)))
+            if len(puts) >= 2 * PUTS_AT_ONCE:
+                _say(out, worker, puts.popleft().result())
+        for put in puts:
+            _say(out, worker, put.result())
+        _say(out, worker, {"done": True})
 
     def _part(self, step: SavedStep, unit: int, keys: list[Any], request: Request) -> tuple[PartHead, int, memoryview]:
         table = step.table(keys)
@@ -256,14 +312,14 @@ class Saver:
         return head, table.num_rows, encode_part(head, table)
 
     @staticmethod
-    def _put(store: Any, head: PartHead, rows: int, data: memoryview) -> Said:
+    def _put(store: Store, head: PartHead, rows: int, data: memoryview) -> Said:
         store.put(head.name, data)
         part = [head.vertex, head.kind, head.unit, head.tick, head.snapshot, rows, len(data), sha256(data)]
         return {"part": part}
 
 
 def _detach(out: int) -> None:
-    """Make a forked copy of the worker a process of its own: it hears nothing, holds no connection, and gives way."""
+    """Make a forked copy of the host a process of its own: it hears nothing, holds no connection, and gives way."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     gc.disable()  # A collection would copy all pages that the two still share.
@@ -272,8 +328,8 @@ def _detach(out: int) -> None:
     os.nice(NICE)
 
 
-def _say(out: int, said: Said) -> None:
-    data = memoryview(json.dumps(said).encode() + b"\n")
+def _say(out: int, worker: str | None, said: Said) -> None:
+    data = memoryview(json.dumps([worker, said]).encode() + b"\n")
     while data:
         data = data[os.write(out, data) :]
 

@@ -1,11 +1,11 @@
 """The task that is attached to a worker: its connection, its input that waits, and the answers it is owed.
 
 Everything a worker sends goes through the task; without one it is parked, and is the first that the next one is sent.
+Nothing here waits: a host has other workers, whose input may be what lets this task's output go on.
 """
 
 from __future__ import annotations
 
-import selectors
 import struct
 from collections.abc import Callable
 
@@ -13,9 +13,8 @@ from lowtide.wire import Kind
 from lowtide.worker.backlog import Backlog
 from lowtide.worker.link import Link
 from lowtide.worker.protocol import Frames
+from lowtide.worker.watch import READ, WRITE, Watch
 
-READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
-WAIT_S = 0.05
 _TARGET = struct.Struct("<i")
 
 
@@ -23,31 +22,23 @@ class Task:
     """One task at a time, or none.
 
     Args:
-        selector: The loop's; every socket in it has the function to call as its data.
-        heard: Called with the events of the task's connection.
-        wait: Called by `drain` every `WAIT_S` or when another socket has something; raises to give up.
-        max_queued_bytes: Output that may wait for the task before its input stops being read.
+        watch: The loop's.
+        max_queued_bytes: Output that may wait for the task before it is `crowded`.
         max_group_rows: Records that are dealt with together at most.
     """
 
-    def __init__(
-        self,
-        selector: selectors.BaseSelector,
-        *,
-        heard: Callable[[int], None],
-        wait: Callable[[selectors.BaseSelector], None],
-        max_queued_bytes: int,
-        max_group_rows: int,
-    ) -> None:
+    def __init__(self, watch: Watch, *, max_queued_bytes: int, max_group_rows: int) -> None:
         self.backlog = Backlog(max_group_rows)
         self.parked: list[tuple[int, bytes]] = []
         self.owed = 0
         """Messages of rows that were dealt with, and the task does not know: it sends no more while it is owed some."""
+        self.ending: int | None = None
+        """The epoch whose end it is being told of: what is sent from now on waits for the next task."""
         self._link: Link | None = None
-        self._selector = selector
-        self._heard = heard
-        self._wait = wait
+        self._watch = watch
+        self._heard: Callable[[int], None] | None = None
         self._max_queued_bytes = max_queued_bytes
+        self._parked_bytes = 0
         self._interest = 0
 
     @property
@@ -61,42 +52,50 @@ class Task:
         return bool(self.backlog) or (self.attached and bool(self.parked))
 
     @property
-    def has_room(self) -> bool:
-        """Whether there is one, and not too much waits for it."""
-        return self._link is not None and self._link.unsent_bytes < self._max_queued_bytes
+    def unsent_bytes(self) -> int:
+        """What waits for the task that is attached."""
+        return 0 if self._link is None else self._link.unsent_bytes
 
-    def attach(self, link: Link) -> None:
-        """Take a task over; `emit` what was parked next."""
+    @property
+    def crowded(self) -> bool:
+        """Whether so much output waits that no input should be read that leads to more."""
+        return self.unsent_bytes + self._parked_bytes >= self._max_queued_bytes
+
+    def attach(self, link: Link, heard: Callable[[int], None]) -> None:
+        """Take a task over; what was parked is the first that it gets.
+
+        Args:
+            link: Its connection.
+            heard: Called with the connection's events.
+        """
         self._link = link
+        self._heard = heard
         self._interest = READ
-        self._selector.register(link.socket, READ, self._heard)
+        self._watch.set(link.socket.fileno(), READ, heard)
+        parked, self.parked, self._parked_bytes = self.parked, [], 0
+        self.emit(parked)
 
     def detach(self) -> None:
         """Let the task go; what it has sent and was not dealt with is forgotten."""
         link, self._link = self._link, None
         if link is None:
             return
-        if self._interest:
-            self._selector.unregister(link.socket)
+        self._watch.drop(link.socket.fileno())
         self._interest = 0
         link.close()
         self.owed = 0
+        self.ending = None
         self.backlog.clear()
 
     def watch(self, *, wanted: bool) -> None:
         """Read the task's input only if it is wanted, and write while something waits."""
-        if self._link is None:
+        link = self._link
+        if link is None or self._heard is None:
             return
-        interest = (READ if wanted else 0) | (WRITE if self._link.unsent_bytes else 0)
-        if interest == self._interest:
-            return
-        if self._interest == 0:
-            self._selector.register(self._link.socket, interest, self._heard)
-        elif interest == 0:
-            self._selector.unregister(self._link.socket)
-        else:
-            self._selector.modify(self._link.socket, interest, self._heard)
-        self._interest = interest
+        interest = (READ if wanted else 0) | (WRITE if link.unsent_bytes else 0)
+        if interest != self._interest:
+            self._interest = interest
+            self._watch.set(link.socket.fileno(), interest, self._heard)
 
     def hear(self, events: int) -> None:
         """Send and take what can be; `ConnectionClosed` if the task has gone."""
@@ -104,7 +103,7 @@ class Task:
             return
         if events & WRITE:
             self._link.flush()
-        if events & READ:
+        if events & ~WRITE:  # Its end comes as an event of its own.
             self.backlog.add(self._link.receive())
 
     def send(self, kind: Kind, *parts: bytes) -> None:
@@ -114,7 +113,7 @@ class Task:
 
     def flush(self) -> None:
         """Send what the task takes now; `ConnectionClosed` if it has gone."""
-        if self._link is not None:
+        if self._link is not None and self._link.unsent_bytes:
             self._link.flush()
 
     def answer(self) -> None:
@@ -125,32 +124,15 @@ class Task:
 
     def emit(self, frames: Frames) -> None:
         """Send frames through the task; without one they wait for the next."""
+        link = self._link if self.ending is None else None
         for target, frame in frames:
-            if self._link is None:
+            if link is None:
                 self.parked.append((target, frame))
-                continue
-            self._link.send(Kind.OUT, _TARGET.pack(target), frame)
-            if self._link.unsent_bytes > 2 * self._max_queued_bytes:
-                self.drain(self._max_queued_bytes)
+                self._parked_bytes += len(frame)
+            else:
+                link.send(Kind.OUT, _TARGET.pack(target), frame)
 
-    def unpark(self) -> None:
-        """Send what was parked."""
-        parked, self.parked = self.parked, []
-        self.emit(parked)
-
-    def drain(self, down_to: int = 0) -> None:
-        """Wait until the task has taken its output but for `down_to` bytes.
-
-        Raises:
-            ConnectionClosed: the task has gone, or `wait` gave up.
-        """
-        link = self._link
-        assert link is not None
-        link.flush()
-        if link.unsent_bytes <= down_to:
-            return
-        with selectors.DefaultSelector() as waiting:
-            waiting.register(link.socket, WRITE)
-            while link.unsent_bytes > down_to:
-                self._wait(waiting)
-                link.flush()
+    def end(self, epoch: int, message: bytes) -> None:
+        """Tell the task, behind all output, that its epoch is over; it is to be let go once it has that."""
+        self.send(Kind.ENDED, message)
+        self.ending = epoch

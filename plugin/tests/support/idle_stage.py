@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import cloudpickle
 
 from lowtide.operators.limits import Limits
 from lowtide.worker.birth import Birth
-from lowtide.worker.protocol import Frames
+from lowtide.worker.protocol import Emitted, Frames, Says
 from lowtide.worker.welcome import Welcome
 
 
 class IdleStage:
-    """All that the loop asks of a stage; a test overrides what it is about."""
+    """All that the loop asks of a stage, and of a host for it; a test overrides what it is about."""
 
     def rows(self, message: bytes, now_ns: int) -> Frames:
         return []
@@ -37,6 +38,9 @@ class IdleStage:
     def hear(self) -> Frames:
         return []
 
+    def handed(self) -> Frames:
+        return []
+
     def told(self, message: dict[str, Any]) -> None:
         pass
 
@@ -56,6 +60,41 @@ class IdleStage:
         return 0
 
 
+class IdleHost:
+    """A host that does for its stages what each wants to have done."""
+
+    def __init__(self) -> None:
+        self.stages: dict[str, IdleStage] = {}
+
+    def watched(self) -> list[tuple[int, Callable[[], Emitted]]]:
+        return [
+            (descriptor, partial(self._hear, name))
+            for name, stage in self.stages.items()
+            for descriptor in stage.descriptors()
+        ]
+
+    def _hear(self, name: str) -> Emitted:
+        return [(name, self.stages[name].hear())]
+
+    def handed(self) -> Emitted:
+        return [(name, stage.handed()) for name, stage in self.stages.items()]
+
+    def tick(self, now_s: float) -> Emitted:
+        return [(name, stage.tick(now_s)) for name, stage in self.stages.items()]
+
+    def due_s(self, now_s: float) -> float:
+        return min(stage.due_s(now_s) for stage in self.stages.values())
+
+    def says(self, now_s: float) -> list[Says]:
+        return [(name, said) for name, stage in self.stages.items() for said in stage.asks(now_s)]
+
+    def send(self) -> None:
+        pass
+
+    def close(self, timeout_s: float) -> int:
+        return sum(stage.close(timeout_s) for stage in self.stages.values())
+
+
 class StageDeployment:
     """Gives every worker what `make` makes."""
 
@@ -65,8 +104,12 @@ class StageDeployment:
         self.limits = Limits(1 << 20, 1 << 20, max_group_rows)
         self._make = make
 
-    def stage(self, birth: Birth, welcome: Welcome) -> IdleStage:
-        return self._make()
+    def host(self, birth: Birth, welcome: Welcome) -> IdleHost:
+        return IdleHost()
+
+    def stage(self, birth: Birth, welcome: Welcome, host: IdleHost) -> IdleStage:
+        stage = host.stages[birth.name] = self._make()
+        return stage
 
 
 # Workers have this folder on no path of theirs.

@@ -18,6 +18,7 @@ def setting(zookeeper: str = "", incarnation: int = 7, **others: Any) -> LifeSet
     plain = LifeSetting(
         levels=2,
         parallelism=1,
+        processes=1,
         tracking=False,
         dead_letters=False,
         shape=JobShape(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import struct
 import threading
 import time
@@ -20,7 +19,9 @@ from lowtide.fronts.front import Window
 from lowtide.operators.limits import Limits
 from lowtide.worker.birth import Birth
 from lowtide.worker.deployment import Deployment
+from lowtide.worker.host import LevelHost
 from lowtide.worker.stage import LevelStage
+from lowtide.worker.tracker_line import TrackerLine
 from lowtide.worker.welcome import FrontStart, Welcome
 from lowtide_tracker import Graph, Tracker, TrackerError, TrackerServer
 
@@ -90,10 +91,11 @@ class Kept:
         self.in_flight: list[tuple[int, int]] = []
         self._ready: list[tuple[int, int]] = []
 
-    def put(self, packet: Packet) -> None:
-        assert (packet.sink, packet.lane) not in self.in_flight, "R13: one in flight per lane"
-        self.packets.append(packet)
-        self.in_flight.append((packet.sink, packet.lane))
+    def put(self, *packets: Packet) -> None:
+        for packet in packets:
+            assert (packet.sink, packet.lane) not in self.in_flight, "R13: one in flight per lane"
+            self.packets.append(packet)
+            self.in_flight.append((packet.sink, packet.lane))
 
     def settle(self) -> None:
         self._ready += self.in_flight
@@ -122,12 +124,30 @@ class Kept:
 
 
 def kept(stage: LevelStage) -> Kept:
-    assert isinstance(stage._delivery, Kept)
-    return stage._delivery
+    shared = stage.host._shared
+    assert shared is not None
+    assert isinstance(shared.delivery, Kept)
+    return shared.delivery
 
 
-def stage_of(made: Deployment, name: str, number: int = 0, tracker: str = "", **start: Any) -> LevelStage:
-    """A worker's stage; `start` are fields of its front that differ."""
+def line_of(stage: LevelStage) -> TrackerLine:
+    """Its host's line to the tracker."""
+    assert stage.host.line is not None
+    return stage.host.line
+
+
+def tick(stage: LevelStage, now_s: float) -> list[tuple[int, bytes]]:
+    """Let a stage's host, in which it is alone, do what is due and what its sinks have settled; return its frames."""
+    host = stage.host
+    emitted = [*host.settle(), *host.tick(now_s)]
+    host.send()
+    return [frame for _, frames in emitted for frame in frames]
+
+
+def stage_of(
+    made: Deployment, name: str, number: int = 0, tracker: str = "", host: LevelHost | None = None, **start: Any
+) -> LevelStage:
+    """A worker's stage, in a host of its own if none is given; `start` are fields of its front that differ."""
     level, _, place = name.partition("/")
     front = None
     if level == "0":
@@ -140,10 +160,10 @@ def stage_of(made: Deployment, name: str, number: int = 0, tracker: str = "", **
             "opening": 0,
         }
         front = FrontStart(**plain | start)
-    birth = Birth(name, int(level), number, INCARNATION, "0", "", SECRET, socket.socket(), "")
-    birth.listener.close()
+    birth = Birth(name, int(level), number, INCARNATION, number, "0", "", SECRET)
     names = {number: f"orders-{number}" for number in range(PARTITIONS)}
-    return made.stage(birth, Welcome(tracker=tracker, clock_ahead_ms=0, fronts=names, front=front))
+    welcome = Welcome(tracker=tracker, clock_ahead_ms=0, fronts=names, front=front)
+    return made.stage(birth, welcome, host or made.host(birth, welcome))
 
 
 class Served:
@@ -200,27 +220,42 @@ class Rig:
     frames: list[bytes] = field(default_factory=list)
 
     @classmethod
-    def of(cls, made: Deployment, tracker: str = "") -> Rig:
+    def of(cls, made: Deployment, tracker: str = "", hosts: int = 0) -> Rig:
+        """All workers of a plan, in so many hosts in turn; 0 for a host each."""
         names = [f"0/orders-{number}" for number in range(PARTITIONS)]
         names += [f"1/{place}" for place in range(made.plan.parallelism)]
-        return cls({name: stage_of(made, name, number, tracker) for number, name in enumerate(names)})
+        stages: dict[str, LevelStage] = {}
+        for number, name in enumerate(names):
+            host = stages[names[number % hosts]].host if hosts and number >= hosts else None
+            stages[name] = stage_of(made, name, number, tracker, host)
+        return cls(stages)
+
+    @property
+    def hosts(self) -> list[LevelHost]:
+        """All hosts."""
+        return list({id(stage.host): stage.host for stage in self.stages.values()}.values())
 
     def read(self, message: bytes, partition: int = 1) -> None:
-        self.route(0, self.stages[f"0/orders-{partition}"].rows(message, NOW))
+        stage = self.stages[f"0/orders-{partition}"]
+        self.route([(stage.name, stage.rows(message, NOW)), *stage.host.handed()])
 
-    def route(self, level: int, frames: Iterable[tuple[int, bytes]]) -> None:
-        for target, frame in frames:
-            self.frames.append(frame)
-            self.route(level + 1, self.stages[f"{level + 1}/{target}"].frames([frame], NOW))
+    def route(self, emitted: Iterable[tuple[str, Iterable[tuple[int, bytes]]]]) -> None:
+        for name, frames in emitted:
+            for target, frame in frames:
+                self.frames.append(frame)
+                to = self.stages[f"{int(name[0]) + 1}/{target}"]
+                self.route([(to.name, to.frames([frame], NOW)), *to.host.handed()])
 
     def turn(self) -> None:
         """One turn of all loops."""
-        for name, stage in self.stages.items():
-            level = int(name[0])
-            if self.settling and isinstance(stage._delivery, Kept):
-                stage._delivery.settle()
-            self.route(level, stage.hear())
-            self.route(level, stage.tick(time.monotonic()))
+        for host in self.hosts:
+            if self.settling and host._shared is not None and isinstance(host._shared.delivery, Kept):
+                host._shared.delivery.settle()
+            self.route(host.settle())
+            self.route(host.hear())
+            self.route(host.tick(time.monotonic()))
+            self.route(host.handed())
+            host.send()
 
     def until(self, done: Callable[[], object]) -> None:
         deadline = time.monotonic() + LIMIT_S
@@ -233,12 +268,13 @@ class Rig:
         """Let all fronts say that they label nothing below a tick."""
         for name, stage in self.stages.items():
             if name.startswith("0/"):
-                front = stage._core.front
+                front = stage.core.front
                 assert front is not None
                 stage.told({"grant": [front.number, front.next_offset, tick], "ahead": 0})
 
     @property
     def delivered(self) -> list[Any]:
         """All that the sinks were given for "out", parsed."""
-        found = [message for stage in self.stages.values() if stage._delivery for message in kept(stage).messages]
+        sinks = [host._shared.delivery for host in self.hosts if host._shared is not None]
+        found = [message for sink in sinks if isinstance(sink, Kept) for message in sink.messages]
         return [json.loads(message[3] or b"null") for message in found if message[0] == "out"]

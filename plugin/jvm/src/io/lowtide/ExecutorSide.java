@@ -71,12 +71,17 @@ public final class ExecutorSide implements ExecutorPlugin {
     current = this;
   }
 
-  /** Takes a task to the worker of this name: finds it, or forks it where the service allows that. */
+  /** Takes a task to the worker of this name: finds it, or has it made where the service allows that. */
   Channel attach(String worker, Attachment task) throws IOException {
     JsonNode answer = ask(task.ask("find", worker).put("executor", executor));
     String address;
     if (answer.has("fork")) {
-      address = fork(task.ask("fork", worker).put("number", answer.get("fork").asInt()));
+      JsonNode born = answer.get("fork");
+      address =
+          fork(
+              task.ask("fork", worker)
+                  .put("number", born.get("number").asInt())
+                  .put("host", born.get("host").asInt()));
     } else if (answer.has("at")) {
       address = answer.get("at").asText();
     } else {

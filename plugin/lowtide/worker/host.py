@@ -1,0 +1,288 @@
+"""What the workers of one host process share: the line to the tracker, the delivery, the writing of snapshots.
+
+A host's workers have one `LocalTracker`. A frame from one to another is folded at both ends there like any other, so
+its two acks cancel before anything is sent. Such a frame does not go through Spark: it is handed over as it is, and
+dealt with before more input is read; it has no number, as nothing can be lost on its way. A worker's share of the state
+below min time is its own; what the tracker says is heard once, and then told to each.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from lowtide.fields import kept
+from lowtide.worker.birth import Birth
+from lowtide.worker.building import delivers, make_delivery, make_saver
+from lowtide.worker.core import WorkerCore
+from lowtide.worker.deployment import Deployment
+from lowtide.worker.effects import Frame
+from lowtide.worker.protocol import Emitted, Frames, Says
+from lowtide.worker.shares import Share, SharedDelivery
+from lowtide.worker.tracker_line import TrackerLine
+from lowtide_tracker import Floor, LocalTracker, Request
+from lowtide_tracker.floors import Floors
+
+if TYPE_CHECKING:
+    from lowtide.worker.stage import LevelStage
+
+__all__ = ["Handed", "LevelHost"]
+
+FLUSH_S = 0.002
+"""Least time between two flushes to the tracker (T4): it bounds what tracking adds to a record's latency."""
+MEND_S = 0.005
+"""How often a line that is broken is looked after."""
+KEEP_FLOORS_S = 1.0
+"""How often floors are handed on that no bundle carries, where a sink is idle (R18)."""
+HEAR_S = 0.01
+"""How often a host hears what the tracker says though nothing of it waits for that."""
+
+
+class Handed:
+    """A frame on its way from one worker of a host to another.
+
+    Attributes:
+        sender: The worker that made it.
+        after: How many numbered frames of the same sender to the same target came before: it overtakes none.
+        frame: The frame.
+        sent_ns: When it was made, ns since 1970.
+    """
+
+    __slots__ = ("after", "frame", "sender", "sent_ns")
+
+    def __init__(self, sender: LevelStage, after: int, frame: Frame, sent_ns: int) -> None:
+        self.sender = sender
+        self.after = after
+        self.frame = frame
+        self.sent_ns = sent_ns
+
+
+class LevelHost:
+    """The shared part of a host.
+
+    Args:
+        deployment: The plan and its settings.
+        birth: The first worker's.
+        tracker: Where the tracker listens.
+    """
+
+    def __init__(self, deployment: Deployment, birth: Birth, tracker: str) -> None:
+        self._deployment = deployment
+        self._birth = birth
+        self.local = LocalTracker(birth.host, birth.incarnation, start=deployment.start)
+        self.line: TrackerLine | None = None
+        if deployment.tracking:
+            self.line = TrackerLine(
+                tracker, secret=birth.secret, incarnation=birth.incarnation, local=self.local, name=birth.name
+            )
+            self.line.connect()
+        self.dirty = True
+        """Whether there may be something to flush."""
+        self._shared: SharedDelivery | None = None
+        self.saver = make_saver(deployment, birth)
+        self._records = {vertex.id: vertex.gives for vertex in deployment.plan.exchanges()}
+        self._stages: dict[str, LevelStage] = {}
+        self._fronts: list[LevelStage] = []
+        self._places: dict[tuple[int, int], LevelStage] = {}
+        self._handed: dict[LevelStage, deque[Handed]] = {}
+        """By receiver, what has been handed over and not dealt with."""
+        self._floors = Floors()
+        """All that were heard: a worker that comes later has to know them."""
+        self._request: Request | None = None
+        """The newest one that was heard."""
+        self._said: list[Says] = []
+        self._flushed_s = self._kept_s = self._heard_s = 0.0
+
+    # -- workers ---------------------------------------------------------------------------------------------------
+
+    def join(self, stage: LevelStage) -> None:
+        """Let a worker live here; it hears what the others have heard."""
+        self._stages[stage.name] = stage
+        if stage.level:
+            self._places[stage.level, stage.core.place] = stage
+        else:
+            self._fronts.append(stage)
+        if self.saver is not None:
+            self.saver.add(stage.name, stage.core)
+        if self._request is not None:
+            stage.core.pin(self._request)
+        if self.line is not None:
+            frames = stage.moved(self._floors.all(), time.time_ns())
+            assert not frames, "it has had no input"
+            self._save()
+
+    def share(self, birth: Birth, core: WorkerCore) -> Share | None:
+        """A worker's share of the delivery, which the first that needs it begins; None if it delivers nothing, ever."""
+        if not delivers(self._deployment.plan, birth.level):
+            return None
+        if self._shared is None:
+            self._shared = SharedDelivery(make_delivery(self._deployment, birth, core))
+        return self._shared.share()
+
+    # -- frames from neighbour to neighbour ------------------------------------------------------------------------
+
+    def hand_over(self, sender: LevelStage, frame: Frame, after: int) -> bool:
+        """Hand a frame to its target if that lives here; False if not."""
+        target = self._places.get((sender.level + 1, frame.target))
+        if target is None:
+            return False
+        batch = frame.batch
+        # What comes out of an exchange is the same on either way.
+        frame.batch = batch.with_rows(kept(self._records[frame.vertex], batch.rows, frame.payload))
+        sender.handed_bytes += len(frame.payload)
+        self._handed.setdefault(target, deque()).append(Handed(sender, after, frame, time.time_ns()))
+        return True
+
+    def handed(self) -> Emitted:
+        """Deal with what was handed over, level by level, so that what comes of it is dealt with too."""
+        if not self._handed:
+            return ()
+        emitted: list[tuple[str, Frames]] = []
+        held: set[LevelStage] = set()
+        while waiting := [stage for stage in self._handed if stage not in held]:
+            target = min(waiting, key=_level)
+            queue, came = self._handed[target], []
+            while queue and target.has_taken(queue[0].sender.number, queue[0].after):
+                came.append(queue.popleft())
+            if queue:
+                held.add(target)
+            else:
+                del self._handed[target]
+            for each in came:
+                each.sender.handed_bytes -= len(each.frame.payload)
+                emitted.append((each.sender.name, ()))
+            if came:
+                emitted.append((target.name, target.handed(came, time.time_ns())))
+        return emitted
+
+    # -- tracker, sinks, service -----------------------------------------------------------------------------------
+
+    def watched(self) -> list[tuple[int, Callable[[], Emitted]]]:
+        """What the loop is to watch, and what to call when there is something to read.
+
+        While nothing here waits for min time, or all lanes are busy with what it has released before, notices are taken
+        now and then, together.
+        """
+        found: list[tuple[int, Callable[[], Emitted]]] = []
+        if self.line is not None and self._waits:
+            found.append((self.line.fileno(), self.hear))
+        if self._shared is not None:
+            found.append((self._shared.delivery.fileno(), self.settle))
+        if self.saver is not None:
+            found += [(descriptor, self._hear_saver) for descriptor in self.saver.descriptors()]
+        return [entry for entry in found if entry[0] >= 0]
+
+    @property
+    def _waits(self) -> bool:
+        """Whether something can go on as soon as min time moves."""
+        return any([stage.waits for stage in self._stages.values()])  # noqa: C419 - a list is cheaper
+
+    def hear(self) -> Emitted:
+        """Take what the tracker has said: the local tracker hears it once, then every worker."""
+        if self.line is None:
+            return ()
+        heard = False
+        floors: list[Floor] = []
+        for notice in self.line.receive():
+            if notice.request is not None:
+                self._request = notice.request
+                for stage in self._stages.values():
+                    stage.core.pin(notice.request)  # Before anything is pruned by the notice.
+            if self.local.hear(notice):
+                heard = True
+                floors += notice.floors
+        if not heard:
+            return ()
+        self._floors.add(floors)
+        now, new = time.time_ns(), tuple(floors)
+        emitted = [(stage.name, stage.moved(new, now)) for stage in self._stages.values()]
+        # What was held is let go, or a stopped front goes on; most notices fold nothing.
+        self.dirty = self.dirty or bool(self._fronts) or self.local.unflushed
+        self._save()
+        return emitted
+
+    def settle(self) -> Emitted:
+        """Take what has become durable in the sinks."""
+        if self._shared is None:
+            return ()
+        self._shared.settle()
+        return [(stage.name, stage.settle()) for stage in self._stages.values() if stage.settled]
+
+    def send(self) -> None:
+        """Hand to the sinks what this turn has released, together."""
+        if self._shared is not None:
+            self._shared.send()
+
+    def _save(self) -> None:
+        """Let what a snapshot asks for be written, by one process that is forked for all that have heard of it."""
+        pinned = [stage for stage in self._stages.values() if stage.core.pinned is not None]
+        if self.saver is not None and pinned:
+            self._said += [(name, {"snapshot": said}) for name, said in self.saver.begin()]
+        for stage in pinned:
+            stage.core.unpin()
+
+    def _hear_saver(self) -> Emitted:
+        if self.saver is not None:
+            self._said += [(name, {"snapshot": said}) for name, said in self.saver.hear()]
+        return ()
+
+    def forget_floors(self, front: int, offset: int) -> None:
+        """Drop floors that a committed manifest has made superfluous."""
+        self._floors.forget(front, offset)
+
+    def says(self, now_s: float) -> list[Says]:
+        """What the service is to be told: which offsets fronts expect, what was saved, what was asked for."""
+        if self.saver is not None and self.saver.awaits:
+            self._hear_saver()
+        for stage in self._fronts:
+            at = stage.at(now_s)
+            if at is not None:
+                self._said.append((stage.name, at))
+        said, self._said = self._said, []
+        return said
+
+    def say(self, name: str, message: dict[str, Any]) -> None:
+        """Let the service be told of a worker."""
+        self._said.append((name, message))
+
+    def tick(self, now_s: float) -> Emitted:
+        """Do what is due."""
+        emitted: Emitted = ()
+        if now_s - self._heard_s >= HEAR_S and not self._waits:
+            self._heard_s = now_s
+            emitted = self.hear()
+        if now_s - self._kept_s >= KEEP_FLOORS_S:
+            self._kept_s = now_s
+            emitted = [*emitted, *((stage.name, stage.keep_floors()) for stage in self._stages.values())]
+        line = self.line
+        if line is None or (line.fileno() < 0 and not line.mend(now_s)):
+            return emitted
+        if self.dirty and now_s - self._flushed_s >= FLUSH_S:
+            self._flushed_s = now_s
+            for stage in self._fronts:
+                stage.core.report()
+            flush = self.local.flush()
+            # None also says that too much waits to be applied; then what is left goes later.
+            self.dirty = flush is None and self.local.unflushed
+            line.flush(flush)
+        return emitted
+
+    def due_s(self, now_s: float) -> float:
+        """In how many seconds `tick` has something to do."""
+        if self.line is None:
+            return 1.0
+        if self.line.fileno() < 0:
+            return MEND_S
+        return max(0.0, self._flushed_s + FLUSH_S - now_s) if self.dirty else 1.0
+
+    def close(self, timeout_s: float) -> int:
+        """Deliver what the sinks were given, and return how many records were left after the time-out."""
+        if self.saver is not None:
+            self.saver.close()
+        return 0 if self._shared is None else self._shared.close(timeout_s)
+
+
+def _level(stage: LevelStage) -> int:
+    return stage.level
