@@ -280,8 +280,8 @@ class TrackerClient:
 
     def _take_in(self, wait_s: float) -> None:
         """Reads what is there and deals with it; waits for the first byte at most so long."""
-        connection, size = self._connected(), RECEIVE_BYTES
-        while size == RECEIVE_BYTES:
+        connection = self._connected()
+        while True:
             try:
                 data = connection.recv(RECEIVE_BYTES)
             except BlockingIOError:
@@ -292,7 +292,7 @@ class TrackerClient:
                 raise self._lost(f"the connection to the tracker at {self.address} broke: {error}") from error
             if not data:
                 raise self._lost(f"the tracker at {self.address} closed the connection")
-            size, wait_s = len(data), 0.0
+            wait_s = 0.0
             for kind, payload in self._reader.feed(data):
                 self._take(decode(kind, payload))
 

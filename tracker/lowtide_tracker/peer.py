@@ -168,11 +168,11 @@ class Peer(asyncio.BufferedProtocol):
         return False
 
     def write(self, data: bytes) -> None:
-        """Sends what is encoded already."""
-        self._transport.write(data)
+        """Sends a notice that is encoded already."""
+        self._transport.write(data + self._applied())
 
     def acknowledge(self) -> None:
-        """Tells the worker which of its flushes were applied; not at once, as it only lets it forget them."""
+        """Tells the worker which of its flushes were applied: with the next notice, as it only lets it forget them."""
         self._owes = True
         self._send_later()
 
@@ -245,9 +245,9 @@ class Peer(asyncio.BufferedProtocol):
 
     def _send_held(self) -> None:
         """Sends the notices that wait as one, if the peer keeps up."""
-        held = None if self._slow else self._held.take()
+        held = None if self._slow or self._over else self._held.take()
         if held is not None:
-            self.send(held)
+            self.write(encode(held))
 
     def _send_later(self) -> None:
         """Sees to it that nothing waits for more than `HOLD_S`."""
@@ -257,9 +257,15 @@ class Peer(asyncio.BufferedProtocol):
     def _send_now(self) -> None:
         self._later = None
         self._send_held()
-        if self._owes and self.hello is not None and self.hello.worker is not None:
-            self._owes = False
-            self.send(Applied(self.hello.worker, self._server.applied(self.hello.worker)))
+        if self._owes and not self._over:
+            self.write(b"")
+
+    def _applied(self) -> bytes:
+        """The bytes of `Applied`, if it is due."""
+        if not self._owes or self.hello is None or self.hello.worker is None:
+            return b""
+        self._owes = False
+        return encode(Applied(self.hello.worker, self._server.applied(self.hello.worker)))
 
     def _fail(self, error: TrackerError) -> None:
         """What an error means: a worker's ends the life, another peer's its own connection."""
