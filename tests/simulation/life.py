@@ -199,9 +199,11 @@ class Life:
 
     def rest(self, worker: int) -> bool:
         """A worker has nothing else to do, and works further ahead; whether it found something."""
-        groups = self.early[worker].rest(self.cores[worker].min_time)
-        self._process(worker, groups)
-        return bool(groups)
+        early = self.early[worker]
+        if not early.restless:
+            return False
+        self._process(worker, early.rest(self.cores[worker].min_time))
+        return True
 
     def ask(self) -> int | None:
         """Ask for a snapshot, unless one is under way or there is nothing to save; at which tick."""

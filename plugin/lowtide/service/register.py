@@ -71,7 +71,7 @@ class Register:
         """Ends the life; what is said later is a consequence and is not kept."""
         self.cause = self.cause or cause
 
-    def find(  # noqa: PLR0917 - what a task is, in the order in which it says it
+    def find(
         self, name: str, level: int, epoch: int, incarnation: int, executor: str, processes: int = 1
     ) -> Found | Fork | Refused:
         """Where the task of ``epoch`` finds the worker ``name``, or that its executor makes it.

@@ -76,10 +76,15 @@ class Early:
         below.sort(key=lambda entry: entry[0])
         return _by_vertex([frame for _, frame in below])
 
+    @property
+    def restless(self) -> bool:
+        """Whether something is held that a worker with nothing else to do would better work on."""
+        return bool(self._held) and self._optimism is not None and self._optimism.pays
+
     def rest(self, min_time: int) -> list[list[Frame]]:
-        """Give what lies in a wider window, for a worker that has nothing else to do; nothing if that has not paid."""
-        if not self._held or self._optimism is None or not self._optimism.widen():
-            return []
+        """Give what lies in a wider window, to a worker that has nothing else to do; only if `restless`."""
+        assert self._optimism is not None, "nothing is held without a window"
+        self._optimism.widen()
         return self.due(min_time)
 
     def _below(self, end: int) -> list[tuple[int, Frame]]:

@@ -177,7 +177,7 @@ class LevelHost:
     @property
     def _waits(self) -> bool:
         """Whether something can go on as soon as min time moves."""
-        return any([stage.waits for stage in self._stages.values()])  # noqa: C419 - a list is cheaper
+        return any([stage.waits for stage in self._stages.values()])
 
     def hear(self) -> Emitted:
         """Take what the tracker has said: the local tracker hears it once, then every worker."""
@@ -268,6 +268,16 @@ class LevelHost:
             self.dirty = flush is None and self.local.unflushed
             line.flush(flush)
         return emitted
+
+    @property
+    def restless(self) -> bool:
+        """Whether workers would better go further ahead of min time than rest."""
+        return any([stage.restless for stage in self._stages.values()])
+
+    def rest(self) -> Emitted:
+        """There is nothing else to do: let workers go further ahead of min time."""
+        now = time.time_ns()
+        return [(stage.name, stage.rest(now)) for stage in self._stages.values() if stage.restless]
 
     def due_s(self, now_s: float) -> float:
         """In how many seconds `tick` has something to do."""

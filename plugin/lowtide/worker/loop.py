@@ -103,8 +103,8 @@ class Loop:
         self._settle()
         while not self._stopping:
             self._watch_host()
-            self._watch.turn(self._patience_s())
-            self._guard(self._work)
+            idle = not self._watch.turn(self._patience_s()) and not self._more
+            self._guard(self._rest if idle and self._host.restless else self._work)
             self._settle()
             self._door.tick()
             self._report()
@@ -191,7 +191,9 @@ class Loop:
     def _patience_s(self) -> float:
         if self._failed:
             return IDLE_S  # What is due is not done any more.
-        return 0.0 if self._more else min(IDLE_S, self._host.due_s(time.monotonic()))
+        if self._more or self._host.restless:
+            return 0.0
+        return min(IDLE_S, self._host.due_s(time.monotonic()))
 
     def _work(self) -> None:
         """Work one group of each worker's input off, with all that it leads to here, then do what is due."""
@@ -209,6 +211,11 @@ class Loop:
         says = host.says(now)
         if says:
             self._tell({"said": says})
+
+    def _rest(self) -> None:
+        """Nothing has come: let workers go further ahead of min time, then do what is due."""
+        self._emit(self._host.rest())
+        self._work()
 
     def _take(self, worker: Resident, kind: int, messages: list[bytes]) -> None:
         """Deal with frames that came together, or with one message of another kind."""

@@ -50,9 +50,11 @@ class Optimism:
         self._work /= 2
         self._taken_back /= 2
 
-    def widen(self) -> bool:
-        """Double the window, for a worker that has nothing else to do; False where guesses have cost too much lately."""
-        if self._taken_back > CHEAP * self._work or self.ticks >= MAX_TICKS:
-            return False
+    @property
+    def pays(self) -> bool:
+        """Whether guesses have lately cost little, so that the window may grow."""
+        return self._taken_back <= CHEAP * self._work and self.ticks < MAX_TICKS
+
+    def widen(self) -> None:
+        """Double the window, for a worker that has nothing else to do."""
         self.ticks *= 2
-        return True

@@ -22,9 +22,6 @@ class Stage(Protocol):
     def frames(self, messages: Sequence[bytes], now_ns: int) -> Frames:
         """Take frames of the level before."""
 
-    def rest(self, now_ns: int) -> Frames:
-        """There is nothing else to do just now."""
-
     def end(self, epoch: int, now_ns: int) -> Frames:
         """The epoch's input is over."""
 
@@ -49,6 +46,13 @@ class Host(Protocol):
 
     def handed(self) -> Emitted:
         """Deal with what workers have handed to each other."""
+
+    @property
+    def restless(self) -> bool:
+        """Whether `rest` has something to do."""
+
+    def rest(self) -> Emitted:
+        """There is nothing else to do just now."""
 
     def tick(self, now_s: float) -> Emitted:
         """Do what is due."""

@@ -104,9 +104,7 @@ class LevelStage:
         self._figures.records_in += count
         self._figures.hops["pack"].add(now_ns - packed.born_ns, count)
         self.host.dirty = True
-        rows = SourceRows(
-            front.number, packed.offsets, packed.timestamps, packed.keys, packed.values, packed.headers
-        )
+        rows = SourceRows(front.number, packed.offsets, packed.timestamps, packed.keys, packed.values, packed.headers)
         try:
             effects = self.core.rows(rows, now_ns // 1_000_000 + self._clock_ahead_ms)
         except AtRecord as error:
@@ -155,8 +153,13 @@ class LevelStage:
             self._figures.hops["python"].add(time.time_ns() - now_ns, records)
         return out
 
+    @property
+    def restless(self) -> bool:
+        """Whether `rest` has something to do."""
+        return self._early.restless and not self.full()
+
     def rest(self, now_ns: int) -> Out:
-        """There is nothing else to do: work further ahead of min time, if that pays."""
+        """There is nothing else to do: work further ahead of min time."""
         return self._process(self._early.rest(self.core.min_time), now_ns)
 
     def end(self, epoch: int, now_ns: int) -> Out:

@@ -76,6 +76,13 @@ class IdleHost:
     def _hear(self, name: str) -> Emitted:
         return [(name, self.stages[name].hear())]
 
+    @property
+    def restless(self) -> bool:
+        return False
+
+    def rest(self) -> Emitted:
+        return []
+
     def handed(self) -> Emitted:
         return [(name, stage.handed()) for name, stage in self.stages.items()]
 
