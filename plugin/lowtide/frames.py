@@ -92,7 +92,7 @@ def open_frame(data: bytes, record_of: dict[int, type]) -> Any:
         LifeEnded: these bytes are no frame of this version.
     """
     try:
-        if data[1] != VERSION:
+        if data[1] != VERSION or data[2] > FrameKind.MARK:
             raise _no_frame(data)
         # The array's head, version and kind are one byte each, and so is a vertex below 128.
         vertex = data[3] if data[3] < 128 else _any(data).vertex
