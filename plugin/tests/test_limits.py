@@ -105,6 +105,18 @@ def grown(state: int, event: Event) -> tuple[int, Event]:
     return state + 1, Event(event.key, event.text * 1000 if event.text == "grow" else event.text)
 
 
+def larger(event: Event) -> Event:
+    return grown(0, event)[1]
+
+
+def longer(state: int, event: Event) -> int:
+    return max(state, len(event.text))
+
+
+def beside(state: int, event: Event, longest: int) -> tuple[int, Event]:
+    return state + longest, event
+
+
 def behind_an_exchange(parallelism: int, grouping: str, *, letters: bool) -> list[Any]:
     """What level 1 buries of records that grow there, on their way to level 2."""
     flow = Flow("test", dead_letters=kafka("dead", raw()) if letters else None)
@@ -154,3 +166,22 @@ def test_a_message_that_two_sources_read_is_buried_by_both() -> None:
     core.rows(source_rows([Message(Position(0, 0), 5, None, b'{"key":"a","text":"' + b"x" * 3000 + b'"}')]), 0)
     ((_, bundle),) = core.notice(Notice(1, 1, 0, {1: 6}, 6, ())).bundles
     assert sorted(letter.vertex for letter in bundle.rows) == ["one", "two"]
+
+
+def test_what_is_too_large_for_a_broadcast_is_buried_once() -> None:
+    """It fails before it is copied for every hash unit."""
+    flow = Flow("test", dead_letters=kafka("dead", raw()))
+    events = flow.read("events", kafka("events", json(Event)))
+    longest = flow.read("texts", kafka("texts", json(Event))).map(larger).broadcast("longest", longer, 0)
+    events.key_by("key").scan("one", beside, 0, beside=longest).write("out", kafka("out", json(Event)))
+    plan = compile_flow(flow, parallelism=2, units=8, lanes=2, slack_ms=1)
+    front = Front(0, slack_ms=1, opening=0, window=Window(1000, 1 << 20), max_future_ms=1000)
+    core = WorkerCore(plan, 0, 0, tracker=LocalTracker(0, 1, start=0), front=front, limits=Limits(1 << 20, 2_000, 100))
+    core.read_by(vertex.id for vertex in plan.sources() if vertex.name == "texts")
+    texts = ["a", "grow", "b"]
+    messages = [Message(Position(0, n), 5, None, b'{"key":"a","text":"%s"}' % t.encode()) for n, t in enumerate(texts)]
+    frames = core.rows(source_rows(messages), 0).frames
+    assert sum(len(frame.batch) for frame in frames) == 2 * 8
+    assert {row.text for frame in frames for row in frame.batch.rows} == {"a", "b"}
+    ((_, bundle),) = core.notice(Notice(1, 1, 0, {1: 6}, 6, ())).bundles
+    assert [(letter.vertex, letter.position.sequence) for letter in bundle.rows] == [("longest", 1)]
