@@ -90,7 +90,7 @@ class InnerToo(Inner):
 
 
 ZONES = st.sampled_from([UTC, timezone(timedelta(hours=5, minutes=30)), timezone(-timedelta(hours=9))])
-moments = st.datetimes(datetime(1700, 1, 1), datetime(2200, 1, 1), timezones=ZONES)  # noqa: DTZ001
+moments = st.datetimes(datetime(1700, 1, 1), datetime(2200, 1, 1), timezones=ZONES)
 texts = st.text(st.characters(codec="utf-8"), max_size=4)
 ints = st.integers(-(1 << 63), (1 << 63) - 1) | st.sampled_from([0, 1, -(1 << 63), (1 << 63) - 1])
 ratios = st.floats(allow_nan=False) | st.integers(-(1 << 53), 1 << 53)
@@ -127,7 +127,7 @@ records = st.fixed_dictionaries(FIELDS).map(lambda values: Every(**values))
 WRONG: list[Any] = [
     None, "", "on", "red", "round", "\ud800", "a\udcff", "é", Text("x"), Text("on"), b"", bytearray(b"x"), 0, 1, 2, 3,
     1 << 63, -(1 << 63) - 1, 1 << 53, (1 << 53) + 1, -(1 << 53) - 1, 1 << 100, Number(1), True, False, 0.0, 1.0, 1.5,
-    math.nan, math.inf, -0.0, date(2026, 1, 1), date.min, date.max, datetime(2026, 1, 1),  # noqa: DTZ001
+    math.nan, math.inf, -0.0, date(2026, 1, 1), date.min, date.max, datetime(2026, 1, 1),
     datetime(2026, 1, 1, tzinfo=UTC), datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC),
     Colour.RED, Level.LOW, Shape.ROUND, Weekday.MONDAY, Inner(1), Inner(1, "\ud800"), Inner("1"), Inner(1 << 63),  # type: ignore[arg-type]
     InnerToo(1), Loose([]), Loose([Inner(True)]), Loose([None]), Loose((Inner(1),)),  # type: ignore[arg-type, list-item]
@@ -152,7 +152,9 @@ def test_a_look_finds_what_columns_refuse_at_each_field(name: str) -> None:
     schema, fits = schema_of(Every), fits_of(Every)
     assert fits(GOOD)
     assert schema.fault(GOOD) is None
-    said = {index: (fits(changed(name, value)), schema.fault(changed(name, value))) for index, value in enumerate(WRONG)}
+    said = {
+        index: (fits(changed(name, value)), schema.fault(changed(name, value))) for index, value in enumerate(WRONG)
+    }
     differing = [repr(WRONG[index]) for index, (fitting, fault) in said.items() if fitting != (fault is None)]
     assert differing == []
     assert {fitting for fitting, _ in said.values()} == {True, False}

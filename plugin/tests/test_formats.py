@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 

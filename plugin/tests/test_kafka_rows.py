@@ -26,7 +26,9 @@ def test_records_of_kafka() -> None:
 
 def test_records_at_the_types_edges() -> None:
     low, high = -(1 << 63), (1 << 63) - 1
-    rows = PackedRows(high, high, "t" * 249, (1 << 31) - 1, [0, high], [low, high], [None, b""], [b"x" * 70_000, None], None)
+    rows = PackedRows(
+        high, high, "t" * 249, (1 << 31) - 1, [0, high], [low, high], [None, b""], [b"x" * 70_000, None], None
+    )
     assert unpack(msgspec.msgpack.encode(rows)) == rows
 
 
@@ -41,7 +43,9 @@ def test_headers_come_with_their_records() -> None:
     assert unpack_headers(None) == []
 
 
-@pytest.mark.parametrize("message", [b"", MESSAGE[:-1], b"\x98" + MESSAGE[1:], MESSAGE.replace(b"\xa2in", b"\xa2i\xff")])
+@pytest.mark.parametrize(
+    "message", [b"", MESSAGE[:-1], b"\x98" + MESSAGE[1:], MESSAGE.replace(b"\xa2in", b"\xa2i\xff")]
+)
 def test_bytes_that_are_no_records_are_refused(message: bytes) -> None:
     with pytest.raises((msgspec.DecodeError, UnicodeDecodeError)):
         unpack(message)

@@ -60,7 +60,9 @@ def test_each_piece_has_its_own_ticks_timestamp() -> None:
     given.give(SINK.id, Bundle(1, 1, pieces, pieces[-1].ats[-1], ()))
     (packet,) = delivery.packets
     assert [message[4] for message in packet.messages] == [1, 2, 2, 3, 3, 3]
-    assert [message[3] for message in packet.messages] == [b'{"user":"ann","number":%d}' % n for n in (1, 2, 2, 3, 3, 3)]
+    assert [message[3] for message in packet.messages] == [
+        b'{"user":"ann","number":%d}' % n for n in (1, 2, 2, 3, 3, 3)
+    ]
     assert figures.records_out == 6
     assert span(Bundle(1, 1, pieces, b"", ())) == (1, 3, 6)
     assert span(Bundle(1, 1, [], b"", ())) == (0, 0, 0)

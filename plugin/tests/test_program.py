@@ -17,8 +17,8 @@ from programs import Programs, by_lane, source_rows
 
 from lowtide import Flow, Raw, json, kafka, raw
 from lowtide.compiler import compile_flow
-from lowtide.local import Message, run_log
 from lowtide.fields import encode_rows
+from lowtide.local import Message, run_log
 from lowtide.operators.failure import MessageRefused, UserError
 from lowtide.operators.fault import act
 from lowtide.operators.order import Position, path_of, position_of
