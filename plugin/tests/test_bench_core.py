@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from lowtide.operators.output import Deliver
 from rich.console import Console
 
 from lowtide.bench import core, core_report
@@ -15,6 +14,7 @@ from lowtide.bench.core_records import arrivals, late_share
 from lowtide.bench.core_timing import Extent, measured, spread
 from lowtide.bench.core_traffic import FLUSH_ENTRIES, FLUSHES, MOVING, Traffic, tracker
 from lowtide.cli.main import run
+from lowtide.operators.output import Deliver
 from lowtide.operators.program import Program
 from lowtide.worker.garbage import THRESHOLDS, set_up_collector
 from lowtide_tracker import Flush
@@ -104,7 +104,7 @@ def test_every_round_has_full_flushes_and_moves_min_time_where_it_says() -> None
     traffic, listening = Traffic(), tracker()
     for _ in range(3):
         flushes = [flush for worker in traffic.round() if isinstance(flush := worker.flush(), Flush)]
-        assert [len(flush.ticks) for flush in flushes] == [FLUSH_ENTRIES] * FLUSHES
+        assert [len(flush.acks) for flush in flushes] == [FLUSH_ENTRIES] * FLUSHES
         moved = [place for place, flush in enumerate(flushes) if listening.receive(flush)]
         assert tuple(moved) == MOVING
         assert listening.global_min == traffic.min_time
