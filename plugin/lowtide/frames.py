@@ -92,13 +92,13 @@ def open_frame(data: bytes, record_of: dict[int, type]) -> Any:
         LifeEnded: these bytes are no frame of this version.
     """
     try:
-        if data[1] != VERSION:
+        if data[1] != VERSION or data[2] > FrameKind.MARK:
             raise _no_frame(data)
         # The array's head, version and kind are one byte each, and so is a vertex below 128.
         vertex = data[3] if data[3] < 128 else _any(data).vertex
         record = record_of[vertex] if data[2] == FrameKind.RECORDS else None
         return _any(data) if record is None else _decoder(record)(data)
-    except (msgspec.MsgspecError, IndexError, KeyError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, IndexError, KeyError) as error:
         raise _no_frame(data) from error
 
 

@@ -6,9 +6,8 @@ from lowtide.worker.backlog import GROUP_MESSAGES, Backlog
 
 
 def frames(count: int, rows: int = 1) -> list[tuple[int, bytes]]:
-    outbox = Outbox(1, 1)
-    made = [outbox.records(0, 1, rows, sent_ns=0, value=1, ticks=[5, 6]) for _ in range(count)]
-    return [(Kind.FRAME, frame) for frame in made]
+    """Frames of a size that tells of so many records."""
+    return [(Kind.FRAME, bytes(rows << 7))] * count
 
 
 def taken(backlog: Backlog) -> list[tuple[int, int]]:
@@ -38,8 +37,7 @@ def test_small_frames_are_taken_together_up_to_a_number_of_frames() -> None:
     assert [size for _, size in taken(backlog)] == [GROUP_MESSAGES, 1]
 
 
-def test_a_mark_counts_as_no_record() -> None:
-    """A mark has the epoch's number where a frame has its records."""
+def test_a_mark_counts_as_one_record_whatever_its_epoch() -> None:
     backlog = Backlog(100)
     mark = Outbox(1, 1).marks(5000, 0)[0][1]
     backlog.add([*frames(1), (Kind.FRAME, mark), *frames(1)])

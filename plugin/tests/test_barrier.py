@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
+from random import Random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,14 +11,13 @@ from hypothesis import strategies as st
 from lowtide.errors import TimeWentBack
 from lowtide.operators.barrier import Barrier
 from lowtide.operators.batch import Batch
-from lowtide.operators.bundle import FIRST_KEY, Bundle
-from lowtide.operators.meta import Meta
+from lowtide.operators.bundle import NO_KEY, Bundle
 from lowtide.operators.order import OrderKey
 from lowtide.operators.pending import UnmatchedTombstone
 from lowtide_tracker import Floor
 
 LANES = 3
-LANE_OF_UNIT = np.array([0, 0, 1, 1, 2], np.int32)
+LANE_OF_UNIT = [0, 0, 1, 1, 2]
 DEPTH = 2
 
 Record = tuple[OrderKey, int, bool]
@@ -25,12 +25,15 @@ Record = tuple[OrderKey, int, bool]
 
 
 def batch(records: list[Record]) -> Batch:
-    if not records:
-        return Batch(None, Meta.of_source(0, 0, np.zeros(0, np.int64), np.zeros(0, np.int64)), rows=[])
-    meta = Meta.concat([key.meta() for key, _, _ in records])
-    meta = meta.with_unit(np.array([unit for _, unit, _ in records], np.int32))
-    meta = meta.with_tombstone(np.array([tombstone for *_, tombstone in records]))
-    return Batch(None, meta, rows=[key for key, *_ in records])
+    flags = [tombstone for *_, tombstone in records]
+    ats = [key.packed() for key, *_ in records]
+    units = [unit for _, unit, _ in records]
+    return Batch(ats, units, [key for key, *_ in records], flags if any(flags) else None)
+
+
+def add(barrier: Barrier, records: list[Record]) -> None:
+    if records:
+        barrier.add(batch(records))
 
 
 def items(ticks: list[int], unit: int = 0) -> Batch:
@@ -38,12 +41,12 @@ def items(ticks: list[int], unit: int = 0) -> Batch:
 
 
 def make(**changes: object) -> Barrier:
-    values: dict[str, object] = {"lanes": range(LANES), "lane_of_unit": LANE_OF_UNIT, "depth": DEPTH}
+    values: dict[str, object] = {"lanes": range(LANES), "lane_of_unit": LANE_OF_UNIT}
     return Barrier("out", **(values | changes))  # type: ignore[arg-type]
 
 
 def ticks(bundle: Bundle | None) -> list[int]:
-    return [] if bundle is None else bundle.batch.meta.tick.tolist()
+    return [] if bundle is None else [row.tick for row in bundle.rows]
 
 
 keys = st.builds(
@@ -83,7 +86,7 @@ def valid(records: list[Record]) -> dict[int, list[OrderKey]]:
     lanes: dict[OrderKey, int] = {}
     for key, unit, tombstone in records:
         count[key] = count.get(key, 0) + (-1 if tombstone else 1)
-        lanes[key] = int(LANE_OF_UNIT[unit])
+        lanes[key] = LANE_OF_UNIT[unit]
     return {lane: sorted(key for key in count if count[key] and lanes[key] == lane) for lane in range(LANES)}
 
 
@@ -106,11 +109,14 @@ class Sink:
         bundle = self.in_flight.pop(lane, None)
         if bundle is None:
             return
-        found = [OrderKey.at(bundle.batch.meta, index) for index in range(len(bundle))]
-        assert found == bundle.batch.rows(), "rows go with their meta"
-        assert bundle.last == (found[-1] if found else self.last.get(lane, FIRST_KEY))
+        found = [OrderKey.of(at) for piece in bundle.pieces for at in piece.ats]
+        assert found == bundle.rows, "rows go with their order keys"
+        assert all({key.tick for key in piece.rows} == {piece.tick} for piece in bundle.pieces)
+        last = found[-1] if found else self.last.get(lane)
+        assert (bundle.last_key, bundle.last) == (last, last.packed() if last else NO_KEY)
         self.delivered[lane] += found
-        self.last[lane] = bundle.last
+        if last is not None:
+            self.last[lane] = last
         self.floors += bundle.floors
         following = self.barrier.durable(lane)
         self.take([] if following is None else [following])
@@ -131,19 +137,20 @@ def test_a_barrier_releases_in_order_each_once_and_taken_back_ones_never(
     min_time = 0
     for count, advance, lane in steps:
         # What is still to come holds min time back.
-        barrier.add(batch(left[:count]))
+        add(barrier, left[:count])
         del left[:count]
         min_time = min([min_time + advance, *(key.tick for key, *_ in left)])
         sink.take(barrier.advance(min_time))
         assert all(len(bundle) <= size for bundle in sink.in_flight.values())
         sink.done(lane)
         barrier.check()
+        assert barrier.kept() == sink.last
         expected = valid([record for record in records if record[0].tick < barrier.delivered_time])
         for owned in range(LANES):
             done = [key for key in sink.delivered[owned] if key.tick < barrier.delivered_time]
             assert done == expected[owned], "R18: all below delivered time is durable"
             assert all(key.tick < min_time for key in sink.delivered[owned])
-    barrier.add(batch(left))
+    add(barrier, left)
     sink.take(barrier.advance(100))
     sink.finish()
     assert sink.delivered == valid(records)
@@ -158,7 +165,7 @@ def test_after_a_crash_each_lane_goes_on_behind_its_last(
 ) -> None:
     first_life = make(max_bundle_records=2)
     sink = Sink(first_life)
-    first_life.add(batch(records))
+    add(first_life, records)
     sink.take(first_life.advance(crash_at))
     for lane in made_durable:
         sink.done(lane)
@@ -186,7 +193,7 @@ def test_one_bundle_is_in_flight_while_the_next_one_fills() -> None:
     barrier = make()
     barrier.add(items([1, 2]))
     (bundle,) = barrier.advance(2)
-    assert (ticks(bundle), bundle.number, bundle.last) == ([1], 1, OrderKey(1, 0, 0))
+    assert (ticks(bundle), bundle.number, bundle.last_key) == ([1], 1, OrderKey(1, 0, 0))
     barrier.add(items([3]))
     assert barrier.advance(3) == []
     assert barrier.advance(4) == []
@@ -245,7 +252,8 @@ def test_floors_of_a_quiet_sink_can_be_kept_by_a_bundle_of_their_own() -> None:
     barrier.advance(100, [Floor(0, 5, 100)])
     bundle = barrier.keep_floors()
     assert bundle is not None
-    assert (bundle.lane, len(bundle), bundle.last, bundle.floors) == (0, 0, OrderKey(3, 0, 1), (Floor(0, 5, 100),))
+    assert (bundle.lane, len(bundle), bundle.last_key) == (0, 0, OrderKey(3, 0, 1))
+    assert bundle.floors == (Floor(0, 5, 100),)
     assert barrier.keep_floors() is None, "they are on their way"
     to_keep = [barrier.floors_to_keep]
     assert barrier.durable(0) is None
@@ -298,13 +306,13 @@ EDGES = [
 
 
 def test_order_keys_at_every_types_edge_are_released_in_order() -> None:
-    shuffled = np.random.default_rng(7).permutation(len(EDGES)).tolist()
+    shuffled = Random(7).sample(range(len(EDGES)), len(EDGES))
     barrier = make()
     for start in range(0, len(EDGES), 100):
         barrier.add(batch([(EDGES[index], 0, False) for index in shuffled[start : start + 100]]))
     (bundle,) = barrier.advance((1 << 63) - 1)
-    assert bundle.batch.rows() == sorted(EDGES)
-    assert bundle.last == max(EDGES)
+    assert bundle.rows == sorted(EDGES)
+    assert bundle.last_key == max(EDGES)
 
 
 @pytest.mark.parametrize("place", [0, 1, 5, 700, len(EDGES) - 2, len(EDGES) - 1])
@@ -313,7 +321,7 @@ def test_a_last_at_every_types_edge_drops_what_it_covers(place: int) -> None:
     barrier = make(last={0: ordered[place]})
     barrier.add(batch([(key, 0, False) for key in EDGES]))
     out = barrier.advance((1 << 63) - 1)
-    assert [key for bundle in out for key in bundle.batch.rows()] == ordered[place + 1 :]
+    assert [key for bundle in out for key in bundle.rows] == ordered[place + 1 :]
 
 
 def test_a_barrier_that_keeps_no_floors_does_not_note_what_rests_on_them() -> None:

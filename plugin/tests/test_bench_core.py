@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from lowtide.operators.output import Deliver
 from rich.console import Console
 
 from lowtide.bench import core, core_report
@@ -14,7 +15,6 @@ from lowtide.bench.core_records import arrivals, late_share
 from lowtide.bench.core_timing import Extent, measured, spread
 from lowtide.bench.core_traffic import FLUSH_ENTRIES, FLUSHES, MOVING, Traffic, tracker
 from lowtide.cli.main import run
-from lowtide.operators.output import Deliver
 from lowtide.operators.program import Program
 from lowtide.worker.garbage import THRESHOLDS, set_up_collector
 from lowtide_tracker import Flush

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lowtide import Flow, json, kafka
 from lowtide.compiler import compile_flow
 from lowtide.operators.batch import Batch
-from lowtide.operators.beside import BESIDE, KEYED, BesideScan
-from lowtide.operators.meta import Meta
-from lowtide.schema import schema_of
+from lowtide.operators.beside import BESIDE, KEYED, BesideNode
+from lowtide.operators.feed import Feed
+from lowtide.operators.node import Node
+from lowtide.operators.order import OrderKey, tick_of
 from lowtide.steps import Broadcast, Scan
 
 UNITS = (0, 5)
@@ -43,7 +43,7 @@ def fold(state: tuple[int, ...], event: Event) -> tuple[int, ...]:
     return (*state, event.number) if event.number % 3 else state
 
 
-def scan() -> BesideScan:
+def scan() -> BesideNode:
     initial: tuple[int, ...] = ()
     flow = Flow("test")
     broadcast = flow.read("more", kafka("more", json(Event))).broadcast("fold", fold, initial)
@@ -52,23 +52,35 @@ def scan() -> BesideScan:
     vertices = compile_flow(flow, parallelism=1).vertices
     (vertex,) = (v for v in vertices if isinstance(v.step, Scan))
     (beside,) = (v for v in vertices if isinstance(v.step, Broadcast))
-    return BesideScan(vertex, beside, ["key"])
+    node = BesideNode(vertex, beside, ["key"])
+    node.lead([(Taken(vertex), 0)])
+    return node
 
 
-def give(to: BesideScan, events: list[tuple[int, int, str]]) -> None:
+class Taken(Node):
+    """Takes what a node gives for what it delivers."""
+
+    def take(self, batch: Batch, port: int, feed: Feed) -> None:
+        feed.delivers.append((0, batch))
+
+
+def advanced(beside: BesideNode, min_time: int) -> Feed:
+    feed = Feed()
+    beside.advance(min_time, feed)
+    return feed
+
+
+def give(to: BesideNode, events: list[tuple[int, int, str]]) -> None:
     """Events by (tick, port, key); a record's number is its tick; a broadcast's comes once for each unit."""
     for tick, port, key in events:
         units = UNITS if port == BESIDE else (UNITS[key == "b"],)
-        one = np.array([tick] * len(units), np.int64)
-        meta = Meta.of_source(port, 0, one, one).with_unit(np.array(units, np.int32))
-        if port == BESIDE:
-            meta = meta.with_child((np.array(units) + 1).astype(np.uint32))
+        ats = [OrderKey(tick, port, tick, (unit + 1,) if port == BESIDE else ()).packed() for unit in units]
         rows: list[Any] = [Event(key, tick) for _ in units]
-        to.insert(Batch(schema_of(Event), meta, rows=rows), port)
+        to.take(Batch(ats, list(units), rows), port, Feed())
 
 
-def said(batches: list[Batch]) -> list[Any]:
-    return [(tick, row) for each in batches for tick, row in zip(each.meta.tick.tolist(), each.rows(), strict=True)]
+def said(feed: Feed) -> list[Any]:
+    return [(tick_of(at), row) for _, each in feed.delivers for at, row in zip(each.ats, each.rows, strict=True)]
 
 
 logs = st.lists(
@@ -89,29 +101,29 @@ def test_pruning_and_a_snapshot_change_nothing_above_their_tick(
     arrivals = data.draw(st.permutations(events))
     for each in (whole, pruned):
         give(each, arrivals)
-    expected = said(whole.advance(32))
-    found = [each for tick in (pruned_at, captured_at, released) for each in said(pruned.advance(tick))]
+    expected = said(advanced(whole, 32))
+    found = [each for tick in (pruned_at, captured_at, released) for each in said(advanced(pruned, tick))]
     pruned.prune(pruned_at)
     captured, beside = pruned.capture(captured_at), pruned.capture_beside(captured_at)
-    assert found + said(pruned.advance(32)) == expected
+    assert found + said(advanced(pruned, 32)) == expected
     restored.restore(captured, captured_at)
     restored.restore_beside(beside)
     give(restored, [event for event in arrivals if event[0] >= captured_at])
-    assert said(restored.advance(32)) == [each for each in expected if each[0] >= captured_at]
+    assert said(advanced(restored, 32)) == [each for each in expected if each[0] >= captured_at]
 
 
 def test_each_record_sees_the_broadcast_as_of_its_place() -> None:
     beside = scan()
     give(beside, [(4, KEYED, "a"), (2, KEYED, "b"), (1, BESIDE, "x"), (5, BESIDE, "x"), (7, KEYED, "a")])
-    found = [(tick, seen.beside) for tick, seen in said(beside.advance(8))]
+    found = [(tick, seen.beside) for tick, seen in said(advanced(beside, 8))]
     assert found == [(2, (1,)), (4, (1,)), (7, (1, 5))]
 
 
 def test_a_record_that_a_broadcast_fails_with_is_one_fault_for_all_units() -> None:
     beside = scan()
     give(beside, [(30, KEYED, "a"), (31, BESIDE, "x"), (32, KEYED, "b")])
-    outputs, faults = beside.advance(33)
-    assert [(tick, seen.beside) for tick, seen in said([outputs])] == [(30, ()), (32, ())]
-    assert [fault.failure.error for fault in faults.rows()] == ["raised ValueError: thirty-one"]
-    assert faults.meta.unit is not None
-    assert faults.meta.unit.tolist() == [0]
+    feed = advanced(beside, 33)
+    assert [(tick, seen.beside) for tick, seen in said(feed)] == [(30, ()), (32, ())]
+    (faults,) = feed.faults
+    assert [fault.failure.error for fault in faults.rows] == ["raised ValueError: thirty-one"]
+    assert faults.units == [0]

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-import numpy as np
 import pytest
 
 from lowtide.operators.batch import Batch
-from lowtide.operators.meta import Meta
+from lowtide.operators.order import OrderKey
 from lowtide.worker.early import Early
 from lowtide.worker.effects import Frame
 
@@ -21,34 +20,20 @@ class Row:
 
 
 def frame(ticks: list[int], *, first: int = 0, value: int = 1, vertex: int = 3) -> Frame:
-    """A frame whose records say their ticks, and when they came."""
-    n = len(ticks)
-    meta = Meta(
-        np.array(ticks, np.int64),
-        np.zeros(n, np.int32),
-        np.arange(first, first + n, dtype=np.int64),
-        np.empty((n, 0), np.uint32),
-        np.zeros(n, np.uint64),
-        np.zeros(n, np.bool_),
-        np.zeros(n, np.int32),
-    )
+    """A frame of 10 bytes a record; its records say their ticks, and when they came."""
+    ats = [OrderKey(tick, 0, first + place).packed() for place, tick in enumerate(ticks)]
     rows = [Row(tick, first + place) for place, tick in enumerate(ticks)]
-    return Frame(vertex, 0, value, sorted(set(ticks)), Batch(None, meta, rows=rows))
-
-
-def sized(frames: list[Frame]) -> list[tuple[Frame, int]]:
-    """Frames of 10 bytes a record."""
-    return [(frame, 10 * len(frame.batch)) for frame in frames]
+    return Frame(vertex, 0, value, sorted(set(ticks)), Batch(ats, [0] * len(ats), rows), bytes(10 * len(ats)))
 
 
 def rows(groups: list[list[Frame]]) -> list[Row]:
-    return [row for group in groups for each in group for row in each.batch.rows()]
+    return [row for group in groups for each in group for row in each.batch.rows]
 
 
 def test_without_a_window_everything_passes_at_once() -> None:
     early = Early(None, 0)
     frames = [frame([10**9], vertex=1), frame([5], vertex=1), frame([7], vertex=2)]
-    assert early.take(sized(frames), 0) == [frames[:2], frames[2:]]
+    assert early.take(frames, 0) == [frames[:2], frames[2:]]
     assert not early
     assert early.due(0) == []
 
@@ -56,7 +41,7 @@ def test_without_a_window_everything_passes_at_once() -> None:
 def test_what_lies_in_the_window_passes_and_the_rest_waits() -> None:
     early = Early(10, 1000)
     near, far = frame([3, 9]), frame([10, 12], first=2)
-    assert early.take(sized([near, far]), 0) == [[near]]
+    assert early.take([near, far], 0) == [[near]]
     assert len(early) == 1
     assert early.due(0) == []
     assert early.due(3) == [[far]]
@@ -66,10 +51,10 @@ def test_what_lies_in_the_window_passes_and_the_rest_waits() -> None:
 def test_a_frame_is_cut_where_the_window_ends_and_each_part_folds_its_own_ticks() -> None:
     early = Early(10, 1000)
     whole = frame([12, 8, 9, 12, 30], value=77)
-    (((now,),), ()) = early.take(sized([whole]), 0), early.due(2)
-    assert (now.ticks, now.value, [row.tick for row in now.batch.rows()]) == ([8, 9], 77, [8, 9])
+    (((now,),), ()) = early.take([whole], 0), early.due(2)
+    assert (now.ticks, now.value, [row.tick for row in now.batch.rows]) == ([8, 9], 77, [8, 9])
     ((second,),) = early.due(3)
-    assert (second.ticks, second.value, [row.arrival for row in second.batch.rows()]) == ([12], 77, [0, 3])
+    assert (second.ticks, second.value, [row.arrival for row in second.batch.rows]) == ([12], 77, [0, 3])
     ((third,),) = early.due(21)
     assert (third.ticks, third.value) == ([30], 77)
 
@@ -78,15 +63,15 @@ def test_frames_of_one_exchange_that_become_due_together_are_given_together() ->
     early = Early(1, 1000)
     first, second = frame([9, 11], vertex=1), frame([8, 10], first=5, vertex=1)
     other = frame([8], first=8, vertex=2)
-    assert early.take(sized([first, second, other]), 0) == []
+    assert early.take([first, second, other], 0) == []
     assert [[each.vertex for each in group] for group in early.due(9)] == [[1, 1], [2]]
 
 
 def test_what_would_be_too_much_is_let_go_by_ticks_whatever_the_window_says() -> None:
     early = Early(10, 30)
-    assert early.take(sized([frame([100, 101, 115])]), 0) == []
-    (given,) = early.take(sized([frame([90, 101, 130], first=3)]), 0)
-    arrived = [(row.tick, row.arrival) for each in given for row in each.batch.rows()]
+    assert early.take([frame([100, 101, 115])], 0) == []
+    (given,) = early.take([frame([90, 101, 130], first=3)], 0)
+    arrived = [(row.tick, row.arrival) for each in given for row in each.batch.rows]
     assert arrived == [(100, 0), (101, 1), (90, 3), (101, 4)]
     assert rows(early.due(130)) == [Row(115, 2), Row(130, 5)]
 
@@ -110,13 +95,13 @@ def test_nothing_is_lost_or_early_and_records_of_one_tick_keep_the_order_in_whic
             arrived += len(ticks)
             for tick in made.ticks:
                 folded[tick] = folded.get(tick, 0) ^ made.value
-            groups = early.take(sized([made]), min_time)
+            groups = early.take([made], min_time)
         else:
             open_ticks = [tick for tick, value in folded.items() if value]
             min_time = max(min_time, min(open_ticks, default=min_time + rng.randint(0, 5)))
             groups = early.due(min_time)
         for each in (each for group in groups for each in group):
-            assert each.ticks == sorted({row.tick for row in each.batch.rows()})
+            assert each.ticks == sorted({row.tick for row in each.batch.rows})
             for tick in each.ticks:
                 folded[tick] ^= each.value
         now = rows(groups)

@@ -6,13 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lowtide.bytes_column import BytesColumn
 from lowtide.formats import Raw, json, raw
-from lowtide.schema import schema_of
 
 
 @dataclass(frozen=True)
@@ -22,7 +19,7 @@ class Pair:
 
 
 def decode(values: list[bytes | None]) -> tuple[list[Pair], list[tuple[int, str]]]:
-    decoded = json(Pair).decode(BytesColumn.from_list([None] * len(values)), BytesColumn.from_list(values))
+    decoded = json(Pair).decode([None] * len(values), values)
     return decoded.rows, decoded.failures
 
 
@@ -67,7 +64,7 @@ class Positive:
 
 def test_a_record_that_refuses_its_own_fields_is_a_failure() -> None:
     values = [b'{"number":1}', b'{"number":-1}', b'{"number":2}']
-    decoded = json(Positive).decode(BytesColumn.from_list([None] * 3), BytesColumn.from_list(values))
+    decoded = json(Positive).decode([None] * 3, values)
     assert decoded.rows == [Positive(1), Positive(2)]
     assert decoded.failures == [(1, "KeyError: -1")]
 
@@ -94,34 +91,7 @@ strings: Any = st.lists(st.none() | st.binary(max_size=4))
 @given(strings)
 def test_raw_messages_stay_as_they_are(values: list[bytes | None]) -> None:
     keys = values[::-1]
-    decoded = raw().decode(BytesColumn.from_list(keys), BytesColumn.from_list(values))
+    decoded = raw().decode(keys, values)
     assert decoded.rows == list(map(Raw, keys, values))
     assert raw().encode(decoded.rows) == values
     assert not decoded.failures
-
-
-@settings(deadline=None)
-@given(strings)
-def test_a_column_of_bytes_gives_back_its_strings(values: list[bytes | None]) -> None:
-    column = BytesColumn.from_list(values)
-    assert column.to_list() == values
-    assert [column[index] for index in range(len(column))] == values
-
-
-def test_a_column_whose_lengths_do_not_sum_up_is_refused() -> None:
-    import numpy as np
-
-    with pytest.raises(ValueError, match="sum up to 3 bytes, but there are 4"):
-        BytesColumn.from_lengths(b"abcd", np.array([1, -1, 2], np.int32))
-
-
-@pytest.mark.parametrize(
-    "strings", [[], [b"a"], [b"", None, b"xyz", None], [None] * 9 + [b"end"], [b"k%d" % n for n in range(20)]]
-)
-def test_raw_columns_hold_what_its_records_do(strings: list[bytes | None]) -> None:
-    keys, values = BytesColumn.from_list(strings), BytesColumn.from_list(strings[::-1])
-    columns = raw().columns(keys, values)
-    assert columns is not None
-    assert schema_of(Raw).rows(columns) == raw().decode(keys, values).rows
-    for start in range(len(strings)):
-        assert keys.slice(start, len(strings)).to_arrow().to_pylist() == strings[start:]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from itertools import accumulate
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowtide.bytes_column import BytesColumn
 from lowtide.fronts.floors import NO_TICK
-from lowtide.fronts.front import ROW_BYTES, Front, OffsetWentBack, Report, Window
-from lowtide.operators.source import SourceRows
+from lowtide.fronts.front import Front, OffsetWentBack, Report, Window
+from lowtide.fronts.source_rows import ROW_BYTES, SourceRows
 from lowtide_tracker import Floor
 
 WIDE = Window(lead_ticks=1 << 40, max_bytes=1 << 40)
@@ -26,10 +24,10 @@ def rows(messages: list[tuple[int, int]], front: int = 0) -> SourceRows:
     """Messages given as (offset, timestamp)."""
     return SourceRows(
         front,
-        np.array([offset for offset, _ in messages], np.int64),
-        np.array([timestamp for _, timestamp in messages], np.int64),
-        BytesColumn.from_list([None] * len(messages)),
-        BytesColumn.from_list([VALUE] * len(messages)),
+        [offset for offset, _ in messages],
+        [timestamp for _, timestamp in messages],
+        [None] * len(messages),
+        [VALUE] * len(messages),
     )
 
 
@@ -40,11 +38,11 @@ def make(window: Window = WIDE, **changes: object) -> Front:
 
 
 def labels(out: list[SourceRows]) -> list[int]:
-    return [tick for part in out if part.ticks is not None for tick in part.ticks.tolist()]
+    return [tick for part in out for tick in part.ticks]
 
 
 def handed(out: list[SourceRows]) -> list[int]:
-    return [offset for part in out for offset in part.offsets.tolist()]
+    return [offset for part in out for offset in part.offsets]
 
 
 def test_a_front_labels_parks_and_hands_out() -> None:
@@ -53,7 +51,7 @@ def test_a_front_labels_parks_and_hands_out() -> None:
     assert (front.parked, front.next_offset, front.pulling) == (3, 9, False)
     out = front.admitted(0)
     assert (handed(out), labels(out)) == ([5, 7, 8], [10, 10, 12])
-    assert [part.values.to_list() for part in out] == [[VALUE] * 3]
+    assert [part.values for part in out] == [[VALUE] * 3]
     assert (front.parked, front.heartbeat, front.pulling) == (0, 12, True)
 
 
@@ -166,7 +164,7 @@ messages = st.lists(st.tuples(st.integers(1, 3), st.integers(-50, 300)), min_siz
 
 
 def log_of(steps: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    offsets = np.cumsum([step for step, _ in steps]).tolist()
+    offsets = accumulate(step for step, _ in steps)
     return [(offset, timestamp) for offset, (_, timestamp) in zip(offsets, steps, strict=True)]
 
 
@@ -265,20 +263,33 @@ def test_windows_change_neither_order_nor_labels_and_let_everything_pass_in_the_
 
 
 def test_slices_are_the_same_messages() -> None:
-    whole = rows([(1, 10), (2, 20), (5, 30)])
-    whole = replace(whole, keys=BytesColumn.from_list([b"a", None, b"ccc"]), ticks=np.array([1, 2, 3]))
-    whole = replace(whole, headers=BytesColumn.from_list([None, b"h", b"hh"]))
+    keys: list[bytes | None] = [b"a", None, b"ccc"]
+    values: list[bytes | None] = [VALUE, None, VALUE]
+    whole = SourceRows(4, [1, 2, 5], [10, 20, 30], keys, values, [b"", b"h", b"hh"], [1, 2, 3])
     part = whole.slice(1, 3)
-    assert len(part) == 2
-    assert part.keys.to_list() == [None, b"ccc"]
-    assert part.headers is not None
-    assert part.headers.to_list() == [b"h", b"hh"]
-    assert part.ticks is not None
-    assert (part.offsets.tolist(), part.timestamps.tolist(), part.ticks.tolist()) == ([2, 5], [20, 30], [2, 3])
-    assert len(part.values.data) == 2 * len(VALUE), "the others' bytes can be forgotten"
-    assert part.slice(1, 2).keys[0] == b"ccc"
+    assert (len(part), part.front) == (2, 4)
+    assert (part.offsets, part.timestamps, part.ticks) == ([2, 5], [20, 30], [2, 3])
+    assert (part.keys, part.values, part.headers) == ([None, b"ccc"], [None, VALUE], [b"h", b"hh"])
+    assert part.slice(1, 2).keys == [b"ccc"]
     assert whole.slice(0, 3) is whole
     assert len(whole.slice(1, 1)) == 0
+    picked = whole.pick([0, 2])
+    assert (picked.offsets, picked.keys, picked.values) == ([1, 5], [b"a", b"ccc"], [VALUE, VALUE])
+    assert (picked.timestamps, picked.headers, picked.ticks) == ([10, 30], [b"", b"hh"], [1, 3])
+
+
+def test_bytes_of_messages_are_those_of_key_value_and_headers() -> None:
+    keys: list[bytes | None] = [b"a", None, b"ccc"]
+    values: list[bytes | None] = [VALUE, None, VALUE]
+    plain, told = (SourceRows(4, [1, 2, 5], [10, 20, 30], keys, values, each) for each in (None, [b"", b"h", b"hh"]))
+    assert [plain.bytes_of(index) - ROW_BYTES for index in range(3)] == [9, 0, 11]
+    assert [told.bytes_of(index) - ROW_BYTES for index in range(3)] == [9, 1, 13]
+    assert told.ends() == [ROW_BYTES + 9, 2 * ROW_BYTES + 10, 3 * ROW_BYTES + 23]
+    for rows_ in (plain, told):
+        assert rows_.size == rows_.ends()[-1]
+        assert [rows_.pick([index]).size for index in range(3)] == [rows_.bytes_of(index) for index in range(3)]
+        assert rows_.pick([]).size == 0
+    assert [plain.index_of(offset) for offset in (1, 2, 5)] == [0, 1, 2]
 
 
 def test_what_a_front_without_history_says() -> None:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lowtide.bytes_column import BytesColumn
 from lowtide.fronts.floors import NO_TICK, Floors
 from lowtide.fronts.front import Front, Window
-from lowtide.fronts.labels import Clock, label
-from lowtide.operators.source import SourceRows
+from lowtide.fronts.labels import Clock, calm_labels, label
+from lowtide.fronts.source_rows import SourceRows
 from lowtide_tracker import Floor
 
 SLACK = 10
@@ -28,14 +26,14 @@ NEVER = Clock(SLACK, 1 << 60, 0)
 def run(log: Log, floors: Floors, cuts: list[int], clock: Clock = NEVER, before: int = NO_TICK) -> list[int]:
     """Labels of a log that comes in batches; new caps are added to the floors."""
     out: list[int] = []
-    offsets, timestamps = np.array(log, np.int64).reshape(-1, 2).T
+    offsets, timestamps = [offset for offset, _ in log], [timestamp for _, timestamp in log]
     places = sorted({0, len(log), *(cut % (len(log) + 1) for cut in cuts)})
     for start, stop in pairwise(places):
         part = slice(start, stop)
         ticks, caps = label(0, offsets[part], timestamps[part], before=before, floors=floors, clock=clock)
         floors.merge(caps)
-        before = int(ticks[-1])
-        out += ticks.tolist()
+        before = ticks[-1]
+        out += ticks
     return out
 
 
@@ -84,7 +82,7 @@ def test_a_label_is_never_below_a_floor_nor_below_the_label_before(
 ) -> None:
     known = Floors(floors)
     labels = run(log, known, cuts)
-    assert (np.array(labels) >= known.at(0, np.array([offset for offset, _ in log]))).all()
+    assert all(tick >= known.tick_at(0, offset) for tick, (offset, _) in zip(labels, log, strict=True))
     assert labels == sorted(labels)
 
 
@@ -100,6 +98,39 @@ def test_a_later_life_labels_the_same_with_the_caps_of_the_earlier_one(
     known.check()
     assert run(log, known, later_cuts, Clock(SLACK, now + later, MAX_FUTURE)) == first
     assert [floor for floor in known if floor.cap] == caps, "nothing is capped again"
+
+
+@settings(max_examples=300)
+@given(logs(), st.integers(-10, 40), st.integers(0, 400))
+def test_without_floors_and_caps_on_the_way_labels_are_the_same_by_the_short_way(
+    log: Log, before: int, now: int
+) -> None:
+    clock = Clock(SLACK, now, MAX_FUTURE)
+    timestamps = [timestamp for _, timestamp in log]
+    found = calm_labels(timestamps, before=before, slack_ms=SLACK, limit_ms=clock.limit_ms)
+    if max(timestamps) > clock.limit_ms:
+        assert found is None, "one is not believed: it becomes a cap"
+    else:
+        assert found == model(log, [], clock, before)
+
+
+@settings(max_examples=200)
+@given(logs(), floor_lists, st.integers(1, 6), st.integers(0, 400))
+def test_a_front_labels_by_the_formula_whatever_floors_it_knows(
+    log: Log, floors: list[Floor], size: int, now: int
+) -> None:
+    """Its short way is taken only where no floor begins and no cap stands."""
+    window = Window(1 << 40, 1 << 40)
+    front = Front(0, slack_ms=SLACK, opening=-20, window=window, max_future_ms=MAX_FUTURE, floors=floors)
+    found: list[int] = []
+    for start in range(0, len(log), size):
+        part = log[start : start + size]
+        nothing: list[bytes | None] = [None] * len(part)
+        front.take(SourceRows(0, [offset for offset, _ in part], [at for _, at in part], nothing, nothing), now)
+        found += [tick for out in front.admitted(1 << 40) for tick in out.ticks]
+    relied_on = max([-20, *(floor.tick for floor in floors)]) * SLACK
+    clock = Clock(SLACK, max(now, relied_on), MAX_FUTURE)
+    assert found == model(log, [*floors, Floor(0, 0, -20)], clock)
 
 
 def test_a_plain_floor_in_a_caps_place_would_not_do() -> None:
@@ -130,12 +161,11 @@ def test_a_clock_set_back_changes_no_label_that_was_relied_on(
         floors=[floor for floor in known if floor.offset <= log[min(len(below), len(log) - 1)][0]],
         relied_on=min_time,
     )
-    offsets, timestamps = np.array(log, np.int64).T
-    strings = BytesColumn.from_list([None] * len(log))
-    front.take(SourceRows(0, offsets, timestamps, strings, strings), now - back)
+    offsets, timestamps = [offset for offset, _ in log], [timestamp for _, timestamp in log]
+    nothing: list[bytes | None] = [None] * len(log)
+    front.take(SourceRows(0, offsets, timestamps, nothing, nothing), now - back)
     (out,) = front.admitted(1 << 40)
-    assert out.ticks is not None
-    again = out.ticks.tolist()
+    again = out.ticks
     assert [tick for tick in again if tick < min_time] == below
     assert len([tick for tick in again if tick >= min_time]) == len(log) - len(below)
 

@@ -11,7 +11,6 @@ import pytest
 from lowtide.connectors.claims import pair_of, transactional_id
 from lowtide.connectors.lasts import LaneName, LastsUnreadable, forget_records, records_of, topic_of
 from lowtide.connectors.lasts_records import Durable, durable_of
-from lowtide.operators.bundle import FIRST_KEY
 from lowtide.operators.order import OrderKey
 from lowtide_tracker import Floor
 
@@ -54,20 +53,20 @@ def test_a_lane_keeps_its_newest_last_and_the_newest_tick_of_each_floor() -> Non
 
 
 def test_floors_are_the_union_over_lanes() -> None:
-    one = records_of(LANE, FIRST_KEY, [Floor(0, 7, 200), Floor(1, 1, 1)], 1)
-    two = records_of(OTHER, FIRST_KEY, [Floor(0, 7, 100), Floor(0, 9, 300)], 1)
+    one = records_of(LANE, None, [Floor(0, 7, 200), Floor(1, 1, 1)], 1)
+    two = records_of(OTHER, None, [Floor(0, 7, 100), Floor(0, 9, 300)], 1)
     for table in (compacted(*one, *two), compacted(*two, *one)):
         assert durable_of(table, "t").floors == (Floor(0, 7, 200), Floor(0, 9, 300), Floor(1, 1, 1))
 
 
 def test_a_lane_without_a_delivery_has_no_last() -> None:
-    assert records_of(LANE, FIRST_KEY, (), 1) == []
-    assert durable_of(compacted(*records_of(LANE, FIRST_KEY, [Floor(0, 0, 5)], 1)), "t").last == {}
+    assert records_of(LANE, None, (), 1) == []
+    assert durable_of(compacted(*records_of(LANE, None, [Floor(0, 0, 5)], 1)), "t").last == {}
 
 
 def test_floors_that_are_forgotten_are_those_of_one_lane() -> None:
     floor = Floor(0, 7, 100)
-    written = [*records_of(LANE, LAST, [floor], 1), *records_of(OTHER, FIRST_KEY, [floor], 1)]
+    written = [*records_of(LANE, LAST, [floor], 1), *records_of(OTHER, None, [floor], 1)]
     table = compacted(*written, *forget_records(LANE, [floor]))
     assert durable_of(table, "t") == Durable({LANE: LAST}, (floor,))
     assert durable_of(compacted(*written, *forget_records(LANE, [floor]), *forget_records(OTHER, [floor])), "t") == (

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 from programs import source_rows
-from stage_rig import NOW, Kept, Rig, Served, deployment, kept, orders, packed, stage_of
+from stage_rig import NOW, Kept, Rig, Served, deployment, kept, opened, orders, packed, stage_of
 
 from lowtide import Flow, json, kafka, raw
 from lowtide.compiler import compile_flow
 from lowtide.errors import FrameTooLarge
-from lowtide.frames import Header
 from lowtide.fronts.front import Front, Window
 from lowtide.local import Message
 from lowtide.operators.limits import LETTER_BYTES, Limits
@@ -33,19 +32,19 @@ def _no_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(("limits", "most"), [(Limits(1 << 20, 1 << 20, 4), 4), (Limits(2000, 1 << 20, 8192), 50)])
 def test_frames_keep_within_rows_and_bytes(limits: Limits, most: int) -> None:
     stage = stage_of(deployment(limits=limits, tracking=False), "0/orders-1")
-    headers = [Header.unpack(frame) for _, frame in stage.rows(packed(orders(100)), NOW)]
-    assert sum(header.rows for header in headers) == 100
-    assert max(header.rows for header in headers) <= most
+    heads = [opened(frame) for _, frame in stage.rows(packed(orders(100)), NOW)]
+    assert sum(len(head.rows) for head in heads) == 100
+    assert max(len(head.rows) for head in heads) <= most
 
 
 def test_a_record_larger_than_a_frames_target_has_a_frame_of_its_own() -> None:
     stage = stage_of(deployment(limits=Limits(2000, 1 << 20, 8192), tracking=False), "0/orders-1")
     records = [*orders(1), *orders(1, size=10_000), *orders(1)]
-    headers = [Header.unpack(frame) for _, frame in stage.rows(packed(records), NOW)]
-    assert sum(header.rows for header in headers) == 3
+    heads = [opened(frame) for _, frame in stage.rows(packed(records), NOW)]
+    assert sum(len(head.rows) for head in heads) == 3
     stage = stage_of(deployment(limits=Limits(2000, 1 << 20, 8192), tracking=False), "0/orders-1")
     ((_, frame),) = stage.rows(packed(orders(1, size=10_000)), NOW)
-    assert Header.unpack(frame).rows == 1
+    assert len(opened(frame).rows) == 1
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
@@ -54,7 +53,7 @@ def test_a_record_over_the_limit_ends_the_job_and_is_named(large: dict[str, Any]
     with Served() as tracker:
         rig = Rig.of(deployment(limits=SMALL, parallelism=parallelism), tracker.address)
         rig.read(packed([*orders(2), large, *orders(2)]))
-        assert sum(Header.unpack(frame).rows for frame in rig.frames) == 4, "it stops nothing before its time"
+        assert sum(len(opened(frame).rows) for frame in rig.frames) == 4, "it stops nothing before its time"
         rig.grant(20)
         with pytest.raises(FrameTooLarge, match="larger than a frame may be, 10000 bytes") as caught:
             rig.until(lambda: False)
@@ -106,6 +105,18 @@ def grown(state: int, event: Event) -> tuple[int, Event]:
     return state + 1, Event(event.key, event.text * 1000 if event.text == "grow" else event.text)
 
 
+def larger(event: Event) -> Event:
+    return grown(0, event)[1]
+
+
+def longer(state: int, event: Event) -> int:
+    return max(state, len(event.text))
+
+
+def beside(state: int, event: Event, longest: int) -> tuple[int, Event]:
+    return state + longest, event
+
+
 def behind_an_exchange(parallelism: int, grouping: str, *, letters: bool) -> list[Any]:
     """What level 1 buries of records that grow there, on their way to level 2."""
     flow = Flow("test", dead_letters=kafka("dead", raw()) if letters else None)
@@ -129,7 +140,7 @@ def behind_an_exchange(parallelism: int, grouping: str, *, letters: bool) -> lis
         cores[frame.target].frame(frame)
     notice = Notice(1, 1, 0, {1: 6, 2: 6}, 6, ())
     bundles = [bundle for core in cores for _, bundle in core.notice(notice).bundles]
-    return sorted((letter.position.sequence, letter.error) for bundle in bundles for letter in bundle.batch.rows())
+    return sorted((letter.position.sequence, letter.error) for bundle in bundles for letter in bundle.rows)
 
 
 @pytest.mark.parametrize("grouping", ["ordered", "optimistic"])
@@ -154,4 +165,23 @@ def test_a_message_that_two_sources_read_is_buried_by_both() -> None:
     core = WorkerCore(plan, 0, 0, tracker=LocalTracker(0, 1, start=0), front=front, limits=Limits(1 << 20, 2_000, 100))
     core.rows(source_rows([Message(Position(0, 0), 5, None, b'{"key":"a","text":"' + b"x" * 3000 + b'"}')]), 0)
     ((_, bundle),) = core.notice(Notice(1, 1, 0, {1: 6}, 6, ())).bundles
-    assert sorted(letter.vertex for letter in bundle.batch.rows()) == ["one", "two"]
+    assert sorted(letter.vertex for letter in bundle.rows) == ["one", "two"]
+
+
+def test_what_is_too_large_for_a_broadcast_is_buried_once() -> None:
+    """It fails before it is copied for every hash unit."""
+    flow = Flow("test", dead_letters=kafka("dead", raw()))
+    events = flow.read("events", kafka("events", json(Event)))
+    longest = flow.read("texts", kafka("texts", json(Event))).map(larger).broadcast("longest", longer, 0)
+    events.key_by("key").scan("one", beside, 0, beside=longest).write("out", kafka("out", json(Event)))
+    plan = compile_flow(flow, parallelism=2, units=8, lanes=2, slack_ms=1)
+    front = Front(0, slack_ms=1, opening=0, window=Window(1000, 1 << 20), max_future_ms=1000)
+    core = WorkerCore(plan, 0, 0, tracker=LocalTracker(0, 1, start=0), front=front, limits=Limits(1 << 20, 2_000, 100))
+    core.read_by(vertex.id for vertex in plan.sources() if vertex.name == "texts")
+    texts = ["a", "grow", "b"]
+    messages = [Message(Position(0, n), 5, None, b'{"key":"a","text":"%s"}' % t.encode()) for n, t in enumerate(texts)]
+    frames = core.rows(source_rows(messages), 0).frames
+    assert sum(len(frame.batch) for frame in frames) == 2 * 8
+    assert {row.text for frame in frames for row in frame.batch.rows} == {"a", "b"}
+    ((_, bundle),) = core.notice(Notice(1, 1, 0, {1: 6}, 6, ())).bundles
+    assert [(letter.vertex, letter.position.sequence) for letter in bundle.rows] == [("longest", 1)]

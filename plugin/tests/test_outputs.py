@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 from stage_rig import Kept, Order, deployment
 
 from lowtide.connectors.lasts import LaneName, records_of
-from lowtide.operators.batch import Batch
-from lowtide.operators.bundle import FIRST_KEY, Bundle
+from lowtide.operators.bundle import NO_KEY, Bundle, Piece
 from lowtide.operators.dead_letter import Dead
-from lowtide.operators.meta import Meta, Position
-from lowtide.operators.order import OrderKey
-from lowtide.schema import schema_of
+from lowtide.operators.order import OrderKey, Position
 from lowtide.worker.deployment import Deployment
 from lowtide.worker.effects import letters_of
-from lowtide.worker.figures import Figures
+from lowtide.worker.figures import Figures, span
 from lowtide.worker.outputs import Outputs, lane_name
 from lowtide_tracker import Floor
 
@@ -37,11 +33,9 @@ def outputs(made: Deployment = MADE) -> tuple[Outputs, Kept, Figures]:
 
 
 def bundle(lane: int, *orders: Order, rows: list[Any] | None = None) -> Bundle:
-    n = len(orders) if rows is None else len(rows)
-    meta = Meta.of_source(0, 1, np.arange(n, dtype=np.int64), np.full(n, 30, np.int64))
-    batch = Batch(schema_of(Order) if rows is None else None, meta, rows=list(orders) if rows is None else rows)
-    last = OrderKey.at(meta, n - 1) if n else FIRST_KEY
-    return Bundle(lane, 1, batch, last, (FLOOR,))
+    made: list[Any] = list(orders) if rows is None else rows
+    ats = [OrderKey(30, 0, offset, (), 1).packed() for offset in range(len(made))]
+    return Bundle(lane, 1, [Piece(30, ats, made)] if made else [], ats[-1] if ats else NO_KEY, (FLOOR,))
 
 
 def test_a_lane_writes_its_own_partition_with_the_tick_as_timestamp_and_its_last() -> None:
@@ -53,7 +47,25 @@ def test_a_lane_writes_its_own_partition_with_the_tick_as_timestamp_and_its_last
     assert (packet.sink, packet.lane) == (SINK.id, 1)
     assert [message[:3] for message in packet.messages] == [("out", 1, b"ann")] * 2
     assert [message[4] for message in packet.messages] == [30, 30]
-    assert list(packet.lasts) == records_of(LaneName(0, "out", 1), one.last, (FLOOR,), 7)
+    assert list(packet.lasts) == records_of(LaneName(0, "out", 1), one.last_key, (FLOOR,), 7)
+
+
+def test_each_piece_has_its_own_ticks_timestamp() -> None:
+    """R13."""
+    given, delivery, figures = outputs()
+    pieces = [
+        Piece(tick, [OrderKey(tick, 0, place).packed() for place in range(tick)], [Order("ann", tick)] * tick)
+        for tick in (1, 2, 3)
+    ]
+    given.give(SINK.id, Bundle(1, 1, pieces, pieces[-1].ats[-1], ()))
+    (packet,) = delivery.packets
+    assert [message[4] for message in packet.messages] == [1, 2, 2, 3, 3, 3]
+    assert [message[3] for message in packet.messages] == [
+        b'{"user":"ann","number":%d}' % n for n in (1, 2, 2, 3, 3, 3)
+    ]
+    assert figures.records_out == 6
+    assert span(Bundle(1, 1, pieces, b"", ())) == (1, 3, 6)
+    assert span(Bundle(1, 1, [], b"", ())) == (0, 0, 0)
 
 
 def test_floors_alone_are_kept_too() -> None:
@@ -93,7 +105,7 @@ def test_a_dead_letter_says_where_it_stood_whatever_its_lane(lane: int) -> None:
     assert [message[:5] for message in packet.messages] == [("letters", 0, b"key", b"value", 30)] * 2
     assert [dict(m[5] or [])["lowtide.partition"] for m in packet.messages] == [b"orders-0", b"front 3"]
     assert dict(packet.messages[0][5] or [])["lowtide.error"] == b"it is bad"
-    assert list(packet.lasts) == records_of(LaneName(1, "", lane), one.last, (FLOOR,), 7)
+    assert list(packet.lasts) == records_of(LaneName(1, "", lane), one.last_key, (FLOOR,), 7)
     assert figures.dead_letters == 2
 
 

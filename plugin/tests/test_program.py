@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -17,14 +16,12 @@ from hypothesis import strategies as st
 from programs import Programs, by_lane, source_rows
 
 from lowtide import Flow, Raw, json, kafka, raw
-from lowtide.bytes_column import BytesColumn
 from lowtide.compiler import compile_flow
+from lowtide.fields import encode_rows
 from lowtide.local import Message, run_log
-from lowtide.operators.batch import Batch
 from lowtide.operators.failure import MessageRefused, UserError
 from lowtide.operators.fault import act
-from lowtide.operators.order import Position
-from lowtide.operators.output import Exchange, Faults
+from lowtide.operators.order import Position, path_of, position_of
 from lowtide.operators.program import Program
 from lowtide.schema import schema_of
 
@@ -236,11 +233,10 @@ def test_an_unreadable_message_stops_the_job_or_gives_a_dead_letter() -> None:
 
 def test_headers_of_the_original_go_with_its_dead_letter() -> None:
     plan = compile_flow(one_step("map", fails, kafka("dead", raw())), parallelism=1)
-    headers = BytesColumn.from_list([b"first", b"second"])
-    rows = replace(source_rows(messages([b"{}", b"{}"])), headers=headers, ticks=np.array([500, 500]))
-    (faults,) = Program(plan, 0).feed_source(0, rows)
-    assert isinstance(faults, Faults)
-    assert [dead.headers for dead in act(plan, faults.batch)] == [b"first", b"second"]
+    rows = source_rows(messages([b"{}", b"{}"]))
+    rows.headers, rows.ticks = [b"first", b"second"], [500, 500]
+    (faults,) = Program(plan, 0).feed_source(0, rows).faults
+    assert [dead.headers for dead in act(plan, faults.ats, faults.rows)] == [b"first", b"second"]
 
 
 def test_behind_an_exchange_a_dead_letter_holds_the_record() -> None:
@@ -395,19 +391,35 @@ def test_a_key_column_becomes_the_message_key() -> None:
         assert one[0] == expected
 
 
-def test_columns_of_an_exchange_that_are_not_the_schemas_are_refused() -> None:
-    with pytest.raises(ValueError, match="a batch of Order has the columns"):
-        Batch.from_arrow(schema_of(Order), pa.RecordBatch.from_pylist([{"user": "a"}]))
-
-
 def test_a_batch_is_split_by_worker_in_order() -> None:
-    (exchange,) = Program(compile_flow(one_step("map", lambda order: order), parallelism=1), 0).feed_source(
-        0, replace(source_rows(messages([order("u", at) for at in range(100)])), ticks=np.arange(100))
-    )
-    assert isinstance(exchange, Exchange)
-    batch = exchange.batch.with_meta(exchange.batch.meta.with_unit(np.arange(100, dtype=np.int32) % 7))
-    parts = dict(batch.split(np.array([2, 0, 2, 5, 5, 0, 2], np.int32)))
-    assert list(parts) == [0, 2, 5]
-    assert [row.at for row in parts[0].rows()] == [at for at in range(100) if at % 7 in (1, 5)]
-    assert parts[0].meta.sequence.tolist() == [10 + 2 * at for at in range(100) if at % 7 in (1, 5)]
-    assert sum(map(len, parts.values())) == 100
+    flow = Flow("test")
+    flow.read("orders", kafka("orders", json(Order))).key_by("at").write("out", kafka("out", json(Order)))
+    plan = compile_flow(flow, units=64, lanes=6, parallelism=3)
+    rows = source_rows(messages([order("u", at) for at in range(100)]))
+    rows.ticks = list(range(100))
+    feed = Program(plan, 0).feed_source(0, rows)
+    assert [parcel.target for parcel in feed.parcels] == [0, 1, 2]
+    targets = plan.worker_of_unit().tolist()
+    for parcel in feed.parcels:
+        batch = parcel.batch
+        ats = [row.at for row in batch.rows]
+        assert ats == sorted(ats) == batch.ticks
+        assert [position_of(at).sequence for at in batch.ats] == [10 + 2 * at for at in ats]
+        assert {targets[unit] for unit in batch.units} == {parcel.target}
+        assert parcel.payload == encode_rows(batch.rows)
+    assert sorted(row.at for parcel in feed.parcels for row in parcel.batch.rows) == list(range(100))
+
+
+def test_of_several_ways_each_has_a_number_in_the_child_path() -> None:
+    """R4: one way alone has none."""
+    flow = Flow("test")
+    orders = flow.read("orders", kafka("orders", json(Order)))
+    orders.key_by("user", name="first").write("a", kafka("a", json(Order)))
+    plan = compile_flow(flow, parallelism=1)
+    rows = source_rows(messages([order("u", 1)]))
+    rows.ticks = [1]
+    (parcel,) = Program(plan, 0).feed_source(0, rows).parcels
+    assert path_of(parcel.batch.ats[0]) == ()
+    orders.key_by("user", name="second").write("b", kafka("b", json(Order)))
+    parcels = Program(compile_flow(flow, parallelism=1), 0).feed_source(0, rows).parcels
+    assert [path_of(parcel.batch.ats[0]) for parcel in parcels] == [(1,), (2,)]

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from enum import Enum
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -15,8 +14,7 @@ from lowtide import Flow, json, kafka
 from lowtide.compiler import compile_flow
 from lowtide.errors import LifeEnded
 from lowtide.kinds import Kind
-from lowtide.operators.meta import Meta
-from lowtide.operators.order import pack
+from lowtide.operators.order import OrderKey
 from lowtide.operators.saving import SavedStep, _fitted, saved_steps
 from lowtide.plan import Plan
 from lowtide.schema import kind_of
@@ -111,21 +109,27 @@ def test_states_come_back_equal_with_keys_of_several_columns() -> None:
 
 
 def test_windows_come_back_with_their_order_keys() -> None:
-    meta = Meta(
-        np.array([5, 6, 5], np.int64),
-        np.array([0, 1, 0], np.int32),
-        np.array([9, 2, 10], np.int64),
-        np.array([[1, 0], [1, 1 << 31], [256, 0]], np.uint32)[:, : STEPS["windows"]._depth],
-        np.array([0, 1 << 63, 256], np.uint64),
-        np.zeros(3, np.bool_),
-    )
-    ats = pack(meta, STEPS["windows"]._depth).tolist()
+    ats = [
+        OrderKey(5, 0, 9, (1,), 0).packed(),
+        OrderKey(6, 1, 2, (1, 1 << 31), 1 << 63).packed(),
+        OrderKey(5, 0, 10, (256,), 256).packed(),
+    ]
     rows = [Order("ann", Colour.RED, 1), Order("ann", Colour.RED, 2, DAY), Order("bob", Colour.BLUE, 3)]
     entries = [("ann", list(zip(ats[:2], rows[:2], strict=True))), ("bob", [(ats[2], rows[2])])]
     assert through_a_part(STEPS["windows"], entries) == entries
     table = STEPS["windows"].table(entries)
     assert table.column("tick").to_pylist() == [5, 6, 5]
+    assert table.column("child").to_pylist() == [b"\0\0\0\1", b"\0\0\0\1\x80\0\0\0", b"\0\0\1\0"]
     assert table.column("record").to_pylist()[1]["number"] == 2
+
+
+def test_paths_of_earlier_versions_are_read_without_the_zeros_that_fill_them_up() -> None:
+    entries = [("ann", [(OrderKey(5, 0, 9, (1,), 7).packed(), Order("ann", Colour.RED, 1))])]
+    table = STEPS["windows"].table(entries)
+    place = table.column_names.index("child")
+    for child in (b"\0\0\0\1", b"\0\0\0\1" + bytes(8)):
+        filled = table.set_column(place, "child", pa.array([child], pa.binary()))
+        assert STEPS["windows"].entries(filled) == entries
 
 
 def test_a_broadcast_has_one_row_without_a_key() -> None:

@@ -9,10 +9,10 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from stage_rig import NOW, Kept, Rig, Served, deployment, kept, line_of, orders, packed, stage_of, tick
+from stage_rig import NOW, Kept, Rig, Served, deployment, kept, line_of, opened, orders, packed, stage_of, tick
 
 from lowtide.errors import LifeEnded, LowtideError
-from lowtide.frames import FrameKind, Header
+from lowtide.frames import FrameKind
 from lowtide.fronts.front import Window
 from lowtide.operators.limits import Limits
 from lowtide.worker import stage as stage_module
@@ -60,7 +60,7 @@ def test_frames_that_came_together_keep_their_order(tracker: Served) -> None:
     frames = [frame for to, frame in source.rows(packed(orders(60)), NOW) if to == 0]
     assert len(frames) > 2
     list(target.frames(frames, NOW))
-    assert target.gauges()["waiting"] == sum(Header.unpack(frame).rows for frame in frames)
+    assert target.gauges()["waiting"] == sum(len(opened(frame).rows) for frame in frames)
 
 
 def test_value_and_ticks_of_a_frame_are_what_both_sides_fold(rig: Rig) -> None:
@@ -72,9 +72,9 @@ def test_value_and_ticks_of_a_frame_are_what_both_sides_fold(rig: Rig) -> None:
         if flush is not None:
             for segment, tick, value in flush.acks:
                 sums[segment, tick] = sums.get((segment, tick), 0) ^ value
-    sent = [Header.unpack(frame) for frame in rig.frames]
-    assert {tick for header, frame in zip(sent, rig.frames, strict=True) for tick in header.ticks_of(frame)} == {5}
-    assert all(header.value for header in sent)
+    sent = [opened(frame) for frame in rig.frames]
+    assert {tick for head in sent for tick in head.ticks} == {5}
+    assert all(head.value for head in sent)
     assert sums == {(1, 5): 0}
 
 
@@ -127,13 +127,13 @@ def test_a_grant_counts_only_at_the_offset_that_is_expected(rig: Rig) -> None:
         stage.told({"grant": [1, offset, 50], "ahead": 0})
         assert stage.gauges()["front"]["heartbeat"] == heartbeat
     list(stage.rows(packed(orders(1), first=3, tick=7), NOW))
-    assert Header.unpack(rig.frames[0] if rig.frames else last_frame(stage)).rows == 1
+    assert len(opened(rig.frames[0] if rig.frames else last_frame(stage)).rows) == 1
 
 
 def last_frame(stage: stage_module.LevelStage) -> bytes:
     """A frame of one more record."""
     ((_, frame),) = stage.rows(packed(orders(1), first=4, tick=7), NOW)
-    assert Header.unpack(frame).ticks_of(frame) == [50], "R2: what comes after the grant is labelled no lower"
+    assert opened(frame).ticks == [50], "R2: what comes after the grant is labelled no lower"
     return frame
 
 
@@ -232,7 +232,7 @@ def test_a_front_begins_above_what_the_service_promised_for_it(opening: int, flo
     assert stage.gauges()["front"]["heartbeat"] == 40
     assert stage.host.says(100.0) == [("0/orders-1", {"at": 7, "tick": 40})]
     ((_, frame),) = stage.rows(packed(orders(1), first=7, tick=5), NOW)
-    assert Header.unpack(frame).ticks_of(frame) == [40]
+    assert opened(frame).ticks == [40]
 
 
 def test_the_service_hears_which_offset_is_expected_once() -> None:
@@ -301,8 +301,8 @@ def test_an_epochs_end_marks_every_target_and_the_last_level_none() -> None:
     source, target = stage_of(made, "0/orders-1"), stage_of(made, "1/0")
     marks = source.end(3, NOW)
     assert [place for place, _ in marks] == [0, 1]
-    headers = [Header.unpack(frame) for _, frame in marks]
-    assert [(mark.kind, mark.rows) for mark in headers] == [(FrameKind.MARK, 3)] * 2
+    heads = [opened(frame) for _, frame in marks]
+    assert [(mark.kind, mark.value) for mark in heads] == [(FrameKind.MARK, 3)] * 2
     assert list(target.frames([marks[0][1]], NOW)) == []
     assert target.end(3, NOW) == []
 

@@ -58,16 +58,15 @@ class Workers:
     def _take(self, level: int, effects: Effects) -> None:
         core = self.later[level - 1] if level else None
         for sink, bundle in effects.bundles:
-            assert not bundle.batch.meta.tombstone.any()
             if sink >= 0:
-                self.delivered += bundle.batch.rows()
+                self.delivered += bundle.rows
             else:
                 assert sink == letters_of(level)
-                self.dead += [(level, letter.position.sequence) for letter in bundle.batch.rows()]
+                self.dead += [(level, letter.position.sequence) for letter in bundle.rows]
             owner = core or self.readers[bundle.lane]
             self._take(level, owner.durable(sink, bundle.lane))
         for frame in effects.frames:
-            assert not frame.batch.meta.tombstone.any()
+            assert frame.batch.flags is None
             self._take(level + 1, self.later[level].frame(frame))
 
 

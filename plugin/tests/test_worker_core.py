@@ -11,8 +11,7 @@ from programs import source_rows
 from lowtide.errors import TimeWentBack
 from lowtide.local import Message
 from lowtide.operators.bundle import Bundle
-from lowtide.operators.order import Position
-from lowtide.operators.order import OrderKey
+from lowtide.operators.order import OrderKey, Position
 from lowtide.worker.core import WorkerCore
 from lowtide.worker.effects import letters_of
 from lowtide_tracker import Floor, Flush, Request
@@ -98,7 +97,7 @@ def test_a_failure_acts_when_min_time_has_passed_it() -> None:
     level_1.frame(frame)
     assert level_1.notice(notice(1, 5, 5)).bundles == []
     ((sink, bundle),) = level_1.notice(notice(2, 6, 6)).bundles
-    (letter,) = bundle.batch.rows()
+    (letter,) = bundle.rows
     assert (sink, letter.vertex, letter.timestamp) == (letters_of(1), "one", 5)
 
 
@@ -118,7 +117,8 @@ def test_dead_letters_pass_a_barrier_like_any_output(level: int) -> None:
     assert (sink, len(bundle), core.delivered_time) == (letters_of(level), 1, 5)
     assert core.durable(sink, bundle.lane).bundles == []
     assert core.delivered_time == 6
-    core, bundles = life({(sink, bundle.lane): bundle.last})
+    assert bundle.last_key is not None
+    core, bundles = life({(sink, bundle.lane): bundle.last_key})
     assert (bundles, core.delivered_time) == ([], 6)
 
 

@@ -54,7 +54,22 @@ class ExchangeNode(Node):
         self._unit_of_key: dict[Any, int] = {}
 
     def take(self, batch: Batch, port: int, feed: Feed) -> None:
-        """Part records, each part in order; targets ascend. O(n), of a broadcast O(n units)."""
+        """Part records, each part in order; targets ascend. O(n), of a broadcast O(n units).
+
+        What is too large fails as it came, at the hash unit it had: the level that sends has its lane.
+        """
+        parcels, limits = self._parcels(batch), self._limits
+        if limits is not None and not all([limits.has_room(parcel.payload, parcel.batch) for parcel in parcels]):
+            fitting, large = limits.records(batch, self.vertex)
+            if large is not None:
+                feed.faults.append(large)
+                parcels = self._parcels(fitting) if fitting.ats else []
+            parts = [(parcel.target, piece) for parcel in parcels for piece in limits.pieces(parcel.batch)]
+            parcels = [Parcel(self.vertex.id, target, *piece) for target, piece in parts]
+        feed.parcels += parcels
+
+    def _parcels(self, batch: Batch) -> list[Parcel]:
+        """The records for each target, however large they are."""
         if self._broadcasts:
             batch = self._copies(batch)
             units = batch.units
@@ -65,8 +80,7 @@ class ExchangeNode(Node):
         batch = Batch(ats, units, batch.rows, batch.flags, batch.ticks)
         first = targets[units[0]]
         if len(units) == 1 or all([targets[unit] == first for unit in units]):
-            self._send(first, batch, feed)
-            return
+            return [self._parcel(first, batch)]
         parts: dict[int, list[int]] = {}
         for index, unit in enumerate(units):
             target = targets[unit]
@@ -74,20 +88,10 @@ class ExchangeNode(Node):
                 parts[target].append(index)
             else:
                 parts[target] = [index]
-        for target in sorted(parts):
-            self._send(target, batch.pick(parts[target]), feed)
+        return [self._parcel(target, batch.pick(parts[target])) for target in sorted(parts)]
 
-    def _send(self, target: int, batch: Batch, feed: Feed) -> None:
-        payload = encode_rows(batch.rows)
-        limits = self._limits
-        if limits is None or limits.has_room(payload, batch):
-            feed.parcels.append(Parcel(self.vertex.id, target, batch, payload))
-            return
-        fitting, large = limits.records(batch, self.vertex)
-        if large is not None:
-            feed.faults.append(large)
-        if fitting.ats:
-            feed.parcels += [Parcel(self.vertex.id, target, *piece) for piece in limits.pieces(fitting)]
+    def _parcel(self, target: int, batch: Batch) -> Parcel:
+        return Parcel(self.vertex.id, target, batch, encode_rows(batch.rows))
 
     def _units_of(self, batch: Batch) -> list[int]:
         key_of_row = self._key

@@ -58,9 +58,9 @@ class Limits:
         """Whether records, given as they are encoded, fit into one frame; alone they may have one for themselves."""
         n = len(batch.ats)
         size = len(payload) + PLACE_BYTES * n
-        if n == 1:
-            return size <= self.max_frame_bytes
-        return size <= self.frame_bytes and n <= self.max_frame_rows
+        if size > self.max_frame_bytes:
+            return False
+        return n == 1 or (size <= self.frame_bytes and n <= self.max_frame_rows)
 
     def records(self, batch: Batch, exchange: Vertex) -> tuple[Batch, Batch | None]:
         """Return the records that fit into a frame, perhaps none, and a batch of `Fault`s for the others."""

@@ -162,17 +162,17 @@ def strictly_ascending(ats: Sequence[bytes]) -> bool:
 
 def ticks_in(ats: Sequence[bytes]) -> list[int]:
     """The distinct ticks of keys, ascending; O(ticks log n) where the keys are in order, as they mostly are."""
-    n = len(ats)
-    if n == 1:
-        return [tick_of(ats[0])]
+    if len(ats) < 2:
+        return [tick_of(at) for at in ats]
     if not ascending(ats):
         return sorted({tick_of(at) for at in ats})
-    ticks = []
+    tick, last = tick_of(ats[0]), tick_of(ats[-1])
+    ticks = [tick]
     place = 0
-    while place < n:
+    while tick != last:
+        place = bisect_left(ats, tick_bytes(tick + 1), place + 1)
         tick = tick_of(ats[place])
         ticks.append(tick)
-        place = bisect_left(ats, tick_bytes(tick + 1), place + 1)
     return ticks
 
 

@@ -124,9 +124,9 @@ class Programs:
         encoder = SinkEncoder(vertex.step.sink, self.plan.slack_ms)
         for batch in barrier.release(END):
             messages = encoder.encode(0, [Piece(batch.ticks[0], batch.ats, batch.rows)])
-            for unit, (_, _, *sent, _) in zip(batch.units, messages, strict=True):
+            for unit, (_, _, key, value, timestamp, _) in zip(batch.units, messages, strict=True):
                 lane = lane_of_unit[unit]
-                self.delivered[vertex.name].setdefault(lane, []).append(tuple(sent))
+                self.delivered[vertex.name].setdefault(lane, []).append((key, value, timestamp))
                 self.owners.setdefault((vertex.name, lane), set()).add(place)
 
 

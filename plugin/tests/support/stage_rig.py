@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from lowtide import Flow, kafka, raw
 from lowtide import json as as_json
 from lowtide.compiler import compile_flow
 from lowtide.connectors.delivery import Outgoing, Packet
+from lowtide.connectors.kafka_rows import PackedRows
+from lowtide.frames import open_frame
 from lowtide.fronts.front import Window
 from lowtide.operators.limits import Limits
 from lowtide.worker.birth import Birth
@@ -72,10 +75,16 @@ def deployment(
 def packed(records: Sequence[Mapping[str, Any] | bytes], partition: int = 1, first: int = 0, tick: int = 5) -> bytes:
     """Messages of one partition, as the JVM packs them."""
     values = [record if isinstance(record, bytes) else json.dumps(record).encode() for record in records]
-    n, topic = len(values), b"orders"
-    message = struct.pack("<qqiiiH", NOW, NOW, partition, n, 0, len(topic)) + topic
-    message += struct.pack(f"<{n}q", *range(first, first + n)) + struct.pack(f"<{n}q", *[tick] * n)
-    return message + struct.pack(f"<{n}i", *[-1] * n) + struct.pack(f"<{n}i", *map(len, values)) + b"".join(values)
+    n = len(values)
+    offsets = list(range(first, first + n))
+    return msgspec.msgpack.encode(
+        PackedRows(NOW, NOW, "orders", partition, offsets, [tick] * n, [None] * n, list(values), None)
+    )
+
+
+def opened(frame: bytes) -> Any:
+    """A frame of orders on their way to level 1: a `Head` with `rows`."""
+    return open_frame(frame, dict.fromkeys(range(10), Order))
 
 
 def orders(count: int, size: int = 3, first: int = 14) -> list[dict[str, Any]]:
