@@ -86,11 +86,16 @@ def run(sizes: Sequence[int], states: Sequence[State], samples: int, say: Say) -
     set_up_collector()
     cases: list[tuple[dict[str, Any], dict[str, Samples], dict[str, Samples]]] = []
     for kind in KINDS:
-        for state in states:
-            for size in sizes:
-                say(f"{kind}, {state}: {size} records in a batch")
-                case = {"records": kind, "state": state, "size": size}
-                cases.append((case, _measured(kind, state, size, samples), _staged(kind, state, size, samples)))
+        for size in sizes:
+            say(f"{kind}: {size} records in a batch")
+            counts = {state: samples if state == "cold" else _warm(samples, size) for state in states}
+            traffic = Traffic(kind, size, max(counts.values()))
+            for state, count in counts.items():
+                plain, watched = Timer(state, FILLING), Timer(state, FILLING)
+                traffic.replay(plain, count)
+                with _watched(watched):
+                    traffic.replay(watched, samples)
+                cases.append(({"records": kind, "state": state, "size": size}, plain.samples, watched.samples))
     best = min(each.best for _, steps, _ in cases for each in steps.values())
     return {
         "cases": [case | _figures(steps, stages, case["size"], best) for case, steps, stages in cases],
@@ -101,40 +106,40 @@ def run(sizes: Sequence[int], states: Sequence[State], samples: int, say: Say) -
     }
 
 
-def _measured(kind: Records, state: State, size: int, samples: int) -> dict[str, Samples]:
-    """Time the steps, each party alone."""
-    count = samples if state == "cold" else max(samples, min(WARM_SAMPLES * samples, WARM_RECORDS // size))
-    timer = Timer(state, FILLING)
-    _replay(timer, kind, size, count)
-    return timer.samples
+def _warm(samples: int, size: int) -> int:
+    return max(samples, min(WARM_SAMPLES * samples, WARM_RECORDS // size))
 
 
-def _staged(kind: Records, state: State, size: int, samples: int) -> dict[str, Samples]:
-    """Time the stages within the steps, and the steps once more."""
-    timer = Timer(state, FILLING)
-    with _watched(timer):
-        _replay(timer, kind, size, samples)
-    return timer.samples
+class Traffic:
+    """What is replayed to each party alone: at level 0 records for both workers of level 1, there for one alone.
 
+    Args:
+        kind: What the records are.
+        size: Records in a batch.
+        count: How many batches there are.
+    """
 
-def _replay(timer: Timer, kind: Records, size: int, count: int) -> None:
-    split = recorded(kind, size, count, target=None)
-    sender = Sender(kind)
-    for message, notices in zip(split.messages, split.notices, strict=True):
-        timer.turn(ROWS, partial(sender.rows, message))
-        timer.step(FLUSH_0, sender.flush)
-        timer.turn(NOTICE_0, partial(sender.notice, notices))
-        applied(sender)
-    tracker = TrackerServer()
-    for flushes in split.flushes:
-        timer.turn(TRACKER, partial(tracker.receive, flushes))
-    whole = recorded(kind, size, count, target=0)
-    receiver = Receiver(kind, 0)
-    for frames, notices in zip(whole.frames, whole.notices, strict=True):
-        timer.turn(FRAMES, partial(receiver.frames, frames))
-        timer.step(FLUSH_1, receiver.flush)
-        timer.turn(NOTICE_1, partial(receiver.notice, notices))
-        applied(receiver)
+    def __init__(self, kind: Records, size: int, count: int) -> None:
+        self._kind = kind
+        self._split = recorded(kind, size, count, target=None)
+        self._whole = recorded(kind, size, count, target=0)
+
+    def replay(self, timer: Timer, count: int) -> None:
+        """Time the steps of so many batches."""
+        split, whole, end = self._split, self._whole, FILLING + count
+        sender, tracker, receiver = Sender(self._kind), TrackerServer(), Receiver(self._kind, 0)
+        for message, notices in zip(split.messages[:end], split.notices[:end], strict=True):
+            timer.turn(ROWS, partial(sender.rows, message))
+            timer.step(FLUSH_0, sender.flush)
+            timer.turn(NOTICE_0, partial(sender.notice, notices))
+            applied(sender)
+        for flushes in split.flushes[:end]:
+            timer.turn(TRACKER, partial(tracker.receive, flushes))
+        for frames, notices in zip(whole.frames[:end], whole.notices[:end], strict=True):
+            timer.turn(FRAMES, partial(receiver.frames, frames))
+            timer.step(FLUSH_1, receiver.flush)
+            timer.turn(NOTICE_1, partial(receiver.notice, notices))
+            applied(receiver)
 
 
 @contextmanager

@@ -119,13 +119,13 @@ def batches(kind: Records, size: int, count: int, target: int | None) -> list[by
         next_offset, next_ms = next_offset + n, next_ms + (span + 1) * SLACK_MS
         named = [own[(offset * SPREAD >> 16) % len(own)] for offset in offsets]
         made = [_message(key, offset) for key, offset in zip(named, offsets, strict=True)]
-        keys_, values = [key for key, _ in made], [value for _, value in made]
-        rows = PackedRows(NOW_NS, NOW_NS, "source", FRONT, offsets, stamps, keys_, values, None)
+        columns = [key for key, _ in made], [value for _, value in made]
+        rows = PackedRows(NOW_NS, NOW_NS, "source", FRONT, offsets, stamps, *columns, None)
         packed.append(packer.encode(rows))
     return packed
 
 
-def _message(key: bytes | str, sequence: int) -> tuple[bytes | None, bytes]:
+def _message(key: bytes | str, sequence: int) -> tuple[bytes | None, bytes | None]:
     """Key and value of a message."""
     if isinstance(key, bytes):
         return key, VALUE.pack(key, sequence, NOW_NS, 0)
@@ -257,7 +257,6 @@ def recorded(kind: Records, size: int, count: int, target: int | None) -> Record
     recording = Recording(batches(kind, size, count, target))
     sender, tracker = Sender(kind), TrackerServer()
     receivers = [Receiver(kind, place) for place in range(WORKERS)]
-    workers = [sender, *receivers]
     for message in recording.messages:
         frames: list[list[bytes]] = [[] for _ in receivers]
         for place, frame in sender.rows(message):
@@ -268,12 +267,13 @@ def recorded(kind: Records, size: int, count: int, target: int | None) -> Record
                 receiver.frames(came)
                 said.append(receiver.flush())
         notices = b"".join([tracker.receive(flush) for flush in said])
-        outputs = [worker.notice(notices) for worker in workers]
-        applied(*workers)
+        sender.notice(notices)
+        outputs = [receiver.notice(notices) for receiver in receivers]
+        applied(sender, *receivers)
         recording.frames.append(frames[0])
         recording.flushes.append(b"".join(said))
         recording.notices.append(notices)
-        recording.outputs.append(outputs[1])
+        recording.outputs.append(outputs[0])
     return recording
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import bisect
 import heapq
 import json
 import re
@@ -127,14 +128,14 @@ def calibrate() -> int:
 
 
 _WALKED = bytearray(EVICTED_BYTES)
-_SOURCE = getsource(heapq)
+_SOURCE = getsource(bisect)
 _DOCUMENT = [{"a": number, "b": [number, str(number)], "c": {"x": None}} for number in range(60)]
 _PATTERN = r"(?P<name>\w+)\s*=\s*(['\"])(.*?)\2|(\d+)(\.\d+)?([eE][+-]?\d+)?"
 
 
 def evict() -> None:
     """Leave the caches as a worker finds them that wakes now and then: full of other data, and of other code's."""
-    _WALKED.count(1)
+    _WALKED.find(b"\1")  # There is none.
     re.purge()
     re.compile(_PATTERN)
     ast.parse(_SOURCE)
