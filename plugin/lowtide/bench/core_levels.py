@@ -142,6 +142,7 @@ class Sender:
         self.local = LocalTracker(FRONT, INCARNATION, start=START)
         self.core = WorkerCore(plan, 0, 0, tracker=self.local, front=front, limits=LIMITS)
         self.outbox = Outbox(FRONT, WORKERS)
+        self.reader = MessageReader()
 
     def rows(self, message: bytes) -> list[tuple[int, bytes]]:
         """Take a message; return frames, each with its target."""
@@ -155,7 +156,7 @@ class Sender:
 
     def notice(self, message: bytes) -> list[tuple[int, bytes]]:
         """Hear notices; return the frames of what the front lets pass now."""
-        return self._sent(self.core.notice(*notices_in(message)))
+        return self._sent(self.core.notice(*notices_in(self.reader, message)))
 
     def _sent(self, effects: Effects) -> list[tuple[int, bytes]]:
         return [(frame.target, self.outbox.records(frame.target, frame, NOW_NS)) for frame in effects.frames]
@@ -168,6 +169,7 @@ class Receiver:
         plan = plan_of(kind)
         self.local = LocalTracker(WORKERS + place, INCARNATION, start=START)
         self.core = WorkerCore(plan, 1, place, tracker=self.local, limits=LIMITS)
+        self.reader = MessageReader()
         self.early = Early(OPTIMISM_TICKS, MAX_QUEUED_BYTES)
         self.intake = Intake(plan, f"1/{place}", 1, place, Figures())
         self.sinks = {
@@ -188,7 +190,7 @@ class Receiver:
     def notice(self, message: bytes) -> list[Message]:
         """Hear notices; return what the producer is given."""
         core = self.core
-        bundles = core.notice(*notices_in(message)).bundles
+        bundles = core.notice(*notices_in(self.reader, message)).bundles
         for frames in self.early.due(core.min_time):
             core.frame(*frames)
         messages = []
@@ -223,10 +225,10 @@ def flushed(flush: Flush | None) -> bytes:
     return b"" if flush is None else encode(flush)
 
 
-def notices_in(message: bytes) -> list[Notice]:
+def notices_in(reader: MessageReader, message: bytes) -> list[Notice]:
     """What the tracker's bytes say."""
     notices = []
-    for kind, payload in MessageReader().feed(message):
+    for kind, payload in reader.feed(message):
         notice = decode(kind, payload)
         assert isinstance(notice, Notice), "the tracker sends notices"
         notices.append(notice)

@@ -22,7 +22,7 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
                 title = f"{_TITLES[records]}, {state}: stages, µs a batch, by records in a batch"
                 yield Table(title, ("", *headings), list(_stages(own)))
             else:
-                title = f"{_TITLES[records]}, {state}: µs a batch | a record, by records in a batch"
+                title = f"{_TITLES[records]}, {state}: µs a batch / a record, by records in a batch"
                 yield Table(title, ("", *headings), list(_steps(own)))
 
 
@@ -49,7 +49,7 @@ def _stages(cases: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
 
 
 def _pair(us: float, size: int) -> str:
-    return f"{_us(us)} | {_us(us / size)}"
+    return f"{_us(us)} / {_us(us / size)}"
 
 
 def _us(value: float | None) -> str:
