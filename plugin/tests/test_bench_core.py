@@ -1,4 +1,4 @@
-"""The benchmark of the core: every figure is there, and its parts do what they should. Nothing is timed."""
+"""The benchmark of the core: every figure is there, and what it times does what it should."""
 
 import gc
 import io
@@ -6,21 +6,16 @@ import json
 from typing import Any
 
 import pytest
-from lowtide.operators.output import Deliver
 from rich.console import Console
 
-from lowtide.bench import core, core_report
-from lowtide.bench.core_grouping import MODES, STEPS, Step, course, plan_of
-from lowtide.bench.core_records import arrivals, late_share
-from lowtide.bench.core_timing import Extent, measured, spread
-from lowtide.bench.core_traffic import FLUSH_ENTRIES, FLUSHES, MOVING, Traffic, tracker
+from lowtide.bench import core, core_levels, core_report, core_timing
+from lowtide.bench.core_levels import FILLING_SIZE, KINDS, Receiver, Records, Sender, TrackerServer, recorded
+from lowtide.bench.core_timing import STATES, Samples, Timer, spread
+from lowtide.bench.tables import markdown, shown
 from lowtide.cli.main import run
-from lowtide.operators.program import Program
 from lowtide.worker.garbage import THRESHOLDS, set_up_collector
-from lowtide_tracker import Flush
 
-TINY = Extent(records=400, calls=4, trials=1, limit_s=1.0, sizes=(10, 100), notices=3)
-FIGURES = {"acks_per_s", "notify_p99_ms", "label_per_s", "scan_per_s", "group_per_s", "barrier_per_s"}
+SIZES = (1, 3)
 
 
 @pytest.fixture(autouse=True)
@@ -31,92 +26,133 @@ def _collector_as_before() -> Any:
     gc.set_threshold(*thresholds)
 
 
-def numbers(value: Any) -> list[float]:
-    if isinstance(value, dict):
-        return [number for name, inner in value.items() if not name.endswith("_share") for number in numbers(inner)]
-    return [value]
+@pytest.fixture(scope="module", autouse=True)
+def _few_warm_calls() -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(core, "WARM_SAMPLES", 1)
+        patch.setattr(core_levels, "FILLING", 2)
+        patch.setattr(core, "FILLING", 2)
+        yield
 
 
 @pytest.fixture(scope="module")
 def result() -> dict[str, Any]:
-    return core.run(TINY, lambda _: None)
+    return core.run(SIZES, STATES, 2, lambda _: None)
 
 
-def test_every_figure_is_there_and_positive(result: dict[str, Any]) -> None:
-    assert result.keys() >= FIGURES | core_report.GOALS.keys()
-    figures = {name: value for name, value in result.items() if name.endswith(("_per_s", "_ms"))}
-    assert all(value > 0 for value in figures.values()), figures
-    variants = {name: part for name, part in result["variants"].items() if name != "collector"}
-    assert all(number > 0 for number in numbers(variants))
+def test_every_case_has_every_step(result: dict[str, Any]) -> None:
+    cases = result["cases"]
+    found = [(case["records"], case["state"], case["size"]) for case in cases]
+    assert found == [(kind, state, size) for kind in KINDS for size in SIZES for state in STATES]
+    for case in cases:
+        assert tuple(case["us"]) == core.STEPS
+        assert all(us > 0 for us in case["us"].values()), case
+        assert case["way_us"] == pytest.approx(sum(case["us"][step] for step in core.WAY), abs=0.02)
+        assert case["way_us_per_record"] == pytest.approx(case["way_us"] / case["size"], abs=0.01)
+        assert 0 <= case["quiet_share"] <= 1
     assert json.loads(json.dumps(result, allow_nan=False)) == result
 
 
-def test_every_variant_is_there(result: dict[str, Any]) -> None:
-    variants = result["variants"]
-    assert variants["acks"]["entries_per_flush"] == FLUSH_ENTRIES
-    assert list(variants["label"]) == ["10", "100"]
-    for part in ("scan", "last"):
-        assert list(variants[part]) == list(MODES)
-        for mode in MODES:
-            assert set(variants[part][mode]["in_order"]["100"]) >= {"per_s", "without_decode_per_s", "repairs_share"}
-    assert list(variants["barrier"]) == ["columns", "rows"]
-    assert {setting for case in variants["collector"].values() for setting in case} == {"defaults", "worker"}
+def test_every_stage_is_part_of_some_step(result: dict[str, Any]) -> None:
+    """A function that is no longer called on the way would be a stage that no step has."""
+    found = {stage for case in result["cases"] for stages in case["stages_us"].values() for stage in stages}
+    assert found == {stage for stage, _, _ in core.STAGES} | {"between"}
 
 
-def test_the_report_has_all_figures_as_tables_and_as_markdown(result: dict[str, Any]) -> None:
+def test_nothing_stays_watched(result: dict[str, Any]) -> None:
+    assert all(getattr(owner, name).__name__ != "timed" for _, owner, name in core.STAGES if result)
+
+
+def test_the_tables_have_all_steps_sizes_and_the_machine(result: dict[str, Any]) -> None:
     out = io.StringIO()
-    Console(file=out, width=200).print(core_report.report(result))
-    for told in (out.getvalue(), core_report.markdown(result)):
-        for words in (*FIGURES, "optimistic, two fronts", "longest pause", result["machine"]["model"]):
+    Console(file=out, width=250).print(shown(core_report.tables(result), core_report.told(result)))
+    for told in (out.getvalue(), markdown(core_report.tables(result), core_report.told(result))):
+        for words in (*core.STEPS, "both levels", "cold", "warm", "exchange", result["machine"]["model"]):
             assert words in told
 
 
-def test_the_command_prints_one_object_as_its_last_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("lowtide.bench.core_timing.Extent", lambda **_: TINY)
-    assert run(["bench", "core", "--json", "--markdown", "--trials", "1"]) == 0
+def test_the_command_prints_one_object_as_its_last_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["bench", "core", "--json", "--markdown", "--cold", "--sizes", "1", "--samples", "2"]) == 0
     told = capsys.readouterr().out
-    assert json.loads(told.splitlines()[-1]).keys() >= FIGURES
-    assert "| acks_per_s |" in told
+    cases = json.loads(told.splitlines()[-1])["cases"]
+    assert [(case["records"], case["state"], case["size"]) for case in cases] == [(kind, "cold", 1) for kind in KINDS]
+    assert "| both levels |" in told
 
 
-@pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("fronts", [1, 2])
-def test_both_modes_deliver_every_record_once(step: Step, fronts: int) -> None:
-    arrived = arrivals(plan_of(step), 100, 20, fronts=fronts, keys=50)
-    optimistic, ordered = (Program(plan_of(step), 1, mode) for mode in MODES)
-    first, second = course(optimistic, arrived), course(ordered, arrived)
-    assert first.records == second.records == 2_000
-    # What is taken back came out as an item, and comes again: one item and one tombstone more for every repair.
-    assert first.delivered == 2_000 + 2 * first.repairs
-    assert (first.repairs > 0) == (fronts == 2)
-    left = sum([len(output.batch) for output in ordered.advance(1 << 62) if isinstance(output, Deliver)])
-    assert (second.delivered + left, second.repairs) == (2_000, 0)
+def test_the_command_refuses_sizes_that_are_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["bench", "core", "--sizes", "0"]) != 0
+    assert "0 is less than 1" in capsys.readouterr().err
 
 
-def test_two_fronts_bring_records_late_and_one_does_not() -> None:
-    assert late_share(arrivals(plan_of("scan"), 100, 10, keys=50)) == 0
-    assert 0 < late_share(arrivals(plan_of("scan"), 100, 10, fronts=2, keys=50)) < 1
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [1, 7])
+def test_each_record_comes_out_once_and_in_order(kind: Records, size: int) -> None:
+    """All but those of the last tick, which min time has not passed."""
+    recording = recorded(kind, size, 20, target=0)
+    sent = core_levels.FILLING * FILLING_SIZE + 20 * size
+    outputs = [message for outputs in recording.outputs for message in outputs]
+    per_tick = -(-size // min(size, core_levels.SPAN_TICKS))
+    assert sent - per_tick <= len(outputs) < sent
+    for lane in {message[1] for message in outputs}:
+        stamps = [message[4] for message in outputs if message[1] == lane]
+        assert stamps == sorted(stamps)
+    if kind == "json":
+        counts = [json.loads(message[3] or b"") for message in outputs]
+        by_user = {
+            user: [each["clicks"] for each in counts if each["user"] == user] for user in {c["user"] for c in counts}
+        }
+        assert all(clicks == list(range(1, len(clicks) + 1)) for clicks in by_user.values())
 
 
-def test_every_round_has_full_flushes_and_moves_min_time_where_it_says() -> None:
-    traffic, listening = Traffic(), tracker()
-    for _ in range(3):
-        flushes = [flush for worker in traffic.round() if isinstance(flush := worker.flush(), Flush)]
-        assert [len(flush.acks) for flush in flushes] == [FLUSH_ENTRIES] * FLUSHES
-        moved = [place for place, flush in enumerate(flushes) if listening.receive(flush)]
-        assert tuple(moved) == MOVING
-        assert listening.global_min == traffic.min_time
-    listening.check()
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_replayed_gives_the_same_bytes(kind: Records) -> None:
+    recording = recorded(kind, 5, 10, target=0)
+    sender, receiver, tracker = Sender(kind), Receiver(kind, 0), TrackerServer()
+    for place, message in enumerate(recording.messages):
+        assert [frame for _, frame in sender.rows(message)] == recording.frames[place]
+        receiver.frames(recording.frames[place])
+        flushes = sender.flush() + receiver.flush()
+        assert flushes == recording.flushes[place]
+        assert tracker.receive(flushes) == recording.notices[place]
+        sender.notice(recording.notices[place])
+        assert receiver.notice(recording.notices[place]) == recording.outputs[place]
 
 
-def test_a_spread_is_of_the_trials_after_the_first() -> None:
-    rates = iter([1.0, 5.0, 4.0, 9.0])
-    found = measured(lambda: {"per_s": next(rates)}, Extent(trials=3, limit_s=60.0))["per_s"]
-    assert found == spread([5.0, 4.0, 9.0])
-    assert found.as_json() == {"median": 5.0, "min": 4.0, "max": 9.0}
-    assert measured(lambda: {"per_s": 2.0}, Extent(limit_s=0.0))["per_s"].trials == 1
+def test_samples_are_of_quiet_moments_or_scaled_by_their_calibration() -> None:
+    quiet, noisy = Samples(), Samples()
+    for _ in range(30):
+        quiet.add(2_000, 100)
+        quiet.add(9_000, 300)
+        noisy.add(9_000, 300)
+    assert (quiet.median_us(100), quiet.quiet_share(100)) == (2.0, 0.5)
+    assert (noisy.median_us(100), noisy.quiet_share(100)) == (3.0, 0.0)
+
+
+def test_a_stage_is_without_the_stages_within_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(0, 1_000, 10))
+    monkeypatch.setattr(core_timing, "perf_counter_ns", lambda: next(clock))
+    timer = Timer("warm", skipped=0)
+    inner = timer.watched("inner", lambda: None)
+    outer = timer.watched("outer", inner)
+    timer.step("step", outer)
+    best = timer.samples["step"].best
+    found = {name: each.median_us(best) * 1e3 for name, each in timer.samples.items()}
+    assert found == {"step": 50, "step/outer": 20, "step/inner": 10}
+
+
+def test_only_turns_that_count_find_cold_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    evicted: list[int] = []
+    monkeypatch.setattr(core_timing, "evict", lambda: evicted.append(1))
+    for state in STATES:
+        timer = Timer(state, skipped=2)
+        for _ in range(5):
+            timer.turn("turn", lambda: None)
+            timer.step("step", lambda: None)
+    assert len(evicted) == 3
+
+
+def test_a_spread_is_of_all_values() -> None:
+    assert spread([5.0, 4.0, 9.0]).as_json() == {"median": 5.0, "min": 4.0, "max": 9.0}
 
 
 def test_a_worker_collects_seldom_and_leaves_out_what_is_there() -> None:

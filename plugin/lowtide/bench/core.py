@@ -1,112 +1,181 @@
-"""The pure core, measured part by part on one thread: no Spark, no Kafka, no JVM."""
+"""What a batch costs on its way through both levels and the tracker: one thread, no Spark, no Kafka, no JVM."""
 
 from __future__ import annotations
 
-import os
 import platform
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
-from lowtide.bench.core_barrier import barrier
-from lowtide.bench.core_collector import collector
-from lowtide.bench.core_exchange import exchange
-from lowtide.bench.core_grouping import MODES, grouping
-from lowtide.bench.core_labels import labels
-from lowtide.bench.core_notice import notices
-from lowtide.bench.core_timing import Extent
-from lowtide.bench.core_tracker import acks
+from lowtide.bench import core_levels
+from lowtide.bench.core_levels import FILLING, KINDS, Receiver, Records, Sender, TrackerServer, applied, recorded
+from lowtide.bench.core_timing import Samples, State, Timer
 from lowtide.bench.machine import load, machine
-from lowtide.bench.processes import busy_s
+from lowtide.formats import JsonFormat, RawFormat
+from lowtide.frames import Outbox
+from lowtide.fronts.front import Front
+from lowtide.operators import exchange
+from lowtide.operators.barrier import Barrier
+from lowtide.operators.exchange import ExchangeNode
+from lowtide.operators.grouping import Grouping
+from lowtide.operators.program import Program
+from lowtide.operators.sink import SinkEncoder
+from lowtide.operators.source import SourceNode
 from lowtide.version import __version__
+from lowtide.worker.early import Early
 from lowtide.worker.garbage import set_up_collector
+from lowtide.worker.intake import Intake
+from lowtide_tracker import LocalTracker, Tracker
 
 Say = Callable[[str], None]
 
-HEADLINE_SIZE = 1_000
-"""Records in a batch, of the figures of scan and last(2)."""
-HEADLINE_COLUMN_SIZE = 10_000
-"""And of those of labels and barrier."""
-_PACKAGES = ("numpy", "pyarrow", "msgspec")
+SIZES = (1, 3, 10, 100, 1_000)
+WARM_SAMPLES = 10
+"""Warm calls are so many times more than cold ones, up to `WARM_RECORDS`."""
+WARM_RECORDS = 50_000
+
+ROWS, FLUSH_0, NOTICE_0 = "level 0: rows to frames", "level 0: flush", "level 0: notice"
+FRAMES, FLUSH_1, NOTICE_1 = "level 1: frames to barrier", "level 1: flush", "level 1: notice to messages"
+TRACKER = "tracker: flushes to notices"
+WAY = (ROWS, FRAMES, NOTICE_1)
+"""The steps that a batch waits for in the workers; flushes and what the tracker does are shared by batches."""
+STEPS = (ROWS, FLUSH_0, NOTICE_0, FRAMES, FLUSH_1, NOTICE_1, TRACKER)
+
+STAGES: tuple[tuple[str, Any, str], ...] = (
+    ("unpack", core_levels, "unpack"),
+    ("label", Front, "take"),
+    ("window", Front, "admitted"),
+    ("decode records", RawFormat, "decode"),
+    ("decode records", JsonFormat, "decode"),
+    ("order keys", SourceNode, "feed"),
+    ("exchange", ExchangeNode, "take"),
+    ("encode records", exchange, "encode_rows"),
+    ("fold acks", LocalTracker, "fold"),
+    ("frame", Outbox, "records"),
+    ("open frame", Intake, "open"),
+    ("optimism", Early, "take"),
+    ("grouping and function", Grouping, "insert"),
+    ("barrier takes", Barrier, "add"),
+    ("sum up", LocalTracker, "flush"),
+    ("hear", LocalTracker, "hear"),
+    ("optimism", Early, "due"),
+    ("prune front", Front, "prune"),
+    ("prune", Program, "prune"),
+    ("barrier releases", Barrier, "advance"),
+    ("durable", Barrier, "durable"),
+    ("make messages", SinkEncoder, "encode"),
+    ("tracker applies", Tracker, "receive"),
+    ("bytes to message", core_levels, "decode"),
+    ("message to bytes", core_levels, "encode"),
+)
+"""What is timed within steps: name, and the function by its owner."""
 
 
-def run(extent: Extent, say: Say) -> dict[str, Any]:
-    """Measure every part, and return the object that `lowtide bench core --json` prints.
+def run(sizes: Sequence[int], states: Sequence[State], samples: int, say: Say) -> dict[str, Any]:
+    """Measure, and return the object that `lowtide bench core --json` prints.
 
     Args:
-        extent: How much is measured.
+        sizes: Records in a batch.
+        states: What the caches are like.
+        samples: Cold calls of each step; warm ones are more.
         say: Told what happens.
     """
-    where, began = machine(), _Clock()
-    say("collector")
-    # It tries both ways itself; everything else is measured as in a worker.
-    variants: dict[str, Any] = {"collector": collector(extent)}
+    where = machine()
     set_up_collector()
-    for name, part in _parts(extent).items():
-        say(name)
-        variants[name] = part()
-    found = headlines(variants, extent)
+    cases: list[tuple[dict[str, Any], dict[str, Samples], dict[str, Samples]]] = []
+    for kind in KINDS:
+        for size in sizes:
+            say(f"{kind}: {size} records in a batch")
+            counts = {state: samples if state == "cold" else _warm(samples, size) for state in states}
+            traffic = Traffic(kind, size, max(counts.values()))
+            for state, count in counts.items():
+                plain, watched = Timer(state, FILLING), Timer(state, FILLING)
+                traffic.replay(plain, count)
+                with _watched(watched):
+                    traffic.replay(watched, samples)
+                cases.append(({"records": kind, "state": state, "size": size}, plain.samples, watched.samples))
+    best = min(each.best for _, steps, _ in cases for each in steps.values())
     return {
-        **{name: figure["median"] for name, figure in found.items()},
-        **{name: variants["notices"][name] for name in ("notify_p50_ms", "notify_p99_ms")},
-        "best": {name: figure["max"] for name, figure in found.items()},
-        "variants": variants,
-        "trials": extent.trials,
+        "cases": [case | _figures(steps, stages, case["size"], best) for case, steps, stages in cases],
+        "calibration_us": round(best / 1e3, 2),
+        "samples": samples,
         "versions": versions(),
-        "machine": {**where, "load_after": load(), "others_cores": began.others_cores()},
+        "machine": {**where, "load_after": load()},
     }
 
 
-class _Clock:
-    """How many cores other programs have used since this was made."""
-
-    def __init__(self) -> None:
-        self._began = self._now()
-
-    def others_cores(self) -> float:
-        wall, busy, own = (now - began for now, began in zip(self._now(), self._began, strict=True))
-        return round(max(0.0, busy - own) / wall, 2)
-
-    def _now(self) -> tuple[float, float, float]:
-        return time.monotonic(), busy_s(), sum(os.times()[:4])
+def _warm(samples: int, size: int) -> int:
+    return max(samples, min(WARM_SAMPLES * samples, WARM_RECORDS // size))
 
 
-def _parts(extent: Extent) -> dict[str, Callable[[], dict[str, Any]]]:
-    return {
-        "acks": lambda: acks(extent),
-        "notices": lambda: notices(extent.notices),
-        "label": lambda: labels(extent),
-        "scan": lambda: grouping("scan", extent),
-        "last": lambda: grouping("last", extent),
-        "barrier": lambda: barrier(extent),
-        "exchange": lambda: exchange(extent),
-    }
+class Traffic:
+    """What is replayed to each party alone: at level 0 records for both workers of level 1, there for one alone.
 
-
-def headlines(variants: dict[str, Any], extent: Extent) -> dict[str, dict[str, float]]:
-    """Return the figures that are told first, each with median, least and most.
-
-    Of scan and last(2): one front, with reading columns and making objects of them, in the optimistic mode unless the
-    name says otherwise.
+    Args:
+        kind: What the records are.
+        size: Records in a batch.
+        count: How many batches there are.
     """
-    size = str(_nearest(HEADLINE_SIZE, extent))
-    columns = str(_nearest(HEADLINE_COLUMN_SIZE, extent))
-    found = {name: figure for name, figure in variants["acks"].items() if name.endswith("_per_s")}
-    found["label_per_s"] = variants["label"][columns]["label_per_s"]
-    for name, part in (("scan", "scan"), ("group", "last")):
-        for mode in MODES:
-            figure = f"{name}_per_s" if mode == "optimistic" else f"{name}_{mode}_per_s"
-            found[figure] = variants[part][mode]["in_order"][size]["per_s"]
-    found["barrier_per_s"] = variants["barrier"]["columns"][columns]["per_s"]
-    return found
+
+    def __init__(self, kind: Records, size: int, count: int) -> None:
+        self._kind = kind
+        self._split = recorded(kind, size, count, target=None)
+        self._whole = recorded(kind, size, count, target=0)
+
+    def replay(self, timer: Timer, count: int) -> None:
+        """Time the steps of so many batches."""
+        split, whole, end = self._split, self._whole, FILLING + count
+        sender, tracker, receiver = Sender(self._kind), TrackerServer(), Receiver(self._kind, 0)
+        for message, notices in zip(split.messages[:end], split.notices[:end], strict=True):
+            timer.turn(ROWS, partial(sender.rows, message))
+            timer.step(FLUSH_0, sender.flush)
+            timer.turn(NOTICE_0, partial(sender.notice, notices))
+            applied(sender)
+        for flushes in split.flushes[:end]:
+            timer.turn(TRACKER, partial(tracker.receive, flushes))
+        for frames, notices in zip(whole.frames[:end], whole.notices[:end], strict=True):
+            timer.turn(FRAMES, partial(receiver.frames, frames))
+            timer.step(FLUSH_1, receiver.flush)
+            timer.turn(NOTICE_1, partial(receiver.notice, notices))
+            applied(receiver)
 
 
-def _nearest(size: int, extent: Extent) -> int:
-    return min(extent.sizes, key=lambda each: abs(each - size))
+@contextmanager
+def _watched(timer: Timer) -> Iterator[None]:
+    """Have the functions of `STAGES` timed."""
+    before = [(owner, name, getattr(owner, name)) for _, owner, name in STAGES]
+    for stage, owner, name in STAGES:
+        setattr(owner, name, timer.watched(stage, getattr(owner, name)))
+    try:
+        yield
+    finally:
+        for owner, name, function in before:
+            setattr(owner, name, function)
+
+
+def _figures(steps: dict[str, Samples], staged: dict[str, Samples], size: int, best: int) -> dict[str, Any]:
+    """The medians in µs a batch: of steps, of their stages, and of the whole way."""
+    us = {name: each.median_us(best) for name, each in steps.items()}
+    stages: dict[str, dict[str, float]] = {step: {} for step in STEPS}
+    for name, each in staged.items():
+        step, _, stage = name.partition("/")
+        if stage:
+            stages[step][stage] = round(each.median_us(best), 2)
+    for step, parts in stages.items():
+        parts["between"] = round(staged[step].median_us(best) - sum(parts.values()), 2)
+    way = sum(us[step] for step in WAY)
+    return {
+        "us": {step: round(us[step], 2) for step in STEPS},
+        "way_us": round(way, 2),
+        "way_us_per_record": round(way / size, 2),
+        "stages_us": stages,
+        "quiet_share": round(min(each.quiet_share(best) for each in steps.values()), 2),
+    }
 
 
 def versions() -> dict[str, str]:
     """Return the versions of all that has a part in the figures."""
     found = {"lowtide": __version__, "python": platform.python_version()}
-    return found | {package: version(package) for package in _PACKAGES}
+    return found | {package: version(package) for package in ("msgspec", "xxhash")}

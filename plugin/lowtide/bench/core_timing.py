@@ -1,40 +1,146 @@
-"""Short timed loops, several times each: what every benchmark of the core has in common."""
+"""How short calls are timed: warm or cold, each beside a calibration loop that tells when the machine was disturbed."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+import ast
+import bisect
+import heapq
+import json
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import getsource
 from statistics import median
-from typing import Any
+from time import perf_counter_ns
+from typing import Any, Literal, TypeVar
 
-Trial = Callable[[], Mapping[str, float]]
-"""Prepares what it needs, does the work once, and returns the figures by name: entries, records a second."""
+T = TypeVar("T")
+State = Literal["warm", "cold"]
+STATES: tuple[State, ...] = ("warm", "cold")
+
+QUIET = 1.15
+"""A calibration that took this much longer than the fastest of its run says that the machine was disturbed."""
+LEAST = 20
+"""Samples from quiet moments that are enough for a median; where there are fewer, the quietest are scaled."""
+EVICTED_BYTES = 32 << 20
+"""Walked before a cold call: more than a core's share of the caches."""
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """How much is measured; every loop is bounded in count, and no trial begins after its case's time is over.
+class Samples:
+    """The times of one step, each with the calibration beside it; all in ns."""
 
-    Attributes:
-        records: At most so many records in a trial.
-        calls: At most so many batches in a trial.
-        trials: At most so many after the first one, which counts only if there is no time for others.
-        limit_s: A case begins no other trial after this.
-        sizes: Records in a batch.
-        notices: How many notices are timed.
+    def __init__(self) -> None:
+        self._taken: list[tuple[int, int]] = []
+        """(calibration, time)."""
+
+    @property
+    def best(self) -> int:
+        """The fastest calibration."""
+        return min(self._taken)[0]
+
+    def add(self, took: int, calibration: int) -> None:
+        """Note one."""
+        self._taken.append((calibration, took))
+
+    def median_us(self, best: int) -> float:
+        """The median of those from quiet moments; of the quietest, each scaled by its calibration, if those are few.
+
+        Args:
+            best: The fastest calibration of the run.
+        """
+        quiet = [took for calibration, took in self._taken if calibration <= QUIET * best]
+        if len(quiet) >= min(LEAST, len(self._taken)):
+            return median(quiet) / 1e3
+        return median([took * best / calibration for calibration, took in heapq.nsmallest(LEAST, self._taken)]) / 1e3
+
+    def quiet_share(self, best: int) -> float:
+        """The share of samples from quiet moments."""
+        return sum(calibration <= QUIET * best for calibration, _ in self._taken) / len(self._taken)
+
+
+class Timer:
+    """Times steps by name; one that begins a turn of a worker's loop finds the caches cold if `state` says so.
+
+    Args:
+        state: "cold" to evict the caches before each turn.
+        skipped: So many first calls of each step are neither cold nor counted: they fill the worker's state.
     """
 
-    records: int = 100_000
-    calls: int = 2_000
-    trials: int = 5
-    limit_s: float = 2.0
-    sizes: tuple[int, ...] = (10, 100, 1_000, 10_000)
-    notices: int = 1_200
+    def __init__(self, state: State, skipped: int) -> None:
+        self._cold = state == "cold"
+        self._skipped = skipped
+        self._calls: dict[str, int] = {}
+        self.samples: dict[str, Samples] = {}
+        """By step, and by step and stage (`step/stage`) where stages are watched."""
+        self._stages: dict[str, int] = {}
+        """Of the step under way the ns of each stage."""
+        self._within: list[int] = []
+        """Of each watched call under way the ns of those within it."""
 
-    def batches(self, size: int) -> int:
-        """How many batches of a size a trial takes."""
-        return max(2, min(self.calls, self.records // size))
+    def turn(self, name: str, call: Callable[[], T]) -> T:
+        """Time a call that begins a turn of the loop."""
+        if self._cold and self._calls.get(name, 0) >= self._skipped:
+            evict()
+        return self.step(name, call)
+
+    def step(self, name: str, call: Callable[[], T]) -> T:
+        """Time a call that follows another one in the same turn."""
+        stages = self._stages
+        stages.clear()
+        began = perf_counter_ns()
+        result = call()
+        took = perf_counter_ns() - began
+        calls = self._calls[name] = self._calls.get(name, 0) + 1
+        if calls > self._skipped:
+            calibrate()  # Twice, as the first may find its own code out of the caches.
+            calibration = calibrate()
+            self.samples.setdefault(name, Samples()).add(took, calibration)
+            for stage, inner in stages.items():
+                self.samples.setdefault(f"{name}/{stage}", Samples()).add(inner, calibration)
+        return result
+
+    def watched(self, stage: str, call: Callable[..., T]) -> Callable[..., T]:
+        """The same function; its time, without that of watched ones it calls, counts as a stage of the step."""
+        stages, within = self._stages, self._within
+
+        def timed(*args: Any, **kwargs: Any) -> T:
+            within.append(0)
+            began = perf_counter_ns()
+            result = call(*args, **kwargs)
+            took = perf_counter_ns() - began
+            stages[stage] = stages.get(stage, 0) + took - within.pop()
+            if within:
+                within[-1] += took
+            return result
+
+        return timed
+
+
+def calibrate() -> int:
+    """How many ns a fixed piece of work took, some 15 µs: a machine's speed may halve within milliseconds."""
+    began = perf_counter_ns()
+    total = 0
+    seen: dict[int, int] = {}
+    for number in range(300):
+        total += number
+        seen[number & 63] = total
+    return perf_counter_ns() - began
+
+
+_WALKED = bytearray(EVICTED_BYTES)
+_SOURCE = getsource(bisect)
+_DOCUMENT = [{"a": number, "b": [number, str(number)], "c": {"x": None}} for number in range(60)]
+_PATTERN = r"(?P<name>\w+)\s*=\s*(['\"])(.*?)\2|(\d+)(\.\d+)?([eE][+-]?\d+)?"
+
+
+def evict() -> None:
+    """Leave the caches as a worker finds them that wakes now and then: full of other data, and of other code's."""
+    _WALKED.find(b"\1")  # There is none.
+    re.purge()
+    re.compile(_PATTERN)
+    ast.parse(_SOURCE)
+    json.dumps(_DOCUMENT, indent=1)
+    sorted(_DOCUMENT, key=lambda each: str(each["a"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +155,6 @@ class Spread:
     def as_json(self) -> dict[str, Any]:
         """Return the figures as numbers to be read."""
         return {"median": round(self.median, 3), "min": round(self.least, 3), "max": round(self.most, 3)}
-
-
-def measured(trial: Trial, extent: Extent) -> dict[str, Spread]:
-    """Run a trial once to get warm, then again and again; return each figure's spread."""
-    first = trial()
-    began = time.perf_counter()
-    results: list[Mapping[str, float]] = []
-    while len(results) < extent.trials and time.perf_counter() - began < extent.limit_s:
-        results.append(trial())
-    results = results or [first]
-    return {name: spread([result[name] for result in results]) for name in first}
 
 
 def spread(values: list[float]) -> Spread:

@@ -1,37 +1,36 @@
-"""`lowtide bench core`: what the parts of the core do in a second."""
+"""`lowtide bench core`: what a batch costs in the workers, at the sizes that batches have."""
 
 from __future__ import annotations
 
-import json
-
 import click
-from rich.console import Console
 
-from lowtide.cli.bench_running import ended_by_sigterm, progress
+from lowtide.cli.bench_options import MARKDOWN, Rates
+from lowtide.cli.bench_running import ended_by_sigterm, progress, show
 from lowtide.cli.options import as_json
 
 
 @click.command()
-@click.option("--trials", type=click.IntRange(min=1), default=5, show_default=True, help="Of each part, at most.")
-@click.option("--limit", type=click.FloatRange(min=0), default=2.0, show_default=True, help="Seconds for these.")
-@click.option("--markdown", is_flag=True, help="Print the tables as markdown.")
+@click.option("--sizes", type=Rates(), default="1,3,10,100,1000", show_default=True, help="Records in a batch.")
+@click.option("--cold/--warm", default=None, help="Only with evicted caches, or only in a tight loop; both by default.")
+@click.option("--samples", type=click.IntRange(min=2), default=100, show_default=True, help="Of each step; warm more.")
+@MARKDOWN
 @as_json
-def core(*, trials: int, limit: float, markdown: bool, as_json: bool) -> int:
-    """Measure the core part by part on one thread: tracker, labels, scan, last(2), barrier. It needs no service.
+def core(*, sizes: tuple[int, ...], cold: bool | None, samples: int, markdown: bool, as_json: bool) -> int:
+    r"""Measure the way of a batch through both levels of a flow and the tracker, in µs, on one thread.
 
-    Each figure is the median of several trials. With --json the last line is one object, with all variants and the
-    least and the most of each figure.
+    It needs no service. Level 0 makes frames of messages, level 1 makes messages for the producer of frames. Cold is
+    what a worker finds that wakes a few hundred times a second: other data and other code in the caches. Each figure is
+    the median of calls at which a calibration loop ran undisturbed. With --json the last line is one object.
+
+    \b
+    lowtide bench core --cold --sizes 1,10
     """
     from lowtide.bench import core_report
     from lowtide.bench.core import run
-    from lowtide.bench.core_timing import Extent
+    from lowtide.bench.core_timing import STATES
 
+    states = STATES if cold is None else STATES[cold:][:1]
     with ended_by_sigterm(), progress() as say:
-        result = run(Extent(trials=trials, limit_s=limit), say)
-    if markdown:
-        click.echo(core_report.markdown(result))
-    if as_json:
-        click.echo(json.dumps(result))
-    elif not markdown:
-        Console().print(core_report.report(result))
+        result = run(sizes, states, samples, say)
+    show(result, core_report.tables(result), core_report.told(result), as_json=as_json, markdown=markdown)
     return 0
