@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from itertools import repeat
 
-from lowtide.connectors.delivery import Headers, Outgoing, Packet
+from lowtide.connectors.delivery import Headers, Outgoing, Packet, Sinks
 from lowtide.connectors.kafka_rows import unpack_headers
 from lowtide.connectors.lasts import LaneName, records_of
 from lowtide.operators.bundle import Bundle
@@ -16,7 +16,6 @@ from lowtide.plan import Vertex
 from lowtide.steps import Write
 from lowtide.worker.deployment import Deployment
 from lowtide.worker.figures import Figures, span
-from lowtide.worker.shares import Share
 
 __all__ = ["Outputs", "lane_name"]
 
@@ -42,7 +41,7 @@ class Outputs:
         *,
         level: int,
         incarnation: int,
-        delivery: Share,
+        delivery: Sinks,
         figures: Figures,
         fronts: dict[int, str],
     ) -> None:
