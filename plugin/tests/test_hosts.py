@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ from lowtide import Flow, kafka
 from lowtide import json as as_json
 from lowtide.compiler import compile_flow
 from lowtide.connectors.claims import transactional_id
+from lowtide.connectors.delivery import Packet
 from lowtide.frames import FrameKind, Header
 from lowtide.wire import Kind
 from lowtide.worker import saver as saver_module
@@ -66,6 +68,10 @@ def delivered_by(rig: Rig) -> dict[tuple[str, int], list[Any]]:
     return found
 
 
+def enough(rig: Rig, count: int) -> bool:
+    return len(rig.delivered) >= count
+
+
 # -- frames from neighbour to neighbour --------------------------------------------------------------------------------
 
 
@@ -80,7 +86,7 @@ def test_the_output_is_the_same_however_workers_are_spread(hosts: int) -> None:
                 rig.read(packed(orders(10, first=first + 10), 0, first - 14, tick=first - 3), 0)
                 rig.turn()
             rig.grant(200)
-            rig.until(lambda rig=rig: len(rig.delivered) >= 100)
+            rig.until(partial(enough, rig, 100))
             found.append((delivered_by(rig), len(rig.frames)))
     assert found[0][0] == found[1][0]
     assert (found[0][1] == 0) == (hosts == 1), "no frame leaves a host that has all workers"
@@ -203,7 +209,12 @@ def test_what_is_released_in_one_turn_goes_together(tracker: Served, monkeypatch
     sink = kept(rig.stages["1/0"])
     given: list[int] = []
     put = sink.put
-    monkeypatch.setattr(sink, "put", lambda *packets: (given.append(len(packets)), put(*packets)))
+
+    def counted(*packets: Packet) -> None:
+        given.append(len(packets))
+        put(*packets)
+
+    monkeypatch.setattr(sink, "put", counted)
     for stage in rig.stages.values():
         stage.host._kept_s = 1e9
     rig.read(packed(orders(20), tick=5))
@@ -252,7 +263,12 @@ def test_one_process_writes_the_shares_of_all_workers(tmp_path: Path, monkeypatc
         core.pin(Request(1, 7))
     forks: list[int] = []
     fork = os.fork
-    monkeypatch.setattr(saver_module.os, "fork", lambda: (forks.append(1), fork())[1])
+
+    def counted() -> int:
+        forks.append(1)
+        return fork()
+
+    monkeypatch.setattr(os, "fork", counted)
     monkeypatch.setattr(saver_module.Saver, "_put", staticmethod(lambda _store, head, *_: {"part": [head.vertex]}))
     begun = saver.begin()
     said = [*begun]

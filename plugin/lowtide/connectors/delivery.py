@@ -19,11 +19,21 @@ from lowtide.connectors.producing import Producing
 from lowtide.connectors.transactions import Transactions
 from lowtide.errors import LifeEnded
 
-__all__ = ["MAX_RECORD_BYTES", "AtLeastOnce", "Delivery", "ExactlyOnce", "Headers", "Outgoing", "Packet"]
+__all__ = ["MAX_RECORD_BYTES", "AtLeastOnce", "Delivery", "ExactlyOnce", "Headers", "Outgoing", "Packet", "Sinks"]
 
 MAX_RECORD_BYTES = 1_000_000
 """What librdkafka itself takes where nobody says more."""
 SLICE_S = 0.5
+
+
+class Sinks(Protocol):
+    """What one worker sees of its sinks."""
+
+    def put(self, packet: Packet, /) -> None:
+        """Take a packet."""
+
+    def durable(self) -> list[tuple[int, int]]:
+        """The (sink, lane) of its packets that became durable since the last call."""
 
 
 class Delivery(Protocol):

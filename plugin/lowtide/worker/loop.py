@@ -182,7 +182,7 @@ class Loop:
 
     def _hearing(self, hear: Callable[[], Emitted]) -> Callable[[int], None]:
         def heard(_events: int) -> None:
-            self._guard(lambda: self._emit(hear()))
+            self._guard(self._emit_what, hear)
             # A line that broke is unwatched before another one can have its descriptor's number.
             self._watch_host()
 
@@ -234,6 +234,9 @@ class Loop:
         else:
             raise ValueError(f"a message of unknown kind {kind} from the task")
 
+    def _emit_what(self, hear: Callable[[], Emitted]) -> None:
+        self._emit(hear())
+
     def _emit(self, emitted: Emitted) -> None:
         for name, frames in emitted:
             self._workers[name].emit(frames)
@@ -258,12 +261,12 @@ class Loop:
             self._more = self._more or (backlog and worker.open)
             task.watch(wanted=worker.open and not backlog)
 
-    def _guard(self, step: Callable[[], None]) -> None:
+    def _guard(self, step: Callable[..., None], *given: Any) -> None:
         """Run a step; what goes wrong in it is told to the tasks and the service, and nothing is done any more."""
         if self._failed:
             return
         try:
-            step()
+            step(*given)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, the life ends with it
             self._failed = True
             text = str(error) if isinstance(error, LowtideError) else "".join(traceback.format_exception(error))
@@ -316,7 +319,7 @@ class Loop:
             self._control.flush()
             for kind, message in self._control.receive():
                 if kind == Kind.PLAN:
-                    self._guard(lambda payload=message: self._welcome(payload))  # type: ignore[misc]
+                    self._guard(self._welcome, message)
                 else:
                     self._told(json.loads(message))
         except ConnectionClosed:

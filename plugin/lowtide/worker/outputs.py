@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from lowtide.connectors.delivery import Headers, Outgoing, Packet
+from lowtide.connectors.delivery import Headers, Outgoing, Packet, Sinks
 from lowtide.connectors.kafka_rows import unpack_headers
 from lowtide.connectors.lasts import LaneName, records_of
 from lowtide.operators.bundle import Bundle
@@ -15,7 +15,6 @@ from lowtide.plan import Vertex
 from lowtide.steps import Write
 from lowtide.worker.deployment import Deployment
 from lowtide.worker.figures import Figures, span
-from lowtide.worker.shares import Share
 
 __all__ = ["Outputs", "lane_name"]
 
@@ -41,7 +40,7 @@ class Outputs:
         *,
         level: int,
         incarnation: int,
-        delivery: Share,
+        delivery: Sinks,
         figures: Figures,
         fronts: dict[int, str],
     ) -> None:
