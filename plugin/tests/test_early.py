@@ -11,6 +11,7 @@ from lowtide.operators.batch import Batch
 from lowtide.operators.order import OrderKey
 from lowtide.worker.early import Early
 from lowtide.worker.effects import Frame
+from lowtide.worker.optimism import Optimism
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def test_without_a_window_everything_passes_at_once() -> None:
 
 
 def test_what_lies_in_the_window_passes_and_the_rest_waits() -> None:
-    early = Early(10, 1000)
+    early = Early(Optimism(10), 1000)
     near, far = frame([3, 9]), frame([10, 12], first=2)
     assert early.take([near, far], 0) == [[near]]
     assert len(early) == 1
@@ -49,7 +50,7 @@ def test_what_lies_in_the_window_passes_and_the_rest_waits() -> None:
 
 
 def test_a_frame_is_cut_where_the_window_ends_and_each_part_folds_its_own_ticks() -> None:
-    early = Early(10, 1000)
+    early = Early(Optimism(10), 1000)
     whole = frame([12, 8, 9, 12, 30], value=77)
     (((now,),), ()) = early.take([whole], 0), early.due(2)
     assert (now.ticks, now.value, [row.tick for row in now.batch.rows]) == ([8, 9], 77, [8, 9])
@@ -60,7 +61,7 @@ def test_a_frame_is_cut_where_the_window_ends_and_each_part_folds_its_own_ticks(
 
 
 def test_frames_of_one_exchange_that_become_due_together_are_given_together() -> None:
-    early = Early(1, 1000)
+    early = Early(Optimism(1), 1000)
     first, second = frame([9, 11], vertex=1), frame([8, 10], first=5, vertex=1)
     other = frame([8], first=8, vertex=2)
     assert early.take([first, second, other], 0) == []
@@ -68,7 +69,7 @@ def test_frames_of_one_exchange_that_become_due_together_are_given_together() ->
 
 
 def test_what_would_be_too_much_is_let_go_by_ticks_whatever_the_window_says() -> None:
-    early = Early(10, 30)
+    early = Early(Optimism(10), 30)
     assert early.take([frame([100, 101, 115])], 0) == []
     (given,) = early.take([frame([90, 101, 130], first=3)], 0)
     arrived = [(row.tick, row.arrival) for each in given for row in each.batch.rows]
@@ -76,16 +77,29 @@ def test_what_would_be_too_much_is_let_go_by_ticks_whatever_the_window_says() ->
     assert rows(early.due(130)) == [Row(115, 2), Row(130, 5)]
 
 
-def test_a_window_of_nothing_is_refused() -> None:
-    with pytest.raises(AssertionError, match="wait for himself"):
-        Early(0, 1000)
+def test_a_worker_with_nothing_else_to_do_is_given_what_a_wider_window_holds() -> None:
+    early = Early(Optimism(4), 1000)
+    assert early.take([frame([5]), frame([9], first=1), frame([40], first=2)], 0) == []
+    assert early.restless
+    assert rows(early.rest(0)) == [Row(5, 0)]
+    assert rows(early.rest(0)) == [Row(9, 1)]
+    assert [rows(early.rest(0)) for _ in range(2)] == [[], [Row(40, 2)]]
+    assert not early
+
+
+def test_a_worker_whose_guesses_were_taken_back_rests() -> None:
+    window = Optimism(4)
+    early = Early(window, 1000)
+    early.take([frame([50])], 0)
+    window.worked(100, 100)
+    assert not early.restless
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_nothing_is_lost_or_early_and_records_of_one_tick_keep_the_order_in_which_they_came(seed: int) -> None:
     rng = Random(seed)
     window, min_time, arrived = rng.randint(1, 12), 0, 0
-    early = Early(window, 10**6)
+    early = Early(Optimism(window), 10**6)
     given: list[Row] = []
     folded: dict[int, int] = {}
     for _ in range(60):

@@ -20,6 +20,7 @@ from stage_rig import (
     deployment,
     kept,
     line_of,
+    opened,
     orders,
     packed,
     stage_of,
@@ -31,7 +32,7 @@ from lowtide import json as as_json
 from lowtide.compiler import compile_flow
 from lowtide.connectors.claims import transactional_id
 from lowtide.connectors.delivery import Packet
-from lowtide.frames import FrameKind, Header
+from lowtide.frames import FrameKind
 from lowtide.wire import Kind
 from lowtide.worker import saver as saver_module
 from lowtide.worker.core import WorkerCore
@@ -104,7 +105,7 @@ def test_acks_of_a_frame_between_neighbours_cancel_before_they_are_sent(
     (host,) = rig.hosts
     host.tick(100.0)
     (flush,) = sent
-    assert (len(flush.ticks), dict(flush.heartbeats)[1]) == (0, 5)
+    assert (len(flush.acks), dict(flush.heartbeats)[1]) == (0, 5)
 
 
 def test_a_frame_that_is_handed_over_overtakes_none_that_went_another_way(tracker: Served) -> None:
@@ -129,7 +130,7 @@ def test_a_mark_holds_no_frame_back_that_is_handed_over(tracker: Served) -> None
     source = stage_of(made, "0/orders-1", 0, tracker.address)
     target = stage_of(made, "1/0", 1, tracker.address, source.host)
     ((place, mark),) = source.end(0, NOW)
-    assert (place, Header.unpack(mark).kind, Header.unpack(mark).number) == (0, FrameKind.MARK, 0)
+    assert (place, opened(mark).kind, opened(mark).number) == (0, FrameKind.MARK, 0)
     source.rows(packed(orders(3)), NOW)
     list(source.host.handed())
     assert target.gauges()["waiting"] == 3
@@ -242,7 +243,7 @@ def test_holds_of_two_workers_at_one_tick_are_two() -> None:
     for core in cores:
         core.moved(())
         flush = shared.flush()
-        values.append([] if flush is None else [int(value) for value in flush.values])
+        values.append([] if flush is None else [value for _, _, value in flush.acks])
     assert len(values[0]) == 1, "the second still holds"
     assert values[1] == values[0], "folded again, it cancels out"
 

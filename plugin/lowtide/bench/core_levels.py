@@ -18,7 +18,7 @@ from lowtide.bench.counted import SPREAD
 from lowtide.bench.flows import running_count
 from lowtide.bench.record import KEYS
 from lowtide.compiler import compile_flow
-from lowtide.connectors.kafka_rows import PackedRows, unpack
+from lowtide.connectors.kafka_rows import PackedRows, open_rows
 from lowtide.frames import Outbox
 from lowtide.fronts.front import Front, Window
 from lowtide.fronts.source_rows import SourceRows
@@ -31,6 +31,7 @@ from lowtide.worker.early import Early
 from lowtide.worker.effects import Effects
 from lowtide.worker.figures import Figures
 from lowtide.worker.intake import Intake
+from lowtide.worker.optimism import Optimism
 from lowtide_snapshots.hashing import hash_unit
 from lowtide_tracker import Flush, Graph, LocalTracker, Notice, Tracker
 from lowtide_tracker.message_reader import MessageReader
@@ -146,7 +147,7 @@ class Sender:
 
     def rows(self, message: bytes) -> list[tuple[int, bytes]]:
         """Take a message; return frames, each with its target."""
-        packed = unpack(message)
+        packed = open_rows(message)
         columns = packed.offsets, packed.timestamps, packed.keys, packed.values, packed.headers
         return self._sent(self.core.rows(SourceRows(FRONT, *columns), NOW_NS // 1_000_000))
 
@@ -170,7 +171,7 @@ class Receiver:
         self.local = LocalTracker(WORKERS + place, INCARNATION, start=START)
         self.core = WorkerCore(plan, 1, place, tracker=self.local, limits=LIMITS)
         self.reader = MessageReader()
-        self.early = Early(OPTIMISM_TICKS, MAX_QUEUED_BYTES)
+        self.early = Early(Optimism(OPTIMISM_TICKS), MAX_QUEUED_BYTES)
         self.intake = Intake(plan, f"1/{place}", 1, place, Figures())
         self.sinks = {
             vertex.id: SinkEncoder(vertex.step.sink, SLACK_MS)
