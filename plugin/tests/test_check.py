@@ -123,14 +123,11 @@ WORKER = """
 import sys
 from lowtide.pickling import load_plan
 from lowtide.operators.program import Program
-from lowtide.operators.source import SourceRows
-from lowtide.bytes_column import BytesColumn
-import numpy as np
+from lowtide.fronts.source_rows import SourceRows
 plan = load_plan(open(sys.argv[1], "rb").read())
-values = BytesColumn.from_list([b'{"name": "a", "text": "To be!"}'])
-rows = SourceRows(0, np.arange(1), np.arange(1), BytesColumn.from_list([None]), values, ticks=np.arange(1))
-exchange = Program(plan, 0).feed_source(0, rows)[0]
-sys.stdout.write(repr(exchange.batch.rows()))
+rows = SourceRows(0, [0], [0], [None], [b'{"name": "a", "text": "To be!"}'], ticks=[0])
+parcel = Program(plan, 0).feed_source(0, rows).parcels[0]
+sys.stdout.write(repr(parcel.batch.rows))
 """
 
 
