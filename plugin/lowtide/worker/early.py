@@ -53,7 +53,7 @@ class Early:
             return _by_vertex(frames)
         end = min_time + self._optimism.ticks
         if not self._held and all([frame.ticks[-1] < end for frame in frames]):
-            return _by_vertex(frames)
+            return [list(frames)] if len(frames) == 1 else _by_vertex(frames)
         for frame in frames:
             self._arrivals += 1
             self._hold(self._arrivals, frame, len(frame.payload))
