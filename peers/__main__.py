@@ -35,7 +35,9 @@ class Systems(click.ParamType[tuple[str, ...]]):
 @click.option("--rates", type=Rates(), default="1000,50000", show_default=True, help="Records a second.")
 @click.option("--seconds", type=click.FloatRange(min=1), default=20.0, show_default=True, help="How long is measured.")
 @click.option("--warmup", type=click.FloatRange(min=0), default=10.0, show_default=True, help="Seconds before that.")
-@click.option("--limits/--no-limits", default=True, help="Look for the highest rate that each keeps up with; or do not.")
+@click.option(
+    "--limits/--no-limits", default=True, help="Look for the highest rate that each keeps up with; or do not."
+)
 @click.option("--kill/--no-kill", default=True, help="Kill each with SIGKILL once, at the lowest rate; or do not.")
 @click.option(
     "--warm-broker", type=click.FloatRange(min=0), default=60.0, show_default=True, help="Seconds before all of it."

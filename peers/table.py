@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-NOTHING = "–"
+NOTHING = "-"
 
 
 def table(result: Mapping[str, Any]) -> str:

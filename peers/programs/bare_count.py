@@ -18,7 +18,7 @@ POLL_S = 0.1
 COMMIT_EVERY_S = 1.0
 
 
-def send(producer: Producer, topic: str, value: bytes, key: bytes | None) -> None:
+def send(producer: Producer, topic: str, value: bytes, key: bytes) -> None:
     """Produce one message, waiting for room if there is none."""
     while True:
         try:
@@ -46,7 +46,7 @@ def main() -> None:
         for message in [] if first is None else [first, *consumer.consume(BATCH, 0)]:
             if message.error():
                 continue
-            key, value = message.key(), message.value()
+            key, value = message.key() or b"", message.value() or b""
             count = seen[key] = seen.get(key, 0) + 1
             send(producer, task["sink"], value[:24] + count.to_bytes(8, "little"), key)
         producer.poll(0)

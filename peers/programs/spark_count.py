@@ -1,8 +1,10 @@
 """The running count on Spark, run by the Python of its own environment with its task as JSON.
 
-`micro-batch`: transformWithState, the count in Python. `real-time`: groupBy and count in the JVM, as Real-Time Mode takes
-no Python.
+`micro-batch`: transformWithState, the count in Python. `real-time`: groupBy and count in the JVM, as Real-Time Mode
+takes no Python.
 """
+
+# mypy: disable-error-code="attr-defined"
 
 import json
 import sys
@@ -31,7 +33,7 @@ class Count(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
         """Give the records with their counts in their last 8 bytes."""
-        seen = self._seen.get()[0] if self._seen.exists() else 0
+        (seen,) = self._seen.get() or (0,)
         for frame in rows:
             values = []
             for value in frame["value"].tolist():
@@ -63,8 +65,12 @@ def counted(messages: DataFrame) -> DataFrame:
             statefulProcessor=Count(), outputStructType=MESSAGE, outputMode="Update", timeMode="None"
         )
     value = F.col("value")
-    numbers = messages.select("key", from_little_endian(value, 9).alias("n"), from_little_endian(value, 17).alias("due"))
-    counts = numbers.groupBy("key").agg(F.count(F.lit(1)).alias("count"), F.last("n").alias("n"), F.last("due").alias("due"))
+    numbers = messages.select(
+        "key", from_little_endian(value, 9).alias("n"), from_little_endian(value, 17).alias("due")
+    )
+    counts = numbers.groupBy("key").agg(
+        F.count(F.lit(1)).alias("count"), F.last("n").alias("n"), F.last("due").alias("due")
+    )
     parts = [F.col("key"), *(little_endian(F.col(name)) for name in ("n", "due", "count"))]
     return counts.select("key", F.concat(*parts).alias("value"))
 
@@ -99,7 +105,7 @@ def main() -> None:
     sink = {"kafka.bootstrap.servers": TASK["kafka"], "topic": TASK["sink"], "kafka.linger.ms": "0"}
     writer = counted(messages).writeStream.format("kafka").options(**sink).outputMode("update")
     writer = writer.option("checkpointLocation", TASK["checkpoints"])
-    writer = writer.trigger(realTime=EPOCH) if REAL_TIME else writer.trigger(processingTime="0 seconds")
+    writer = writer.trigger(**({"realTime": EPOCH} if REAL_TIME else {"processingTime": "0 seconds"}))
     writer.start().awaitTermination()
 
 

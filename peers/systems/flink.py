@@ -31,7 +31,8 @@ def install() -> None:
 def newest_checkpoint(checkpoints: Path) -> Path | None:
     """Return the last checkpoint that is complete; None if there is none."""
     complete = [file.parent for file in checkpoints.glob("*/chk-*/_metadata")]
-    return max(complete, key=lambda folder: (folder / "_metadata").stat().st_mtime_ns, default=None)
+    # A job that was restored has a folder of its own, and goes on with the numbers.
+    return max(complete, key=lambda folder: int(folder.name.removeprefix("chk-")), default=None)
 
 
 def start(mode: str, checkpoint_ms: int, place: Place) -> Program:
@@ -46,7 +47,9 @@ def start(mode: str, checkpoint_ms: int, place: Place) -> Program:
     interpreter = python("flink")
     # Its own scripts call `python` by that name.
     path = f"{interpreter.parent}{os.pathsep}{find_java().executable.parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    return Program([str(interpreter), str(PROGRAMS / "flink_count.py")], task, place.folder, {"PATH": path})
+    # PyFlink takes the mode from its settings, but which servers it starts beside itself from this.
+    environment = {"PATH": path, **({"_python_worker_execution_mode": mode} if mode == "process" else {})}
+    return Program([str(interpreter), str(PROGRAMS / "flink_count.py")], task, place.folder, environment)
 
 
 def kind(mode: str, checkpoint_ms: int) -> Kind:
