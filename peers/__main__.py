@@ -34,7 +34,7 @@ class Systems(click.ParamType[tuple[str, ...]]):
 @click.option("--systems", type=Systems(), default=",".join(SYSTEMS), help="Which; all by default.")
 @click.option("--rates", type=Rates(), default="1000,50000", show_default=True, help="Records a second.")
 @click.option("--seconds", type=click.FloatRange(min=1), default=20.0, show_default=True, help="How long is measured.")
-@click.option("--warmup", type=click.FloatRange(min=0), default=10.0, show_default=True, help="Seconds before that.")
+@click.option("--warmup", type=click.FloatRange(min=0), default=15.0, show_default=True, help="Seconds before that.")
 @click.option(
     "--limits/--no-limits", default=True, help="Look for the highest rate that each keeps up with; or do not."
 )

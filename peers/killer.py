@@ -10,7 +10,7 @@ from lowtide.bench.systems import System, Way
 from lowtide.errors import ServiceUnavailable
 from peers.program import Restartable
 
-BACK_LIMIT_S = 120.0
+BACK_LIMIT_S = 300.0
 POLL_S = 0.2
 REACH_LIMIT_S = 10.0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from lowtide.bench.ground import Ground, described, ground
 from lowtide.bench.load import Load, Rise
 from lowtide.bench.pacer import Pacer
 from lowtide.bench.phases import Phase
+from lowtide.bench.ramp import drained_per_s
 from lowtide.bench.session import Say, Subject, observe
 from lowtide.bench.systems import Way
 from lowtide.conf import Conf
@@ -24,7 +26,8 @@ from peers.lags import finite, latency_ms, steps
 from peers.program import Kind, Place
 
 FLOW = "running-count"
-START_LIMIT_S = 150.0
+START_LIMIT_S = 300.0
+"""A JVM and a first batch on a machine that has much else to do."""
 LEAST_STEP_S = 4.0
 STEP_SHARE = 0.4
 """Of the seconds that are measured: how long each rate is kept up on the way to the limit."""
@@ -74,7 +77,9 @@ def run(kinds: Sequence[Kind], warming: Kind, extent: Extent, conf: Conf, say: S
         if extent.warm_broker_s:
             Measurement(warming, here, extent, say).warm()
         for kind in kinds:
-            runs += Measurement(kind, here, extent, say).rows()
+            rows = Measurement(kind, here, extent, say).rows()
+            say(f"{kind.name} is done: {json.dumps(rows)}")
+            runs += rows
     return {"runs": runs, **dataclasses.asdict(extent), **told}
 
 
@@ -126,9 +131,10 @@ class Measurement:
         """Measure one part; None if that failed, and why is kept."""
         try:
             return measure()
-        except LowtideError as error:
-            self._errors.append(f"{name}: {error}")
-            self._say(f"{name} failed: {error}")
+        except Exception as error:  # noqa: BLE001 - whatever a peer fails with, the others' hour is not to be lost
+            what = str(error) if isinstance(error, LowtideError) else repr(error)
+            self._errors.append(f"{name}: {what}")
+            self._say(f"{name} failed: {what}")
             return None
 
     def _install(self) -> dict[str, Any]:
@@ -149,7 +155,8 @@ class Measurement:
             rates = tuple(rate * SHIFT for rate in rates) if kept else tuple(rate // SHIFT for rate in rates)
         rate = max((step["rate"] for step in tried if step["kept"]), default=0)
         at_least = rate == max(step["rate"] for step in tried)
-        return {"sustained_per_s": rate, "sustained_at_least": at_least, "steps": tried}
+        drained = drained_per_s(arrivals, ramp)
+        return {"sustained_per_s": rate, "sustained_at_least": at_least, "drained_per_s": drained, "steps": tried}
 
     def _rise(self, rates: tuple[int, ...]) -> Rise:
         return Rise(rates, max(LEAST_STEP_S, STEP_SHARE * self._extent.seconds), self._extent.warmup_s)
@@ -162,6 +169,7 @@ class Measurement:
         return {
             **{name: finite(latency_ms(measured, due, percent)) for name, percent in names.items()},
             "undisturbed": _verdict(subject, observed.sent).as_json(),
+            **_snapshots(subject),
             "start_s": round(observed.start_s, 2),
             "generator_lag_p99_ms": observed.lag_p99_ms,
             "others_cpu_s": round(observed.others_cpu_s, 2),
@@ -192,6 +200,12 @@ class Measurement:
         if kind.snapshots_s and what.startswith(("at", "killed")):
             beside.append(Pacer(lambda schedule: [Phase(kind.snapshots_s, schedule.start_ns, schedule.window_ns[1])]))
         return here.subject(way, lambda: kind.start(place), self._say, companions=beside)
+
+
+def _snapshots(subject: Subject) -> dict[str, Any]:
+    """What became of the snapshots that were asked for; nothing where the system takes its own."""
+    pacer = next((each for each in subject.companions if isinstance(each, Pacer)), None)
+    return {} if pacer is None else {"snapshots": pacer.of_turns([0])}
 
 
 def _verdict(subject: Subject, sent: int) -> Verdict:

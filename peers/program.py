@@ -92,7 +92,11 @@ class Program:
         self._command = command
         self._task = task
         self._log = folder / "log"
-        self._environment = {**os.environ, **environment}
+        scratch = folder / "tmp"
+        scratch.mkdir()
+        # A process that is killed leaves its temporary files; so they go with the folder.
+        temporary = {"TMPDIR": str(scratch), "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={scratch}"}
+        self._environment = {**os.environ, **temporary, **environment}
         self._folder = folder
         self._changing = threading.Lock()
         """Held while it is killed and started again: then its end is no failure."""
