@@ -13,6 +13,7 @@ import numpy as np
 from lowtide.bench.companion import Companion
 from lowtide.bench.ground import Ground, described, ground
 from lowtide.bench.load import Load, Rise
+from lowtide.bench.outages import outage
 from lowtide.bench.pacer import Pacer
 from lowtide.bench.phases import Phase
 from lowtide.bench.ramp import drained_per_s
@@ -183,9 +184,14 @@ class Measurement:
             return killers
 
         subject = self._subject("killed", killer)
-        _, _, observed = observe(subject, Load(rate, KILL_SECONDS, self._extent.warmup_s))
-        verdict = _verdict(subject, observed.sent)
-        return {**verdict.as_json(), "killed_at_rate": rate, "killed_of": observed.sent, "back_s": killers[0].back_s}
+        arrivals, schedule, observed = observe(subject, Load(rate, KILL_SECONDS, self._extent.warmup_s))
+        last = int(arrivals.received_ns.max(initial=schedule.window_ns[1]))
+        return {
+            **_verdict(subject, observed.sent).as_json(),
+            "killed_at_rate": rate,
+            "killed_of": observed.sent,
+            **outage(arrivals, killers[0].killed_ns, last).as_json(),
+        }
 
     def _subject(self, what: str, companions: Callable[[Way], Sequence[Companion]] = lambda _: ()) -> Subject:
         """The system with topics and a folder of its own."""
