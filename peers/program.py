@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -21,7 +22,8 @@ from lowtide.jobs.mark import VARIABLE, end_marked, new_life
 PROGRAMS = Path(__file__).with_name("programs")
 STOP_LIMIT_S = 5.0
 """From SIGTERM to SIGKILL: nothing that a peer does at its end is measured."""
-LOG_CHARACTERS = 1_500
+CAUSES = 3
+LINE_CHARACTERS = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +113,8 @@ class Program:
         finally:
             self._changing.release()
         if code is not None:
-            log = self._log.read_text(errors="replace")[-LOG_CHARACTERS:]
-            raise ChildFailed(f"{' '.join(self._command[-1:])} ended with {code}: {log}")
+            log = self._log.read_text(errors="replace")
+            raise ChildFailed(f"{self._folder.name} ended with {code}: {why(log)}")
 
     def processes(self) -> Mapping[str, set[int]]:
         """None are looked at."""
@@ -157,3 +159,10 @@ class Program:
                 start_new_session=True,
             )
         return process, mark
+
+
+def why(log: str) -> str:
+    """Return the lines of a log that name an error, the last few different ones; its last lines if there is none."""
+    lines = [line.strip()[:LINE_CHARACTERS] for line in log.splitlines() if line.strip()]
+    causes = [line for line in lines if re.search(r"(Error|Exception)\b\S*:", line)]
+    return " / ".join(list(dict.fromkeys(causes or lines))[-CAUSES:])

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from peers.__main__ import main
 from peers.judge import Verdict, judge
 from peers.lags import latency_ms, steps
+from peers.program import why
 from peers.systems import SYSTEMS
 from peers.systems.flink import newest_checkpoint
 from peers.table import table
@@ -180,6 +181,13 @@ def test_a_system_that_is_not_there_is_refused_with_those_that_are() -> None:
 @pytest.mark.parametrize("kind", SYSTEMS.values(), ids=list(SYSTEMS))
 def test_the_rates_of_every_system_rise(kind: Any) -> None:
     assert list(kind.rates) == sorted(set(kind.rates))
+
+
+def test_the_cause_is_found_in_a_long_log() -> None:
+    traces = [f"  at some.Class(Class.java:{line})" for line in range(100)]
+    log = ["INFO begun", "java.lang.IllegalStateException: no room", *traces, "Plan: Project", "  Aggregate"]
+    assert why("\n".join(log)) == "java.lang.IllegalStateException: no room"
+    assert why("begun\n\nkilled\n") == "begun / killed"
 
 
 def test_the_newest_complete_checkpoint_is_the_one_to_go_on_from(tmp_path: Path) -> None:

@@ -55,7 +55,8 @@ def little_endian(number: Column) -> Column:
 def from_little_endian(value: Column, first: int) -> Column:
     """Return the number of the 8 bytes from a place on, counted from 1."""
     bytes_ = [F.substring(value, place, 1) for place in range(first + 7, first - 1, -1)]
-    return F.conv(F.hex(F.concat(*bytes_)), 16, 10).cast("decimal(20,0)").cast("long")
+    # To a base below 0: the number has a sign.
+    return F.conv(F.hex(F.concat(*bytes_)), 16, -10).cast("long")
 
 
 def counted(messages: DataFrame) -> DataFrame:
