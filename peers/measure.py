@@ -22,8 +22,8 @@ from lowtide.bench.systems import Way
 from lowtide.conf import Conf
 from lowtide.errors import LowtideError
 from peers.judge import Verdict, judge
-from peers.killer import Killer
 from peers.lags import finite, latency_ms, steps
+from peers.patience import Killer, Patience
 from peers.program import Kind, Place
 
 FLOW = "running-count"
@@ -36,6 +36,8 @@ SHIFT = 4
 """By what the rates are multiplied or divided if the limit is not among them; once."""
 HOPELESS = 0.6
 """Of a rate: a system whose limit is a smaller share of it is not measured there, as that would measure a queue."""
+LATE_LIMIT_S = 60.0
+"""After the last record is due: what has not come by then has not been kept up with."""
 KILL_AFTER_S = 10.0
 KILL_SECONDS = 40.0
 WARM_RATE = 20_000
@@ -163,7 +165,7 @@ class Measurement:
         return Rise(rates, max(LEAST_STEP_S, STEP_SHARE * self._extent.seconds), self._extent.warmup_s)
 
     def _latency(self, rate: int) -> dict[str, Any]:
-        subject = self._subject(f"at-{rate}")
+        subject = self._subject(f"at-{rate}", lambda way: [Patience(way, LATE_LIMIT_S)])
         arrivals, schedule, observed = observe(subject, Load(rate, self._extent.seconds, self._extent.warmup_s))
         measured, due = arrivals.measured(schedule), schedule.count - schedule.warmup_count
         names = {"p50_ms": 50.0, "p99_ms": 99.0, "max_ms": 100.0}
