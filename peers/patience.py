@@ -1,7 +1,7 @@
 """Follows a system's results until all have come, beside the reader, and may kill the system before that.
 
-The reader of `lowtide.bench` gives up after 10 s of silence. A peer that is restored, or whose batches are long on a busy
-machine, may need longer; its late results would count as lost.
+The reader of `lowtide.bench` gives up after 10 s of silence. A peer that is restored, or whose batches are long on a
+busy machine, may need longer; its late results would count as lost.
 """
 
 from __future__ import annotations
