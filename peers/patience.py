@@ -7,6 +7,7 @@ busy machine, may need longer; its late results would count as lost.
 from __future__ import annotations
 
 import time
+from contextlib import closing
 
 from lowtide.bench.companion import Companion
 from lowtide.bench.counted import Counted
@@ -14,10 +15,10 @@ from lowtide.bench.schedule import NS, Schedule
 from lowtide.bench.systems import System, Way
 from peers.program import Restartable
 
-SILENCE_LIMIT_S = 90.0
+SILENCE_LIMIT_S = 240.0
 """Without a new result for so long, the others are lost. Kafka ends a dead producer's transactions after 60 s, and what
-lies after them is not seen before."""
-KILLED_LIMIT_S = 600.0
+lies after them is not seen before; a JVM on a machine that has much else to do needs a minute and more to start."""
+KILLED_LIMIT_S = 480.0
 SLACK_S = 10.0
 POLL_S = 0.2
 BATCH = 5_000
@@ -40,25 +41,29 @@ class Patience(Companion):
     def go(self, system: System, schedule: Schedule) -> None:
         """Wait for the results of all records, probes included."""
         self.wait_until(schedule.window_ns[1])
-        self._follow(schedule.count + self._way.partitions)
+        self._follow(system, schedule.count + self._way.partitions)
 
-    def _follow(self, awaited: int) -> None:
+    def _follow(self, system: System, awaited: int) -> None:
         """Read the results from the first on, until so many different ones came, or nothing new comes any more."""
         from confluent_kafka import Consumer, TopicPartition
 
         settings = {"group.id": f"{self._way.sink}-patience", "isolation.level": "read_committed"}
-        consumer = Consumer({"bootstrap.servers": self._way.kafka, "enable.auto.commit": False, **settings})
-        consumer.assign([TopicPartition(self._way.sink, partition, 0) for partition in range(self._way.partitions)])
+        places = [TopicPartition(self._way.sink, partition, 0) for partition in range(self._way.partitions)]
         records, came, newest_at = Counted(), set[int](), time.monotonic()
         until = newest_at + self._limit_s
-        while len(came) < awaited and time.monotonic() < min(until, newest_at + SILENCE_LIMIT_S) and not self.abandoned:
-            messages = consumer.consume(BATCH, POLL_S)
-            values = [message.value() or b"" for message in messages if not message.error()]
-            fresh = set(records.read(values)[0].tolist()) - came if values else set()
-            if fresh:
-                came |= fresh
-                newest_at = time.monotonic()
-        consumer.close()
+        options = {"bootstrap.servers": self._way.kafka, "enable.auto.commit": False, **settings}
+        with closing(Consumer(options)) as consumer:
+            consumer.assign(places)
+            while len(came) < awaited and time.monotonic() < min(until, newest_at + SILENCE_LIMIT_S):
+                if self.abandoned:
+                    return
+                system.check()
+                messages = consumer.consume(BATCH, POLL_S)
+                values = [message.value() or b"" for message in messages if not message.error()]
+                fresh = set(records.read(values)[0].tolist()) - came if values else set()
+                if fresh:
+                    came |= fresh
+                    newest_at = time.monotonic()
 
 
 class Killer(Patience):
