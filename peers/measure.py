@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,10 +112,9 @@ class Measurement:
         common: dict[str, Any] = {"sustained_per_s": None, "lost": None, "duplicated": None, "wrong": None}
         if extent.limits:
             common |= self._part("limit", self._limit) or {}
-        limit = common["sustained_per_s"]
         figures = {}
         for rate in extent.rates:
-            if limit is None or limit >= HOPELESS * rate:
+            if not hopeless(rate, common):
                 figures[rate] = self._part(f"{rate}/s", lambda rate=rate: self._latency(rate))  # type: ignore[misc]
         if extent.kill:
             common |= self._part("kill", self._killed) or {}
@@ -208,6 +207,13 @@ class Measurement:
         if kind.snapshots_s and what.startswith(("at", "killed")):
             beside.append(Pacer(lambda schedule: [Phase(kind.snapshots_s, schedule.start_ns, schedule.window_ns[1])]))
         return here.subject(way, lambda: kind.start(place), self._say, companions=beside)
+
+
+def hopeless(rate: int, limit: Mapping[str, Any]) -> bool:
+    """Return whether a system whose limit was looked for has shown that it is far from this rate."""
+    if limit.get("sustained_per_s") is None or rate < min(step["rate"] for step in limit["steps"]):
+        return False
+    return bool(limit["sustained_per_s"] < HOPELESS * rate)
 
 
 def _snapshots(subject: Subject) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from peers.__main__ import main
 from peers.judge import Verdict, judge
 from peers.lags import latency_ms, steps
+from peers.measure import hopeless
 from peers.program import why
 from peers.systems import SYSTEMS
 from peers.systems.flink import newest_checkpoint
@@ -181,6 +182,14 @@ def test_a_system_that_is_not_there_is_refused_with_those_that_are() -> None:
 @pytest.mark.parametrize("kind", SYSTEMS.values(), ids=list(SYSTEMS))
 def test_the_rates_of_every_system_rise(kind: Any) -> None:
     assert list(kind.rates) == sorted(set(kind.rates))
+
+
+def test_a_rate_far_above_the_limit_is_not_measured_but_one_below_all_that_was_tried_is() -> None:
+    found = {"sustained_per_s": 14_000, "steps": [{"rate": 10_000}, {"rate": 14_000}, {"rate": 20_000}]}
+    assert [hopeless(rate, found) for rate in (1_000, 14_000, 20_000, 50_000)] == [False, False, False, True]
+    none_kept = {"sustained_per_s": 0, "steps": [{"rate": 10_000}, {"rate": 2_500}]}
+    assert [hopeless(rate, none_kept) for rate in (1_000, 2_500)] == [False, True]
+    assert not hopeless(50_000, {"sustained_per_s": None})
 
 
 def test_the_cause_is_found_in_a_long_log() -> None:
