@@ -18,7 +18,7 @@ SEED ?=
 HOUSE := $(PYTHON) tools/environment.py
 ENV = $(or $(CACHED_ENV),$(eval CACHED_ENV := $(shell $(HOUSE) path))$(CACHED_ENV))
 RUN = $(ENV)/bin/python
-FOLDERS := tracker snapshots plugin dags tools $(wildcard examples tests)
+FOLDERS := tracker snapshots plugin dags tools peers $(wildcard examples tests)
 UNDER_AIRFLOW := tests/airflow_page tests/dag_runs tests/under_airflow
 UNIT := not (spark or kafka or zookeeper or s3 or postgres or airflow or slow)
 
@@ -101,6 +101,10 @@ airflow-demo: classes  ## Airflow starts, snapshots and recovers the demo's job,
 .PHONY: bench
 bench: env $(if $(filter core,$(firstword $(ARGS))),,classes)  ## measure (ARGS='latency --flow passthrough --rate 1000', ARGS='core')
 	@$(ENV)/bin/lowtide bench $(if $(filter-out -%,$(firstword $(ARGS))),,latency) $(ARGS)
+
+.PHONY: peers
+peers: classes  ## set up Lowtide's peers and measure all alike (ARGS='--systems bytewax,lowtide --table', '--help')
+	@LOWTIDE_UV=$$($(HOUSE) uv) $(RUN) -m peers $(ARGS)
 
 .PHONY: wheel
 wheel: env jar  ## build the four wheels into dist/

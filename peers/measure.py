@@ -1,0 +1,226 @@
+"""Measures systems one after the other on one ground: how much each takes, how late it is, what a SIGKILL costs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lowtide.bench.companion import Companion
+from lowtide.bench.ground import Ground, described, ground
+from lowtide.bench.load import Load, Rise
+from lowtide.bench.outages import outage
+from lowtide.bench.pacer import Pacer
+from lowtide.bench.phases import Phase
+from lowtide.bench.ramp import drained_per_s
+from lowtide.bench.session import Say, Subject, observe
+from lowtide.bench.systems import Way
+from lowtide.conf import Conf
+from lowtide.errors import LowtideError
+from peers.judge import Verdict, judge
+from peers.lags import finite, latency_ms, steps
+from peers.patience import Killer, Patience
+from peers.program import Kind, Place
+
+FLOW = "running-count"
+START_LIMIT_S = 300.0
+"""A JVM and a first batch on a machine that has much else to do."""
+LEAST_STEP_S = 4.0
+STEP_SHARE = 0.4
+"""Of the seconds that are measured: how long each rate is kept up on the way to the limit."""
+SHIFT = 4
+"""By what the rates are multiplied or divided if the limit is not among them; once."""
+HOPELESS = 0.6
+"""Of a rate: a system whose limit is a smaller share of it is not measured there, as that would measure a queue."""
+LATE_LIMIT_S = 60.0
+"""After the last record is due: what has not come by then has not been kept up with."""
+KILL_AFTER_S = 10.0
+KILL_SECONDS = 40.0
+WARM_RATE = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How much is measured.
+
+    Attributes:
+        rates: At which latency is measured, records a second.
+        seconds: For how long, each.
+        warmup_s: How long records are sent before that.
+        limits: Whether the highest rate is looked for that each system keeps up with.
+        kill: Whether each is killed once.
+        warm_broker_s: For how long the broker works before anything is measured.
+    """
+
+    rates: tuple[int, ...]
+    seconds: float
+    warmup_s: float
+    limits: bool
+    kill: bool
+    warm_broker_s: float
+
+
+def run(kinds: Sequence[Kind], warming: Kind, extent: Extent, conf: Conf, say: Say) -> dict[str, Any]:
+    """Measure all, and return the object that `make peers` prints; what fails is an `error` in its rows.
+
+    Args:
+        kinds: The systems.
+        warming: The one that the broker is warmed with.
+        extent: How much is measured.
+        conf: How Lowtide runs; services and folders are the ground's.
+        say: Told what happens.
+    """
+    conf = dataclasses.replace(conf, job=dataclasses.replace(conf.job, start_limit_s=START_LIMIT_S))
+    runs: list[dict[str, Any]] = []
+    with described() as told, ground(conf, "create", say) as here:
+        if extent.warm_broker_s:
+            Measurement(warming, here, extent, say).warm()
+        for kind in kinds:
+            rows = Measurement(kind, here, extent, say).rows()
+            say(f"{kind.name} is done: {json.dumps(rows)}")
+            runs += rows
+    return {"runs": runs, **dataclasses.asdict(extent), **told}
+
+
+class Measurement:
+    """All that is measured of one system.
+
+    Args:
+        kind: The system.
+        here: The ground.
+        extent: How much.
+        say: Told what happens.
+    """
+
+    def __init__(self, kind: Kind, here: Ground, extent: Extent, say: Say) -> None:
+        self._kind = kind
+        self._here = here
+        self._extent = extent
+        self._say: Say = lambda what: say(f"{kind.name}, {what}")
+        self._errors: list[str] = []
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row per rate."""
+        kind, extent = self._kind, self._extent
+        head = {"system": kind.name, "title": kind.title, "delivery": kind.delivery}
+        if self._part("set-up", self._install) is None:
+            return [{**head, "rate": rate, "error": self._errors[0]} for rate in extent.rates]
+        common: dict[str, Any] = {"sustained_per_s": None, "lost": None, "duplicated": None, "wrong": None}
+        if extent.limits:
+            common |= self._part("limit", self._limit) or {}
+        figures = {}
+        for rate in extent.rates:
+            if not hopeless(rate, common):
+                figures[rate] = self._part(f"{rate}/s", lambda rate=rate: self._latency(rate))  # type: ignore[misc]
+        if extent.kill:
+            common |= self._part("kill", self._killed) or {}
+        if self._errors:
+            common["error"] = "; ".join(self._errors)
+        nothing = {"p50_ms": None, "p99_ms": None, "max_ms": None}
+        return [{**head, "rate": rate, **nothing, **(figures.get(rate) or {}), **common} for rate in extent.rates]
+
+    def warm(self) -> None:
+        """Send records through for the broker's sake alone."""
+        self._say("for the broker to warm up")
+        subject = self._subject("warm", lambda _: ())
+        observe(subject, Load(WARM_RATE, self._extent.warm_broker_s, 0.0))
+
+    def _part(self, name: str, measure: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
+        """Measure one part; None if that failed, and why is kept."""
+        try:
+            return measure()
+        except Exception as error:  # noqa: BLE001 - whatever a peer fails with, the others' hour is not to be lost
+            what = str(error) if isinstance(error, LowtideError) else repr(error)
+            self._errors.append(f"{name}: {what}")
+            self._say(f"{name} failed: {what}")
+            return None
+
+    def _install(self) -> dict[str, Any]:
+        self._say("setting up: minutes the first time")
+        self._kind.install()
+        return {}
+
+    def _limit(self) -> dict[str, Any]:
+        """The highest rate that is kept up with, looked for by steps, lower or higher ones once more if need be."""
+        rates, tried = self._kind.rates, []
+        for attempt in range(2):
+            arrivals, ramp, _ = observe(self._subject(f"limit-{attempt}"), self._rise(rates))
+            found = steps(arrivals, ramp)
+            tried += [step.as_json() for step in found]
+            kept = [step.rate for step in found if step.kept]
+            if kept and max(kept) < rates[-1]:
+                break
+            rates = tuple(rate * SHIFT for rate in rates) if kept else tuple(rate // SHIFT for rate in rates)
+        rate = max((step["rate"] for step in tried if step["kept"]), default=0)
+        at_least = rate == max(step["rate"] for step in tried)
+        drained = drained_per_s(arrivals, ramp)
+        return {"sustained_per_s": rate, "sustained_at_least": at_least, "drained_per_s": drained, "steps": tried}
+
+    def _rise(self, rates: tuple[int, ...]) -> Rise:
+        return Rise(rates, max(LEAST_STEP_S, STEP_SHARE * self._extent.seconds), self._extent.warmup_s)
+
+    def _latency(self, rate: int) -> dict[str, Any]:
+        subject = self._subject(f"at-{rate}", lambda way: [Patience(way, LATE_LIMIT_S)])
+        arrivals, schedule, observed = observe(subject, Load(rate, self._extent.seconds, self._extent.warmup_s))
+        measured, due = arrivals.measured(schedule), schedule.count - schedule.warmup_count
+        names = {"p50_ms": 50.0, "p99_ms": 99.0, "max_ms": 100.0}
+        return {
+            **{name: finite(latency_ms(measured, due, percent)) for name, percent in names.items()},
+            "undisturbed": _verdict(subject, observed.sent).as_json(),
+            **_snapshots(subject),
+            "start_s": round(observed.start_s, 2),
+            "generator_lag_p99_ms": observed.lag_p99_ms,
+            "others_cpu_s": round(observed.others_cpu_s, 2),
+        }
+
+    def _killed(self) -> dict[str, Any]:
+        rate, killers = min(self._extent.rates), list[Killer]()
+
+        def killer(way: Way) -> Sequence[Companion]:
+            killers.append(Killer(way, KILL_AFTER_S))
+            return killers
+
+        subject = self._subject("killed", killer)
+        arrivals, schedule, observed = observe(subject, Load(rate, KILL_SECONDS, self._extent.warmup_s))
+        last = int(arrivals.received_ns.max(initial=schedule.window_ns[1]))
+        return {
+            **_verdict(subject, observed.sent).as_json(),
+            "killed_at_rate": rate,
+            "killed_of": observed.sent,
+            **outage(arrivals, killers[0].killed_ns, last).as_json(),
+        }
+
+    def _subject(self, what: str, companions: Callable[[Way], Sequence[Companion]] = lambda _: ()) -> Subject:
+        """The system with topics and a folder of its own."""
+        kind, here = self._kind, self._here
+        self._say(f"{what}: starting")
+        name = f"{kind.name}-{what}"
+        way = here.way(FLOW, name)
+        folder = here.folder / name
+        folder.mkdir()
+        place = Place(way, folder, here.conf)
+        beside = list(companions(way))
+        if kind.snapshots_s and what.startswith(("at", "killed")):
+            beside.append(Pacer(lambda schedule: [Phase(kind.snapshots_s, schedule.start_ns, schedule.window_ns[1])]))
+        return here.subject(way, lambda: kind.start(place), self._say, companions=beside)
+
+
+def hopeless(rate: int, limit: Mapping[str, Any]) -> bool:
+    """Return whether a system whose limit was looked for has shown that it is far from this rate."""
+    if limit.get("sustained_per_s") is None or rate < min(step["rate"] for step in limit["steps"]):
+        return False
+    return bool(limit["sustained_per_s"] < HOPELESS * rate)
+
+
+def _snapshots(subject: Subject) -> dict[str, Any]:
+    """What became of the snapshots that were asked for; nothing where the system takes its own."""
+    pacer = next((each for each in subject.companions if isinstance(each, Pacer)), None)
+    return {} if pacer is None else {"snapshots": pacer.of_turns([0])}
+
+
+def _verdict(subject: Subject, sent: int) -> Verdict:
+    return judge(np.load(subject.file), sent, subject.way.partitions)

@@ -1,0 +1,168 @@
+"""A peer as a running program: started, killed as a whole, started again, and ended with all that it started."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from lowtide.bench.child import ChildFailed
+from lowtide.bench.systems import System, Way
+from lowtide.conf import Conf
+from lowtide.jobs.mark import VARIABLE, end_marked, new_life
+
+PROGRAMS = Path(__file__).with_name("programs")
+STOP_LIMIT_S = 5.0
+"""From SIGTERM to SIGKILL: nothing that a peer does at its end is measured."""
+CAUSES = 3
+LINE_CHARACTERS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a system runs.
+
+    Attributes:
+        way: Its topics.
+        folder: Its own, empty at first: checkpoints, log.
+        conf: Lowtide's, with this ground's services.
+    """
+
+    way: Way
+    folder: Path
+    conf: Conf
+
+    def task(self, **more: Any) -> str:
+        """Return what a program is told, as JSON."""
+        way = self.way
+        common = {"kafka": way.kafka, "source": way.source, "sink": way.sink, "partitions": way.partitions}
+        return json.dumps({**common, "checkpoints": str(self.folder / "checkpoints"), **more})
+
+
+@runtime_checkable
+class Restartable(System, Protocol):
+    """A system that can be killed as a whole and goes on from what it last stored."""
+
+    def strike(self) -> None:
+        """Send SIGKILL, and start it again at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A system as the table knows it.
+
+    Attributes:
+        name: Of the option `--systems`.
+        title: Of the README's table.
+        delivery: What it promises.
+        rates: The rates at which its limit is looked for, records a second, rising.
+        install: Fetches what it needs; raises LowtideError if that cannot be had here.
+        start: Starts it.
+        snapshots_s: How often somebody else has to ask it for a snapshot; 0 where it takes its own.
+    """
+
+    name: str
+    title: str
+    delivery: str
+    rates: tuple[int, ...]
+    install: Callable[[], None]
+    start: Callable[[Place], Restartable]
+    snapshots_s: float = 0.0
+
+
+class Program:
+    """A command in a process group of its own; all its processes bear a mark, by which they are found.
+
+    Args:
+        command: What is run. It gets the last argument from `task`.
+        task: Given whether it is a start after a kill, returns the program's task.
+        folder: Where its log goes.
+        environment: More variables.
+    """
+
+    def __init__(
+        self, command: Sequence[str], task: Callable[[bool], str], folder: Path, environment: Mapping[str, str]
+    ) -> None:
+        self._command = command
+        self._task = task
+        self._log = folder / "log"
+        scratch = folder / "tmp"
+        scratch.mkdir()
+        # A process that is killed leaves its temporary files; so they go with the folder.
+        temporary = {"TMPDIR": str(scratch), "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={scratch}"}
+        self._environment = {**os.environ, **temporary, **environment}
+        self._folder = folder
+        self._changing = threading.Lock()
+        """Held while it is killed and started again: then its end is no failure."""
+        self._process, self._mark = self._begin(restored=False)
+
+    def check(self) -> None:
+        """Raise ChildFailed if it has ended by itself."""
+        if not self._changing.acquire(blocking=False):
+            return
+        try:
+            code = self._process.poll()
+        finally:
+            self._changing.release()
+        if code is not None:
+            log = self._log.read_text(errors="replace")
+            raise ChildFailed(f"{self._folder.name} ended with {code}: {why(log)}")
+
+    def processes(self) -> Mapping[str, set[int]]:
+        """None are looked at."""
+        return {}
+
+    def hops(self) -> Mapping[str, Mapping[int, int]]:
+        """Nothing is counted."""
+        return {}
+
+    def epoch_ends_ns(self) -> list[int]:
+        """None is known: every record counts."""
+        return []
+
+    def client(self) -> None:
+        """None: it has no control API of ours."""
+
+    def strike(self) -> None:
+        """Kill all its processes, and start it again."""
+        with self._changing:
+            end_marked(self._mark, 0)
+            self._process.wait()
+            self._process, self._mark = self._begin(restored=True)
+
+    def stop(self) -> None:
+        """End it and all that it has started."""
+        with self._changing:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGTERM)
+            end_marked(self._mark, STOP_LIMIT_S)
+            self._process.wait()
+
+    def _begin(self, *, restored: bool) -> tuple[subprocess.Popen[bytes], str]:
+        mark = new_life()
+        with self._log.open("ab") as log:
+            process = subprocess.Popen(
+                [*self._command, self._task(restored)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self._folder,
+                env={**self._environment, VARIABLE: mark},
+                start_new_session=True,
+            )
+        return process, mark
+
+
+def why(log: str) -> str:
+    """Return the lines of a log that name an error, the last few different ones; its last lines if there is none."""
+    lines = [line.strip()[:LINE_CHARACTERS] for line in log.splitlines() if line.strip()]
+    causes = [line for line in lines if re.search(r"(Error|Exception)\b\S*:", line)]
+    return " / ".join(list(dict.fromkeys(causes or lines))[-CAUSES:])

@@ -1,0 +1,45 @@
+"""Lowtide itself, as `lowtide run` runs it; its snapshots are asked for every second."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from lowtide.bench.killable import Killable
+from lowtide.conf import Conf
+from peers.program import Kind, Place
+
+
+class Job(Killable):
+    """A job that can be killed; see `peers.program.Restartable`."""
+
+    def strike(self) -> None:
+        """Kill the driver's program, and with it the JVM and the workers; start it again."""
+        self.kill("driver", 0)
+
+
+def start(place: Place) -> Job:
+    """Start it, with nothing that another job of the same name has left."""
+    return Job(place.way, of_its_own(place), place.folder)
+
+
+def of_its_own(place: Place) -> Conf:
+    """Return the conf with folders and a ZooKeeper root of this place's own."""
+    conf, folder = place.conf, place.folder
+    return dataclasses.replace(
+        conf,
+        job=dataclasses.replace(conf.job, folder=str(folder / "jobs")),
+        zookeeper=dataclasses.replace(conf.zookeeper, root=folder.name),
+        spark=dataclasses.replace(conf.spark, checkpoint_folder=str(folder / "checkpoints")),
+        snapshots=dataclasses.replace(conf.snapshots, url=str(folder / "snapshots")),
+    )
+
+
+KIND = Kind(
+    name="lowtide",
+    title="**Lowtide**",
+    delivery="**exactly once, ordered**",
+    rates=(10_000, 15_000, 20_000, 30_000, 40_000, 55_000, 70_000, 90_000),
+    install=lambda: None,
+    start=start,
+    snapshots_s=1.0,
+)
