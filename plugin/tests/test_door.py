@@ -124,3 +124,15 @@ def test_a_crowd_keeps_nobody_out(entrance: Entrance) -> None:
     assert entrance.asked == [{"epoch": 3}]
     assert [closed(peer) for peer in crowd[:3]] == [True, True, True]
     assert not closed(crowd[-1])
+
+
+def test_the_tasks_of_all_workers_may_come_at_once(entrance: Entrance) -> None:
+    """At an epoch's beginning, beside those who come for nothing."""
+    entrance.door.workers = 5
+    entrance.door._patience_s = 60.0
+    came = [entrance.come() for _ in range(NEWCOMERS + 5)]
+    assert not any(closed(connection) for connection in came)
+    entrance.come()
+    assert closed(came[0])
+    for connection in came:
+        connection.close()

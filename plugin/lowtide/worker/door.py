@@ -19,7 +19,8 @@ from lowtide_tracker.handshake import REPLY_BYTES, HandshakeError, ServerHandsha
 
 LOG = logging.getLogger(__name__)
 NEWCOMERS = 8
-"""How many may stand at the door; one more takes the place of the one that is there longest without a proof."""
+"""How many may stand at the door, beside one for each worker; one more takes the place of the one that is there longest
+without a proof."""
 PATIENCE_S = 10.0
 """How long a newcomer may take for its proof, and then again for its question."""
 
@@ -54,6 +55,9 @@ class Door:
         watch: The loop's.
         asked: Called with the connection, which is no longer watched, and the question.
         patience_s: How long a newcomer may take for each step.
+
+    Attributes:
+        workers: How many may be asked for: the tasks of all come at once when an epoch begins.
     """
 
     def __init__(
@@ -69,6 +73,7 @@ class Door:
         self._watch = watch
         self._asked = asked
         self._patience_s = patience_s
+        self.workers = 0
         self._newcomers: list[Newcomer] = []
         listener.setblocking(False)
         watch.set(listener.fileno(), READ, self._accept)
@@ -82,7 +87,7 @@ class Door:
             self._send_away(newcomer, f"it was silent for {self._patience_s:g} s")
 
     def _accept(self, _events: int) -> None:
-        for _ in range(NEWCOMERS):
+        for _ in range(NEWCOMERS + self.workers):
             try:
                 connection, _ = self._listener.accept()
             except BlockingIOError:
@@ -93,9 +98,9 @@ class Door:
             self._greet(connection)
 
     def _greet(self, connection: socket.socket) -> None:
-        if len(self._newcomers) == NEWCOMERS:
+        if len(self._newcomers) >= NEWCOMERS + self.workers:
             longest = min(self._newcomers, key=lambda each: (each.link is not None, each.deadline))
-            self._send_away(longest, f"{NEWCOMERS} others came")
+            self._send_away(longest, f"{NEWCOMERS + self.workers} others came")
         shake = ServerHandshake(self._secret, os.urandom(NONCE_BYTES))
         newcomer = Newcomer(connection, shake, time.monotonic() + self._patience_s)
         self._newcomers.append(newcomer)
