@@ -44,7 +44,7 @@ WAY = (ROWS, FRAMES, NOTICE_1)
 STEPS = (ROWS, FLUSH_0, NOTICE_0, FRAMES, FLUSH_1, NOTICE_1, TRACKER)
 
 STAGES: tuple[tuple[str, Any, str], ...] = (
-    ("unpack", core_levels, "unpack"),
+    ("unpack", core_levels, "open_rows"),
     ("label", Front, "take"),
     ("window", Front, "admitted"),
     ("decode records", RawFormat, "decode"),

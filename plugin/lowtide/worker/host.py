@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from lowtide.fields import kept
+from lowtide.operators.limits import PLACE_BYTES
 from lowtide.worker.birth import Birth
 from lowtide.worker.building import delivers, make_delivery, make_saver
 from lowtide.worker.core import WorkerCore
@@ -47,15 +48,17 @@ class Handed:
         sender: The worker that made it.
         after: How many numbered frames of the same sender to the same target came before: it overtakes none.
         frame: The frame.
+        size: About how many bytes it takes.
         sent_ns: When it was made, ns since 1970.
     """
 
-    __slots__ = ("after", "frame", "sender", "sent_ns")
+    __slots__ = ("after", "frame", "sender", "sent_ns", "size")
 
     def __init__(self, sender: LevelStage, after: int, frame: Frame, sent_ns: int) -> None:
         self.sender = sender
         self.after = after
         self.frame = frame
+        self.size = len(frame.payload) + PLACE_BYTES * len(frame.batch)
         self.sent_ns = sent_ns
 
 
@@ -131,8 +134,9 @@ class LevelHost:
         batch = frame.batch
         # What comes out of an exchange is the same on either way.
         frame.batch = batch.with_rows(kept(self._records[frame.vertex], batch.rows, frame.payload))
-        sender.handed_bytes += len(frame.payload)
-        self._handed.setdefault(target, deque()).append(Handed(sender, after, frame, time.time_ns()))
+        handed = Handed(sender, after, frame, time.time_ns())
+        sender.handed_bytes += handed.size
+        self._handed.setdefault(target, deque()).append(handed)
         return True
 
     def handed(self) -> Emitted:
@@ -151,7 +155,7 @@ class LevelHost:
             else:
                 del self._handed[target]
             for each in came:
-                each.sender.handed_bytes -= len(each.frame.payload)
+                each.sender.handed_bytes -= each.size
                 emitted.append((each.sender.name, ()))
             if came:
                 emitted.append((target.name, target.handed(came, time.time_ns())))
