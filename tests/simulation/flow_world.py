@@ -279,7 +279,7 @@ class FlowWorld(World):
         """The tracker's process dies; a frame is lost; the life is killed."""
         rng, life = self.rng, self.life
         if rng.random() < self.faults * 25:
-            channels = [channel for channel, frames in life.channels.items() if frames.queue]
+            channels = [each for each, frames in life.channels.items() if frames.queue and not life.neighbours(each)]
             if not channels or rng.random() >= self.swaps:
                 self.kill()
                 return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from random import Random
 
 from programs import source_rows
@@ -18,7 +19,7 @@ from lowtide.worker.core import WorkerCore
 from lowtide.worker.early import Early
 from lowtide.worker.effects import Effects, Frame
 from lowtide.worker.optimism import Optimism
-from lowtide_tracker import Floor, LocalTracker, Notice, Request
+from lowtide_tracker import Floor, Flush, LocalTracker, Notice, Request
 
 from .channel import Channel
 from .commits import Commit, Taking, share
@@ -29,6 +30,23 @@ from .tracking import Line, Tracking
 from .verdict import Violation
 
 CAPACITY_TICKS = 64
+
+
+@dataclass(slots=True, eq=False)
+class Host:
+    """A process: the workers that live there share a local tracker, and hear what it hears.
+
+    Attributes:
+        local: Their local tracker.
+        workers: Their numbers.
+        floors: All that were heard: a worker that comes later has to know them.
+        request: The newest that was heard.
+    """
+
+    local: LocalTracker
+    workers: list[int] = field(default_factory=list)
+    floors: Floors = field(default_factory=Floors)
+    request: Request | None = None
 
 
 class Life:
@@ -73,6 +91,8 @@ class Life:
         register = {front: max(self.start, log.opening or 0) for front, log in self.logs.items()}
         self.tracking = Tracking(rng, inbound, register, start=self.start, capacity=CAPACITY_TICKS)
         self.optimism = rng.choice([None, None, 1, 3, 20])
+        self.hosts: list[Host] = []
+        self.most_hosts = rng.choice([1, 2, 3, 1000])
         self.cores: list[WorkerCore] = []
         self.early: list[Early] = []
         self.windows: list[Optimism | None] = []
@@ -101,8 +121,10 @@ class Life:
     def discover(self, log: Log) -> None:
         """A partition appears: it is registered, at no tick that anybody was told is over, and gets its worker (R3)."""
         log.opening = self.tracking.open(log.front, self.relied_on, None)
+        lines = len(self.tracking.lines)
         self.add_front(log, log.opening, None)
-        self.tracking.connect(self.tracking.lines[-1])
+        for line in self.tracking.lines[lines:]:
+            self.tracking.connect(line)
 
     def add_front(self, log: Log, opening: int, start: tuple[int, int] | None) -> None:
         """Start the worker of a front."""
@@ -131,22 +153,47 @@ class Life:
 
     def _core(self, level: int, place: int, front: Front | None) -> WorkerCore:
         worker = len(self.cores)
+        host = self._host()
         core = WorkerCore(
             self.plan,
             level,
             place,
-            tracker=LocalTracker(worker, self.number, start=self.start),
+            tracker=host.local,
             front=front,
             last=self.last,
             floors=self.durable,
             max_bundle_records=self.bundle_records,
         )
+        host.workers.append(worker)
         self.cores.append(core)
         window = None if self.optimism is None else Optimism(self.optimism)
         self.windows.append(window)
         self.early.append(Early(window, self.rng.choice([100, 100_000])))
-        self.tracking.lines.append(Line(core.tracker, core.flush, lambda notice: self.hear(worker, notice)))
+        if host.request is not None:
+            core.pin(host.request)
+        core.moved(tuple(host.floors))
         return core
+
+    def _host(self) -> Host:
+        """The process that the next worker lives in: a new one, or one that may have heard a lot already."""
+        if len(self.hosts) < self.most_hosts and (not self.hosts or self.rng.random() < 0.7):
+            made = Host(LocalTracker(len(self.hosts), self.number, start=self.start))
+            self.hosts.append(made)
+            self.tracking.lines.append(
+                Line(made.local, lambda: self.flush(made), lambda notice: self.hear(made, notice))
+            )
+            return made
+        return self.rng.choice(self.hosts)
+
+    def flush(self, host: Host) -> Flush | None:
+        """Everything that a host's workers have folded since the last time, then what their fronts say (R5)."""
+        for worker in host.workers:
+            self.cores[worker].report()
+        return host.local.flush()
+
+    def neighbours(self, channel: tuple[int, int]) -> bool:
+        """Whether a channel's workers live in one process: what is handed over there is neither lost nor swapped."""
+        return any(channel[0] in host.workers and channel[1] in host.workers for host in self.hosts)
 
     # -- what happens ----------------------------------------------------------------------------------------------
 
@@ -191,11 +238,18 @@ class Life:
             for frame in frames:
                 self.model.remove(core.level, frame.ticks)
 
-    def hear(self, worker: int, notice: Notice) -> None:
-        """A worker hears a notice, and perhaps that a snapshot is wanted."""
-        core = self.cores[worker]
-        self.spread(worker, core.notice(notice))
-        self._process(worker, self.early[worker].due(core.min_time))
+    def hear(self, host: Host, notice: Notice) -> None:
+        """A host hears a notice, and perhaps that a snapshot is wanted: once, then all its workers do."""
+        if notice.request is not None:
+            host.request = notice.request
+            for worker in host.workers:
+                self.cores[worker].pin(notice.request)
+        if not host.local.hear(notice):
+            return
+        host.floors.merge(notice.floors)
+        for worker in host.workers:
+            self.spread(worker, self.cores[worker].moved(notice.floors))
+            self._process(worker, self.early[worker].due(self.cores[worker].min_time))
 
     def rest(self, worker: int) -> bool:
         """A worker has nothing else to do, and works further ahead; whether it found something."""

@@ -15,7 +15,7 @@ from lowtide.operators.scanning import ScanGrouping
 from lowtide.worker import early as early_module
 from lowtide.worker.core import WorkerCore
 from lowtide.worker.effects import Effects, Frame
-from lowtide_tracker import Notice
+from lowtide_tracker import Floor
 
 from .mutation import Mutation, Patch
 
@@ -72,17 +72,17 @@ def released_before_it_is_out() -> list[Patch]:
 
 def barriers_first() -> list[Patch]:
     """On a notification barriers release before ordered groupings have given what belongs to them."""
-    real_notice, real_advance = WorkerCore.notice, WorkerCore._advance
+    real_moved, real_advance = WorkerCore.moved, WorkerCore._advance
 
-    def notice(self: WorkerCore, heard: Notice) -> Effects:
-        self._told = heard  # type: ignore[attr-defined]
-        return real_notice(self, heard)
+    def moved(self: WorkerCore, floors: tuple[Floor, ...]) -> Effects:
+        self._told = floors  # type: ignore[attr-defined]
+        return real_moved(self, floors)
 
     def advance(self: WorkerCore, effects: Effects) -> None:
-        self._release(self._told.floors, effects)  # type: ignore[attr-defined]
+        self._release(self._told, effects)  # type: ignore[attr-defined]
         real_advance(self, effects)
 
-    return [(WorkerCore, "notice", notice), (WorkerCore, "_advance", advance)]
+    return [(WorkerCore, "moved", moved), (WorkerCore, "_advance", advance)]
 
 
 def listens_upstream() -> list[Patch]:
