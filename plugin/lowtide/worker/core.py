@@ -95,6 +95,17 @@ class WorkerCore:
         return self.program.holds or any(barrier.waits for barrier in self.barriers.values())
 
     @property
+    def due(self) -> bool:
+        """Whether min time, as heard, lets anything go on here: if not, `moved` has only bookkeeping to do."""
+        if self.front is not None and not self.front.pulling:
+            return True
+        min_time = self.min_time
+        firsts = [barrier.first_tick for barrier in self.barriers.values()]
+        if self.program.holds:
+            firsts.append(self.program.first_held)
+        return any([first is not None and first < min_time for first in firsts])
+
+    @property
     def min_time(self) -> int:
         """The min time of its segment, as heard."""
         return self.tracker.min_time(self._segment)

@@ -37,6 +37,8 @@ MEND_S = 0.005
 """How often a line that is broken is looked after."""
 KEEP_FLOORS_S = 1.0
 """How often floors are handed on that no bundle carries, where a sink is idle (R18)."""
+CATCH_UP_S = 0.02
+"""How often workers are told of min time that lets nothing of theirs go on: they forget what it has passed."""
 HEAR_S = 0.01
 """How often a host hears what the tracker says though nothing of it waits for that."""
 
@@ -96,7 +98,7 @@ class LevelHost:
         self._request: Request | None = None
         """The newest one that was heard."""
         self._said: list[Says] = []
-        self._flushed_s = self._kept_s = self._heard_s = 0.0
+        self._flushed_s = self._kept_s = self._heard_s = self._caught_up_s = 0.0
 
     # -- workers ---------------------------------------------------------------------------------------------------
 
@@ -257,6 +259,11 @@ class LevelHost:
         if now_s - self._heard_s >= HEAR_S and not self._waits:
             self._heard_s = now_s
             emitted = self.hear()
+        if now_s - self._caught_up_s >= CATCH_UP_S:
+            self._caught_up_s = now_s
+            for stage in self._stages.values():
+                if stage.behind:
+                    stage.catch_up()
         if now_s - self._kept_s >= KEEP_FLOORS_S:
             self._kept_s = now_s
             emitted = [*emitted, *((stage.name, stage.keep_floors()) for stage in self._stages.values())]

@@ -53,6 +53,7 @@ class LevelStage:
         core: What it does without I/O.
         host: What it shares with others.
         handed_bytes: What it has handed to neighbours and they have not dealt with.
+        behind: Whether min time has moved since the core was told.
     """
 
     def __init__(self, deployment: Deployment, birth: Birth, welcome: Welcome, host: LevelHost) -> None:
@@ -61,6 +62,7 @@ class LevelStage:
         self.number = birth.number
         self.level = level
         self.handed_bytes = 0
+        self.behind = False
         self._deployment = deployment
         self.host = host
         self._fronts = dict(welcome.fronts)
@@ -187,16 +189,31 @@ class LevelStage:
         return bool(self._early) or self.core.waits
 
     def moved(self, floors: tuple[Floor, ...], now_ns: int) -> Out:
-        """Do what min times that have moved come to; `floors` came with them."""
+        """Do what min times that have moved come to; `floors` came with them.
+
+        Where they let nothing go on, what is left is to forget: that is done now and then (`catch_up`).
+        """
+        core, early = self.core, self._early
+        if not (floors or core.due or early):
+            self.behind = True
+            return []
+        self.behind = False
         try:
-            effects = self.core.moved(floors)
+            effects = core.moved(floors)
         except AtRecord as error:
             raise self._named(error) from None
-        self._figures.released(self.core.min_time, now_ns)
+        self._figures.released(core.min_time, now_ns)
         out = self._send(effects)
-        if self._early:
-            out += self._process(self._early.due(self.core.min_time), now_ns)
+        if early:
+            out += self._process(early.due(core.min_time), now_ns)
         return out
+
+    def catch_up(self) -> None:
+        """Do what `moved` has left undone: nothing goes out by it."""
+        self.behind = False
+        effects = self.core.moved(())
+        assert not effects.frames, "nothing was due"
+        assert not effects.bundles, "nothing was due"
 
     @property
     def settled(self) -> bool:
