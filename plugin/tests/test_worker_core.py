@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from core_rig import notice, read, reader, worker
+from msgspec.structs import replace
 from programs import source_rows
 
 from lowtide.errors import TimeWentBack

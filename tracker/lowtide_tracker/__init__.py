@@ -1,7 +1,7 @@
 """Lowtide's tracking protocol: what of a stream has been processed, for good.
 
 The core (`Tracker`, `LocalTracker` and the values between them) does no I/O. `README.md` of this distribution is the
-protocol's normative description. It needs nothing but Python. Names are loaded on use.
+protocol's normative description. It needs msgspec and nothing else. Names are loaded on use.
 """
 
 from importlib import import_module

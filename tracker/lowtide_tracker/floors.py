@@ -1,20 +1,20 @@
 """Floors: the decisions about labels that the log alone does not tell (R1, R2)."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from lowtide_tracker.fields import Front, Offset, Packed, Tick
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Floor:
+class Floor(Packed, frozen=True, order=True):
     """From ``offset`` on, ``front`` labels nothing below ``tick``.
 
     With ``cap`` it speaks of one record: the one at this very offset has a timestamp that is not believed, and counts
     as ``tick`` instead.
     """
 
-    front: int
-    offset: int
-    tick: int
+    front: Front
+    offset: Offset
+    tick: Tick
     cap: bool = False
 
 

@@ -6,8 +6,9 @@ from operator import itemgetter
 
 from lowtide_tracker.ack_values import AckValues
 from lowtide_tracker.errors import HeartbeatWentBack, ProtocolError
+from lowtide_tracker.fields import Ack
 from lowtide_tracker.floors import Floor, Floors
-from lowtide_tracker.messages import Absolute, Ack, Flush, Notice
+from lowtide_tracker.messages import Absolute, Flush, Notice
 from lowtide_tracker.min_times import MinTimes
 from lowtide_tracker.table import INT64_MIN
 

@@ -1,27 +1,40 @@
 """What travels between workers, the tracker and its subscribers, as values; `lowtide_tracker.wire` has the bytes."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Annotated, ClassVar, TypeAlias
 
+from msgspec import Meta
+from msgspec.structs import force_setattr
+
+from lowtide_tracker.fields import (
+    Ack,
+    Count,
+    Era,
+    Front,
+    Heartbeat,
+    MinTime,
+    Ordinal,
+    Packed,
+    Segment,
+    Text,
+    Tick,
+    Worker,
+    cut,
+)
 from lowtide_tracker.floors import Floor
 
-Ack: TypeAlias = tuple[int, int, int]
-"""(segment, tick, value)."""
 
-
-@dataclass(frozen=True, slots=True)
-class Flush:
+class Flush(Packed, frozen=True):
     """Everything that one worker folded since its flush before, as one atomic whole (R5).
 
     Its acks are applied before its heartbeats; the flush is applied whole, once, and after the one numbered before.
     """
 
-    worker: int
-    number: int
+    worker: Worker
+    number: Ordinal
     """From 1, without gaps, over the whole life."""
     acks: tuple[Ack, ...] = ()
-    heartbeats: tuple[tuple[int, int], ...] = ()
+    heartbeats: tuple[Heartbeat, ...] = ()
     """(front, tick): this front labels nothing below this tick any more."""
     floors: tuple[Floor, ...] = ()
     """Those that heartbeats up to this flush rest on."""
@@ -39,25 +52,23 @@ class Flush:
         return cls(worker, number, tuple(acks), tuple(heartbeats), tuple(floors))
 
 
-@dataclass(frozen=True, slots=True)
-class Absolute:
+class Absolute(Packed, frozen=True):
     """A worker's state towards the tracker as of one of its flushes: what a new tracker process is rebuilt from."""
 
-    worker: int
-    number: int
+    worker: Worker
+    number: Count
     """The last flush that is part of it; 0 if there was none."""
     acks: tuple[Ack, ...] = ()
     """The non-zero sums at or above the min times heard."""
-    heartbeats: tuple[tuple[int, int], ...] = ()
+    heartbeats: tuple[Heartbeat, ...] = ()
     """The newest of each front."""
     floors: tuple[Floor, ...] = ()
     """All that are not yet covered by a commit."""
-    min_times: tuple[tuple[int, int], ...] = ()
+    min_times: tuple[MinTime, ...] = ()
     """(segment, tick): the min times that this worker has heard."""
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(Packed, frozen=True):
     """Min times that have moved, with the floors they rest on.
 
     Notices of one era are numbered from 1. This one covers the notices ``after + 1`` to ``number``: as the tracker
@@ -65,13 +76,13 @@ class Notice:
     to say of its era, whatever was heard before.
     """
 
-    era: int
+    era: Era
     """How many tracker processes this life has had: 1 for the first."""
-    number: int
-    after: int
-    min_times: Mapping[int, int]
+    number: Count
+    after: Count
+    min_times: Mapping[Segment, Tick]
     """Of the segments whose min time moved: in topological order, if nothing was merged."""
-    global_min: int
+    global_min: Tick
     """The smallest min time of all segments, whether it moved or not."""
     floors: tuple[Floor, ...] = ()
     """Those that are new since notice ``after``."""
@@ -79,113 +90,107 @@ class Notice:
     """The newest of its era, if it came with one of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Packed, frozen=True):
     """That every worker is to keep what it holds below a tick, for somebody who wants it saved (R14)."""
 
-    number: int
+    number: Ordinal
     """From 1; the larger, the newer."""
-    tick: int
+    tick: Tick
     """The global min time of the very notice that the request came with."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hello:
+class Hello(Packed, frozen=True):
     """The first message of a client: who it is."""
 
-    incarnation: int
-    worker: int | None
+    incarnation: Count
+    worker: Worker | None
     """Its number in the life's register; None for one that only listens."""
-    name: str
+    name: Text
     """For people: a worker's name in the register, or what the subscriber is for."""
 
+    def __post_init__(self) -> None:
+        force_setattr(self, "name", cut(self.name))
 
-@dataclass(frozen=True, slots=True)
-class Welcome:
+
+class Welcome(Packed, frozen=True):
     """The tracker's answer to `Hello`."""
 
-    era: int
-    applied: int
+    era: Era
+    applied: Count
     """The last flush of this worker that was applied; later ones have to be sent (again)."""
     report: bool
     """Whether the tracker is being rebuilt and waits for this worker's `Absolute` before any flush."""
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(Packed, frozen=True):
     """Flushes of a worker up to this number have been applied and need not be kept."""
 
-    worker: int
-    number: int
+    worker: Worker
+    number: Count
 
 
-@dataclass(frozen=True, slots=True)
-class Subscribe:
+class Subscribe(Packed, frozen=True):
     """From now on send notices; the first one says everything."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unsubscribe:
+class Unsubscribe(Packed, frozen=True):
     """Send no notices any more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Await:
+class Await(Packed, frozen=True):
     """What a subscriber waits for: notices may be late by `peer.HOLD_S` until one of these ticks was passed."""
 
-    ticks: Mapping[int, int]
+    ticks: Mapping[Segment, Tick]
     """Segment -> tick: the subscriber waits for the segment's min time to be above it. Empty: it waits for nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpenFront:
+class OpenFront(Packed, frozen=True):
     """Opens a front; the answer is `FrontOpened`, whose tick the register must have before the front's first label.
 
     Asking twice does no harm.
     """
 
-    front: int
-    floor: int
+    front: Front
+    floor: Tick
     """The tick below which it labels nothing anyway: above any `last`, and its floor if it is registered already."""
-    feeds: tuple[int, ...] | None = None
+    feeds: tuple[Segment, ...] | None = None
     """The segments that its records go to; None for `Graph.sources`."""
 
 
-@dataclass(frozen=True, slots=True)
-class FrontOpened:
+class FrontOpened(Packed, frozen=True):
     """The front is open and labels nothing below ``tick``: at least its floor and any announced min time."""
 
-    front: int
-    tick: int
+    front: Front
+    tick: Tick
 
 
-@dataclass(frozen=True, slots=True)
-class CloseFront:
+class CloseFront(Packed, frozen=True):
     """Closes a front for good, after the last flush that speaks of it. Asking twice does no harm."""
 
-    front: int
+    front: Front
 
 
-@dataclass(frozen=True, slots=True)
-class FrontClosed:
+class FrontClosed(Packed, frozen=True):
     """The front is closed."""
 
-    front: int
+    front: Front
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Packed, frozen=True):
     """Why the tracker closes this connection after this message."""
 
-    REFUSED = 1
+    REFUSED: ClassVar[int] = 1
     """This process has no place in the life that the tracker serves."""
-    LIFE_ENDED = 2
+    LIFE_ENDED: ClassVar[int] = 2
     """The life is over, for the reason given."""
-    PROTOCOL = 3
+    PROTOCOL: ClassVar[int] = 3
     """What this peer sent is not of the protocol."""
 
-    code: int
-    text: str
+    code: Annotated[int, Meta(ge=1, le=3)]
+    text: Text
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "text", cut(self.text))
 
 
 FromClient: TypeAlias = Hello | Flush | Absolute | Subscribe | Unsubscribe | Await | OpenFront | CloseFront

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 
 from lowtide_tracker.errors import TableFull, TimeWentBack, UnknownSegment
-from lowtide_tracker.messages import Ack
+from lowtide_tracker.fields import Ack
 
 INT64_MIN = -(1 << 63)
 

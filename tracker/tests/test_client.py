@@ -22,8 +22,8 @@ from lowtide_tracker import (
     Tracker,
     TrackerClient,
 )
-from lowtide_tracker.handshake import MAGIC, PROOF_BYTES, REPLY_BYTES
-from lowtide_tracker.messages import Hello
+from lowtide_tracker.handshake import HELLO_BYTES, MAGIC, PROOF_BYTES, REPLY_BYTES
+from lowtide_tracker.messages import Hello, Welcome
 from lowtide_tracker.wire import encode
 
 if TYPE_CHECKING:
@@ -227,7 +227,8 @@ def test_half_a_message_is_forgotten_with_its_connection(serve: Serve, join: Joi
                         (here if ready is there else there).sendall(data)
                         limit_bytes -= len(data) if ready is there else 0
 
-        handshake_and_welcome, some_of_the_notice = 72 + 18, 20
+        handshake_and_welcome = HELLO_BYTES + PROOF_BYTES + len(encode(Welcome(1, 0, report=False)))
+        some_of_the_notice = 10
         cut = threading.Thread(target=relay, args=[handshake_and_welcome + some_of_the_notice])
         cut.start()
         client = TrackerClient(f"127.0.0.1:{door.getsockname()[1]}", secret=bytes(range(32)), incarnation=3)

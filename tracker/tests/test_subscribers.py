@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 GRAPH = Graph({1: [], 2: [1]})
 LIMIT_S = 10.0
+FLOORS = 90
+"""Of each notice to a slow subscriber, with offsets of 9 bytes: large enough to fill the kernel's buffers."""
+FIRST_OFFSET = 1 << 40
 
 
 def test_a_frame_is_tracked_from_sender_to_receiver(serve: Serve, join: Join) -> None:
@@ -113,9 +116,8 @@ def test_a_slow_subscriber_hears_merged_notices_in_order(serve: Serve, join: Joi
         slow.sendall(encode(Subscribe()))
         last = 1000
         for tick in range(1, last + 1):
-            # Floors make notices large enough to fill the kernel's buffers.
-            for offset in range(60):
-                local.floor(Floor(0, 60 * tick + offset, tick))
+            for offset in range(FLOORS):
+                local.floor(Floor(0, FIRST_OFFSET + FLOORS * tick + offset, tick))
             local.heartbeat(0, tick)
             worker.flush()
             worker.hear_up_to(tick)  # So that none are merged as those of one turn.
@@ -129,7 +131,8 @@ def test_a_slow_subscriber_hears_merged_notices_in_order(serve: Serve, join: Joi
     assert all(later.after == earlier.number for earlier, later in pairwise(heard))
     assert len(heard) < last / 2
     assert max(later.number - later.after for later in heard) > 100
-    assert {floor.offset for notice in heard for floor in notice.floors} == set(range(60, 60 * last + 60))
+    decided = {floor.offset - FIRST_OFFSET for notice in heard for floor in notice.floors}
+    assert decided == set(range(FLOORS, FLOORS * last + FLOORS))
 
 
 def test_a_slow_subscriber_that_has_had_enough_hears_no_more(serve: Serve, join: Join) -> None:
@@ -139,8 +142,8 @@ def test_a_slow_subscriber_that_has_had_enough_hears_no_more(serve: Serve, join:
         slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
         slow.sendall(encode(Subscribe()))
         for tick in range(1, 1000):
-            for offset in range(60):
-                local.floor(Floor(0, 60 * tick + offset, tick))
+            for offset in range(FLOORS):
+                local.floor(Floor(0, FIRST_OFFSET + FLOORS * tick + offset, tick))
             local.heartbeat(0, tick)
             worker.flush()
             worker.hear_up_to(tick)
