@@ -36,7 +36,7 @@ class Executors:
         """Take a fork server; return why no life can run on its executor, empty if it can."""
         executor, theirs = hello["executor"], hello["python"]
         self._peers[executor] = peer
-        self._cores[executor] = hello["cores"]
+        self._cores[executor] = hello.get("cores", 1)  # Another version may not say; it is named below.
         wrong = [f"{k} {theirs.get(k)} (driver: {v})" for k, v in self._python.items() if theirs.get(k) != v]
         if not wrong:
             return ""
