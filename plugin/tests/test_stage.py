@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import socket
 import time
 from collections.abc import Iterator
 
 import pytest
-from stage_rig import NOW, Kept, Rig, Served, deployment, kept, line_of, opened, orders, packed, stage_of, tick
+from stage_rig import LIMIT_S, NOW, Kept, Rig, Served, deployment, kept, line_of, opened, orders, packed, stage_of, tick
 
 from lowtide.errors import LifeEnded, LowtideError
 from lowtide.frames import FrameKind
@@ -156,6 +157,27 @@ def test_a_lane_has_one_bundle_in_flight(tracker: Served) -> None:
     rig.settling = True
     rig.until(lambda: rig.stages["1/0"].gauges()["delivered_time"] == 20)
     assert [record["number"] for record in rig.delivered] == [14, 15, 16, 17, 18]
+
+
+def test_a_bundle_has_all_that_min_time_has_passed_when_the_one_before_is_durable(tracker: Served) -> None:
+    """Notices that nothing waited for were left unread; now they decide how old the next bundle's records are."""
+    rig = Rig.of(deployment(parallelism=1), tracker.address, hosts=1)
+    rig.settling = False
+    stage = rig.stages["1/0"]
+    host, sink = stage.host, kept(stage)
+    rig.read(packed(orders(1)))
+    rig.grant(20)
+    rig.until(lambda: sink.packets)
+    rig.read(packed(orders(1), first=1, tick=30))
+    rig.grant(40)
+    host.tick(time.monotonic() + FLUSH_S)
+    assert host.line is not None
+    select.select([host.line.fileno()], [], [], LIMIT_S)
+    assert len(rig.delivered) == 1
+    sink.settle()
+    rig.route(host.settle())
+    host.send()
+    assert len(rig.delivered) == 2
 
 
 def test_floors_are_handed_on_though_a_sink_is_idle(rig: Rig) -> None:

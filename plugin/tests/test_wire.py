@@ -47,18 +47,15 @@ def served(secret: bytes) -> tuple[str, list[BaseException]]:
     errors: list[BaseException] = []
 
     def serve() -> None:
-        try:
-            connection, _ = listener.accept()
-            with connection:
+        with listener, listener.accept()[0] as connection:
+            try:
                 shake = ServerHandshake(secret, os.urandom(32))
                 connection.sendall(shake.hello())
                 connection.sendall(shake.answer(receive_exactly(connection, REPLY_BYTES)))
                 _, payload = receive(connection)
                 send(connection, Kind.ASK, payload)
-        except BaseException as error:  # noqa: BLE001 - the test looks at it
-            errors.append(error)
-        finally:
-            listener.close()
+            except BaseException as error:  # noqa: BLE001 - the test looks at it once the connection is closed
+                errors.append(error)
 
     threading.Thread(target=serve, daemon=True).start()
     return f"127.0.0.1:{listener.getsockname()[1]}", errors

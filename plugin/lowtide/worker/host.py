@@ -210,11 +210,12 @@ class LevelHost:
         return emitted
 
     def settle(self) -> Emitted:
-        """Take what has become durable in the sinks."""
+        """Take what has become durable in the sinks; the next bundles have all that min time has passed by now."""
         if self._shared is None:
             return ()
+        emitted = [*self.hear()]
         self._shared.settle()
-        return [(stage.name, stage.settle()) for stage in self._stages.values() if stage.settled]
+        return emitted + [(stage.name, stage.settle()) for stage in self._stages.values() if stage.settled]
 
     def send(self) -> None:
         """Hand to the sinks what this turn has released, together."""

@@ -28,7 +28,7 @@ from lowtide.worker.birth import Birth
 from lowtide.worker.door import Door
 from lowtide.worker.link import Link
 from lowtide.worker.protocol import Emitted, Host, Stage
-from lowtide.worker.resident import Resident
+from lowtide.worker.resident import Resident, not_ahead
 from lowtide.worker.task import Task
 from lowtide.worker.watch import READ, Watch
 from lowtide.worker.welcome import Welcome, unpack
@@ -198,7 +198,8 @@ class Loop:
     def _work(self) -> None:
         """Work one group of each worker's input off, with all that it leads to here, then do what is due."""
         host = self._host
-        for worker in self._down:
+        ready = [worker for worker in self._down if worker.task.backlog and worker.open]
+        for worker in not_ahead(ready) if len(ready) > 1 else ready:
             if worker.task.backlog and worker.open:
                 worker.touched = True
                 self._take(worker, *worker.task.backlog.group())

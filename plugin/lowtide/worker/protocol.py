@@ -28,6 +28,9 @@ class Stage(Protocol):
     def pulling(self) -> bool:
         """Whether the source is to be read on."""
 
+    def reached_ms(self) -> int | None:
+        """Up to which time of the log (ms since 1970) it has read its source partition; None if it reads none."""
+
     def full(self) -> bool:
         """Whether no more input should be read for now."""
 

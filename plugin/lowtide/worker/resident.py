@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lowtide.wire import ConnectionClosed
@@ -9,7 +10,11 @@ from lowtide.worker.attachment import Attachment
 from lowtide.worker.protocol import Frames, Stage
 from lowtide.worker.task import Task
 
-__all__ = ["Resident"]
+__all__ = ["MAX_LEAD_MS", "Resident", "not_ahead"]
+
+MAX_LEAD_MS = 20
+"""How far a source partition may be read ahead of another one that has input, in time of the log: what comes of it
+would only wait for the other's records, or be mended when those come."""
 
 
 @dataclass(slots=True, eq=False)
@@ -65,3 +70,11 @@ class Resident:
         if self.task.attached:
             self.task.detach()
             self.attachment.broke()
+
+
+def not_ahead(workers: Sequence[Resident]) -> list[Resident]:
+    """The workers whose input is dealt with now, of those that have any: the one furthest behind always does."""
+    reached = {worker.name: worker.stage.reached_ms() for worker in workers}
+    times = [at_ms for at_ms in reached.values() if at_ms is not None]
+    most_ms = min(times, default=0) + MAX_LEAD_MS
+    return [worker for worker in workers if (at_ms := reached[worker.name]) is None or at_ms <= most_ms]

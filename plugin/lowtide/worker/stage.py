@@ -173,6 +173,11 @@ class LevelStage:
         """Whether the source is to be read on: its front is not stopped (R8)."""
         return self.core.front is None or self.core.front.pulling
 
+    def reached_ms(self) -> int | None:
+        """Up to which time of the log the source partition has been read (ms since 1970); None for later levels."""
+        front = self.core.front
+        return None if front is None else front.heartbeat * self._deployment.plan.slack_ms
+
     def full(self) -> bool:
         """Whether the sinks have no room, or neighbours have not come to what they were handed: no more is read."""
         if self.handed_bytes >= self._deployment.max_queued_bytes:

@@ -26,6 +26,10 @@ class IdleStage:
     def end(self, epoch: int, now_ns: int) -> Frames:
         return []
 
+    def reached_ms(self) -> int | None:
+        """It reads no source."""
+        return None
+
     def pulling(self) -> bool:
         return True
 
