@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copyreg
+import dataclasses
 import functools
 import inspect
 import pickle
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,6 +26,16 @@ PLAN_LIMIT_BYTES = 64 * 1024 * 1024
 _DEPTH = 5
 _MSGSPEC_CACHE = "__msgspec_cache__"
 _OURS = ("lowtide", "lowtide_tracker", "lowtide_snapshots", "lowtide_airflow")
+_BY_NAME = ("MISSING", "_HAS_DEFAULT_FACTORY", "KW_ONLY")
+"""What stands in a dataclass's fields and is compared by identity: a copy of it would be a default to everyone."""
+
+
+def _named(name: str) -> Callable[[Any], str]:
+    return lambda _value: name
+
+
+for _each in _BY_NAME:
+    copyreg.pickle(type(getattr(dataclasses, _each)), _named(_each))
 
 
 def dump_plan(plan: Plan) -> bytes:

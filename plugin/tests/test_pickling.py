@@ -1,4 +1,10 @@
-from dataclasses import dataclass
+import dataclasses
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import cloudpickle
 
 from lowtide import Flow, json, kafka
 from lowtide.compiler import compile_flow
@@ -22,3 +28,46 @@ def test_a_flow_that_was_run_here_can_still_be_sent_to_workers() -> None:
     plan = load_plan(dump_plan(compile_flow(flow, parallelism=1)))
     assert [vertex.name for vertex in plan.vertices] == ["in", "double", "out/exchange", "out"]
     assert flow.run_locally(**{"in": [b'{"number": 2}']})["out"] == [Order(4)]
+
+
+@dataclass(frozen=True)
+class Basket:
+    owner: str
+    items: list[str] = field(default_factory=list)
+    limit: int = 3
+    shop: str = field(kw_only=True, default="here")
+
+
+READ = """
+import dataclasses, pickle, sys
+import lowtide
+from lowtide.formats import JsonFormat
+
+Basket = pickle.load(open(sys.argv[1], "rb"))
+owner, items, limit, _ = dataclasses.fields(Basket)
+assert owner.default is owner.default_factory is limit.default_factory is dataclasses.MISSING
+assert items.default is dataclasses.MISSING
+decoded = JsonFormat(Basket).decode([None], [b'{"owner": "ann"}'])
+assert not decoded.failures, decoded.failures
+print(decoded.rows == [Basket("ann", [], 3, shop="here")], decoded.rows[0])
+"""
+
+
+def test_defaults_of_a_dataclass_are_the_same_in_a_worker(tmp_path: Path) -> None:
+    """`dataclasses.MISSING` is compared by identity: a copy of it made each field one with a default."""
+    file = tmp_path / "basket.pickle"
+    module = sys.modules[__name__]
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        file.write_bytes(cloudpickle.dumps(Basket))
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)
+    done = subprocess.run(
+        [sys.executable, "-c", READ, str(file)], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert (done.returncode, done.stdout.split(" ")[0]) == (0, "True"), done.stderr
+
+
+def test_what_stands_for_nothing_is_pickled_by_name() -> None:
+    for one in (dataclasses.MISSING, dataclasses.KW_ONLY):
+        assert cloudpickle.loads(cloudpickle.dumps(one)) is one
