@@ -14,7 +14,7 @@ from lowtide.local_items import Item, Message, Order
 from lowtide.local_run import Run
 from lowtide.operators.dead_letter import Dead, as_json
 from lowtide.operators.keys import plain
-from lowtide.operators.order import Position
+from lowtide.operators.order import Position, delivered_ms
 from lowtide.plan import Plan, Vertex
 from lowtide.steps import Write
 from lowtide_tracker.floors import Floor
@@ -135,7 +135,9 @@ def _delivered(plan: Plan, vertex: Vertex, items: Iterable[Item]) -> list[Delive
     for item in items:
         key = None if column is None else _key_bytes(getattr(item.record, column))
         value = sink.format.encode([item.record])[0]
-        delivered.append(Delivered(lanes[item.unit], key, value, item.order.tick * plan.slack_ms, item.order))
+        delivered.append(
+            Delivered(lanes[item.unit], key, value, delivered_ms(item.order.tick, plan.slack_ms), item.order)
+        )
     return delivered
 
 

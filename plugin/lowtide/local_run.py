@@ -20,6 +20,7 @@ from lowtide.operators.failure import Failure, MessageRefused, UserError, unread
 from lowtide.operators.filtering import not_bool
 from lowtide.operators.keys import key_of
 from lowtide.operators.looping import key_changed, key_refused, too_many_turns
+from lowtide.operators.order import delivered_ms
 from lowtide.plan import Plan, Vertex
 from lowtide.schema import schema_of
 from lowtide.steps import Again, Broadcast, KeyBy, Last, Loop, MapBatches, Merge, Read, Scan, Write
@@ -169,7 +170,7 @@ class Run:
 
     def _fail(self, vertex: Vertex, item: Item, failure: Failure) -> None:
         """Make a dead letter of a failure, or raise it."""
-        message, timestamp = item.message, item.order.tick * self._plan.slack_ms
+        message, timestamp = item.message, delivered_ms(item.order.tick, self._plan.slack_ms)
         if self._plan.dead_letters is None:
             raise (MessageRefused if isinstance(vertex.step, Read) else UserError)(vertex, message.position, failure)
         original = (message.key, message.value) if vertex.level == 0 else (None, as_json(failure.record))

@@ -8,12 +8,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
+from lowtide import Raw, raw
 from lowtide.connectors.courier import LARGE_RECORDS, Courier
 from lowtide.connectors.delivery import AtLeastOnce, Delivery, ExactlyOnce, Packet
+from lowtide.connectors.producing import Producing
+from lowtide.connectors.spec import KafkaSink
 from lowtide.connectors.transactions import Transactions
 from lowtide.errors import FrameTooLarge, LifeEnded, ServiceUnavailable
+from lowtide.operators.bundle import Piece
+from lowtide.operators.order import OrderKey, delivered_ms
+from lowtide.operators.sink import SinkEncoder
 
 NOBODY = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 Make = Callable[..., Delivery]
@@ -168,3 +174,23 @@ def test_with_a_pace_little_waits_for_more_and_much_does_not() -> None:
     delivered(courier, 1)
     assert time.monotonic() - begun < 1.0
     assert courier.close(10.0) == 0
+
+
+def test_kafka_keeps_the_timestamp_of_the_first_tick() -> None:
+    """librdkafka takes the timestamp 0 for now, and bytes would differ from life to life; its own broker says so."""
+    producing = Producing(NOBODY | {"test.mock.num.brokers": 1}, 5_000, 1_000)
+    brokers = producing.producer.list_topics("out", timeout=5.0).brokers.values()
+    encoder = SinkEncoder(KafkaSink("out", raw(), None), slack_ms=2)
+    pieces = [Piece(tick, [OrderKey(tick, 0, tick).packed()], [Raw(None, b"x")]) for tick in (0, 1, 5)]
+    producing.produce(encoder.encode(0, pieces), lambda: None)
+    assert producing.producer.flush(5.0) == 0
+    consumer = Consumer(
+        {"bootstrap.servers": ",".join(f"{each.host}:{each.port}" for each in brokers), "group.id": "t", "log_level": 0}
+    )
+    consumer.assign([TopicPartition("out", 0, 0)])
+    found: list[Message] = []
+    deadline = time.monotonic() + 10.0
+    while len(found) < len(pieces) and time.monotonic() < deadline:
+        found += [message for message in consumer.consume(len(pieces), 0.1) if message.error() is None]
+    consumer.close()
+    assert [message.timestamp()[1] for message in found] == [delivered_ms(tick, 2) for tick in (0, 1, 5)] == [1, 2, 10]

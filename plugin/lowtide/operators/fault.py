@@ -13,7 +13,7 @@ from lowtide.fronts.source_rows import SourceRows
 from lowtide.operators.batch import Batch
 from lowtide.operators.dead_letter import Dead, as_json
 from lowtide.operators.failure import Failure, MessageRefused, TooLarge, UserError
-from lowtide.operators.order import position_of, tick_of
+from lowtide.operators.order import delivered_ms, position_of, tick_of
 from lowtide.plan import Plan, Vertex
 from lowtide.steps import MapBatches, Read
 
@@ -87,7 +87,7 @@ def act(plan: Plan, ats: Sequence[bytes], found: Sequence[Fault]) -> list[Dead]:
             Dead(
                 vertex.name,
                 position,
-                tick_of(at) * plan.slack_ms,
+                delivered_ms(tick_of(at), plan.slack_ms),
                 failure.error,
                 original.key,
                 original.value,

@@ -23,6 +23,7 @@ __all__ = [
     "OrderKey",
     "Position",
     "ascending",
+    "delivered_ms",
     "path_of",
     "position_of",
     "step_id",
@@ -116,6 +117,11 @@ def trace_of(at: bytes) -> int:
 def tick_of(at: bytes) -> int:
     """The tick of a key, or of its first 8 bytes."""
     return int.from_bytes(at[:8], "big") - SIGN_64
+
+
+def delivered_ms(tick: int, slack_ms: int) -> int:
+    """The timestamp of what is delivered for a tick: when it began; 1 for the first, as librdkafka takes 0 for now."""
+    return max(1, tick * slack_ms)
 
 
 def position_of(at: bytes) -> Position:

@@ -12,9 +12,10 @@ from lowtide.operators.batch import Batch
 from lowtide.operators.bundle import Piece
 from lowtide.operators.feed import Feed
 from lowtide.operators.node import Node
+from lowtide.operators.order import delivered_ms
 
 Message = tuple[str, int, "bytes | None", "bytes | None", int, None]
-"""Topic, partition, key, value, timestamp in ms (when the record's tick began, R13), and no headers."""
+"""Topic, partition, key, value, timestamp in ms (`delivered_ms`, R13), and no headers."""
 
 
 class WriteNode(Node):
@@ -47,7 +48,7 @@ class SinkEncoder:
         messages: list[Message] = []
         topic, key_of = self._topic, self._key
         for piece in pieces:
-            timestamp = piece.tick * self._slack_ms
+            timestamp = delivered_ms(piece.tick, self._slack_ms)
             for row, value in zip(piece.rows, self._format.encode(piece.rows), strict=True):
                 key = None if key_of is None else message_key(key_of(row))
                 messages.append((topic, lane, key, value, timestamp, None))
