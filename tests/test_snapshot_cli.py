@@ -157,6 +157,8 @@ def deliver(console: Console, records: int) -> None:
 def taken(console: Console, job: str) -> tuple[str, str]:
     """Takes two snapshots of the running job, the second committed later by hand; returns their ids."""
     deliver(console, 200)
+    plan = console.json("recover", str(console.folder / "flow.py"), "--dry-run")
+    assert plan["commit"] is None, "it would begin as `lowtide run` does before there is a commit"
     first = console.json("snapshot", job, "--name", "before the update")
     assert (first["phase"], first["name"]) == ("committed", "before the update")
     assert first["rows"] > 0

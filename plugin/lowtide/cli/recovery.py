@@ -191,7 +191,7 @@ def look(flow: Flow, conf: Conf, start: StartFrom, told: Told) -> Recovery:
     with opened(conf, flow.name) as (place, store):
         commits = place.log.commits()
         choice = None
-        if not start.no_state:
+        if not start.without_state(commits):
             choice = choose(place.log, place.files, commit=start.commit, before_ms=start.before_ms, told=told)
         register, leader = FrontRegister.from_json(store.fronts()), store.holder()
     differences: list[Difference] = []

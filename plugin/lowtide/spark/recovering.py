@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lowtide.conf import Conf
@@ -46,6 +46,10 @@ class StartFrom:
     before_ms: int | None = None
     no_state: bool = False
     redeliver: bool = False
+
+    def without_state(self, commits: Sequence[object]) -> bool:
+        """Whether a job with these commits begins without state: it is to, or it has none and none is asked for."""
+        return self.no_state or (not commits and self == StartFrom())
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +104,7 @@ def recover(
     """
     log = ZooKeeperCommitLog(store)
     commits = log.commits()
-    if start.no_state or (not commits and start == StartFrom()):
+    if start.without_state(commits):
         if commits:
             say(f"the job has {len(commits)} commits, and begins without state as --allow-no-state says")
         log.set_restored(incarnation, None)
