@@ -5,8 +5,10 @@ What makes sweeping safe beside a running snapshot, a restore and other sweeps:
 1. Commits are dropped in ZooKeeper first, never the last one nor the one that the current life was loaded from.
 2. Then it is read which life is the current one and which commit is the last, and only then which commits are kept.
    What one of their manifests names stays.
-3. Of the rest only what belongs to a snapshot that can never be committed any more goes: its life is over, or its T is
-   not above the last commit's. Both are true for ever once they are true, and what was committed before is among 2.
+3. Of the rest only what belongs to a snapshot that can never be committed any more goes: its life is over, or its own
+   life has made the last commit and its T is not above that. Both are true for ever once they are true, and what was
+   committed before is among 2. A commit of an earlier life says nothing of a life's T: that life may have made an
+   older one the last again, and go on from there. Nor does what was read here say anything of a life that began later.
 4. A snapshot that may still be committed names parts of its own, which 3 spares, and parts of the commit it is based
    on. That one must be there in the transaction that commits the snapshot; so it was kept in 2, or came later still.
 """
@@ -164,7 +166,10 @@ def _named(log: CommitLog, store: Store, kept: Iterable[Commit]) -> tuple[set[st
 
 def _over(name: ObjectName, life: int, last: Commit | None) -> bool:
     """Whether the snapshot that an object was written by is committed, or can never be any more."""
-    return incarnation_of(name.snapshot) < life or (last is not None and name.min_time_ms <= last.min_time_ms)
+    own = incarnation_of(name.snapshot)
+    if own != life:
+        return own < life
+    return last is not None and incarnation_of(last.id) == own and name.min_time_ms <= last.min_time_ms
 
 
 def _objects(store: Store, prefix: str) -> list[tuple[Entry, ObjectName]]:

@@ -173,6 +173,28 @@ def test_a_snapshot_that_runs_during_a_sweep_keeps_its_parts(job: Job, call: str
     job.check()
 
 
+@pytest.mark.parametrize(("call", "begun"), [("names", True), ("names", False), ("last", True), ("commits", True)])
+def test_what_is_committed_after_a_rewind_during_a_sweep_stays(job: Job, call: str, begun: bool) -> None:
+    """R17: a later life goes on from T 10, and its snapshot at 25 is below the commit that the sweep has read."""
+    begin = lambda: setattr(job, "life", job.log.raise_incarnation())  # noqa: E731
+    if begun:
+        begin()
+
+    def rewound() -> None:
+        if not begun:
+            begin()
+        job.log.rewind(job.life, job.log.commits()[0])
+        job.manifests[1:] = []
+        job.commit(job.take(25))
+
+    job.during(call, rewound, job.store if call == "names" else job.log)
+    sweep(job.log, job.store, [])
+    assert [commit.tick for commit in job.log.commits()] == [10, 25]
+    for commit in job.log.commits():
+        found = choose(job.log, job.store, commit=commit.id, told=nobody).manifest
+        assert verify(job.store, found, nobody) == []
+
+
 def test_a_restore_that_comes_before_a_sweep_keeps_its_commit(job: Job) -> None:
     choice = choose(job.log, job.store, commit=job.manifests[0].id, told=nobody)
     job.during("drop", lambda: job.log.set_restored(job.life, choice.commit))
