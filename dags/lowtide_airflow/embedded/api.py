@@ -16,6 +16,9 @@ __all__ = ["AirflowApi"]
 
 REQUEST_LIMIT_S = 60.0
 POLL_S = 0.3
+BUSY_LIMIT_S = 20.0
+"""How long what meets a fault of Airflow's own is asked again: its parts, while they start, lock each other's file."""
+SIGN_IN = "/auth/token"
 PAGE = 100
 """Rows of one answer: Airflow's own limit."""
 SHOWN_CHARACTERS = 500
@@ -198,7 +201,7 @@ class AirflowApi:
 
     def _sign_in(self) -> None:
         body = {"username": self.user, "password": self._password}
-        self._token = self._send("POST", "/auth/token", body, signed=False)["access_token"]
+        self._token = self._send("POST", SIGN_IN, body, signed=False)["access_token"]
 
     def _send(
         self,
@@ -208,6 +211,26 @@ class AirflowApi:
         *,
         query: Mapping[str, str] | None = None,
         signed: bool = True,
+    ) -> dict[str, Any]:
+        """Ask, and ask again what may be asked twice while the answer is a fault of Airflow's own."""
+        deadline = time.monotonic() + BUSY_LIMIT_S
+        while True:
+            try:
+                return self._ask(method, path, body, query=query, signed=signed)
+            except AirflowRefused as error:
+                twice = method != "POST" or path == SIGN_IN
+                if not (httpx.codes.is_server_error(error.status) and twice and time.monotonic() < deadline):
+                    raise
+            time.sleep(POLL_S)
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None,
+        *,
+        query: Mapping[str, str] | None,
+        signed: bool,
     ) -> dict[str, Any]:
         if signed and not self._token:
             self._sign_in()
