@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -19,10 +20,12 @@ from lowtide.connectors.lasts import LaneName, LastsLost, open_lasts, read_lasts
 from lowtide.embedded import EmbeddedServices
 from lowtide.errors import FrameTooLarge, LifeEnded, ServiceUnavailable
 from lowtide.operators.order import OrderKey
+from lowtide.spark.opening import _claimed
 from lowtide.topics import Topics
 from lowtide_tracker import Floor
 
 if TYPE_CHECKING:
+    from lowtide_snapshots.job_store import JobStore
     from tests.conftest import Kafka
 
 pytestmark = pytest.mark.kafka
@@ -202,6 +205,33 @@ def test_w10_a_life_that_is_over_claims_but_delivers_nothing(sink: Sink) -> None
     old.put(sink.packet(0, range(3, 6)))
     with pytest.raises(LifeEnded, match="another life"):
         hear(old)
+
+
+class Elsewhere:
+    """A job's place in a ZooKeeper that has never heard of it."""
+
+    claimed: set[str] | None = None
+
+    def lasts(self) -> tuple[str | None, int]:
+        return None, 0
+
+    def add_sink_ids(self, _incarnation: int, ids: set[str]) -> None:
+        self.claimed = ids
+
+
+def test_a_start_with_another_zookeeper_is_refused_before_it_claims(sink: Sink) -> None:
+    """W10: else it ended the life that runs, and was then refused all the same."""
+    worker, place = sink.worker(), Elsewhere()
+    worker.put(sink.packet(0, range(3)))
+    hear(worker)
+    conf = Conf.load(None, {"kafka.bootstrap": sink.kafka.address})
+    plan: Any = SimpleNamespace(name=sink.job)
+    with pytest.raises(LifeEnded, match="runs with another ZooKeeper"):
+        _claimed(cast("JobStore", place), plan, conf, 1, ids={sink.id}, say=lambda _: None)
+    assert place.claimed is None
+    worker.put(sink.packet(0, range(3, 5)))
+    hear(worker)
+    assert sink.found(5) == {0: [0, 1, 2, 3, 4]}
 
 
 def test_w10_a_lasts_topic_that_is_not_the_jobs_own_is_refused(sink: Sink) -> None:

@@ -177,20 +177,29 @@ def _claimed(store: JobStore, plan: Plan, conf: Conf, incarnation: int, *, ids: 
     known, generation = store.lasts()
     topic = topic_of(plan.name, generation)
     topic_id = open_lasts(conf.kafka, plan.name, known, generation)
+    if known is None:
+        # Before the claim, which would end the life of a job of this name that has its place in another ZooKeeper.
+        _refuse_unknown(topic, read_lasts(conf.kafka, topic, limit_s, say), conf)
     store.add_sink_ids(incarnation, ids)
     claim(conf.kafka, store.sink_ids(), limit_s)
     store.check(incarnation)
     durable = read_lasts(conf.kafka, topic, limit_s, say)
-    if known is None and (durable.last or durable.floors):
-        raise LifeEnded(
-            f'topic "{topic}" has what an earlier life of the job has delivered, but ZooKeeper knows '
-            "nothing of such a life: the job's place there was lost, and with it the numbers of its fronts",
-            where=f"{conf.zookeeper.hosts}/{conf.zookeeper.root}",
-            way_out="restore ZooKeeper's data; or delete the topic, and the job delivers everything again",
-        )
     if known is None:
+        _refuse_unknown(topic, durable, conf)
         store.set_lasts(incarnation, topic_id)
     return durable
+
+
+def _refuse_unknown(topic: str, durable: Durable, conf: Conf) -> None:
+    """Refuse what was delivered by a life that this ZooKeeper knows nothing of (errors: LifeEnded)."""
+    if durable.last or durable.floors:
+        raise LifeEnded(
+            f'topic "{topic}" has what a life of the job has delivered, but ZooKeeper knows nothing of such a life: '
+            "the job runs with another ZooKeeper, or its place in this one was lost, and with it its fronts' numbers",
+            where=f"{conf.zookeeper.hosts}/{conf.zookeeper.root}",
+            way_out="name the job's own ZooKeeper, or restore its data; or give this job another name; or delete the "
+            "topic once no job writes it, and everything is delivered again",
+        )
 
 
 def _delivered_again(
