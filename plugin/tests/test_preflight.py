@@ -8,7 +8,7 @@ from stage_rig import deployment
 from lowtide import Flow, kafka, raw
 from lowtide.compiler import compile_flow
 from lowtide.errors import FlowError
-from lowtide.spark.preflight import _refuse_compacted, _refuse_narrow, sink_topics
+from lowtide.spark.preflight import _refuse_compacted, _refuse_dated, _refuse_narrow, sink_topics
 from lowtide.topics import Topic
 
 TOPIC = Topic("out", 1, "CreateTime", "delete", "id of out")
@@ -37,3 +37,11 @@ def test_dead_letters_count_as_written_and_a_topic_once() -> None:
     stream.write("one", kafka("out", raw()))
     stream.write("two", kafka("other", raw()))
     assert sink_topics(compile_flow(flow, parallelism=1)) == ["out", "other"]
+
+
+def test_a_sink_whose_broker_dates_the_records_is_refused() -> None:
+    """R13: a delivered record's timestamp is its tick's, the same in every life."""
+    with pytest.raises(FlowError, match='"late" is written, and the broker gives its records timestamps') as caught:
+        _refuse_dated([TOPIC, Topic("late", 1, "LogAppendTime", "delete", "id of late")])
+    assert "set message.timestamp.type=CreateTime" in str(caught.value)
+    _refuse_dated([TOPIC])

@@ -62,6 +62,7 @@ def look(plan: Plan, conf: Conf) -> Surroundings:
     found = tuple(known[name] for name in sources)
     _refuse_compacted(found)
     _refuse_narrow(plan, known)
+    _refuse_dated(known[name] for name in sinks)
     return Surroundings(found, {name: known[name].partitions for name in sinks}, topics.earliest(found))
 
 
@@ -103,4 +104,16 @@ def _refuse_compacted(topics: Iterable[Topic]) -> None:
                 f'topic "{topic.name}" is compacted: read again, it would not give the same records (R3)',
                 where=f"its cleanup.policy is {topic.cleanup}",
                 way_out="read a topic with cleanup.policy=delete",
+            )
+
+
+def _refuse_dated(sinks: Iterable[Topic]) -> None:
+    """Refuse sinks' topics whose broker dates the records: their timestamps would differ from life to life (R13)."""
+    for topic in sinks:
+        if topic.timestamps != "CreateTime":
+            raise FlowError(
+                f'topic "{topic.name}" is written, and the broker gives its records timestamps of its own instead of '
+                "their ticks': they would not be the same when records are delivered again",
+                where=f"its message.timestamp.type is {topic.timestamps}",
+                way_out="set message.timestamp.type=CreateTime for the topic",
             )
