@@ -176,7 +176,10 @@ def test_a_snapshot_that_runs_during_a_sweep_keeps_its_parts(job: Job, call: str
 @pytest.mark.parametrize(("call", "begun"), [("names", True), ("names", False), ("last", True), ("commits", True)])
 def test_what_is_committed_after_a_rewind_during_a_sweep_stays(job: Job, call: str, begun: bool) -> None:
     """R17: a later life goes on from T 10, and its snapshot at 25 is below the commit that the sweep has read."""
-    begin = lambda: setattr(job, "life", job.log.raise_incarnation())  # noqa: E731
+
+    def begin() -> None:
+        job.life = job.log.raise_incarnation()
+
     if begun:
         begin()
 
