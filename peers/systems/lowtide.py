@@ -18,17 +18,16 @@ class Job(Killable):
 
 
 def start(place: Place) -> Job:
-    """Start it, with nothing that another job of the same name has left."""
-    return Job(place.way, of_its_own(place), place.folder)
+    """Start it under a name of its own: a job of the same name has its place in Kafka, and goes on from there."""
+    return Job(place.way, of_its_own(place), place.folder, place.folder.name)
 
 
 def of_its_own(place: Place) -> Conf:
-    """Return the conf with folders and a ZooKeeper root of this place's own."""
+    """Return the conf with folders of this place's own."""
     conf, folder = place.conf, place.folder
     return dataclasses.replace(
         conf,
         job=dataclasses.replace(conf.job, folder=str(folder / "jobs")),
-        zookeeper=dataclasses.replace(conf.zookeeper, root=folder.name),
         spark=dataclasses.replace(conf.spark, checkpoint_folder=str(folder / "checkpoints")),
         snapshots=dataclasses.replace(conf.snapshots, url=str(folder / "snapshots")),
     )

@@ -35,14 +35,16 @@ class Killable:
         way: Its topics.
         conf: Where and how; of it the job's folder is used too.
         folder: Where the conf may be left for the program.
+        job: The job's name, if it is not the flow's.
     """
 
-    def __init__(self, way: Way, conf: Conf, folder: Path) -> None:
+    def __init__(self, way: Way, conf: Conf, folder: Path, job: str = "") -> None:
         file = folder / "conf.pickle"
         file.write_bytes(pickle.dumps(conf))
-        self._task = {"conf": str(file), "flow": way.flow, "from": way.source, "to": way.sink}
+        name = job or way.flow
+        self._task = {"conf": str(file), "flow": way.flow, "job": name, "from": way.source, "to": way.sink}
         self._stop_limit_s = conf.job.stop_limit_s + STOP_SLACK_S
-        self._jobs = JobFolder(Path(conf.job.folder), way.flow)
+        self._jobs = JobFolder(Path(conf.job.folder), name)
         self._lives: set[str] = set()
         self._anew = threading.Event()
         """Cleared while a program that was killed is being started anew."""

@@ -19,7 +19,7 @@ def main() -> int:
     task = Parent().task
     # A file of the run's own folder, written by its own parent.
     conf = pickle.loads(Path(task["conf"]).read_bytes())  # noqa: S301
-    flow = FLOWS[task["flow"]].make(task["flow"], task["from"], task["to"])
+    flow = FLOWS[task["flow"]].make(task["job"], task["from"], task["to"])
     folder = JobFolder(Path(conf.job.folder), flow.name)
     try:
         folder.lock()
