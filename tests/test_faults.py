@@ -15,7 +15,7 @@ from lowtide import Flow, kafka, raw
 from lowtide import json as as_json
 from lowtide.connectors.spec import Kafka as Topic
 from lowtide.errors import FlowError, LifeEnded, ServiceUnavailable, TooFewSlots, TopicUnknown
-from lowtide.formats import Raw
+from lowtide.raw_record import Raw
 from lowtide.spark.job import Job
 
 if TYPE_CHECKING:

@@ -6,12 +6,17 @@
 Importing this package loads none of Spark, Arrow, numpy or a service's client: they are loaded on use.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from lowtide.connectors.spec import kafka
 from lowtide.errors import LowtideError
 from lowtide.flow import Flow, main
-from lowtide.formats import Raw, json, raw
+from lowtide.formats import json, raw
 from lowtide.streams import Broadcast, KeyedStream, Stream
 from lowtide.version import __version__
+
+if TYPE_CHECKING:
+    from lowtide.raw_record import Raw
 
 __all__ = [
     "Broadcast",
@@ -26,3 +31,12 @@ __all__ = [
     "main",
     "raw",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """`Raw`, loaded on use."""
+    if name != "Raw":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from lowtide.raw_record import Raw
+
+    return Raw

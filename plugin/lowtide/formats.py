@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-import msgspec
-
 if TYPE_CHECKING:
     from msgspec.json import Decoder, Encoder
+
+    from lowtide.raw_record import Raw
 
 Messages = Sequence["bytes | None"]
 """Keys or values of n messages, None where there is none."""
@@ -49,27 +49,6 @@ class Format(Protocol[T_co]):
         """Make the messages' values; raises what the codec raises for a record that cannot be written."""
 
 
-class Raw(msgspec.Struct, frozen=True, gc=False):
-    """A message as it is; a dataclass for all who ask `dataclasses`.
-
-    One is made per message and one per result, and a frozen dataclass takes eight times as long to make as a struct.
-    """
-
-    key: bytes | None
-    value: bytes | None
-
-
-@dataclass(frozen=True)
-class _RawFields:
-    key: bytes | None
-    value: bytes | None
-
-
-# What `dataclasses.fields` and `is_dataclass` look at, and `lowtide.schema` with them.
-for _name in ("__dataclass_fields__", "__dataclass_params__"):
-    setattr(Raw, _name, getattr(_RawFields, _name))
-
-
 @dataclass(frozen=True, slots=True)
 class RawFormat:
     """Messages as they are."""
@@ -77,11 +56,13 @@ class RawFormat:
     @property
     def record(self) -> type[Raw]:
         """`Raw`."""
+        from lowtide.raw_record import Raw
+
         return Raw
 
     def decode(self, keys: Messages, values: Messages) -> Decoded[Raw]:
         """Pair keys with values; never fails."""
-        return Decoded(list(map(Raw, keys, values)), [])
+        return Decoded(list(map(self.record, keys, values)), [])
 
     def encode(self, rows: Sequence[Raw]) -> list[bytes | None]:
         """Take the values."""
@@ -109,6 +90,7 @@ class JsonFormat(Generic[T]):
             return self._decode_each(decoder, values)
 
     def _decode_each(self, decoder: Decoder[T], values: Messages) -> Decoded[T]:
+        import msgspec
 
         rows: list[T] = []
         failures: list[tuple[int, str]] = []

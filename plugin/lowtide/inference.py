@@ -9,7 +9,7 @@ from lowtide.connectors.spec import KafkaSink
 from lowtide.errors import FlowError
 from lowtide.findings import Finding
 from lowtide.flow import DEAD_LETTERS, NAME, NAME_RULE, Flow
-from lowtide.formats import Raw, RawFormat
+from lowtide.formats import RawFormat
 from lowtide.loops import Loops
 from lowtide.schema import schema_of
 from lowtide.signature import NOTHING, Unreadable, accepts, element_of, said, signature_of
@@ -254,4 +254,4 @@ def _called(call: Call) -> str:
 
 def key_column(sink: KafkaSink) -> str | None:
     """The column that becomes the message's key, None for none."""
-    return "key" if sink.format.record is Raw else sink.key
+    return "key" if isinstance(sink.format, RawFormat) else sink.key

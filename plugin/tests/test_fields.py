@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lowtide.fields import decoder_of, encode_rows, fits_of, keeps, kept, key_of
-from lowtide.formats import Raw
+from lowtide.raw_record import Raw
 from lowtide.schema import schema_of
 
 

@@ -9,7 +9,8 @@ import msgspec
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lowtide.formats import Raw, json, raw
+from lowtide.formats import json, raw
+from lowtide.raw_record import Raw
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ def test_a_function_that_fails_with_a_window_names_the_window() -> None:
         run(lambda keyed: keyed.last(2).map(fail), a(1))
     assert caught.value.where.endswith("record at front 0, offset 0: (Sale(shop='a', amount=1),)")
     (dead,) = run(lambda keyed: keyed.last(2).map(fail), a(1), dead=DEAD)["dead-letters"]
-    assert dead == Dead("fail", Position(0, 0), 0, "raised ValueError: no", None, b'[{"shop":"a","amount":1}]')
+    assert dead == Dead("fail", Position(0, 0), 1, "raised ValueError: no", None, b'[{"shop":"a","amount":1}]')
 
 
 # -- scan ----------------------------------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ def test_a_function_that_raises_leaves_the_state_as_it_was() -> None:
     written = run(lambda keyed: keyed.scan("total", total, 0), a(1, 13, 2), dead=DEAD)
     assert written["out"] == ["1", "3"]
     (dead,) = written["dead-letters"]
-    assert dead == Dead("total", Position(0, 1), 0, "raised ValueError: thirteen", None, b'{"shop":"a","amount":13}')
+    assert dead == Dead("total", Position(0, 1), 1, "raised ValueError: thirteen", None, b'{"shop":"a","amount":13}')
     with pytest.raises(UserError, match='step "total": raised ValueError: thirteen') as caught:
         run(lambda keyed: keyed.scan("total", total, 0), a(1, 13))
     assert "in total" in caught.value.traceback_text

@@ -8,8 +8,8 @@ from random import Random
 from lowtide import Flow, kafka, raw
 from lowtide.bench.counted import SPREAD, count, state_message
 from lowtide.compiler import compile_flow
-from lowtide.formats import Raw
 from lowtide.plan import Plan
+from lowtide.raw_record import Raw
 from lowtide.worker.core import WorkerCore
 from lowtide_tracker import LocalTracker
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from lowtide.formats import Raw
 from lowtide.fronts.source_rows import SourceRows
 from lowtide.operators.batch import Batch
 from lowtide.operators.failure import unreadable
@@ -11,6 +10,7 @@ from lowtide.operators.limits import Limits
 from lowtide.operators.node import Node
 from lowtide.operators.order import SIGN_32, SIGN_64, pack_flat, step_id, tail_of
 from lowtide.plan import Vertex
+from lowtide.raw_record import Raw
 from lowtide.steps import Read
 
 
