@@ -12,7 +12,7 @@ __all__ = ["Raw"]
 class Raw(msgspec.Struct, frozen=True, gc=False):
     """A message as it is; a dataclass for all who ask `dataclasses`.
 
-    One is made per message and one per result, and a frozen dataclass takes eight times as long to make as a struct.
+    One is made per message and one per result, and a frozen dataclass takes several times as long to make as a struct.
     """
 
     key: bytes | None
