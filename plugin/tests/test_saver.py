@@ -53,9 +53,9 @@ def said_by(saver: Saver) -> list[dict[str, Any]]:
     """All that is said until no process writes any more."""
     said: list[tuple[str, dict[str, Any]]] = []
     deadline = time.monotonic() + LIMIT_S
-    while saver.descriptors():
+    while saver.writes:
         assert time.monotonic() < deadline
-        select.select(saver.descriptors(), [], [], 0.1)
+        select.select(saver.descriptors(), [], [], 0.01)
         said += saver.hear()
     return [each for _, each in said + saver.hear()]
 
@@ -173,6 +173,7 @@ def test_a_snapshot_that_is_given_up_has_its_process_ended(
     (writing,) = saver._writing.values()
     saver.cancel(1)
     assert saver.descriptors() == []
+    assert said_by(saver) == []
     with pytest.raises(ProcessLookupError):
         os.kill(writing.pid, 0)
 

@@ -37,6 +37,8 @@ MB = 1e6
 WORKER = "1/0"
 LIMIT_S = 600.0
 """How long one writing may take."""
+LOOK_S = 0.01
+"""How often the end of the writing process is looked for, which nothing tells of."""
 
 
 def run(keys: int, state_bytes: int, trials: int, settings: Sequence[StoreSetting], say: Say) -> dict[str, Any]:
@@ -146,10 +148,10 @@ def _save(saver: Saver, core: WorkerCore, number: int) -> tuple[float, float, li
     said = saver.begin()
     forked_s = time.perf_counter() - began
     try:
-        while descriptors := saver.descriptors():
-            ready, _, _ = select.select(descriptors, [], [], LIMIT_S)
-            if not ready:
+        while saver.writes:
+            if time.perf_counter() - began > LIMIT_S:
                 raise SnapshotFailed(f"it was not written within {LIMIT_S:g} s", way_out="give fewer --keys")
+            select.select(saver.descriptors(), [], [], LOOK_S)
             said += saver.hear()
     finally:
         saver.close()

@@ -37,8 +37,6 @@ __all__ = ["Saver"]
 
 PUTS_AT_ONCE = 8
 """How many parts are on their way to the store at once."""
-REAP_S = 0.1
-"""How long the end of a process is waited for."""
 NICE = 10
 """How much the writing process gives way to the others."""
 PR_SET_PDEATHSIG = 1
@@ -128,8 +126,8 @@ class Saver:
         self._shares: dict[str, _Share] = {}
         self._writing: dict[int, _Writing] = {}
         """By descriptor."""
-        self._ended: list[int] = []
-        """Processes that were told to end and have not been waited for."""
+        self._ended: dict[int, _Writing] = {}
+        """By number the processes that were told to end and have not been waited for."""
 
     def add(self, worker: str, core: WorkerCore) -> None:
         """Save a worker's share too, from now on."""
@@ -158,6 +156,11 @@ class Saver:
         return list(self._writing)
 
     @property
+    def writes(self) -> bool:
+        """Whether a process that it has forked has not ended."""
+        return bool(self._writing or self._ended)
+
+    @property
     def awaits(self) -> bool:
         """Whether `hear` may have something to say though no descriptor is readable."""
         return bool(self._ended) or any(share.awaited for share in self._shares.values())
@@ -165,10 +168,10 @@ class Saver:
     def hear(self) -> list[tuple[str, Said]]:
         """Return what the service is to be told: parts that are written, and that lanes have come to a T (R15)."""
         told: list[tuple[str, Said]] = []
-        if self._ended:
-            self._reap()
         for writing in list(self._writing.values()):
             told += self._read(writing)
+        if self._ended:
+            told += self._reap()
         for worker, share in self._shares.items():
             if share.awaited:
                 delivered = share.core.delivered_time
@@ -187,6 +190,7 @@ class Saver:
             share.awaited.pop(number, None)
         for writing in list(self._writing.values()):
             if writing.number == number:
+                writing.left.clear()
                 self._end(writing)
 
     def close(self) -> None:
@@ -242,9 +246,8 @@ class Saver:
                 worker, said = json.loads(line)
                 yield from self._heard(writing, worker, said)
             if not data:
-                break
-        how = self._end(writing)
-        yield from self._heard(writing, None, {"failed": f"the process that wrote its parts {how}"})
+                self._end(writing)
+                return
 
     @staticmethod
     def _heard(writing: _Writing, worker: str | None, said: Said) -> Iterator[tuple[str, Said]]:
@@ -254,30 +257,22 @@ class Saver:
                 writing.left.remove(each)
             yield each, said | {"number": writing.number}
 
-    def _end(self, writing: _Writing) -> str:
-        """See the end of a process, which has closed its pipe or is to be ended; return how it ended, if that is known.
-
-        One that waits for a disk which hangs cannot be ended now: it is asked after later.
-        """
+    def _end(self, writing: _Writing) -> None:
+        """End a process, which has closed its pipe or is to be; that may take a while, so it is seen later."""
         del self._writing[writing.readable]
         os.close(writing.readable)
         os.kill(writing.pid, signal.SIGKILL)  # It is ours until it has been waited for, so the number is its own.
-        self._ended.append(writing.pid)
-        deadline = time.monotonic() + REAP_S
-        while (how := self._reap().get(writing.pid)) is None and time.monotonic() < deadline:
-            time.sleep(REAP_S / 20)
-        return "cannot be ended" if how is None else how
+        self._ended[writing.pid] = writing
 
-    def _reap(self) -> dict[int, str]:
-        """How each of the ended processes has ended that could be waited for now."""
-        found = {}
-        for pid in list(self._ended):
+    def _reap(self) -> Iterator[tuple[str, Said]]:
+        """See which processes have ended, and say how of those that have left shares unwritten."""
+        for pid, writing in list(self._ended.items()):
             done, status = os.waitpid(pid, os.WNOHANG)
             if done:
-                self._ended.remove(pid)
+                del self._ended[pid]
                 code = os.waitstatus_to_exitcode(status)
-                found[pid] = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
-        return found
+                how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+                yield from self._heard(writing, None, {"failed": f"the process that wrote its parts {how}"})
 
     # -- the process that writes -----------------------------------------------------------------------------------
 
