@@ -1,6 +1,6 @@
 """The running count on Spark, run by the Python of its own environment with its task as JSON.
 
-`micro-batch`: transformWithState, the count in Python. `real-time`: groupBy and count in the JVM, as Real-Time Mode
+`micro-batch`: transformWithState on rows, the count in Python. `real-time`: groupBy and count in the JVM, as Real-Time Mode
 takes no Python.
 """
 
@@ -11,8 +11,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-import pandas as pd
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - that is its name everywhere
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
@@ -31,15 +30,12 @@ class Count(StatefulProcessor):
         """Get the state: a number per key."""
         self._seen = handle.getValueState("seen", StructType([StructField("seen", LongType())]))
 
-    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802, N803
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
         """Give the records with their counts in their last 8 bytes."""
         (seen,) = self._seen.get() or (0,)
-        for frame in rows:
-            values = []
-            for value in frame["value"].tolist():
-                seen += 1
-                values.append(bytes(value[:24]) + seen.to_bytes(8, "little"))
-            yield pd.DataFrame({"key": [key[0]] * len(values), "value": values})
+        for row in rows:
+            seen += 1
+            yield Row(key=row.key, value=bytes(row.value[:24]) + seen.to_bytes(8, "little"))
         self._seen.update((seen,))
 
     def close(self) -> None:
@@ -62,7 +58,7 @@ def from_little_endian(value: Column, first: int) -> Column:
 def counted(messages: DataFrame) -> DataFrame:
     """Return the results."""
     if not REAL_TIME:
-        return messages.groupBy("key").transformWithStateInPandas(
+        return messages.groupBy("key").transformWithState(
             statefulProcessor=Count(), outputStructType=MESSAGE, outputMode="Update", timeMode="None"
         )
     value = F.col("value")
