@@ -1,7 +1,7 @@
 """The running count on Spark, run by the Python of its own environment with its task as JSON.
 
-`micro-batch`: transformWithState on rows, the count in Python. `real-time`: groupBy and count in the JVM, as Real-Time Mode
-takes no Python.
+`micro-batch`: transformWithState on rows, the count in Python. `real-time`: groupBy and count in the JVM, as Real-Time
+Mode takes no Python.
 """
 
 # mypy: disable-error-code="attr-defined"
