@@ -10,17 +10,23 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import pyarrow as pa
 import pytest
-from core_rig import notice, plan, read, reader, worker
+from core_rig import Event, notice, plan, read, reader, worker
+from programs import source_rows
 from stage_rig import deployment
 
 from lowtide.errors import LifeEnded
+from lowtide.local import Message
+from lowtide.operators.order import Position
 from lowtide.worker import saver as saver_module
 from lowtide.worker.birth import Birth
 from lowtide.worker.core import WorkerCore
 from lowtide.worker.loading import load_state
 from lowtide.worker.saver import Saver
 from lowtide_snapshots.manifest import Part
+from lowtide_snapshots.parts import PartHead, encode_part
 from lowtide_snapshots.stores import StoreSetting
 from lowtide_tracker import Notice, Request
 
@@ -176,6 +182,45 @@ def test_a_snapshot_that_is_given_up_has_its_process_ended(
     assert said_by(saver) == []
     with pytest.raises(ProcessLookupError):
         os.kill(writing.pid, 0)
+
+
+def with_keys(count: int) -> WorkerCore:
+    level_0, level_1 = reader(), worker(1, "optimistic")
+    messages = [
+        Message(Position(0, number), 5, None, msgspec.json.encode(Event(f"key {number}", number)))
+        for number in range(count)
+    ]
+    for frame in level_0.rows(source_rows(messages), 0).frames:
+        level_1.frame(frame)
+    return level_1
+
+
+def test_what_is_not_written_in_idle_time_is_written_all_the_same(
+    store: StoreSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = with_keys(40)
+    core.notice(asked(1, 7, 7))
+    encode = encode_part
+    names: list[str] = []
+
+    def encode_slowly(head: PartHead, table: pa.Table) -> memoryview:
+        """As in a process that the machine leaves no time after its third part."""
+        names.append(head.name)
+        if os.sched_getscheduler(0) == os.SCHED_IDLE and len(names) > 3:
+            time.sleep(LIMIT_S)
+        return encode(head, table)
+
+    monkeypatch.setattr(saver_module, "encode_part", encode_slowly)
+    monkeypatch.setattr(saver_module, "PATIENCE_S", 2.0)
+    saver = saver_of(core, store)
+    began = time.monotonic()
+    saver.begin()
+    said = said_by(saver)
+    assert time.monotonic() - began >= 2, "it was left idle time"
+    assert [each["failed"] for each in said if "failed" in each] == []
+    parts = parts_of(said)
+    assert len({part.unit for part in parts}) == len(parts) == said[0]["parts"] > 4
+    assert said[-1] == {"done": True, "number": 1}
 
 
 def test_the_process_holds_none_of_the_workers_connections(

@@ -1,8 +1,8 @@
 """What a request has pinned is written by a process that is forked for it, while the workers go on (C3).
 
 The fork is what makes a snapshot cost no pause: it sees the state as it was when the request was heard, however long it
-takes to write it, and the kernel copies what is changed meanwhile. One is forked for all workers of a host. It gives
-way to everything else that runs, and dies with the host.
+takes to write it, and the kernel copies what is changed meanwhile. One is forked for all workers of a host. It runs
+when nothing else wants to, as long as that lets it come to an end in time, and dies with the host.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ import ctypes
 import gc
 import json
 import os
+import select
 import signal
 import sys
 import time
 import traceback
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from lowtide.errors import LowtideError
 from lowtide.operators.order import FIRST_TICK
@@ -36,9 +37,11 @@ from lowtide_tracker import Request
 __all__ = ["Saver"]
 
 PUTS_AT_ONCE = 8
-"""How many parts are on their way to the store at once."""
+"""How many parts are on their way to the store at once, when there is a hurry."""
+PATIENCE_S = 5.0
+"""How long parts are written only while the machine has nothing else to do: a full one would never come to it."""
 NICE = 10
-"""How much the writing process gives way to the others."""
+"""How much the writing process gives way to the others after that."""
 PR_SET_PDEATHSIG = 1
 READ_BYTES = 1 << 16
 
@@ -77,6 +80,24 @@ class _Share:
         if front is not None:
             said["front"] = [front.number, *front.start_at(request.tick)]
         return said
+
+
+class _Work(NamedTuple):
+    """What becomes a part.
+
+    Attributes:
+        worker: Whose it is.
+        step: The step.
+        unit: The hash unit.
+        keys: Its keys with their state.
+        request: What asked for it.
+    """
+
+    worker: str
+    step: SavedStep
+    unit: int
+    keys: list[Any]
+    request: Request
 
 
 @dataclass(slots=True)
@@ -278,32 +299,65 @@ class Saver:
 
     def _save(self, shares: Mapping[str, _Share], out: int) -> None:
         store = open_store(self._store)
+        work = list(self._work(shares, out))
+        puts: deque[tuple[str, Future[Said]]] = deque()
         with ThreadPoolExecutor(PUTS_AT_ONCE) as pool:
-            for worker, share in shares.items():
-                self._save_one(worker, share, out, store, pool)
+            for each in self._left_by_idle(work, store, out):
+                puts.append((each.worker, pool.submit(self._put, store, *self._part(each))))
+                if len(puts) >= 2 * PUTS_AT_ONCE:
+                    _say_put(out, *puts.popleft())
+            for worker, put in puts:
+                _say_put(out, worker, put)
+        for worker in shares:
+            _say(out, worker, {"done": True})
 
-    def _save_one(self, worker: str, share: _Share, out: int, store: Store, pool: ThreadPoolExecutor) -> None:
-        request = share.request
-        state = share.core.snapshot(share.base).state
-        work = [(share.steps[vertex], unit, keys) for vertex, units in state.items() for unit, keys in units.items()]
-        _say(out, worker, {"parts": len(work)})
-        puts: deque[Future[Said]] = deque()
-        while work:
-            step, unit, keys = work.pop()
-            if not keys:
-                _say(out, worker, {"empty": [step.vertex, unit]})
-                continue
-            puts.append(pool.submit(self._put, store, *self._part(step, unit, keys, request)))
-            if len(puts) >= 2 * PUTS_AT_ONCE:
-                _say(out, worker, puts.popleft().result())
-        for put in puts:
-            _say(out, worker, put.result())
-        _say(out, worker, {"done": True})
+    @staticmethod
+    def _work(shares: Mapping[str, _Share], out: int) -> Iterator[_Work]:
+        """Go through what there is to write, worker by worker, saying how much it is and what is empty."""
+        for worker, share in shares.items():
+            state = share.core.snapshot(share.base).state
+            _say(out, worker, {"parts": sum(map(len, state.values()))})
+            for vertex, units in state.items():
+                for unit, keys in units.items():
+                    if keys:
+                        yield _Work(worker, share.steps[vertex], unit, keys, share.request)
+                    else:
+                        _say(out, worker, {"empty": [vertex, unit]})
 
-    def _part(self, step: SavedStep, unit: int, keys: list[Any], request: Request) -> tuple[PartHead, int, memoryview]:
-        table = step.table(keys)
+    def _left_by_idle(self, work: Sequence[_Work], store: Store, out: int) -> list[_Work]:
+        """Let a further process write parts when nothing else wants to run; return what it has not written in time.
+
+        What is merely nice makes a thread that wakes up wait until its time slice is over, and that is milliseconds. On
+        a machine that is always full an idle process never comes to its end: it is killed then, as it could not even
+        let go of a lock. What it fails at is left over, too: who does it then says why it cannot be done.
+        """
+        readable, writable = os.pipe()
+        parent = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError:  # There is no room for it; this process has all it needs.
+            return list(work)
+        if pid == 0:
+            try:
+                os.close(out)
+                _die_with(parent)
+                os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+                for place, each in enumerate(work):
+                    _tell(writable, [place, self._put(store, *self._part(each))])
+            finally:
+                os._exit(0)
+        os.close(writable)
+        left = dict(enumerate(work))
+        for place, said in _told(readable, time.monotonic() + PATIENCE_S):
+            _say(out, left.pop(place).worker, said)
+        os.kill(pid, signal.SIGKILL)
+        return list(left.values())
+
+    def _part(self, work: _Work) -> tuple[PartHead, int, memoryview]:
+        step, request = work.step, work.request
+        table = step.table(work.keys)
         made_by = snapshot_id(self._incarnation, request.number)
-        head = PartHead(self._plan.name, step.vertex, step.kind, unit, request.tick, self._plan.slack_ms, made_by)
+        head = PartHead(self._plan.name, step.vertex, step.kind, work.unit, request.tick, self._plan.slack_ms, made_by)
         return head, table.num_rows, encode_part(head, table)
 
     @staticmethod
@@ -315,7 +369,7 @@ class Saver:
 
 def _detach(out: int) -> None:
     """Make a forked copy of the host a process of its own: it hears nothing, holds no connection, and gives way."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    _die_with(os.getppid())
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     gc.disable()  # A collection would copy all pages that the two still share.
     os.closerange(3, out)
@@ -323,10 +377,36 @@ def _detach(out: int) -> None:
     os.nice(NICE)
 
 
+def _die_with(parent: int) -> None:
+    """Let the kernel end this process when its parent is gone."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _told(readable: int, deadline_s: float) -> Iterator[Any]:
+    """What comes through a pipe until its other end is closed, or it is too late."""
+    rest = b""
+    while select.select([readable], [], [], max(0.0, deadline_s - time.monotonic()))[0]:
+        data = os.read(readable, READ_BYTES)
+        if not data:
+            return
+        *lines, rest = (rest + data).split(b"\n")
+        yield from map(json.loads, lines)
+
+
 def _say(out: int, worker: str | None, said: Said) -> None:
-    data = memoryview(json.dumps([worker, said]).encode() + b"\n")
+    _tell(out, [worker, said])
+
+
+def _tell(out: int, message: list[Any]) -> None:
+    data = memoryview(json.dumps(message).encode() + b"\n")
     while data:
         data = data[os.write(out, data) :]
+
+
+def _say_put(out: int, worker: str, put: Future[Said]) -> None:
+    _say(out, worker, put.result())
 
 
 def _why(error: BaseException) -> str:
