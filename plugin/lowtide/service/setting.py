@@ -56,7 +56,8 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
     """One life.
 
     Attributes:
-        levels: How many levels there are; each from 1 on is a segment.
+        levels: How many levels there are.
+        graph: Every segment with what feeds it.
         parallelism: How many workers each level from 1 on has.
         processes: How many host processes an executor has; 0 for half its cores.
         tracking: Whether there is a tracker.
@@ -78,6 +79,7 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     levels: int
+    graph: dict[int, list[int]]
     parallelism: int
     processes: int
     tracking: bool
@@ -111,11 +113,6 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
     def keeps_lasts(self) -> bool:
         """Whether sinks keep `last` and floors: where they do not, no delivered time may be told (R18)."""
         return self.shape.delivery == "exactly_once"
-
-    @property
-    def graph(self) -> dict[int, list[int]]:
-        """Every segment with what feeds it: a level's frames are tracked in the segment of its number."""
-        return {level: [level - 1] if level > 1 else [] for level in range(1, self.levels)}
 
 
 def pack(setting: LifeSetting, deployment: bytes) -> bytes:

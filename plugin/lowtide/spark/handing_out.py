@@ -62,6 +62,7 @@ def setting_of(plan: Plan, conf: Conf, opening: Opening, token: str) -> LifeSett
     job = conf.job
     return LifeSetting(
         levels=plan.levels,
+        graph=plan.segments,
         parallelism=plan.parallelism,
         processes=conf.worker.processes,
         tracking=job.tracking == "on",
