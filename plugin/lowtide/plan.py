@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -142,14 +140,6 @@ class Plan:
         """Every segment with what feeds it: level k takes its frames in segment k, and behind all is the outlet."""
         count = max(self.levels, 2) + (self.outlet is not None)
         return {segment: [segment - 1] if segment > 1 else [] for segment in range(1, count)}
-
-    def steps_text(self) -> str:
-        """What records' places in the order hang on besides the log (R4): every step's name, kind, parents and depth.
-
-        A SHA-256 in hex; the same for two plans in which every record has the same order key.
-        """
-        steps = [(v.name, type(v.step).__name__, v.parents, v.back, v.depth) for v in self.vertices]
-        return hashlib.sha256(json.dumps(steps).encode()).hexdigest()
 
     def needs_tracking(self) -> tuple[Vertex, ...]:
         """The vertices whose output is right only in order, and so with min time; none where a run may do without.

@@ -32,7 +32,7 @@ class SnapshotSetting(msgspec.Struct, frozen=True, kw_only=True):
         record: The job's record, as JSON.
         flow: The shapes of all steps with state.
         base: The manifest of the commit that the life began from, as JSON; empty if there is none.
-        steps: `Plan.steps_text`.
+        steps: `spark.placing.text_of` the plan.
         generation: Of the output.
         taking_limit_s: How long one may take.
         max_commit_age_s: When the job commits one itself; 0 for never.
