@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -12,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowtide.connectors.spec import KafkaSink
-from lowtide.steps import STATEFUL, Broadcast, KeyBy, Loop, Read, Relay, Site, Step, Write
+from lowtide.steps import STATEFUL, Broadcast, KeyBy, Loop, MapBatches, Read, Relay, Site, Step, Write
 
 Grouping = Literal["optimistic", "ordered"]
 """How stateful steps come to the right order: by repair, or by waiting for min time; the output is the same."""
@@ -125,13 +123,23 @@ class Plan:
             vertex = self.vertices[vertex.parents[0]]
         return vertex
 
-    def steps_text(self) -> str:
-        """What records' places in the order hang on besides the log (R4): every step's name, kind, parents and depth.
+    def may_end(self, step: Step) -> bool:
+        """Whether a record that fails at a step ends the life: without dead letters, and at `map_batches` always."""
+        return self.dead_letters is None or isinstance(step, MapBatches)
 
-        A SHA-256 in hex; the same for two plans in which every record has the same order key.
+    @property
+    def outlet(self) -> int | None:
+        """The segment behind all levels that sinks listen to; None where no record can end the life.
+
+        Nothing flows through it. What may end the life holds it, wherever that is: so no sink anywhere passes the tick.
         """
-        steps = [(v.name, type(v.step).__name__, v.parents, v.back, v.depth) for v in self.vertices]
-        return hashlib.sha256(json.dumps(steps).encode()).hexdigest()
+        return max(self.levels, 2) if any(self.may_end(vertex.step) for vertex in self.vertices) else None
+
+    @property
+    def segments(self) -> dict[int, list[int]]:
+        """Every segment with what feeds it: level k takes its frames in segment k, and behind all is the outlet."""
+        count = max(self.levels, 2) + (self.outlet is not None)
+        return {segment: [segment - 1] if segment > 1 else [] for segment in range(1, count)}
 
     def needs_tracking(self) -> tuple[Vertex, ...]:
         """The vertices whose output is right only in order, and so with min time; none where a run may do without.

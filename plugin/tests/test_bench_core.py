@@ -107,7 +107,7 @@ def test_each_record_comes_out_once_and_in_order(kind: Records, size: int) -> No
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_replayed_gives_the_same_bytes(kind: Records) -> None:
     recording = recorded(kind, 5, 10, target=0)
-    sender, receiver, tracker = Sender(kind), Receiver(kind, 0), TrackerServer()
+    sender, receiver, tracker = Sender(kind), Receiver(kind, 0), TrackerServer(kind)
     for place, message in enumerate(recording.messages):
         assert [frame for _, frame in sender.rows(message)] == recording.frames[place]
         receiver.frames(recording.frames[place])

@@ -15,7 +15,7 @@ from lowtide.fronts.floors import NO_TICK
 from lowtide.histogram import Histogram
 from lowtide.service.job_view import FrontView, JobView, Percentiles
 from lowtide.service.job_watch import JobWatch
-from lowtide.service.moment import JobShape, Moment
+from lowtide.service.moment import OUTLET, JobShape, Moment
 from lowtide.service.recent import Recent
 from lowtide.service.teller import delivered_time, job_view
 from lowtide_tracker import Holder
@@ -166,7 +166,7 @@ def test_a_view_survives_json() -> None:
 def test_the_shape_of_a_plan_names_who_receives() -> None:
     plan = compile_flow(inverted_index("index", "documents", "index"), parallelism=2)
     shape = JobShape.of(plan, incarnation=4, started_ms=1)
-    assert shape.segments.keys() == {1, 2}
-    assert shape.segments[2] == "index"
+    assert shape.segments.keys() == {1, 2, 3}
+    assert (shape.segments[2], shape.segments[3]) == ("index", OUTLET)
     assert shape.sinks == {"index": (2, plan.lanes)}
     assert (shape.job, shape.incarnation, shape.slack_ms) == ("index", 4, plan.slack_ms)

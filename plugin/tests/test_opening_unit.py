@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from stage_rig import deployment
 
+from lowtide import Flow, kafka
+from lowtide import json as as_json
+from lowtide.compiler import compile_flow
 from lowtide.conf import Conf
 from lowtide.connectors.claims import transactional_id
 from lowtide.connectors.lasts import Durable, LaneName
 from lowtide.errors import AlreadyRunning, FlowError, LifeEnded, LowtideError, ServiceUnavailable
 from lowtide.fronts.register import FrontRegister, Partition
 from lowtide.operators.order import OrderKey
+from lowtide.plan import Plan
 from lowtide.spark.frozen import _settled, job_record
 from lowtide.spark.opening import _by_vertex, _completed, _ids
+from lowtide.spark.placing import kept_steps, refuse_other_places, steps_of, text_of
 from lowtide.spark.preflight import Surroundings
-from lowtide.spark.recovering import refuse_other_order, refuse_shorter_lasts
+from lowtide.spark.recovering import refuse_shorter_lasts
 from lowtide.spark.refusing import as_ours
 from lowtide.topics import Topic
 from lowtide.worker.effects import letters_of
@@ -137,12 +144,120 @@ def test_a_sink_that_has_lost_what_a_snapshot_knew_is_refused() -> None:
         refuse_shorter_lasts(manifest(), last, 1)
 
 
+LANE = LaneName(0, "out", 0)
+BEHIND, BELOW = {LANE: OrderKey(10, 0, 6)}, {LANE: OrderKey(9, 0, 6)}
+"""What a lane has when a life begins at tick 10."""
+
+
+@dataclass(frozen=True)
+class Payment:
+    user: str
+    account: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Numbered:
+    user: int
+    account: str
+    number: int
+
+
+def count(state: int, payment: Payment) -> tuple[int, Payment]:
+    return state + 1, payment
+
+
+def large(payment: Payment) -> bool:
+    return payment.number > 1000
+
+
+def payments(
+    key: str | None = "user", *, by: str = "", record: type = Payment, alarms: bool = False, parallelism: int = 2
+) -> Plan:
+    """Payments to a sink with a key; first by a column, if one is named, and with one more branch."""
+    flow = Flow("payments")
+    stream = flow.read("payments", kafka("payments", as_json(record)))
+    if alarms:
+        stream.filter(large).write("alarms", kafka("alarms", as_json(record)))
+    if by:
+        stream = stream.key_by(by, name="grouped").scan("counted", count, 0)
+    stream.write("out", kafka("out", as_json(record), key=key))
+    return compile_flow(flow, parallelism=parallelism, lanes=2)
+
+
+def kept(plan: Plan, begins: int = 0) -> dict[str, Any]:
+    """What ZooKeeper has of a first life of this plan."""
+    kept: dict[str, Any] = json.loads(json.dumps(kept_steps(plan, None, [], begins)))
+    return kept
+
+
 def test_other_steps_are_refused_where_the_old_ones_have_delivered_behind_the_snapshot() -> None:
     """C12, W15: a record's place in the order hangs on the steps that it goes through."""
-    plan, lane = deployment().plan, LaneName(0, "out", 0)
-    behind, below = {lane: OrderKey(10, 0, 6)}, {lane: OrderKey(9, 0, 6)}
-    refuse_other_order(plan, manifest(plan.steps_text()), behind)
-    refuse_other_order(plan, manifest("other"), below)
-    with pytest.raises(FlowError, match=r"(?s)steps of the flow were added.*up to 10 ms.*--redeliver"):
-        refuse_other_order(plan, manifest("other"), behind)
-    assert plan.steps_text() == deployment(parallelism=3).plan.steps_text()
+    plan = deployment().plan
+    for known in (None, kept(plan)):
+        refuse_other_places(plan, known, manifest(text_of(plan)), BEHIND, 10)
+        refuse_other_places(plan, known, manifest("other"), BELOW, 10)
+        with pytest.raises(FlowError, match=r"(?s)steps of the flow were added.*up to 10 ms.*--redeliver"):
+            refuse_other_places(plan, known, manifest("other"), BEHIND, 10)
+    assert text_of(plan) == text_of(deployment(parallelism=3).plan)
+    refuse_other_places(plan, None, manifest(), BEHIND, 10)
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "what"),
+    [
+        (payments("user"), payments("account"), r'"out" goes by account \(string\), and went by user \(string\)'),
+        (payments("user"), payments("user", record=Numbered), r"user \(int64\), and went by user \(string\)"),
+        (payments("user"), payments(None), r'"out" goes by nothing, and went by user \(string\)'),
+        (payments(by="user"), payments(by="account"), r'"grouped" goes by account \(string\), and went by user'),
+        (payments(by="user"), payments(by="user", key="account"), r'"out" goes by account \(string\), and went by'),
+        (payments(), payments(alarms=True), r'"alarms" is new; "alarms/exchange" is new; "large" is new'),
+        (payments(alarms=True), payments(), r'"alarms" is gone; "alarms/exchange" is gone; "large" is gone'),
+    ],
+)
+def test_an_edit_that_moves_records_is_refused_wherever_something_was_delivered(
+    was: Plan, now: Plan, what: str
+) -> None:
+    """R4, R12: also before the first commit, and of a start without state."""
+    assert text_of(was) != text_of(now)
+    with pytest.raises(
+        FlowError, match=rf"(?s){what}.*begins at 0 ms.*up to 20 ms.*another name and other output topics"
+    ):
+        refuse_other_places(now, kept(was), None, BEHIND, 0)
+    with pytest.raises(FlowError, match=rf"(?s){what}.*--redeliver"):
+        refuse_other_places(now, kept(was), manifest(text_of(was)), BEHIND, 10)
+    refuse_other_places(was, kept(was), None, BEHIND, 0)
+    refuse_other_places(now, kept(was), None, {}, 0)
+    refuse_other_places(now, kept(was), manifest(text_of(was)), BELOW, 10)
+
+
+def test_what_is_no_place_may_change() -> None:
+    assert steps_of(payments()) == steps_of(payments(parallelism=1))
+    assert text_of(payments()) == text_of(payments(parallelism=1))
+
+
+def test_steps_that_came_later_say_nothing_about_what_was_delivered_before() -> None:
+    """A life went from one flow to another at tick 10; then an older commit is begun from."""
+    old, new = payments("user"), payments("account")
+    first = kept(old)
+    assert first["since"] == 0
+    assert kept_steps(old, first, BELOW, 10) == first, "a start with the same steps changes nothing"
+    second = kept_steps(new, first, BELOW, 10)
+    assert second == {"steps": steps_of(new), "since": 10}
+    refuse_other_places(new, second, None, BEHIND, 10)
+    with pytest.raises(FlowError, match="had other steps before 20 ms; this start begins at 18 ms"):
+        refuse_other_places(new, second, None, BELOW, 9)
+    assert kept_steps(new, second, BEHIND, 10) == second
+    assert kept_steps(old, second, {}, 10)["since"] == 0, "in a new output generation nothing was delivered"
+
+
+def test_a_job_that_kept_no_steps_is_held_against_its_commit_alone() -> None:
+    """Jobs from before they were kept; their manifests say nothing about keys."""
+    plan = payments()
+    rows = [step[:-1] for step in steps_of(plan)]
+    before = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+    refuse_other_places(plan, None, None, BEHIND, 0)
+    refuse_other_places(plan, None, manifest(before), BEHIND, 10)
+    with pytest.raises(FlowError, match="added, removed, renamed, keyed or joined otherwise since commit 000001-0001"):
+        refuse_other_places(payments(alarms=True), None, manifest(before), BEHIND, 10)
+    assert kept_steps(plan, None, BEHIND, 10) == {"steps": steps_of(plan), "since": 0}

@@ -20,7 +20,7 @@ from lowtide.compiler import compile_flow
 from lowtide.fields import encode_rows
 from lowtide.local import Message, run_log
 from lowtide.operators.failure import MessageRefused, UserError
-from lowtide.operators.fault import act
+from lowtide.operators.fault import letters
 from lowtide.operators.order import Position, path_of, position_of
 from lowtide.operators.program import Program
 from lowtide.schema import schema_of
@@ -236,7 +236,7 @@ def test_headers_of_the_original_go_with_its_dead_letter() -> None:
     rows = source_rows(messages([b"{}", b"{}"]))
     rows.headers, rows.ticks = [b"first", b"second"], [500, 500]
     (faults,) = Program(plan, 0).feed_source(0, rows).faults
-    assert [dead.headers for dead in act(plan, faults.ats, faults.rows)] == [b"first", b"second"]
+    assert [dead.headers for dead in letters(plan, faults.ats, faults.rows)] == [b"first", b"second"]
 
 
 def test_behind_an_exchange_a_dead_letter_holds_the_record() -> None:

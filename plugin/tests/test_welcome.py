@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from life_settings import setting
 
-from lowtide.service.setting import LifeSetting
 from lowtide.service.setting import pack as pack_setting
 from lowtide.service.setting import unpack as unpack_setting
 from lowtide.worker.welcome import FrontStart, Welcome, pack, unpack
@@ -30,12 +29,3 @@ def test_the_service_is_told_what_was_said() -> None:
     unpacked, deployment = unpack_setting(pack_setting(said, DEPLOYMENT))
     assert (unpacked, deployment) == (said, DEPLOYMENT)
     assert (unpacked.job, unpacked.incarnation) == ("test", 9)
-
-
-def test_every_level_is_fed_by_the_one_before() -> None:
-    def graph(levels: int) -> dict[int, list[int]]:
-        said: LifeSetting = setting(levels=levels)
-        return said.graph
-
-    assert graph(2) == {1: []}
-    assert graph(4) == {1: [], 2: [1], 3: [2]}

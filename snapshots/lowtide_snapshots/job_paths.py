@@ -27,6 +27,7 @@ class JobPaths:
         self.fronts = f"{self.job}/fronts"
         self.sink_ids = f"{self.job}/sink_ids"
         self.lasts = f"{self.job}/lasts"
+        self.steps = f"{self.job}/steps"
         self.told = f"{self.job}/told"
         self.life = f"{self.job}/life"
         self.commits = f"{self.job}/commits"

@@ -242,6 +242,21 @@ class JobStore:
 
         self._put(incarnation, path, data, newer)
 
+    def steps(self) -> dict[str, Any] | None:
+        """What is kept of the flow that delivered what is durable; None if nothing was."""
+        node = self._zk.get(self._paths.steps)
+        return value_of(node.data, self._paths.steps) if node else None
+
+    def set_steps(self, incarnation: int, steps: Mapping[str, Any]) -> None:
+        """Say which flow delivers from now on, before it does.
+
+        Raises:
+            Fenced: the life is over.
+        """
+        path = self._paths.steps
+        data = to_bytes(steps, path)
+        self._put(incarnation, path, data, data.__ne__)
+
     def told(self) -> int | None:
         """The largest delivered time that the outside was told; None if it was told none."""
         node = self._zk.get(self._paths.told)

@@ -138,7 +138,7 @@ class Manifest:
         floors: the floors from there on.
         lasts: what each lane had delivered.
         parts: every unit that has state, whoever wrote its part.
-        steps: a text that is the same as long as the flow's steps give records the same places in the order.
+        steps: a text that is the same as long as the flow's steps give records the same lanes and places in the order.
         generation: of the output that `lasts` speaks of.
     """
 

@@ -32,6 +32,7 @@ WRITES: dict[str, Callable[[JobStore, int], None]] = {
     "add_fronts": lambda store, life: store.add_fronts(life, [ENTRY]),
     "add_sink_ids": lambda store, life: store.add_sink_ids(life, ["late"]),
     "set_lasts": lambda store, life: store.set_lasts(life, "late"),
+    "set_steps": lambda store, life: store.set_steps(life, {"steps": ["late"], "since": 0}),
     "tell": lambda store, life: store.tell(life, 10**9),
     "set_life": lambda store, life: store.set_life(life, {"phase": "late"}),
 }
@@ -173,7 +174,7 @@ class Place:
     @staticmethod
     def content(store: JobStore) -> tuple[Any, ...]:
         """All that lives have written."""
-        return (store.fronts(), store.sink_ids(), store.lasts(), store.told(), store.life())
+        return (store.fronts(), store.sink_ids(), store.lasts(), store.steps(), store.told(), store.life())
 
     @staticmethod
     def nobody(text: str) -> None:

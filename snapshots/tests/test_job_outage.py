@@ -16,7 +16,7 @@ pytestmark = pytest.mark.zookeeper
 
 LONG_S = 10.0
 ENTRY = {"number": 0, "source": "documents", "topic_id": "x", "partition": 0, "offset": 0, "opening": 0}
-WRITES = ("add_fronts", "add_sink_ids", "set_lasts", "tell", "set_life")
+WRITES = ("add_fronts", "add_sink_ids", "set_lasts", "set_steps", "tell", "set_life")
 
 
 @pytest.mark.slow
@@ -71,7 +71,14 @@ def test_a_write_whose_answer_is_lost_is_done_once(place: Any, drop: str) -> Non
         assert proxy.dropped == 2 + len(WRITES) + 1
         versions = [mine._zk.get(path) for path in (mine._paths.incarnation, mine._paths.told, mine._paths.life)]
         assert [node and node.version for node in versions] == [0, 1, 0]
-        assert place.content(place.open()) == ([ENTRY], {"late"}, ("late", 0), 10**9 + 1, {"phase": "late"})
+        assert place.content(place.open()) == (
+            [ENTRY],
+            {"late"},
+            ("late", 0),
+            {"steps": ["late"], "since": 0},
+            10**9 + 1,
+            {"phase": "late"},
+        )
 
 
 @pytest.mark.slow

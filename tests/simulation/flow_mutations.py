@@ -17,9 +17,10 @@ from lowtide.operators.barrier import Barrier
 from lowtide.operators.batch import Batch
 from lowtide.operators.feed import Feed
 from lowtide.operators.flat_mapping import FlatMapNode
-from lowtide.operators.order import OrderKey
+from lowtide.operators.order import OrderKey, tick_of
 from lowtide.worker.core import WorkerCore
 from lowtide.worker.effects import Effects, Frame
+from lowtide.worker.ending import Ending
 from lowtide_tracker import Floor
 
 from .mutation import Mutation, Patch
@@ -247,6 +248,37 @@ def faults_for_good() -> list[Patch]:
     return [(WorkerCore, "_route", route)]
 
 
+def faults_held(add: Any) -> list[Patch]:
+    return [(Ending, "add", add)]
+
+
+def fault_without_hold(self: Ending, batch: Batch) -> None:
+    self._pending.add(batch)
+
+
+def hold_for_good(self: Ending, batch: Batch) -> None:
+    """A fault that is taken back is still held."""
+    for at in (items_of(batch) or Batch([], [], [])).ats:
+        self._tracker.fold(self._outlet, (tick_of(at),), self._tracker.new_value())
+    self._pending.add(batch)
+
+
+def sinks_listen_to_their_own() -> list[Patch]:
+    """A barrier goes by its level's min time, as if nothing else could end the life."""
+    return [(WorkerCore, "cleared", property(lambda self: self.min_time))]
+
+
+def nothing_held_before_the_outlet() -> list[Patch]:
+    """What the last level holds in order is not folded: it is thought to leave the level only for its own sinks."""
+    real = WorkerCore._hold
+
+    def hold(self: WorkerCore, ticks: list[int]) -> None:
+        if self.level + 1 != self.plan.outlet:
+            real(self, ticks)
+
+    return [(WorkerCore, "_hold", hold)]
+
+
 def flow(name: str, rule: str, what: str, patches: Any, **options: Any) -> Mutation:
     return Mutation(name, rule, what, "flow", patches, options)
 
@@ -286,4 +318,12 @@ FLOW = [
     flow("durable-when-released", "R15, R18", "what was released counts as durable", durable_when_released),
     flow("faults-for-good", "W12", "an exception is never taken back", faults_for_good,
          flow="failing", grouping="optimistic", faults=0.0),
+    flow("fault-without-hold", "R6", "what may end the life holds nothing", lambda: faults_held(fault_without_hold),
+         flow="diamond", letters=False, wrong=1.0),
+    flow("fault-held-for-good", "R6", "what is taken back is still held", lambda: faults_held(hold_for_good),
+         flow="three_levels", grouping="optimistic", letters=False, wrong=1.0),
+    flow("sinks-of-their-own", "R6, R12", "sinks do not listen to what may end the life", sinks_listen_to_their_own,
+         flow="diamond", letters=False, wrong=1.0),
+    flow("no-hold-before-outlet", "R6", "an ordered last level does not hold the sinks", nothing_held_before_the_outlet,
+         flow="two_levels_of_sinks", grouping="ordered", letters=False, wrong=1.0),
 ]  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from lowtide.operators.failure import AtRecord
 from lowtide.operators.order import tick_of
 from lowtide_tracker import Floor
 
@@ -12,6 +13,7 @@ from .life import Life
 from .logs import FIRST_MS, NEVER_MS, Log
 from .verdict import Violation
 from .world import Step, Trace, World
+from .wrong import Wrong, draw_wrong
 
 MAX_DRAIN_ROUNDS = 200
 QUIET_ROUNDS = 12
@@ -31,6 +33,8 @@ class FlowWorld(World):
         swaps: How likely it is that frames are disturbed rather than the life killed.
         longest: How many messages a partition can have; drawn if None.
         idle: How likely idle heartbeats are; drawn if None.
+        letters: Whether the flow names dead letters; drawn if None.
+        wrong: How likely it is, without them, that a life begins with a function that is wrong about some records.
     """
 
     name: ClassVar[str] = "flow"
@@ -47,11 +51,15 @@ class FlowWorld(World):
         swaps: float = 0.2,
         longest: int | None = None,
         idle: int | None = None,
+        letters: bool | None = None,
+        wrong: float = 0.4,
     ) -> None:
         super().__init__(seed, trace)
         self.grouping = grouping
         self.faults, self.damage, self.swaps = faults, damage, swaps
-        self.job = Job(self.rng, flow, longest)
+        self.job = Job(self.rng, flow, longest, letters=letters)
+        self.wrongness = wrong
+        self.wrong: Wrong | None = None
         self.idleness = idle or self.rng.choice([4, 4, 15])
         self.lives = 0
         self.now_ms = FIRST_MS
@@ -63,6 +71,9 @@ class FlowWorld(World):
         self.lives += 1
         grouping: Grouping = self.grouping or rng.choice(["optimistic", "ordered"])  # type: ignore[assignment]
         job, plan = self.job, self.job.plan(rng.choice([1, 2, 4]), grouping)
+        if self.wrong is None and not job.letters and rng.random() < self.wrongness:
+            self.wrong = draw_wrong(rng, plan)
+        plan = plan if self.wrong is None else self.wrong.put_into(plan)
         self.now_ms -= rng.choice([0, 0, 40])  # Another broker leads, and its clock is behind.
         self.life = Life(
             rng, self.lives, plan, job.logs, job.sinks, job.recovered(self.damage), job.manifests, job.told_time
@@ -73,6 +84,7 @@ class FlowWorld(World):
                 "job",
                 f"life {self.lives} of {job.flow}, {grouping}, parallelism {plan.parallelism}, from {self.life.start}",
             )
+            self.say("job", f"wrong is {self.wrong}")
 
     def kill(self) -> None:
         """The life ends, and the next one begins; often with a partition that nobody has seen."""
@@ -80,6 +92,16 @@ class FlowWorld(World):
         self.begin()
         if self.rng.random() < 0.7:
             self.discover()
+
+    def correct(self, error: AtRecord) -> None:
+        """The life has ended at a record: the function that is wrong is corrected, and the next one begins."""
+        if self.wrong is None:
+            raise error
+        self.wrong.found_by(error)
+        if self.trace:
+            self.say("job", f"ends: {error.what}")
+        self.wrong = None
+        self.kill()
 
     # -- steps -----------------------------------------------------------------------------------------------------
 
@@ -170,7 +192,11 @@ class FlowWorld(World):
 
     def hear(self) -> bool:
         """A worker hears notices, and what is delivered is looked at."""
-        heard = super().hear()
+        try:
+            heard = super().hear()
+        except AtRecord as error:
+            self.correct(error)
+            return True
         if heard:
             self.check_delivered()
         return heard
@@ -318,6 +344,17 @@ class FlowWorld(World):
 
     def drain(self) -> None:
         """Nothing fails any more, all messages are there, all fronts go far ahead: everything has to be delivered."""
+        self.wrongness = 0.0
+        while True:
+            try:
+                self._drain()
+            except AtRecord as error:
+                self.correct(error)
+            else:
+                break
+        self.job.check(self.life)
+
+    def _drain(self) -> None:
         if any(channel.broken for channel in self.life.channels.values()):
             self.kill()
         life = self.life
@@ -332,7 +369,6 @@ class FlowWorld(World):
             self.check()
             if quiet > QUIET_ROUNDS:
                 break
-        self.job.check(life)
 
     def _round(self, tick: int) -> bool:
         """Everything that can happen happens once; whether records or min time moved."""

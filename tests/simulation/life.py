@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 from random import Random
 
 from programs import source_rows
@@ -14,6 +15,7 @@ from lowtide.fronts.floors import NO_TICK, Floors
 from lowtide.fronts.front import Front, Window
 from lowtide.local import Message
 from lowtide.operators.bundle import Bundle
+from lowtide.operators.order import tick_of
 from lowtide.plan import Plan
 from lowtide.worker.core import WorkerCore
 from lowtide.worker.early import Early
@@ -30,6 +32,8 @@ from .tracking import Line, Tracking
 from .verdict import Violation
 
 CAPACITY_TICKS = 64
+FAULTS = -1_000_000
+"""Where the model has workers' faults, below what it has of ordered groupings."""
 
 
 @dataclass(slots=True, eq=False)
@@ -86,7 +90,7 @@ class Life:
             self.durable.merge(floors)
         self.relied_on = max([self.start, told, *(key.tick + 1 for key in self.last.values())])
         self.bundle_records = rng.choice([1, 3, 1000])
-        inbound: dict[int, list[int]] = {level: [level - 1] if level > 1 else [] for level in range(1, plan.levels)}
+        inbound = plan.segments
         self.model = Model(inbound)
         register = {front: max(self.start, log.opening or 0) for front, log in self.logs.items()}
         self.tracking = Tracking(rng, inbound, register, start=self.start, capacity=CAPACITY_TICKS)
@@ -348,8 +352,8 @@ class Life:
             if (sink, bundle.lane) in busy:
                 raise Violation("output", f"lane {bundle.lane} has two bundles in flight")
             self.bundles.append((worker, sink, bundle))
-        if core.level:
-            self._note_held(worker, core)
+        self._note_held(worker, core)
+        self._note_ending(worker, core)
 
     def _check_labels(self, front: Front, effects: Effects) -> None:
         """R1: what has been handed out has the labels that the log and the floors give it."""
@@ -381,6 +385,20 @@ class Life:
                 held[~worker] = min(ticks)
             else:
                 held.pop(~worker, None)
+
+    def _note_ending(self, worker: int, core: WorkerCore) -> None:
+        """R6: what may end the life counts as being in the outlet as long as nothing has taken it back."""
+        if self.plan.outlet is None:
+            return
+        held = self.model.labels[self.plan.outlet]
+        open_: set[bytes] = set()
+        for batch in chain.from_iterable(core._ending._pending._parts.values()):
+            for at, taken_back in zip(batch.ats, batch.flags or repeat(False), strict=False):
+                (open_.discard if taken_back else open_.add)(at)
+        if open_:
+            held[FAULTS - worker] = min(map(tick_of, open_))
+        else:
+            held.pop(FAULTS - worker, None)
 
 
 def front_caps(front: Front) -> list[Floor]:

@@ -127,7 +127,7 @@ class Traffic:
     def replay(self, timer: Timer, count: int) -> None:
         """Time the steps of so many batches."""
         split, whole, end = self._split, self._whole, FILLING + count
-        sender, tracker, receiver = Sender(self._kind), TrackerServer(), Receiver(self._kind, 0)
+        sender, tracker, receiver = Sender(self._kind), TrackerServer(self._kind), Receiver(self._kind, 0)
         for message, notices in zip(split.messages[:end], split.notices[:end], strict=True):
             timer.turn(ROWS, partial(sender.rows, message))
             timer.step(FLUSH_0, sender.flush)

@@ -207,8 +207,10 @@ class Receiver:
 class TrackerServer:
     """The tracker with what its server does for a message, without the socket."""
 
-    def __init__(self) -> None:
-        self.tracker = Tracker(Graph({1: ()}), {FRONT: START}, start=START, capacity_ticks=CAPACITY_TICKS)
+    def __init__(self, kind: Records) -> None:
+        self.tracker = Tracker(
+            Graph(plan_of(kind).segments), {FRONT: START}, start=START, capacity_ticks=CAPACITY_TICKS
+        )
         self._reader = MessageReader()
 
     def receive(self, message: bytes) -> bytes:
@@ -258,7 +260,7 @@ class Recording:
 def recorded(kind: Records, size: int, count: int, target: int | None) -> Recording:
     """Send batches through both levels; arguments as of `batches`."""
     recording = Recording(batches(kind, size, count, target))
-    sender, tracker = Sender(kind), TrackerServer()
+    sender, tracker = Sender(kind), TrackerServer(kind)
     receivers = [Receiver(kind, place) for place in range(WORKERS)]
     for message in recording.messages:
         frames: list[list[bytes]] = [[] for _ in receivers]

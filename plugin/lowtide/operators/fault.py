@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from lowtide.fronts.source_rows import SourceRows
 from lowtide.operators.batch import Batch
 from lowtide.operators.dead_letter import Dead, as_json
-from lowtide.operators.failure import Failure, MessageRefused, TooLarge, UserError
+from lowtide.operators.failure import AtRecord, Failure, MessageRefused, TooLarge, UserError
 from lowtide.operators.order import delivered_ms, position_of, tick_of
 from lowtide.plan import Plan, Vertex
-from lowtide.steps import MapBatches, Read
+from lowtide.steps import Read
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,42 +59,44 @@ def faults(vertex: Vertex, batch: Batch, failures: Sequence[Failure], rows: Sour
     return found.with_rows(made)
 
 
-def act(plan: Plan, ats: Sequence[bytes], found: Sequence[Fault]) -> list[Dead]:
-    """Let faults act, in order: make dead letters of them if the flow names a sink for such.
+def ends_life(plan: Plan, fault: Fault) -> bool:
+    """Whether a fault ends the life, if nothing takes it back; else it becomes a dead letter."""
+    return plan.may_end(fault.vertex.step)
+
+
+def error_of(at: bytes, fault: Fault) -> AtRecord:
+    """What a life ends with at a fault with this order key."""
+    vertex, failure, position = fault.vertex, fault.failure, position_of(at)
+    if failure.too_large:
+        return TooLarge(vertex, position, failure)
+    if isinstance(vertex.step, Read):
+        return MessageRefused(vertex, position, failure)
+    return UserError(vertex, position, failure)
+
+
+def letters(plan: Plan, ats: Sequence[bytes], found: Sequence[Fault]) -> list[Dead]:
+    """Make dead letters of faults that do not end the life, in order.
 
     Args:
         plan: The plan.
         ats: Their order keys.
         found: The faults, none of them taken back.
-
-    Raises:
-        FrameTooLarge: a record is too large, and the flow names no dead letters.
-        MessageRefused: a message cannot be parsed, and the flow names no dead letters.
-        UserError: a user's function failed, and the flow names no dead letters; of `map_batches` always.
     """
-    letters = []
+    made = []
     for at, fault in zip(ats, found, strict=True):
-        position = position_of(at)
-        vertex, failure = fault.vertex, fault.failure
-        if plan.dead_letters is None and failure.too_large:
-            raise TooLarge(vertex, position, failure)
-        if plan.dead_letters is None and isinstance(vertex.step, Read):
-            raise MessageRefused(vertex, position, failure)
-        if plan.dead_letters is None or isinstance(vertex.step, MapBatches):
-            raise UserError(vertex, position, failure)
-        original = fault.original or Original(None, as_json(failure.record), None)
-        letters.append(
+        original = fault.original or Original(None, as_json(fault.failure.record), None)
+        made.append(
             Dead(
-                vertex.name,
-                position,
+                fault.vertex.name,
+                position_of(at),
                 delivered_ms(tick_of(at), plan.slack_ms),
-                failure.error,
+                fault.failure.error,
                 original.key,
                 original.value,
                 original.headers,
             )
         )
-    return letters
+    return made
 
 
 def original_of(rows: SourceRows, offset: int) -> Original:

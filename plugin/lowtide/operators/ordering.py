@@ -17,7 +17,7 @@ class Holding(Node):
     """A step that holds records until min time has passed them.
 
     Attributes:
-        outward: Whether what it gives may leave the level: then its holds are told to the tracker (R6).
+        outward: Whether others wait for what it gives, be it a fault: then its holds are told to the tracker (R6).
     """
 
     outward = False

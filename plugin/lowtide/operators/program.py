@@ -101,7 +101,10 @@ class Program:
         return (OrderedNode if self._mode == "ordered" else GroupingNode)(vertex, grouping)
 
     def _lead(self) -> None:
-        """Tell every node its followers, and holding ones whether their records may go on to the next level."""
+        """Tell every node its followers, and holding ones whether what they give goes on behind this level.
+
+        Where a record may end the life, whether it does goes on to all sinks.
+        """
         outward: set[int] = set()
         for vertex in reversed(self.plan.vertices):
             node = self._nodes.get(vertex.id)
@@ -112,7 +115,7 @@ class Program:
             if any(isinstance(self._nodes[child.id], ExchangeNode) or child.id in outward for child in children):
                 outward.add(vertex.id)
         for node in self._holding:
-            node.outward = node.vertex.id in outward
+            node.outward = node.vertex.id in outward or self.plan.outlet is not None
 
     @property
     def holds(self) -> bool:

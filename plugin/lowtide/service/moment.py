@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["JobShape", "Moment"]
 
+OUTLET = "(before the sinks)"
+"""Stands for the steps where a segment has none: what may end the life waits there (`Plan.outlet`)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobShape:
@@ -24,7 +27,7 @@ class JobShape:
         incarnation: Of its life.
         started_ms: When it began.
         slack_ms: How long a tick is.
-        segments: Number to the names of the steps that receive its frames.
+        segments: Number to the names of the steps that receive its frames; or `OUTLET`.
         sinks: Name to (level, lanes).
         delivery: "exactly_once" or "at_least_once".
     """
@@ -39,18 +42,19 @@ class JobShape:
 
     @classmethod
     def of(cls, plan: Plan, *, incarnation: int, started_ms: int, delivery: str = "exactly_once") -> JobShape:
-        """Return a plan's shape; segment k is that of the frames that level k receives."""
+        """Return a plan's shape; segment k is that of the frames that level k receives, the outlet is behind all."""
         exchanges = {vertex.id for vertex in plan.exchanges()}
         receivers: dict[int, list[str]] = {level: [] for level in range(1, max(plan.levels, 2))}
         for vertex in plan.vertices:
             if vertex.level and exchanges.intersection(vertex.parents) and vertex.name not in receivers[vertex.level]:
                 receivers[vertex.level].append(vertex.name)
+        outlet = {} if plan.outlet is None else {plan.outlet: OUTLET}
         return cls(
             job=plan.name,
             incarnation=incarnation,
             started_ms=started_ms,
             slack_ms=plan.slack_ms,
-            segments={level: ", ".join(names) for level, names in receivers.items()},
+            segments={level: ", ".join(names) for level, names in receivers.items()} | outlet,
             sinks={sink.name: (sink.level, plan.lanes) for sink in plan.sinks()},
             delivery=delivery,
         )

@@ -32,7 +32,7 @@ class SnapshotSetting(msgspec.Struct, frozen=True, kw_only=True):
         record: The job's record, as JSON.
         flow: The shapes of all steps with state.
         base: The manifest of the commit that the life began from, as JSON; empty if there is none.
-        steps: `Plan.steps_text`.
+        steps: `spark.placing.text_of` the plan.
         generation: Of the output.
         taking_limit_s: How long one may take.
         max_commit_age_s: When the job commits one itself; 0 for never.
@@ -56,7 +56,8 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
     """One life.
 
     Attributes:
-        levels: How many levels there are; each from 1 on is a segment.
+        levels: How many levels there are.
+        graph: Every segment with what feeds it.
         parallelism: How many workers each level from 1 on has.
         processes: How many host processes an executor has; 0 for half its cores.
         tracking: Whether there is a tracker.
@@ -78,6 +79,7 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     levels: int
+    graph: dict[int, list[int]]
     parallelism: int
     processes: int
     tracking: bool
@@ -111,11 +113,6 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
     def keeps_lasts(self) -> bool:
         """Whether sinks keep `last` and floors: where they do not, no delivered time may be told (R18)."""
         return self.shape.delivery == "exactly_once"
-
-    @property
-    def graph(self) -> dict[int, list[int]]:
-        """Every segment with what feeds it: a level's frames are tracked in the segment of its number."""
-        return {level: [level - 1] if level > 1 else [] for level in range(1, self.levels)}
 
 
 def pack(setting: LifeSetting, deployment: bytes) -> bytes:

@@ -47,7 +47,7 @@ class Taking:
         incarnation: The life.
         record: The job's.
         flow: The shapes of all steps with state.
-        steps: `Plan.steps_text`.
+        steps: `spark.placing.text_of` the plan.
         generation: Of the output.
         began_s: The monotonic time of the request.
     """

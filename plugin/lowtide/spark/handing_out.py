@@ -15,6 +15,7 @@ from lowtide.service.moment import JobShape
 from lowtide.service.setting import ControlSetting, LifeSetting, SnapshotSetting
 from lowtide.spark.frozen import job_record
 from lowtide.spark.opening import Opening
+from lowtide.spark.placing import text_of
 from lowtide.spark.preflight import Surroundings
 from lowtide.store_access import store_setting
 from lowtide.worker.deployment import Deployment
@@ -62,6 +63,7 @@ def setting_of(plan: Plan, conf: Conf, opening: Opening, token: str) -> LifeSett
     job = conf.job
     return LifeSetting(
         levels=plan.levels,
+        graph=plan.segments,
         parallelism=plan.parallelism,
         processes=conf.worker.processes,
         tracking=job.tracking == "on",
@@ -95,7 +97,7 @@ def _snapshots(plan: Plan, conf: Conf, opening: Opening) -> SnapshotSetting:
         record=job_record(plan).to_json(),
         flow=tuple(step.shape for step in saved_steps(plan).values()),
         base="" if opening.recovered is None else opening.recovered.manifest.to_json(),
-        steps=plan.steps_text(),
+        steps=text_of(plan),
         generation=opening.generation,
         taking_limit_s=said.taking_limit_s,
         max_commit_age_s=said.max_commit_age_s,

@@ -3,7 +3,8 @@
 1. the record is frozen, or held against what the flow asks for (R11)
 2. the lease, and a new incarnation
 3. every transactional id that any life may have used is claimed, the incarnation is checked again, and only then the
-   lanes' `last` and floors are read: nothing of an earlier life can become durable after that (R13, W10)
+   lanes' `last` and floors are read: nothing of an earlier life can become durable after that (R13, W10). The flow is
+   held against the one that delivered them, and takes its place (C12)
 4. the front register is completed (R3)
 """
 
@@ -22,8 +23,9 @@ from lowtide.fronts.register import FrontRegister, Partition
 from lowtide.operators.order import OrderKey
 from lowtide.plan import Plan
 from lowtide.spark.frozen import job_record
+from lowtide.spark.placing import kept_steps, refuse_other_places
 from lowtide.spark.preflight import Surroundings
-from lowtide.spark.recovering import Recovered, StartFrom, recover, refuse_other_order, refuse_shorter_lasts
+from lowtide.spark.recovering import Recovered, StartFrom, recover, refuse_shorter_lasts
 from lowtide.spark.refusing import as_ours
 from lowtide.worker.effects import letters_of
 from lowtide.worker.outputs import lane_name
@@ -134,7 +136,8 @@ def open_life(
             durable = _claimed(store, plan, conf, incarnation, ids=_ids(plan, register, found), say=say)
         _refuse_forgotten(plan, durable)
         recovered = recover(store, plan, conf, incarnation, start=start, say=say) if conf.job.tracking == "on" else None
-        generation = store.lasts()[1]
+        generation, delivered = store.lasts()[1], store.steps()
+        begins = START if recovered is None else recovered.manifest.tick
         if start.redeliver and conf.job.delivery == "exactly_once":
             generation += 1
             # All of them: a start without state still goes by those below the oldest commit.
@@ -142,11 +145,16 @@ def open_life(
             durable = _delivered_again(
                 store, plan, conf, incarnation=incarnation, generation=generation, floors=floors, say=say
             )
-        elif recovered is not None and conf.job.delivery == "exactly_once":
-            refuse_shorter_lasts(recovered.manifest, durable.last, generation)
-            refuse_other_order(plan, recovered.manifest, durable.last)
-        topic = topic_of(plan.name, generation) if conf.job.delivery == "exactly_once" else ""
-        begins = START if recovered is None else recovered.manifest.tick
+        elif conf.job.delivery == "exactly_once":
+            if recovered is not None:
+                refuse_shorter_lasts(recovered.manifest, durable.last, generation)
+            manifest = None if recovered is None else recovered.manifest
+            refuse_other_places(plan, delivered, manifest, durable.last, begins)
+        topic = ""
+        if conf.job.delivery == "exactly_once":
+            topic = topic_of(plan.name, generation)
+            # Before anything is delivered, and by the only life that can deliver.
+            store.set_steps(incarnation, kept_steps(plan, delivered, durable.last, begins))
         told = store.told()
         ticks = [key.tick + 1 for key in durable.last.values()]
         relied_on = max([begins, *ticks, *(() if told is None else (told,))])

@@ -168,26 +168,6 @@ def refuse_other_state(plan: Plan, manifest: Manifest, say: Say) -> None:
         say(f"the flow has changed: {each.what}")
 
 
-def refuse_other_order(plan: Plan, manifest: Manifest, last: Mapping[LaneName, OrderKey]) -> None:
-    """Refuse a flow whose steps have changed, where something behind the snapshot was delivered by the old ones (C12).
-
-    A record's place in the order hangs on the steps it goes through, so what of it was delivered could not be told.
-
-    Raises:
-        FlowError: something was.
-    """
-    behind = [key.tick for key in last.values() if key.tick >= manifest.tick]
-    if behind and manifest.steps not in ("", plan.steps_text()):
-        raise FlowError(
-            f"steps of the flow were added, removed, renamed or joined otherwise since commit {manifest.id}, and "
-            f"output behind it was delivered, up to {max(behind) * plan.slack_ms} ms: which of it would come twice, or "
-            "be missing, cannot be told",
-            where=f"job {plan.name!r}",
-            way_out="run the flow as it was, let its sources rest until all is delivered, take a snapshot and stop it; "
-            "then start the new one. Or deliver again what came behind the commit: lowtide recover --redeliver",
-        )
-
-
 def refuse_shorter_lasts(manifest: Manifest, last: Mapping[LaneName, OrderKey], generation: int) -> None:
     """See that no lane has delivered less than it had at the snapshot: its topic has lost something (R13).
 

@@ -5,8 +5,9 @@
     effects = core.notice(notice)   # min time has moved: ordered groupings, then barriers release (R6, R12)
     flush = core.flush()            # to the tracker
 
-A frame of level k is tracked in segment k, its receiver's. Ordered groupings and barriers of a level listen to that
-segment's min time, groupings prune at the global one (R14).
+A frame of level k is tracked in segment k, its receiver's. Ordered groupings of a level listen to that segment's min
+time, barriers to that of the outlet if a record may end the life (`Plan.outlet`), groupings prune at the global one
+(R14).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from lowtide.fronts.front import Front
 from lowtide.fronts.source_rows import SourceRows
 from lowtide.operators.batch import Batch
 from lowtide.operators.bundle import Bundle, Piece
-from lowtide.operators.fault import act
+from lowtide.operators.fault import ends_life, letters
 from lowtide.operators.feed import Feed, Parcel
 from lowtide.operators.limits import Limits
 from lowtide.operators.order import FIRST_TICK
@@ -27,6 +28,7 @@ from lowtide.operators.program import Captured, Program
 from lowtide.plan import Plan
 from lowtide.worker.barriers import Lanes, barriers_of
 from lowtide.worker.effects import Effects, Frame, LastKeys, Snapshot, letters_of
+from lowtide.worker.ending import Ending
 from lowtide_tracker import Floor, Flush, LocalTracker, Notice, Request
 
 __all__ = ["WorkerCore"]
@@ -86,6 +88,8 @@ class WorkerCore:
         lanes = Lanes.of_front(front.number) if front is not None else Lanes.of_worker(plan, place)
         durable = (last or {}, tuple(floors))
         self.barriers = barriers_of(plan, level, lanes, durable, max_bundle_records)
+        self._outlet = self._segment if plan.outlet is None else plan.outlet
+        self._ending = Ending(f"worker {level}/{place}", tracker, self._outlet)
 
     @property
     def waits(self) -> bool:
@@ -99,16 +103,19 @@ class WorkerCore:
         """Whether min time, as heard, lets anything go on here: if not, `moved` has only bookkeeping to do."""
         if self.front is not None and not self.front.pulling:
             return True
-        min_time = self.min_time
-        firsts = [barrier.first_tick for barrier in self.barriers.values()]
-        if self.program.holds:
-            firsts.append(self.program.first_held)
-        return any([first is not None and first < min_time for first in firsts])
+        firsts = [self._ending.first_tick, self.program.first_held if self.program.holds else None]
+        outs = [barrier.first_tick for barrier in self.barriers.values()]
+        return _passed(firsts, self.min_time) or _passed(outs, self.cleared)
 
     @property
     def min_time(self) -> int:
         """The min time of its segment, as heard."""
         return self.tracker.min_time(self._segment)
+
+    @property
+    def cleared(self) -> int:
+        """The tick below which sinks may be given what there is: nothing there can end the life any more, anywhere."""
+        return self.tracker.min_time(self._outlet)
 
     # -- level 0 ---------------------------------------------------------------------------------------------------
 
@@ -190,19 +197,17 @@ class WorkerCore:
             self.tracker.release(self.level + 1, tick, owner=self._owner)
 
     def _release(self, floors: tuple[Floor, ...], effects: Effects) -> None:
-        min_time = self.min_time
+        """Let faults act that nothing can take back any more, then barriers release (errors: `Ending.act`)."""
+        self._ending.act(self.min_time)
+        cleared = self.cleared
         for sink, barrier in self.barriers.items():
-            for bundle in barrier.advance(min_time, floors):
+            for bundle in barrier.advance(cleared, floors):
                 self._give(sink, bundle, effects)
 
     def _give(self, sink: int, bundle: Bundle, effects: Effects) -> None:
-        """Give a bundle to its sink; faults act now, as nothing can take them back any more.
-
-        Raises:
-            MessageRefused, UserError: see `act`.
-        """
+        """Give a bundle to its sink; faults become dead letters only now, as nothing can take them back any more."""
         if sink == self._letters and len(bundle):
-            pieces = [Piece(piece.tick, piece.ats, act(self.plan, piece.ats, piece.rows)) for piece in bundle.pieces]
+            pieces = [Piece(each.tick, each.ats, letters(self.plan, each.ats, each.rows)) for each in bundle.pieces]
             bundle = Bundle(bundle.lane, bundle.number, pieces, bundle.last, bundle.floors)
         effects.bundles.append((sink, bundle))
 
@@ -303,9 +308,14 @@ class WorkerCore:
             self._hold(sorted(feed.held))
 
     def _bury(self, batch: Batch) -> None:
+        """Put faults where they wait: those that end the life, and those that become dead letters."""
         if self.front is not None:
             batch = Batch(batch.ats, [0] * len(batch), batch.rows, batch.flags, batch.ticks)
-        self.barriers[self._letters].add(batch)
+        ending = [ends_life(self.plan, fault) for fault in batch.rows]
+        if any(ending):
+            self._ending.add(batch.where(ending))
+        if not all(ending):
+            self.barriers[self._letters].add(batch.where([not each for each in ending]))
 
     def _send(self, parcels: list[Parcel], effects: Effects) -> None:
         tracker = self.tracker
@@ -315,7 +325,15 @@ class WorkerCore:
             effects.frames.append(Frame(parcel.vertex, parcel.target, value, ticks, parcel.batch, parcel.payload))
 
     def _hold(self, ticks: list[int]) -> None:
-        """Holding is sending: the outbound segment stays open at these ticks until what was held is out (R6)."""
+        """Holding is sending: the outbound segment stays open at these ticks until what was held is out (R6).
+
+        Behind the last level that is the outlet: what is held may come out as a fault.
+        """
         for tick in ticks:
             if self.tracker.hold(self.level + 1, tick, owner=self._owner):
                 heappush(self._holds, tick)
+
+
+def _passed(firsts: Iterable[int | None], min_time: int) -> bool:
+    """Whether min time has passed one of these ticks."""
+    return any([first is not None and first < min_time for first in firsts])

@@ -50,6 +50,11 @@ class UntrackedCore(WorkerCore):
         """Behind everything that has come."""
         return self._arrived + 1
 
+    @property
+    def cleared(self) -> int:
+        """The same: what fails ends the life where it stands, and other workers do not know of it."""
+        return self.min_time
+
     def flush(self) -> Flush | None:
         """Nobody is told anything."""
         return None

@@ -17,6 +17,7 @@ def setting(zookeeper: str = "", incarnation: int = 7, **others: Any) -> LifeSet
     """A life of two levels without tracking, with one source partition; `others` are fields that differ."""
     plain = LifeSetting(
         levels=2,
+        graph={1: []},
         parallelism=1,
         processes=1,
         tracking=False,

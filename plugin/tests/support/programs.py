@@ -13,7 +13,7 @@ from lowtide.fronts.source_rows import SourceRows
 from lowtide.local import Message
 from lowtide.operators.bundle import Piece
 from lowtide.operators.dead_letter import Dead
-from lowtide.operators.fault import act
+from lowtide.operators.fault import ends_life, error_of, letters
 from lowtide.operators.feed import Feed, Parcel
 from lowtide.operators.pending import Pending
 from lowtide.operators.program import Program
@@ -106,7 +106,10 @@ class Programs:
             self._release(sink, place, barrier)
         for faults in (self._faults[key] for key in sorted(self._faults)):
             for batch in faults.release(END):
-                self.dead += act(self.plan, batch.ats, batch.rows)
+                for at, fault in zip(batch.ats, batch.rows, strict=True):
+                    if ends_life(self.plan, fault):
+                        raise error_of(at, fault)
+                self.dead += letters(self.plan, batch.ats, batch.rows)
 
     def _take(self, sender: tuple[int, int], level: int, feed: Feed) -> None:
         place = sender[1]

@@ -179,7 +179,7 @@ class Served:
     """A tracker's server in a thread, which can be stopped and made anew on its port."""
 
     def __init__(self, levels: int = 2, fronts: Iterable[int] = range(PARTITIONS)) -> None:
-        self._graph = Graph({level: [level - 1] if level > 1 else [] for level in range(1, levels)})
+        self._graph = Graph({level: [level - 1] if level > 1 else [] for level in range(1, levels + 1)})
         self._fronts = dict.fromkeys(fronts, 0)
         self.faults: list[TrackerError] = []
         self._loop = asyncio.new_event_loop()

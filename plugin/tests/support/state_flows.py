@@ -148,6 +148,13 @@ def three_levels(flow: Flow) -> None:
     lettered.key_by("count").last(3, name="same", partial=False).map(first).write("out", kafka("out", json(Count)))
 
 
+def two_levels_of_sinks(flow: Flow) -> None:
+    totals = source(flow).flat_map(words).key_by("key").scan("total", total, 0)
+    totals.write("totals", kafka("totals", json(Count)))
+    again = totals.flat_map(letters).key_by("key").scan("by-letter", total, 0)
+    again.write("out", kafka("out", json(Count)))
+
+
 def first(window: tuple[Count, ...]) -> Count:
     return Count("".join(count.key for count in window), window[0].count)
 
@@ -198,6 +205,7 @@ FLOWS: list[Callable[[Flow], None]] = [
     across_levels,
     two_sources,
     three_levels,
+    two_levels_of_sinks,
     failing,
     beside,
     beside_behind_a_level,

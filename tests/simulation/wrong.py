@@ -1,0 +1,100 @@
+"""A function that is wrong about some records, until somebody corrects it: a job without dead letters ends there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+from zlib import crc32
+
+from state_flows import Count
+
+from lowtide.operators.failure import AtRecord
+from lowtide.plan import Plan, Vertex
+from lowtide.steps import FlatMap, Scan
+
+from .verdict import Violation
+
+POISON = -(10**6)
+"""A count that scans raise at, where the step before was wrong."""
+RARE = (3, 10, 40)
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """What is wrong.
+
+    Attributes:
+        step: The name of the step whose function it is.
+        poisons: Whether it gives what the scans behind it raise at, to a key that has nothing to do with it; else it
+            raises.
+        rare: It is wrong about one record in so many.
+        salt: Says which.
+    """
+
+    step: str
+    poisons: bool
+    rare: int
+    salt: int
+
+    def hits(self, record: object) -> bool:
+        """Whether it is wrong about a record; the same in every life."""
+        return crc32(repr(record).encode(), self.salt) % self.rare == 0
+
+    def put_into(self, plan: Plan) -> Plan:
+        """The plan with the wrong function."""
+        return replace(plan, vertices=tuple(self._vertex(vertex) for vertex in plan.vertices))
+
+    def found_by(self, error: AtRecord) -> None:
+        """See that this is what a life has ended with."""
+        if not self.poisons and error.vertex != self.step:
+            raise Violation("error", f"{error.vertex} failed, and {self.step} is wrong: {error}")
+
+    def _vertex(self, vertex: Vertex) -> Vertex:
+        if vertex.name == self.step:
+            return _with(vertex, self._poisoning if self.poisons else self._raising)
+        return _with(vertex, _refusing) if self.poisons and isinstance(vertex.step, Scan) else vertex
+
+    def _raising(self, function: Function) -> Function:
+        def wrong(*given: Any) -> Any:
+            if self.hits(_record(given)):
+                raise ValueError(f"nobody thought of {_record(given)}")
+            return function(*given)
+
+        return wrong
+
+    def _poisoning(self, function: Function) -> Function:
+        def wrong(*given: Any) -> Any:
+            return [Count("z", POISON)] if self.hits(_record(given)) else function(*given)
+
+        return wrong
+
+
+def draw_wrong(rng: Random, plan: Plan) -> Wrong:
+    """Something that is wrong with a plan."""
+    vertex = rng.choice([vertex for vertex in plan.vertices if hasattr(vertex.step, "function")])
+    counts = {Count, *(each.takes for each in plan.vertices if isinstance(each.step, Scan))} == {Count}
+    poisons = counts and isinstance(vertex.step, FlatMap) and vertex.gives is Count
+    return Wrong(vertex.name, poisons and rng.random() < 0.7, rng.choice(RARE), rng.randrange(1 << 20))
+
+
+def _refusing(function: Function) -> Function:
+    def refuses(*given: Any) -> Any:
+        if _record(given).count == POISON:
+            raise ValueError("poison")
+        return function(*given)
+
+    return refuses
+
+
+def _record(given: tuple[Any, ...]) -> Any:
+    """What a step's function is called about: its first argument, or the second behind a state."""
+    return given[min(1, len(given) - 1)]
+
+
+def _with(vertex: Vertex, change: Callable[[Function], Function]) -> Vertex:
+    step: Any = vertex.step
+    return replace(vertex, step=replace(step, function=change(step.function)))
