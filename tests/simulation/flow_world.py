@@ -64,9 +64,9 @@ class FlowWorld(World):
         grouping: Grouping = self.grouping or rng.choice(["optimistic", "ordered"])  # type: ignore[assignment]
         job, plan = self.job, self.job.plan(rng.choice([1, 2, 4]), grouping)
         self.now_ms -= rng.choice([0, 0, 40])  # Another broker leads, and its clock is behind.
-        self.life = Life(
-            rng, self.lives, plan, job.logs, job.sinks, job.recovered(self.damage), job.manifests, job.told_time
-        )
+        commit = job.recovered(self.damage)
+        manifests, archive = job.of_manifests(), job.archive_for(commit)
+        self.life = Life(rng, self.lives, plan, job.logs, job.sinks, commit, manifests, archive, job.told_time)
         self.model, self.tracking = self.life.model, self.life.tracking
         if self.trace:
             self.say(
