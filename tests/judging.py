@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from lowtide.compiler import compile_job
 from lowtide.conf import Conf
+from lowtide.connectors.floor_archive import read_archived
 from lowtide.connectors.lasts import read_lasts, topic_of
 from lowtide.flow import Flow
 from lowtide.fronts.register import FrontRegister
@@ -51,7 +52,8 @@ class Judge:
         with ZooKeeperAccess.of(self._conf.zookeeper).store(self._job) as store:
             generation = store.lasts()[1]
         durable = read_lasts(self._conf.kafka, topic_of(self._job, generation), LASTS_WITHIN_S)
-        floors = [*durable.floors, *self.register().floors()]
+        archived = read_archived(self._conf.kafka, self._job, durable, {}, LASTS_WITHIN_S)
+        floors = [*archived, *self.register().floors()]
         written, dead = run_log(self._plan, log, floors, check_states=False)
         sinks: dict[str, dict[int, list[Output]]] = {}
         for sink, messages in written.items():

@@ -99,14 +99,14 @@ def hear(worker: Delivery, packets: int = 1, within_s: float = LIMIT_S) -> list[
     return heard
 
 
-class Pause(Sequence[tuple[bytes, bytes]]):
+class Pause(Sequence[tuple[bytes, bytes | None]]):
     """A packet's lasts whose writing stops, before the first or behind the last, until it may go on."""
 
-    def __init__(self, records: Sequence[tuple[bytes, bytes]], *, before: bool) -> None:
+    def __init__(self, records: Sequence[tuple[bytes, bytes | None]], *, before: bool) -> None:
         self._records, self._before = records, before
         self.reached, self.may_go_on = threading.Event(), threading.Event()
 
-    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
+    def __iter__(self) -> Iterator[tuple[bytes, bytes | None]]:
         if not self._before:
             yield from self._records
         self.reached.set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lowtide.compiler import compile_job
 from lowtide.conf import Conf
+from lowtide.connectors.floor_archive import read_archived
 from lowtide.connectors.lasts import read_lasts, topic_of
 from lowtide.flow import Flow
 from lowtide.fronts.register import FrontRegister
@@ -28,7 +29,8 @@ def compare_job(flow: Flow, conf: Conf, topic: str) -> tuple[Verdict, dict[int, 
     with JobStore(conf.zookeeper.hosts, plan.name, root=conf.zookeeper.root) as store:
         register = FrontRegister.from_json(store.fronts())
     durable = read_lasts(conf.kafka, topic_of(plan.name), LASTS_LIMIT_S)
+    floors = read_archived(conf.kafka, plan.name, durable, {}, LASTS_LIMIT_S)
     fronts = {f"{entry.partition.source}-{entry.partition.partition}": entry.number for entry in register.entries}
     delivered = read_output(conf.kafka, topic)
     log = read_sources(conf.kafka, plan, fronts)
-    return compare(plan, log, [*register.floors(), *durable.floors], delivered), delivered
+    return compare(plan, log, [*register.floors(), *floors], delivered), delivered

@@ -229,11 +229,11 @@ def test_a_second_item_with_the_same_order_key_is_an_error() -> None:
 
 
 def test_floors_go_with_each_lanes_next_bundle_once() -> None:
-    known, first, second = Floor(0, 1, 1), Floor(0, 5, 10), Floor(1, 3, 7, cap=True)
-    barrier = make(floors=[known])
+    first, second = Floor(0, 5, 10), Floor(1, 3, 7, cap=True)
+    barrier = make()
     barrier.add(items([1, 2, 3]))
     (bundle,) = barrier.advance(2, [first])
-    assert bundle.floors == (first,), "what was found is durable already"
+    assert bundle.floors == (first,)
     to_keep = [barrier.floors_to_keep]
     barrier.advance(3, [second])
     following = barrier.durable(0)
@@ -243,7 +243,45 @@ def test_floors_go_with_each_lanes_next_bundle_once() -> None:
     assert [*to_keep, barrier.floors_to_keep] == [True, False], "until they are durable in one lane"
     barrier.add(items([3], unit=4))
     (one, other) = barrier.advance(4)
-    assert (one.lane, one.floors, other.lane, other.floors) == (0, (), 2, (first, second))
+    assert (one.lane, one.floors, other.lane, other.floors) == (0, (), 2, ()), "they are durable, in whichever lane"
+
+
+def test_a_floor_that_is_only_under_way_in_one_lane_goes_with_the_others_too() -> None:
+    """R2: the other lane's bundle may become durable first, and that one never."""
+    barrier = make()
+    barrier.add(batch([(OrderKey(1, 0, 0), 0, False), (OrderKey(1, 0, 1), 4, False)]))
+    one, other = barrier.advance(2, [Floor(0, 5, 10)])
+    assert [one.floors, other.floors] == [(Floor(0, 5, 10),)] * 2
+    barrier.durable(other.lane)
+    barrier.add(items([2], unit=2))
+    (third,) = barrier.advance(3)
+    assert (third.lane, third.floors) == (1, ())
+
+
+def test_a_floor_that_rises_takes_the_place_of_what_was_given_before() -> None:
+    barrier = make()
+    seen = []
+    for tick in (10, 20, 30):
+        barrier.advance(tick, [Floor(0, 5, tick), Floor(1, tick, tick, cap=True)])
+        bundle = barrier.keep_floors()
+        assert bundle is not None
+        seen.append((bundle.floors[0].tick, bundle.covered))
+        barrier.durable(bundle.lane)
+    assert seen == [(10, ()), (20, (Floor(0, 5, 10),)), (30, (Floor(0, 5, 20),))]
+    barrier.advance(40, [Floor(0, 6, 40)])
+    bundle = barrier.keep_floors()
+    assert bundle is not None
+    assert bundle.covered == (), "offset 5 still goes by the one before"
+
+
+def test_a_barrier_keeps_no_floor_that_is_durable() -> None:
+    barrier = make()
+    for offset in range(100):
+        barrier.advance(offset + 1, [Floor(0, offset, offset + 1)])
+        bundle = barrier.keep_floors()
+        assert bundle is not None
+        barrier.durable(bundle.lane)
+    assert len(barrier._floors) == 0
 
 
 def test_floors_of_a_quiet_sink_can_be_kept_by_a_bundle_of_their_own() -> None:
@@ -262,7 +300,7 @@ def test_floors_of_a_quiet_sink_can_be_kept_by_a_bundle_of_their_own() -> None:
 
 def test_delivered_time_waits_for_the_floors_that_min_time_rests_on() -> None:
     """R18: what was announced must not be undone by a later life that labels without them."""
-    barrier = make(floors=[Floor(0, 1, 1)])
+    barrier = make()
     barrier.advance(20)
     assert barrier.delivered_time == 20, "what was found at recovery is durable"
     barrier.advance(100, [Floor(0, 5, 100)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,8 @@ class Rig:
     tick: int = 0
     told: list[dict[str, Any]] = field(default_factory=list)
     forgotten: list[tuple[int, int]] = field(default_factory=list)
+    tidied: list[list[tuple[int, int]]] = field(default_factory=list)
+    asked: list[dict[int, int]] = field(default_factory=list)
     workers: list[str] = field(default_factory=lambda: ["1/0", "1/1"])
     refuse: Exception | None = None
     answer_first: bool = False
@@ -75,17 +77,23 @@ class Rig:
             log=self.log,
             ask=ask,
             request=self.request,
+            floors=self.floors,
             fronts=lambda: [(FrontAt(0, "in", "id", 0, 4, 9), None)],
             skipped=lambda front, offset: {(0, 4): 5}.get((front, offset), offset),
             workers=lambda: self.workers,
             expected=2,
             tell=self.told.append,
             forget=lambda front, offset: self.forgotten.append((front, offset)),
+            tidy=self.tidied.append,
             events=EventLog("job", self.incarnation, self.events),
         )
         return self.it
 
-    async def request(self, number: int) -> tuple[int, tuple[Floor, ...]]:
+    def floors(self, starts: Mapping[int, int]) -> tuple[Floor, ...]:
+        self.asked.append(dict(starts))
+        return (FLOOR,)
+
+    async def request(self, number: int) -> int:
         if self.refuse is not None:
             raise self.refuse
         if not self.stuck:
@@ -94,7 +102,7 @@ class Rig:
             self.answers(number)
         else:
             asyncio.get_running_loop().call_later(0.02, self.answers, number)
-        return self.tick, (FLOOR,)
+        return self.tick
 
     def answers(self, number: int) -> None:
         for worker in self.workers:
@@ -163,7 +171,9 @@ def test_a_snapshot_is_sealed_committed_and_told_once(rig: Rig, answer_first: bo
 
     run(rig, story)
     assert [each for each in rig.told if "committed" in each] == [{"committed": 10}, {"committed": 20}]
-    assert rig.forgotten == [(0, 5), (0, 5)], "the oldest commit is read again from there, as nothing is at 4"
+    assert rig.forgotten == [(0, 5), (0, 5)], "each commit is read again from there, as nothing is at 4"
+    assert rig.tidied == [[(0, 5)], [(0, 5)]]
+    assert rig.asked == [{0: 5}, {0: 5}]
     assert rig.happened() == ["snapshot_sealed", "snapshot_committed"] * 2
 
 

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from lowtide.connectors.claims import pair_of, transactional_id
-from lowtide.connectors.lasts import LaneName, LastsUnreadable, forget_records, records_of, topic_of
-from lowtide.connectors.lasts_records import Durable, durable_of
+from lowtide.connectors.lasts import LaneName, LastsUnreadable, records_of, topic_of
+from lowtide.connectors.lasts_records import Archived, Durable, archived_record, durable_of
 from lowtide.operators.order import OrderKey
 from lowtide_tracker import Floor
 
@@ -35,20 +35,38 @@ def test_what_is_written_is_what_is_read() -> None:
     assert durable_of(compacted(*records), "t") == Durable({LANE: LAST, LETTERS: OrderKey(1, 2, 3)}, floors)
 
 
-def test_the_form_of_version_1() -> None:
-    records = records_of(LaneName(1, "out", 3), OrderKey(10, 2, 30, (4, 5), 6), [Floor(2, 9, 11, cap=True)], 8)
-    assert [(msgspec.msgpack.decode(key), msgspec.msgpack.decode(value)) for key, value in records] == [
-        ([1, "floor", 1, "out", 3, 2, 9, True], [1, 11]),
+def decoded(data: bytes | None) -> object:
+    return None if data is None else msgspec.msgpack.decode(data)
+
+
+def test_the_form_of_the_records() -> None:
+    last, floor, covered = OrderKey(10, 2, 30, (4, 5), 6), Floor(2, 9, 11, cap=True), Floor(2, 9, 10)
+    records = records_of(LaneName(1, "out", 3), last, [floor], 8, [covered])
+    assert [(decoded(key), decoded(value)) for key, value in records] == [
+        ([2, "floor", 2, 9, 11, True], [1, 8]),
+        ([2, "floor", 2, 9, 10, False], None),
         ([1, "last", 1, "out", 3], [1, 8, 10, 2, 30, [4, 5], 6]),
     ]
-    assert records[1][0].hex() == "9501a46c61737401a36f757403"
+    assert records[2][0].hex() == "9501a46c61737401a36f757403"
+    key, value = archived_record(Archived("id", {3: 9, 1: 7}), 8)
+    assert (decoded(key), decoded(value)) == ([2, "archived", 8], [1, "id", [[1, 7], [3, 9]]])
+
+
+def test_what_version_1_wrote_of_floors_is_read() -> None:
+    """Once per lane, the tick in the value."""
+    key, value = [1, "floor", 1, "out", 3, 2, 9, True], [1, 11]
+    table = {msgspec.msgpack.encode(key): msgspec.msgpack.encode(value)}
+    assert durable_of(table, "t") == Durable({}, (Floor(2, 9, 11, cap=True),))
 
 
 def test_a_lane_keeps_its_newest_last_and_the_newest_tick_of_each_floor() -> None:
     first = records_of(LANE, OrderKey(1, 0, 1), [Floor(0, 7, 100), Floor(0, 8, 50, cap=True)], 1)
     later = records_of(LANE, OrderKey(2, 0, 2), [Floor(0, 7, 200)], 2)
     table = compacted(*first, *later)
-    assert len(table) == 3
+    assert len(table) == 4
+    covered = records_of(LANE, OrderKey(2, 0, 2), [Floor(0, 7, 200)], 2, [Floor(0, 7, 100)])
+    assert len(compacted(*first, *covered)) == 3
+    assert durable_of(compacted(*first, *covered), "t") == durable_of(table, "t")
     assert durable_of(table, "t") == Durable({LANE: OrderKey(2, 0, 2)}, (Floor(0, 7, 200), Floor(0, 8, 50, cap=True)))
 
 
@@ -64,14 +82,31 @@ def test_a_lane_without_a_delivery_has_no_last() -> None:
     assert durable_of(compacted(*records_of(LANE, None, [Floor(0, 0, 5)], 1)), "t").last == {}
 
 
-def test_floors_that_are_forgotten_are_those_of_one_lane() -> None:
+def test_a_floor_that_all_lanes_write_is_one_record() -> None:
+    """R2: floors are kept once."""
     floor = Floor(0, 7, 100)
-    written = [*records_of(LANE, LAST, [floor], 1), *records_of(OTHER, None, [floor], 1)]
-    table = compacted(*written, *forget_records(LANE, [floor]))
-    assert durable_of(table, "t") == Durable({LANE: LAST}, (floor,))
-    assert durable_of(compacted(*written, *forget_records(LANE, [floor]), *forget_records(OTHER, [floor])), "t") == (
-        Durable({LANE: LAST}, ())
-    )
+    written = [*records_of(LANE, None, [floor], 1), *records_of(OTHER, None, [floor], 1)]
+    assert len(compacted(*written)) == 1
+
+
+def test_a_lane_that_hears_of_a_front_later_takes_back_nothing_that_another_rests_on() -> None:
+    """R2: the bundle that rests on tick 200 is durable, then the other lane's, which has heard of 100 alone."""
+    quick = records_of(LANE, OrderKey(9, 0, 1), [Floor(0, 7, 200)], 1, [Floor(0, 7, 100)])
+    slow = records_of(OTHER, OrderKey(5, 0, 1), [Floor(0, 7, 100)], 1)
+    assert durable_of(compacted(*quick, *slow), "t").floors == (Floor(0, 7, 200),)
+
+
+def test_the_newest_word_on_what_is_archived_counts_whoever_says_it_last() -> None:
+    """A life that is over may still say less."""
+    later, earlier = (archived_record(Archived("id", below), life) for life, below in ((2, {0: 9, 1: 4}), (1, {0: 5})))
+    archived = durable_of(compacted(later, earlier), "t").archived
+    assert archived == Archived("id", {0: 9, 1: 4})
+    assert [archived.has({0: 9, 1: 4}), archived.has({0: 9}), archived.has({0: 8, 1: 4}), archived.has({})] == [
+        False,
+        True,
+        True,
+        True,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -80,6 +115,7 @@ def test_floors_that_are_forgotten_are_those_of_one_lane() -> None:
         ([2, "last", 1, "out", 3], [1, 8, 10, 2, 30, [], 6]),
         ([1, "last", 1, "out", 3], [2, 8, 10, 2, 30, [], 6]),
         ([1, "seen", 1, "out", 3], [1, 8]),
+        ([3, "floor", 2, 9, 11, True], [1, 8]),
     ],
 )
 def test_another_version_is_refused_and_not_skipped(key: object, value: object) -> None:

@@ -125,7 +125,7 @@ def test_a_grant_counts_only_at_the_offset_that_is_expected(rig: Rig) -> None:
     stage = rig.stages["0/orders-1"]
     list(stage.rows(packed(orders(3)), NOW))
     for offset, heartbeat in ((2, 5), (4, 5), (3, 50)):
-        stage.told({"grant": [1, offset, 50], "ahead": 0})
+        stage.told({"grant": [1, offset, 50], "now": 0})
         assert stage.gauges()["front"]["heartbeat"] == heartbeat
     list(stage.rows(packed(orders(1), first=3, tick=7), NOW))
     assert len(opened(rig.frames[0] if rig.frames else last_frame(stage)).rows) == 1
@@ -242,7 +242,7 @@ def test_a_stopped_front_goes_on_when_min_time_does(tracker: Served) -> None:
     rig.read(packed(orders(1), first=1, tick=9))
     assert (stage.pulling(), stage.gauges()["front"]["parked"], len(rig.frames)) == (False, 1, 1)
     other = rig.stages["0/orders-0"]
-    other.told({"grant": [0, 0, 30], "ahead": 0})
+    other.told({"grant": [0, 0, 30], "now": 0})
     rig.until(stage.pulling)
     assert (stage.gauges()["front"]["parked"], len(rig.frames)) == (0, 2)
 

@@ -57,3 +57,31 @@ def test_each_tick_and_each_work_begins_the_time_anew() -> None:
     said = [stall.look(report(replace(ACK, tick=second // 5)), [IDLE], float(second)) for second in range(50)]
     said += [stall.look(report(ACK), [{"busy": second % 8 == 0}], 50.0 + second) for second in range(50)]
     assert set(said) == {""}
+
+
+FRONT = {"attached": True, "busy": False, "front": {"front": 3, "next_offset": 7, "pulling": True}}
+LIES = {3: ("orders-1", 7, 0.5)}
+
+
+def unread(records: dict[int, tuple[str, int, float]], **front: object) -> list[str]:
+    gauges = FRONT | {"front": FRONT["front"] | front}  # type: ignore[operator]
+    stall = Stall(10.0)
+    return [stall.unread(records, [IDLE, gauges], 100.0 + second) for second in range(21)]
+
+
+def test_a_front_that_is_not_given_what_lies_in_its_partition_is_named_after_the_limit() -> None:
+    said = unread(LIES)
+    assert set(said[:10]) == {""}
+    assert "min time stands at front orders-1: a record lies at offset 7" in said[12]
+
+
+def test_a_front_that_is_stopped_or_has_read_on_waits_for_nothing() -> None:
+    assert set(unread(LIES, pulling=False)) == {""}
+    assert set(unread(LIES, next_offset=8)) == {""}
+    assert set(unread({})) == {""}
+
+
+def test_a_front_between_two_epochs_is_given_time() -> None:
+    stall = Stall(10.0)
+    said = [stall.unread(LIES, [FRONT | {"attached": second % 9 != 0}], float(second)) for second in range(60)]
+    assert set(said) == {""}

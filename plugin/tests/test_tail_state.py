@@ -9,10 +9,13 @@ from lowtide.service.broker_clock import ClockEstimate
 from lowtide.service.tail_state import (
     ACTIVE_FOR_S,
     BUSY_LOOK_S,
+    LONG_S,
+    LOST_AFTER_S,
     MAX_BACK_OFF_S,
     MAX_PATIENCE_S,
+    NO_OFFSET,
+    RECORD,
     RECORD_STANDS_S,
-    SHORT_AFTER_S,
     Grant,
     Tail,
     TailState,
@@ -81,7 +84,7 @@ def test_an_end_is_of_no_use_from_another_offset() -> None:
 def test_a_record_that_a_reader_met_is_not_looked_for_again_until_the_owner_has_it() -> None:
     state = watching()
     look(state, 9, 1.0)
-    state.probed(4, 7, None, 1.1)
+    state.probed(4, 7, RECORD, 1.1)
     assert wanted(state, 1.9) == []
     assert wanted(state, 1.1 + RECORD_STANDS_S) == [Tail(4, "orders", 1, 7)]
     state.at(4, 8, 1.2)
@@ -95,7 +98,7 @@ def test_an_owner_that_reads_what_comes_is_probed_ever_less() -> None:
         look(state, offset, now_s)
         if wanted(state, now_s + ACTIVE_S):
             probes += 1
-            state.probed(4, offset - 1, None, now_s + ACTIVE_S)
+            state.probed(4, offset - 1, RECORD, now_s + ACTIVE_S)
         state.at(4, offset, now_s + 0.005)
         now_s += 0.01
     assert probes <= 3
@@ -154,11 +157,52 @@ def test_a_log_that_ends_before_what_was_read_is_told_once_and_news_that_crossed
     state = watching()
     look(state, 6, 1.0)
     look(state, 7, 1.1)
-    assert state.short(1.0 + SHORT_AFTER_S) == []
+    assert state.lost(1.0 + LOST_AFTER_S) == []
     look(state, 0, 2.0)
-    assert state.short(2.0 + SHORT_AFTER_S) == [(Tail(4, "orders", 1, 7), 0)]
+    assert state.lost(2.0 + LOST_AFTER_S) == [(Tail(4, "orders", 1, 7), 0)]
     look(state, 0, 4.0)
-    assert state.short(9.0) == []
+    assert state.lost(9.0) == []
+
+
+def test_an_offset_that_the_log_does_not_have_is_no_empty_tail() -> None:
+    """Retention has deleted what the owner expects next: grants would go on, and the manifest would skip the rest."""
+    state = watching()
+    look(state, 20, 1.0)
+    state.probed(4, 7, NO_OFFSET, 1.1)
+    assert look(state, 20, 1.2).offset == 20, "nothing is granted at 7"
+    assert state.skipped(4, 7) == 7
+    assert state.lost(1.0 + LOST_AFTER_S) == []
+    look(state, 20, 2.0)
+    state.probed(4, 7, NO_OFFSET, 2.1)
+    assert state.lost(1.1 + LOST_AFTER_S) == [(Tail(4, "orders", 1, 7), 20)]
+    assert state.lost(99.0) == []
+
+
+def test_an_offset_that_the_owner_has_passed_meanwhile_is_not_lost() -> None:
+    state = watching()
+    look(state, 20, 1.0)
+    state.probed(4, 7, NO_OFFSET, 1.1)
+    state.at(4, 20, 5.0)
+    look(state, 20, 6.0)
+    assert state.lost(99.0) == []
+
+
+def test_a_record_that_its_owner_does_not_take_is_known_whatever_else_comes() -> None:
+    """An executor that does not reach its broker polls on in silence."""
+    state = watching()
+    lso = 8
+    for step in range(100):
+        look(state, lso + step, 1.0 + step / 50)  # The end never stands.
+    now_s = 1.0 + 99 / 50
+    assert now_s - 1.0 > LONG_S
+    assert wanted(state, now_s) == [Tail(4, "orders", 1, 7)]
+    state.probed(4, 7, None, now_s)
+    assert state.unread(now_s) == {}, "nothing came in time"
+    state.probed(4, 7, RECORD, now_s)
+    state.probed(4, 7, RECORD, now_s + 3)
+    assert state.unread(now_s + 5) == {4: (7, pytest.approx(5))}
+    state.at(4, 8, now_s + 5)
+    assert state.unread(now_s + 5) == {}
 
 
 class Time:
@@ -223,6 +267,85 @@ def test_a_brokers_clock_that_is_set_back_is_followed_at_the_next_stamp_and_now_
     stamp(estimate, clocks, 0.001, 0.001)
     assert estimate.at_least_ms() <= clocks.broker_ms
     assert estimate.now_ms() == before_ms
+
+
+def test_a_stamp_that_is_an_hour_ahead_lifts_no_floor(clocks: Time) -> None:
+    """R2: a grant never moves faster than our monotonic clock plus a bound."""
+    estimate = ClockEstimate()
+    for _ in range(broker_clock.FIRST_SAMPLES):
+        stamp(estimate, clocks, 0.0005, 0.0005)
+    assert estimate.jump_ms == 0
+    right = clocks.ahead_ms
+    for _ in range(3):
+        clocks.now_s += 30
+        before_ms = clocks.broker_ms
+        clocks.ahead_ms = right + 3_600_000
+        stamp(estimate, clocks, 0.0005, 0.0005)
+        assert estimate.at_least_ms() <= before_ms + 2_000
+        assert estimate.now_ms() <= before_ms + 2_000
+        assert estimate.jump_ms > 3_590_000
+        clocks.ahead_ms = right
+    clocks.now_s += 30
+    stamp(estimate, clocks, 0.0005, 0.0005)
+    assert (estimate.jump_ms, estimate.at_least_ms() <= clocks.broker_ms) == (0, True)
+
+
+def test_a_clock_that_stays_ahead_is_followed_slowly(clocks: Time) -> None:
+    estimate = ClockEstimate()
+    for _ in range(broker_clock.FIRST_SAMPLES):
+        stamp(estimate, clocks, 0.0005, 0.0005)
+    clocks.ahead_ms += 10_000
+    behind = []
+    for _ in range(60):
+        clocks.now_s += 30
+        stamp(estimate, clocks, 0.0005, 0.0005)
+        behind.append(clocks.broker_ms - estimate.at_least_ms())
+    assert behind[0] > 9_000
+    assert behind[-1] < 20
+    assert estimate.jump_ms == 0
+
+
+def test_a_clock_that_is_set_back_for_a_time_is_followed_and_told(clocks: Time) -> None:
+    estimate = ClockEstimate()
+    for _ in range(broker_clock.FIRST_SAMPLES):
+        stamp(estimate, clocks, 0.0005, 0.0005)
+    clocks.now_s += 30
+    clocks.ahead_ms -= 60_000
+    stamp(estimate, clocks, 0.0005, 0.0005)
+    assert estimate.jump_ms < -59_000
+    clocks.now_s += 30
+    clocks.ahead_ms += 60_000
+    stamp(estimate, clocks, 0.0005, 0.0005)
+    assert estimate.jump_ms == 0
+    assert clocks.broker_ms - 500 < estimate.at_least_ms() <= clocks.broker_ms
+
+
+def test_a_life_that_begins_while_the_brokers_clock_is_an_hour_ahead_does_not_follow_it(clocks: Time) -> None:
+    """R2: the largest floor counts in all later lives."""
+    clocks.ahead_ms = 3_600_000
+    estimate = ClockEstimate()
+    for _ in range(5):
+        stamp(estimate, clocks, 0.0005, 0.0005)
+    assert estimate.at_least_ms() <= clocks.broker_ms - 3_530_000
+    assert estimate.jump_ms > 3_530_000
+
+
+def test_slow_first_stamps_are_no_jump(clocks: Time) -> None:
+    estimate = ClockEstimate()
+    for there_s, back_s in ((4.0, 0.001), (0.001, 4.0), (0.0005, 0.0005), (0.0005, 0.0005), (0.0005, 0.0005)):
+        stamp(estimate, clocks, there_s, back_s)
+    assert estimate.jump_ms == 0
+    assert estimate.at_least_ms() <= clocks.broker_ms
+
+
+def test_clocks_that_drift_are_followed_without_a_word(clocks: Time) -> None:
+    estimate = ClockEstimate()
+    for _ in range(200):
+        clocks.now_s += 30
+        clocks.ahead_ms += 30_000 * broker_clock.DRIFT
+        stamp(estimate, clocks, 0.0005, 0.0005)
+        assert estimate.jump_ms == 0
+        assert clocks.broker_ms - 20 < estimate.at_least_ms() <= clocks.broker_ms
 
 
 def test_setting_our_own_clock_changes_nothing(clocks: Time) -> None:

@@ -30,7 +30,7 @@ def written(each: Part) -> dict[str, object]:
 def test_it_waits_for_every_part_and_for_what_is_durable() -> None:
     """R15."""
     it = taking()
-    it.begin(40, [Floor(1, 0, 9)], ["1/0", "0/docs-0"], FRONTS)
+    it.begin(40, ["1/0", "0/docs-0"], FRONTS)
     assert it.waits_for == ["worker 0/docs-0 has saved 0 of ? parts", "worker 1/0 has saved 0 of ? parts"]
     assert [it.heard] == [False]
     it.hear("0/docs-0", {"front": [0, 7, 12], "done": True})
@@ -44,11 +44,11 @@ def test_it_waits_for_every_part_and_for_what_is_durable() -> None:
     lacks = "has records before it that are not durable in their sink"
     assert it.waits_for == [f"worker {name} {lacks}" for name in ("0/docs-0", "1/0")]
     with pytest.raises(AssertionError, match="R15"):
-        it.seal(None)
+        it.seal(None, ())
     it.hear("0/docs-0", {"accepted": True, "lasts": []})
     it.hear("1/0", {"accepted": True, "lasts": [[0, "out", 1, "[39]"]]})
     assert it.whole
-    manifest = it.seal(None)
+    manifest = it.seal(None, [Floor(1, 0, 9)])
     assert (manifest.id, manifest.name, manifest.tick, manifest.base) == ("000003-0001", "before", 40, None)
     assert [(front.offset, front.label) for front in manifest.fronts] == [(7, 12), (0, 9)]
     assert manifest.lasts == (LaneLast(0, "out", 1, "[39]"),)
@@ -59,10 +59,11 @@ def test_it_waits_for_every_part_and_for_what_is_durable() -> None:
 
 def test_a_front_is_read_again_from_behind_what_holds_no_record() -> None:
     it = taking()
-    it.begin(40, [Floor(0, 7, 9), Floor(0, 8, 12), Floor(0, 10, 30)], ["0/docs-0"], FRONTS)
+    it.begin(40, ["0/docs-0"], FRONTS)
     it.hear("0/docs-0", {"front": [0, 7, 12], "done": True, "accepted": True, "lasts": []})
     it.skip(lambda front, offset: 9 if (front, offset) == (0, 7) else offset)
-    manifest = it.seal(None)
+    assert it.starts == {0: 9, 1: 0}
+    manifest = it.seal(None, [Floor(0, 7, 9), Floor(0, 8, 12), Floor(0, 10, 30)])
     assert [front.offset for front in manifest.fronts] == [9, 0]
     # What holds at 9 began below it.
     assert [(floor.offset, floor.tick) for floor in manifest.floors] == [(8, 12), (10, 30)]
@@ -73,7 +74,7 @@ def test_what_is_said_before_it_is_known_who_was_asked_counts() -> None:
     it = taking()
     it.hear("1/0", {"done": True})
     it.hear("9/9", {"done": True})
-    it.begin(40, [], ["1/0"], {})
+    it.begin(40, ["1/0"], {})
     it.hear("1/0", {"accepted": True, "lasts": []})
     assert it.whole
 
@@ -81,18 +82,18 @@ def test_what_is_said_before_it_is_known_who_was_asked_counts() -> None:
 def test_units_that_nobody_wrote_are_those_of_the_base() -> None:
     """W9: written anew, gone, as it was; a step that the flow does not have any more goes."""
     first = taking()
-    first.begin(40, [], ["1/0"], {})
+    first.begin(40, ["1/0"], {})
     for unit in (1, 2, 3):
         first.hear("1/0", written(part(unit, 40, "000003-0001")))
     first.hear("1/0", {"done": True, "accepted": True, "lasts": []})
-    base = first.seal(None)
+    base = first.seal(None, ())
     it = taking(2)
-    it.begin(50, [], ["1/0"], {})
+    it.begin(50, ["1/0"], {})
     it.hear("1/0", {"since": 40})
     it.hear("1/0", written(part(1, 50, "000003-0002")))
     it.hear("1/0", {"empty": ["count", 2]})
     it.hear("1/0", {"done": True, "accepted": True, "lasts": []})
-    manifest = it.seal(base)
+    manifest = it.seal(base, ())
     assert [(each.unit, each.snapshot) for each in manifest.parts] == [(1, "000003-0002"), (3, "000003-0001")]
     assert manifest.base == "000003-0001"
     view = it.view(1.0)
@@ -102,7 +103,7 @@ def test_units_that_nobody_wrote_are_those_of_the_base() -> None:
 def test_what_workers_have_left_out_is_taken_from_the_newest_commit_that_one_of_them_knew() -> None:
     """W9: a worker may have heard of a commit that another had not when they were asked."""
     it = taking()
-    it.begin(90, [], ["1/0", "1/1"], {})
+    it.begin(90, ["1/0", "1/1"], {})
     assert [it.since] == [None]
     it.hear("1/0", {"since": 40})
     it.hear("1/1", {"since": 60})
@@ -110,6 +111,6 @@ def test_what_workers_have_left_out_is_taken_from_the_newest_commit_that_one_of_
     for worker in ("1/0", "1/1"):
         it.hear(worker, {"done": True, "accepted": True, "lasts": []})
     older = taking(7)
-    older.begin(40, [], [], {})
+    older.begin(40, [], {})
     with pytest.raises(AssertionError, match="W9"):
-        it.seal(older.seal(None))
+        it.seal(older.seal(None, ()), ())

@@ -15,7 +15,7 @@ DEPLOYMENT = bytes(range(256))
 
 def test_a_worker_is_told_what_was_said() -> None:
     for front in (START, None):
-        welcome = Welcome(tracker="host:1", clock_ahead_ms=-4, fronts={0: "a-0", 3: "a-b-7"}, front=front)
+        welcome = Welcome(tracker="host:1", now_ms=-4, fronts={0: "a-0", 3: "a-b-7"}, front=front)
         assert unpack(pack(welcome, DEPLOYMENT)) == (welcome, DEPLOYMENT)
 
 

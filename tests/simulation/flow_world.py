@@ -75,9 +75,9 @@ class FlowWorld(World):
             self.wrong = draw_wrong(rng, plan)
         plan = plan if self.wrong is None else self.wrong.put_into(plan)
         self.now_ms -= rng.choice([0, 0, 40])  # Another broker leads, and its clock is behind.
-        self.life = Life(
-            rng, self.lives, plan, job.logs, job.sinks, job.recovered(self.damage), job.manifests, job.told_time
-        )
+        commit = job.recovered(self.damage)
+        manifests, archive = job.of_manifests(), job.archive_for(commit)
+        self.life = Life(rng, self.lives, plan, job.logs, job.sinks, commit, manifests, archive, job.told_time)
         self.model, self.tracking = self.life.model, self.life.tracking
         if self.trace:
             self.say(

@@ -62,9 +62,9 @@ class Job:
         logs: The partitions in the register, by front.
         later: Those that will appear.
         commits: Those that are kept, the newest last.
-        manifests: The floors of all manifests, which can be read though a part is damaged.
-        history: Floors that were durable, and were forgotten.
-        forgets: Whether floors are forgotten that no commit needs.
+        manifests: The floors of each manifest, which can be read though a part is damaged; the newest last.
+        archive: Floors that were durable, and no start from the newest commit needs.
+        forgets: Whether they are moved there.
         told: Delivered times that the outside was told, each with how many messages every lane held then.
     """
 
@@ -85,7 +85,10 @@ class Job:
             log.opening = 0
         self.sinks = Sinks(plan)
         self.commits: list[Commit] = []
-        self.manifests, self.history = Floors(), Floors()
+        self.manifests: list[Floors] = []
+        self.archive = Floors()
+        self.archived: dict[int, int] = {}
+        """By front the offset below which floors are in the archive."""
         self.forgets = rng.random() < 0.5
         self.told: list[tuple[int, dict[tuple[int, int], int]]] = []
 
@@ -95,28 +98,35 @@ class Job:
         return plan_of(self.flow, self._layout, self.slack_ms, workers, grouping, letters=self.letters)
 
     def recovered(self, damage: float) -> Commit | None:
-        """The commit to start from: the newest; or, if a part of it is damaged, the one before; or none.
-
-        There is always one once floors have been forgotten.
-        """
+        """The commit to start from: the newest; or, if a part of it is damaged, the one before; or none."""
         while self.commits and self.rng.random() < damage:
-            if len(self.commits) == 1 and self.forgets:
-                break
             self.commits.pop()
         return self.commits[-1] if self.commits else None
 
+    def archive_for(self, commit: Commit | None) -> Floors:
+        """The floors of the archive, where somebody begins below what went there."""
+        starts = {} if commit is None else commit.starts
+        below = any(starts.get(front, (0, 0))[0] < offset for front, offset in self.archived.items())
+        return self.archive if below else Floors()
+
+    def of_manifests(self) -> Floors:
+        """The floors of the manifests that there are."""
+        return Floors(floor for manifest in self.manifests for floor in manifest)
+
     def keep(self, commit: Commit, life: Life) -> None:
-        """Add a commit; the floors below where the oldest one starts that is kept are superfluous everywhere (R17)."""
+        """Add a commit; the floors below where it starts are superfluous but for the archive (R17)."""
         self.commits = [*self.commits, commit][-KEPT:]
-        self.manifests.merge(commit.floors)
+        manifest = Floors(commit.floors)
+        for front, (offset, _) in commit.starts.items():
+            manifest.cut(front, offset)
+        self.manifests = [*self.manifests, manifest][-KEPT:]
+        life.manifests = self.of_manifests()
         if not self.forgets:
             return
-        starts = self.commits[0].starts
-        for floors in (self.manifests, *self.sinks.floors()):
-            self.history.merge(floors)
-            for front, (offset, _) in starts.items():
-                floors.cut(front, offset)
-        life.forget(starts)
+        for front, (offset, _) in commit.starts.items():
+            self.archive.merge(self.sinks.cut(front, offset))
+            self.archived[front] = max(offset, self.archived.get(front, 0))
+        life.forget(commit.starts)
 
     @property
     def told_time(self) -> int:
@@ -154,7 +164,7 @@ class Job:
     def _floors(self, life: Life) -> Floors:
         floors = Floors([Floor(log.front, 0, log.opening or 0) for log in self.logs.values()])
         live = [core.front._floors for core in life.cores if core.front is not None]
-        for some in (self.history, self.manifests, *self.sinks.floors(), *live):
+        for some in (self.archive, self.of_manifests(), self.sinks.floors(), *live):
             floors.merge(some)
         return floors
 

@@ -64,6 +64,7 @@ class Life:
         sinks: What outlives it.
         commit: Where it begins; None for the logs' beginning.
         manifests: The floors of all manifests.
+        archive: Those of the archive, where it begins below what went there.
         told: The largest delivered time that the outside has heard.
     """
 
@@ -76,6 +77,7 @@ class Life:
         sinks: Sinks,
         commit: Commit | None,
         manifests: Floors,
+        archive: Floors,
         told: int,
     ) -> None:
         self.rng = rng
@@ -85,9 +87,10 @@ class Life:
         self.window = Window(rng.choice([1, 3, 20, CAPACITY_TICKS]), rng.choice([200, 1 << 20]))
         self.start = commit.tick if commit else 0
         self.last = sinks.last()
+        self.manifests = manifests
         self.durable = Floors(manifests)
-        for floors in sinks.floors():
-            self.durable.merge(floors)
+        self.durable.merge(archive)
+        self.durable.merge(sinks.floors())
         self.relied_on = max([self.start, told, *(key.tick + 1 for key in self.last.values())])
         self.bundle_records = rng.choice([1, 3, 1000])
         inbound = plan.segments
@@ -139,8 +142,8 @@ class Life:
             opening=opening,
             window=self.window,
             max_future_ms=FAR_MS,
-            floors=self.durable,
-            relied_on=self.relied_on,
+            floors=self.durable.of_front(log.front),
+            relied_on=max(self.relied_on, self.durable.largest_tick()),
             offset=offset,
             before=before,
         )
@@ -165,7 +168,6 @@ class Life:
             tracker=host.local,
             front=front,
             last=self.last,
-            floors=self.durable,
             max_bundle_records=self.bundle_records,
         )
         host.workers.append(worker)
@@ -272,7 +274,7 @@ class Life:
         if self.taking is not None or tracker.missing or tracker.global_min <= self.start:
             return None
         request = self.tracking.ask()
-        floors = (*self.durable, *self.tracking.floors.values())
+        floors = (*self.manifests, *self.tracking.floors.values())
         self.taking = Taking(request.number, request.tick, floors, len(self.cores))
         return request.tick
 

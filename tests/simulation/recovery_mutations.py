@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from lowtide.fronts.floors import NO_TICK
+from lowtide.fronts.floors import NO_TICK, Floors
 from lowtide.fronts.front import Front
 from lowtide.operators.barrier import Barrier
 from lowtide.operators.grouping import Grouping
 from lowtide.worker.core import WorkerCore
 
 from .channel import Channel
+from .job import Job
 from .life import Life
 from .mutation import Mutation, Patch
 from .tracking import Tracking
@@ -89,6 +90,38 @@ def pruned_in_silence() -> list[Patch]:
     return [(Grouping, "capture", capture), (WorkerCore, "_prune_time", prune_time)]
 
 
+def archive_unread() -> list[Patch]:
+    """A life that begins below the newest commit goes without the floors that were moved."""
+
+    def archive_for(self: Job, commit: Any) -> Floors:
+        return Floors()
+
+    return [(Job, "archive_for", archive_for)]
+
+
+def floors_covered_by_none() -> list[Patch]:
+    """A lane takes back the floor it gave before, though the new one begins later."""
+
+    def covered(self: Any, floors: Any) -> Any:
+        before = [self._given[floor.front] for floor in floors if floor.front in self._given]
+        self._given.update({floor.front: floor for floor in floors})
+        return tuple(floor for floor in before if floor not in floors)
+
+    return [(Barrier, "_covered", covered)]
+
+
+def floors_settled_when_given() -> list[Patch]:
+    """What one lane was given is not given to others, though it may never become durable."""
+    real = Barrier._send
+
+    def send(self: Any, lane: int, pieces: Any) -> Any:
+        bundle = real(self, lane, pieces)
+        self._floors.settle(self._lanes[lane].given)
+        return bundle
+
+    return [(Barrier, "_send", send)]
+
+
 def floors_not_awaited() -> list[Patch]:
     return [(Barrier, "delivered_time", property(lambda self: self.durable_time))]
 
@@ -115,6 +148,12 @@ RECOVERY = [
          lambda: front_without(relied_on=NO_TICK), faults=OFTEN),
     flow("floors-unread", "R2, W2", "a front does not look at the floors that are durable",
          lambda: front_without(floors=()), faults=OFTEN),
+    flow("archive-unread", "R2", "floors below the newest commit are not looked for", archive_unread,
+         damage=0.6, faults=OFTEN, idle=15),
+    flow("covered-by-none", "R2, R13", "a floor is taken back that another takes no place of", floors_covered_by_none,
+         faults=OFTEN, idle=15),
+    flow("settled-when-given", "R2, R13", "a floor on its way in one lane is kept from others",
+         floors_settled_when_given, faults=OFTEN, idle=15),
     flow("opened-anywhere", "R3, W4b", "a new partition opens below last", opened_anywhere, longest=12),
     flow("told-forgotten", "R3, R18", "a later life does not know what was told to be over", told_forgotten,
          longest=6, idle=15),

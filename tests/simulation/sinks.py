@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from lowtide.fronts.floors import Floors
@@ -12,6 +11,7 @@ from lowtide.operators.order import OrderKey
 from lowtide.operators.sink import SinkEncoder
 from lowtide.plan import Plan
 from lowtide.steps import Write
+from lowtide_tracker import Floor
 
 from .verdict import Violation
 
@@ -27,7 +27,6 @@ class Lane:
     letters: list[Dead] = field(default_factory=list)
     ticks: list[int] = field(default_factory=list)
     last: bytes = NO_KEY
-    floors: Floors = field(default_factory=Floors)
 
 
 class Sinks:
@@ -35,10 +34,12 @@ class Sinks:
 
     Attributes:
         lanes: By sink (its vertex) and lane.
+        kept: The floors that are durable, each once, whichever lanes have written it.
     """
 
     def __init__(self, plan: Plan) -> None:
         self.lanes: dict[tuple[int, int], Lane] = {}
+        self.kept: set[Floor] = set()
         self._encoders = {
             v.id: SinkEncoder(v.step.sink, plan.slack_ms) for v in plan.sinks() if isinstance(v.step, Write)
         }
@@ -55,7 +56,8 @@ class Sinks:
             lane.messages += [(key, value, timestamp) for _, _, key, value, timestamp, _ in messages]
         lane.ticks += [piece.tick for piece in bundle.pieces for _ in piece.ats]
         lane.last = bundle.last
-        lane.floors.merge(bundle.floors)
+        self.kept |= set(bundle.floors)
+        self.kept -= set(bundle.covered)
 
     def last(self) -> dict[tuple[int, int], OrderKey]:
         """What recovery asks for: per sink and lane."""
@@ -65,6 +67,13 @@ class Sinks:
         """All dead letters."""
         return [letter for lane in self.lanes.values() for letter in lane.letters]
 
-    def floors(self) -> Iterator[Floors]:
+    def floors(self) -> Floors:
         """What recovery asks for besides."""
-        return (lane.floors for lane in self.lanes.values())
+        return Floors(self.kept)
+
+    def cut(self, front: int, offset: int) -> Floors:
+        """Drop the floors that say nothing about a front's offsets from here on; return all that there were."""
+        before, kept = self.floors(), self.floors()
+        kept.cut(front, offset)
+        self.kept = set(kept)
+        return before

@@ -1,6 +1,7 @@
 """Floors: the decisions about labels that the log alone does not tell (R1, R2)."""
 
 from collections.abc import Iterable
+from itertools import islice, takewhile
 
 from lowtide_tracker.fields import Front, Offset, Packed, Tick
 
@@ -19,26 +20,30 @@ class Floor(Packed, frozen=True, order=True):
 
 
 class Floors:
-    """Floors in the order they came, one per (front, offset, cap): the newest tick, which is the largest.
+    """Floors of any number of fronts, one per (front, offset, cap): the newest tick, which is the largest.
 
     A front that is idle raises its floor again and again at one offset; only the last counts. Grows with the offsets
     that got a floor, until `forget` is told of a commit.
     """
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[int, int, bool], Floor] = {}
+        self._kept: dict[tuple[int, bool], dict[int, Floor]] = {}
+        """Per (front, cap) by offset, in the order they came: a front's floors come with ascending offsets."""
         self._new: dict[tuple[int, int, bool], Floor] = {}
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return sum(map(len, self._kept.values()))
 
-    def add(self, floors: Iterable[Floor]) -> None:
-        """Keeps the floors that say more than what is known."""
+    def add(self, floors: Iterable[Floor]) -> tuple[Floor, ...]:
+        """Keeps the floors that say more than what is known, and returns them."""
+        added = []
         for floor in floors:
-            key = (floor.front, floor.offset, floor.cap)
-            known = self._kept.get(key)
+            of_front = self._kept.setdefault((floor.front, floor.cap), {})
+            known = of_front.get(floor.offset)
             if known is None or known.tick < floor.tick:
-                self._kept[key] = self._new[key] = floor
+                of_front[floor.offset] = self._new[floor.front, floor.offset, floor.cap] = floor
+                added.append(floor)
+        return tuple(added)
 
     @property
     def has_new(self) -> bool:
@@ -55,11 +60,25 @@ class Floors:
 
     def all(self) -> tuple[Floor, ...]:
         """Every floor kept, new or not."""
-        return tuple(self._kept.values())
+        return tuple(floor for of_front in self._kept.values() for floor in of_front.values())
 
-    def forget(self, front: int, before_offset: int) -> None:
-        """Drops the floors of a front below an offset: a committed manifest holds the label before that offset."""
-        gone = [key for key in self._kept if key[0] == front and key[1] < before_offset]
-        for key in gone:
-            del self._kept[key]
-            self._new.pop(key, None)
+    def forget(self, front: int, before_offset: int, at_most: int | None = None) -> bool:
+        """Drops floors of a front below an offset: a committed manifest holds the label before that offset.
+
+        Args:
+            front: the front.
+            before_offset: where the manifest begins to read it again.
+            at_most: how many of them are dropped by this call, of each kind; all by default. O(dropped).
+
+        Returns:
+            Whether more are left to be dropped by further calls.
+        """
+        more = False
+        for cap in (False, True):
+            of_front = self._kept.get((front, cap), {})
+            gone = list(islice(takewhile(before_offset.__gt__, of_front), at_most))
+            for offset in gone:
+                del of_front[offset]
+                self._new.pop((front, offset, cap), None)
+            more = more or len(gone) == at_most
+        return more

@@ -154,9 +154,9 @@ class Tracker:
         self._fronts.close(front)
         return self._advance()
 
-    def forget_floors(self, front: int, before_offset: int) -> None:
-        """Drops a front's floors below an offset, once a commit holds the label before it (R17 must allow it)."""
-        self._floors.forget(front, before_offset)
+    def forget_floors(self, front: int, before_offset: int, at_most: int | None = None) -> bool:
+        """Drops a front's floors below an offset, once a commit holds the label before it; see `Floors.forget`."""
+        return self._floors.forget(front, before_offset, at_most)
 
     def request(self, number: int) -> Notice:
         """Asks every worker to keep what it holds below the global min time of now; returns the notice that says so.

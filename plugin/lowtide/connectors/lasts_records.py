@@ -5,16 +5,24 @@ The topic has one partition and is compacted, so that it holds little more than 
     key     [1, "last", level, sink, lane]
     value   [1, incarnation, tick, front, sequence, child, trace]
 
-    key     [1, "floor", level, sink, lane, front, offset, cap]
-    value   [1, tick]
+    key     [2, "floor", front, offset, tick, cap]
+    value   [1, incarnation]
 
-Both are msgpack, each integer in its shortest form, so that equal keys are equal bytes. The first element is the
+    key     [2, "archived", incarnation]
+    value   [1, topic id, [[front, offset], ...]]
+
+All are msgpack, each integer in its shortest form, so that equal keys are equal bytes. The first element is the
 version of the key's or the value's form; a reader refuses one that it does not know. `sink` is the vertex's name, ""
 for the dead letters of that level, whose lane at level 0 is the front. `child` is an array. A record without a value
 takes what was said under its key back. A lane that nothing was delivered to has no "last".
 
-Floors are kept per lane because lanes are owned by different workers, each of which knows for itself what its bundles
-rest on; a reader takes the union.
+Whoever rests on a floor writes it in its own transaction, as nobody knows what others have committed; it is the same
+record whoever writes it, so compaction leaves one. The tick stands in the key: of two lanes that hear of a front at
+different times, the later one would else take back what the other rests on. Floors that say nothing about offsets from
+"archived" on are in the job's archive of floors (`floor_archive`) instead; each life says so for itself, so that one
+that is over cannot take back what a later one has said.
+
+Earlier versions wrote a floor once per lane, as [1, "floor", level, sink, lane, front, offset, cap] and [1, tick].
 """
 
 from __future__ import annotations
@@ -26,14 +34,24 @@ from typing import Any
 import msgspec
 
 from lowtide.errors import LowtideError
-from lowtide.fronts.floors import Floors
+from lowtide.fronts.floors import Steps
 from lowtide.operators.order import OrderKey
 from lowtide_tracker import Floor
 
-__all__ = ["Durable", "LaneName", "LastsUnreadable", "durable_of", "forget_records", "records_of"]
+__all__ = [
+    "Archived",
+    "Durable",
+    "LaneName",
+    "LastsUnreadable",
+    "archived_record",
+    "durable_of",
+    "floor_of",
+    "floor_records",
+    "records_of",
+]
 
-VERSION = 1
-LAST, FLOOR = "last", "floor"
+VERSION, LATER = 1, 2
+LAST, FLOOR, ARCHIVED = "last", "floor", "archived"
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
 
@@ -60,21 +78,50 @@ class LaneName:
 
 
 @dataclass(frozen=True, slots=True)
+class Archived:
+    """Which floors lie in the job's archive instead of the lasts topic.
+
+    Attributes:
+        topic_id: The archive's, as the cluster gave it.
+        below: By front the offset below which floors do.
+    """
+
+    topic_id: str
+    below: Mapping[int, int]
+
+    def has(self, start: Mapping[int, int]) -> bool:
+        """Whether somebody who reads fronts from these offsets on, others from their beginning, needs some of them."""
+        return any(start.get(front, 0) < offset for front, offset in self.below.items())
+
+    def beyond(self, before: Archived | None) -> Archived:
+        """These, and those that were archived before."""
+        known = {} if before is None else before.below
+        fronts = known.keys() | self.below.keys()
+        return Archived(self.topic_id, {front: max(known.get(front, 0), self.below.get(front, 0)) for front in fronts})
+
+
+@dataclass(frozen=True, slots=True)
 class Durable:
     """What all lives before have delivered.
 
     Attributes:
         last: By lane the order key up to which records were delivered; lanes without a delivery are not in it.
         floors: The union of what the lanes' bundles rested on, by front, offset and tick.
+        archived: Which more of them there are, and where; None if these are all.
     """
 
     last: dict[LaneName, OrderKey]
     floors: tuple[Floor, ...]
+    archived: Archived | None = None
 
 
 def records_of(
-    lane: LaneName, last: OrderKey | None, floors: Iterable[Floor], incarnation: int
-) -> list[tuple[bytes, bytes]]:
+    lane: LaneName,
+    last: OrderKey | None,
+    floors: Iterable[Floor],
+    incarnation: int,
+    covered: Iterable[Floor] = (),
+) -> list[tuple[bytes, bytes | None]]:
     """The records, key and value, that say with a bundle what is durable once it is; O(1 + floors).
 
     Args:
@@ -82,42 +129,72 @@ def records_of(
         last: The bundle's `last`; None if there is none.
         floors: The bundle's.
         incarnation: Of the life that delivers; for those who look into the topic.
+        covered: Floors that are not needed beside those.
     """
-    name = (lane.level, lane.sink, lane.lane)
-    records = [
-        (_encode((VERSION, FLOOR, *name, floor.front, floor.offset, floor.cap)), _encode((VERSION, floor.tick)))
-        for floor in floors
-    ]
+    records: list[tuple[bytes, bytes | None]] = [*floor_records(floors, incarnation)]
+    records += [(_floor_key(floor), None) for floor in covered]
     if last is not None:
         place = (last.tick, last.front, last.sequence, last.child, last.trace)
-        records.append((_encode((VERSION, LAST, *name)), _encode((VERSION, incarnation, *place))))
+        records.append(
+            (_encode((VERSION, LAST, lane.level, lane.sink, lane.lane)), _encode((VERSION, incarnation, *place)))
+        )
     return records
 
 
-def forget_records(lane: LaneName, floors: Iterable[Floor]) -> list[tuple[bytes, None]]:
-    """The records that take these floors of a lane back, once no record before them is read again."""
-    name = (lane.level, lane.sink, lane.lane)
-    return [(_encode((VERSION, FLOOR, *name, floor.front, floor.offset, floor.cap)), None) for floor in floors]
+def floor_records(floors: Iterable[Floor], incarnation: int) -> list[tuple[bytes, bytes]]:
+    """The records, key and value, that say these floors; of the archive too."""
+    value = _encode((VERSION, incarnation))
+    return [(_floor_key(floor), value) for floor in floors]
+
+
+def archived_record(archived: Archived, incarnation: int) -> tuple[bytes, bytes]:
+    """The record, key and value, by which a life says which floors are in the archive."""
+    below = sorted(archived.below.items())
+    return _encode((LATER, ARCHIVED, incarnation)), _encode((VERSION, archived.topic_id, below))
+
+
+def floor_of(key: bytes, value: bytes) -> Floor | None:
+    """The floor that a record says; None if it says something else."""
+    match _parsed(key):
+        case [2, "floor", front, offset, tick, cap]:
+            return Floor(front, offset, tick, cap)
+        case [1, "floor", _, _, _, front, offset, cap]:
+            match _parsed(value):
+                case [1, tick]:
+                    return Floor(front, offset, tick, cap)
+    return None
 
 
 def durable_of(table: Mapping[bytes, bytes], topic: str) -> Durable:
-    """What the newest values under each key of a topic say together (errors: LastsUnreadable)."""
+    """What the newest values under each key of a topic say together (errors: LastsUnreadable).
+
+    O(keys), 2 us each: floors are many, and mostly in the order of their offsets.
+    """
     last: dict[LaneName, OrderKey] = {}
-    floors = Floors()
+    floors = Steps()
+    archived: Archived | None = None
     for key, value in table.items():
+        floor = floor_of(key, value)
+        if floor is not None:
+            floors.add(floor)
+            continue
         match _parsed(key), _parsed(value):
             case [1, "last", level, sink, lane], [1, _, tick, front, sequence, child, trace]:
                 last[LaneName(level, sink, lane)] = OrderKey(tick, front, sequence, tuple(child), trace)
-            case [1, "floor", _, _, _, front, offset, cap], [1, tick]:
-                floors.add(Floor(front, offset, tick, cap))
+            case [2, "archived", _], [1, topic_id, below]:
+                archived = Archived(topic_id, dict(below)).beyond(archived)
             case _:
                 raise LastsUnreadable(
                     f'the topic "{topic}" has a record that this version of Lowtide does not know: '
                     f"key {key.hex()}, value {value.hex()}",
-                    where=f"it knows version {VERSION} of the topic's form",
+                    where=f"it knows versions {VERSION} and {LATER} of the topic's form",
                     way_out="start the job with the version that ran it last; nobody but Lowtide may write this topic",
                 )
-    return Durable(last, tuple(floors))
+    return Durable(last, tuple(floors), archived)
+
+
+def _floor_key(floor: Floor) -> bytes:
+    return _encode((LATER, FLOOR, floor.front, floor.offset, floor.tick, floor.cap))
 
 
 def _parsed(data: bytes | None) -> Any:

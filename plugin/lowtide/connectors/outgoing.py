@@ -69,7 +69,7 @@ class Packet:
     sink: int
     lane: int
     messages: Sequence[Outgoing]
-    lasts: Sequence[tuple[bytes, bytes]] = ()
+    lasts: Sequence[tuple[bytes, bytes | None]] = ()
 
 
 def limits(max_record_bytes: int) -> dict[str, Any]:

@@ -67,10 +67,10 @@ class Front:
         opening: The opening floor; of a front that is recovered at T, the larger of T and its opening floor (R3).
         window: How far it may be ahead.
         max_future_ms: A timestamp further ahead of the broker's clock is not believed.
-        floors: All that are durable, of any fronts: manifest, register and lanes.
-        relied_on: The largest tick that anything rests on, of all fronts: T, per lane `last`'s tick + 1, and any
-            delivered time that the outside was told (R18). The clock never stands below it, so a broker's clock that
-            was set back changes no label that was relied on.
+        floors: All that are durable, of this front at least: manifest, register and lanes.
+        relied_on: The largest tick that anything rests on, of all fronts: T, per lane `last`'s tick + 1, durable
+            floors, and any delivered time that the outside was told (R18). The clock never stands below it, so a
+            broker's clock that was set back changes no label that was relied on.
         offset: The first offset that may come: what `start_at(T)` gave.
         before: The label before it, likewise.
 

@@ -22,17 +22,16 @@ class _Lane:
         last: Of the last record that was given to the sink, or was there when the life began.
         durable: `last` as far as it is durable.
         given: The version of the floors that the sink was given.
-        kept: The version of the floors that is durable.
         released: Pieces that wait for a bundle, in order.
         in_flight: The bundle that the sink has.
         bundles: How many there have been.
     """
 
-    __slots__ = ("bundles", "durable", "given", "in_flight", "kept", "last", "released")
+    __slots__ = ("bundles", "durable", "given", "in_flight", "last", "released")
 
-    def __init__(self, last: bytes, version: int) -> None:
+    def __init__(self, last: bytes) -> None:
         self.last = self.durable = last
-        self.given = self.kept = version
+        self.given = 0
         self.released: deque[Piece] = deque()
         self.in_flight: Bundle | None = None
         self.bundles = 0
@@ -53,7 +52,6 @@ class Barrier:
         lanes: The lanes that this worker owns.
         lane_of_unit: By hash unit its lane, as `Plan.lane_of_unit` gives it.
         last: Per lane what the sink said at recovery; a lane that is missing was never delivered to.
-        floors: The floors found at recovery.
         max_bundle_records: No bundle has more records.
         keeps_floors: Whether `delivered_time` is asked for; a barrier of dead letters, whose floors others keep, is
             asked for `durable_time` alone.
@@ -69,7 +67,6 @@ class Barrier:
         lanes: Iterable[int],
         lane_of_unit: Sequence[int],
         last: Mapping[int, OrderKey] | None = None,
-        floors: Iterable[Floor] = (),
         max_bundle_records: int = 10_000,
         keeps_floors: bool = True,
     ) -> None:
@@ -78,15 +75,17 @@ class Barrier:
         self._name = name
         self._lane_of_unit = lane_of_unit
         self._pending = Pending(f'the barrier before "{name}"')
-        self._floors = Floors(floors)
-        # What was found is durable already, in whichever lane: it is not given again.
-        self._kept_version = self._found_version = self._floors.version
+        # What min time rests on and is not durable here yet; what was found at recovery is durable already.
+        self._floors = Floors()
+        self._kept_version = 0
+        # By front the last floor that was given to a sink.
+        self._given: dict[int, Floor] = {}
         self._max_bundle_records = max_bundle_records
         # Only where a lane has a last record, and only until min time has passed it, is there anything to drop.
         own = sorted(lanes)
         self._found = {lane: key.packed() for lane, key in (last or {}).items() if lane in own}
         self._found_tick = max((key.tick for lane, key in (last or {}).items() if lane in own), default=NO_TICK)
-        self._lanes = {lane: _Lane(self._found.get(lane, NO_KEY), self._found_version) for lane in own}
+        self._lanes = {lane: _Lane(self._found.get(lane, NO_KEY)) for lane in own}
         self._keeps_floors = keeps_floors
         assert self._lanes, "a barrier owns one lane at least"
         # (version of the floors, min time released with them), until some lane has made that version durable.
@@ -158,9 +157,9 @@ class Barrier:
         self.backlog -= len(flying)
         state.durable = flying.last
         state.in_flight = None
-        state.kept = state.given
-        if state.kept > self._kept_version:
-            self._kept_version = state.kept
+        if state.given > self._kept_version:
+            self._kept_version = state.given
+            self._floors.settle(state.given)
             self._keep()
         return self._next(lane)
 
@@ -187,18 +186,21 @@ class Barrier:
     @property
     def floors_to_keep(self) -> bool:
         """Whether there are floors that are durable in no lane."""
-        return bool(self._floors.since(self._kept_version))
+        return len(self._floors) > 0
 
     def keep_floors(self) -> Bundle | None:
         """A bundle of floors alone, if there are any to keep that no bundle in flight carries, and a lane is free."""
-        given = max(self._found_version, *(state.given for state in self._lanes.values()))
+        given = max(state.given for state in self._lanes.values())
         if not self._floors.since(given):
             return None
         free = next((lane for lane, state in self._lanes.items() if state.in_flight is None), None)
         return None if free is None else self._send(free, [])
 
     def forget(self, front: int, offset: int) -> None:
-        """Drop the floors that say nothing about a front's offsets from here on: a committed manifest has the rest."""
+        """Drop the floors that say nothing about a front's offsets from here on: a committed manifest has the rest.
+
+        Those that a manifest's T rests on are durable (R15), so this drops what the dead letters' barrier has gathered.
+        """
         self._floors.cut(front, offset)
 
     def check(self) -> None:
@@ -277,10 +279,22 @@ class Barrier:
     def _send(self, lane: int, pieces: list[Piece]) -> Bundle:
         state = self._lanes[lane]
         version = self._floors.version
+        # What is durable in one lane is so for all; what is only under way there may still be lost.
         floors = () if version == state.given else self._floors.since(state.given)
         if pieces:
             state.last = pieces[-1].ats[-1]
         state.given = version
         state.bundles += 1
-        state.in_flight = Bundle(lane, state.bundles, pieces, state.last, floors)
+        state.in_flight = Bundle(lane, state.bundles, pieces, state.last, floors, self._covered(floors))
         return state.in_flight
+
+    def _covered(self, floors: Iterable[Floor]) -> tuple[Floor, ...]:
+        """Note floors that a sink is given; return those given before that they take the place of."""
+        covered = []
+        for floor in floors:
+            before = None if floor.cap else self._given.get(floor.front)
+            if before is not None and before.offset == floor.offset and before.tick < floor.tick:
+                covered.append(before)
+            if not floor.cap:
+                self._given[floor.front] = floor
+        return tuple(covered)

@@ -42,18 +42,28 @@ class Bundle:
         pieces: The records in order; none in a bundle that only carries floors.
         last: The packed order key of the lane's last record, this bundle's or, if it has none, an earlier one's;
             `NO_KEY` if there is none.
-        floors: What the min time rests on that released these records, as far as the lane has not been given it yet;
-            the sink keeps them beside those it has.
+        floors: What the min time rests on that released these records, as far as it is not durable already and the
+            lane has not been given it; the sink keeps them beside those it has.
+        covered: Floors that the sink may have and does not need beside these.
     """
 
-    __slots__ = ("_size", "floors", "lane", "last", "number", "pieces")
+    __slots__ = ("_size", "covered", "floors", "lane", "last", "number", "pieces")
 
-    def __init__(self, lane: int, number: int, pieces: list[Piece], last: bytes, floors: tuple[Floor, ...]) -> None:
+    def __init__(
+        self,
+        lane: int,
+        number: int,
+        pieces: list[Piece],
+        last: bytes,
+        floors: tuple[Floor, ...],
+        covered: tuple[Floor, ...] = (),
+    ) -> None:
         self.lane = lane
         self.number = number
         self.pieces = pieces
         self.last = last
         self.floors = floors
+        self.covered = covered
         self._size = sum([len(piece.ats) for piece in pieces])
 
     def __len__(self) -> int:

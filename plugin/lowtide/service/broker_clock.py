@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -19,6 +20,12 @@ LATER_SAMPLES = 2
 KEPT_SAMPLES = 8
 DRIFT = 200e-6
 """By how much two clocks that are kept may come apart, in seconds per second."""
+JUMP_MS = 250
+"""By how much a broker's clock may be ahead of what was known of it and is followed: another broker may lead."""
+FIRST_AHEAD_MS = 60_000
+"""By how much it may be ahead of this machine's clock at the first stamp."""
+SLEW = 0.01
+"""By how much faster than our monotonic clock a jump beyond that is followed, in seconds per second."""
 ANSWER_WITHIN_S = 2.0
 GIVE_UP_AFTER_S = 10.0
 """With no measurement so long after the start, this machine's clock has to do."""
@@ -59,6 +66,10 @@ class ClockEstimate:
     newest contradicts is from before a clock was set, and is forgotten. "Ours" is the machine's clock at the start,
     carried on by its monotonic one, so that setting ours changes nothing.
 
+    A floor that is granted too high stands for ever (R2), and one stamp of a clock that is set wrong is enough for it.
+    So what is told goes with the broker's clock only below a ceiling, which is `JUMP_MS` above what was measured, and
+    moves by `SLEW` with our monotonic clock whatever stamps say. To be too low is safe: idle partitions are behind.
+
     Args:
         known: Whether to rely on it before the first stamp.
     """
@@ -69,6 +80,12 @@ class ClockEstimate:
         self._samples: deque[_Sample] = deque(maxlen=KEPT_SAMPLES)
         self._highest_ms = 0
         self._known = known
+        # (when it was set, the largest offset that is believed); None before the first stamp.
+        self._ceiling: tuple[float, float] | None = None
+        # The ceiling when a stamp agreed with it the last time.
+        self._agreed_ms = 0.0
+        self._stamps = 0
+        self._jump_ms = 0.0
 
     @property
     def known(self) -> bool:
@@ -87,11 +104,16 @@ class ClockEstimate:
         low_ms, high_ms = self._bounds(time.monotonic())
         return (high_ms - low_ms) / 2
 
+    @property
+    def jump_ms(self) -> int:
+        """By how much the newest stamp was beyond what is believed; negative: behind it; 0 while they agree."""
+        return round(self._jump_ms)
+
     def now_ms(self) -> int:
         """The broker's time, estimated; it never falls."""
         now_s = time.monotonic()
         low_ms, high_ms = self._bounds(now_s)
-        estimate = int(self._started_ms + now_s * 1000 + (low_ms + high_ms) / 2)
+        estimate = int(self._started_ms + now_s * 1000 + self._believed((low_ms + high_ms) / 2))
         with self._lock:
             self._highest_ms = max(self._highest_ms, estimate)
             return self._highest_ms
@@ -99,7 +121,7 @@ class ClockEstimate:
     def at_least_ms(self) -> int:
         """A time that the broker's clock shows already, or did: never ahead of it, as far as the stamps tell."""
         now_s = time.monotonic()
-        return int((self._started_ms + now_s * 1000 + self._bounds(now_s)[0]) // 1)
+        return int((self._started_ms + now_s * 1000 + self._believed(self._bounds(now_s)[0])) // 1)
 
     def stamped(self, before_s: float, stamp_ms: int, after_s: float) -> None:
         """Take a stamp that the broker made between two times of `time.monotonic`."""
@@ -114,11 +136,35 @@ class ClockEstimate:
                 if now.low_ms <= high_ms and low_ms <= now.high_ms
             ]
             self._samples = deque([*agreeing, _Sample(after_s, low_ms, high_ms)], KEPT_SAMPLES)
+            self._follow(low_ms, high_ms, after_s)
         self._known = True
 
     def give_up(self) -> None:
         """Go by this machine's clock until there is a stamp."""
         self._known = True
+
+    def _follow(self, low_ms: float, high_ms: float, now_s: float) -> None:
+        """Move the ceiling towards what a stamp says, no faster than it may go."""
+        wanted_ms = high_ms + JUMP_MS
+        if self._ceiling is None:
+            ceiling_ms = self._agreed_ms = min(wanted_ms, FIRST_AHEAD_MS)
+        else:
+            set_s, ceiling_ms = self._ceiling
+            if low_ms <= self._agreed_ms <= high_ms + 2 * JUMP_MS:
+                ceiling_ms = self._agreed_ms  # A clock that was wrong for a time is back.
+            step_ms = max(0.0, now_s - set_s) * SLEW * 1000
+            # The first stamps may have been slow: until they have all come, less is believed at once.
+            down_ms = math.inf if self._stamps < FIRST_SAMPLES else step_ms
+            ceiling_ms += max(-down_ms, min(step_ms, wanted_ms - ceiling_ms))
+        self._ceiling = (now_s, ceiling_ms)
+        self._stamps += 1
+        ahead_ms, behind_ms = low_ms - ceiling_ms, high_ms - (ceiling_ms - 2 * JUMP_MS)
+        self._jump_ms = ahead_ms if ahead_ms > 0 else min(0.0, behind_ms)
+        if not self._jump_ms:
+            self._agreed_ms = ceiling_ms
+
+    def _believed(self, offset_ms: float) -> float:
+        return offset_ms if self._ceiling is None else min(offset_ms, self._ceiling[1])
 
     def _bounds(self, now_s: float) -> tuple[float, float]:
         with self._lock:

@@ -111,20 +111,6 @@ class Commits:
         swept: Swept = await self._ask(self._prune, rule)
         return swept
 
-    async def oldest_starts(self) -> list[tuple[int, int]]:
-        """By front the offset from which the oldest commit is read again (errors: SnapshotsError)."""
-        oldest: Manifest | None = await self._ask(self._oldest)
-        return [] if oldest is None else [(front.number, front.offset) for front in oldest.fronts]
-
-    def _oldest(self) -> Manifest | None:
-        commits = self._log.commits()
-        if not commits:
-            return None
-        known = self._known.get(commits[0].tick)
-        if known is not None and known.id == commits[0].id:
-            return known
-        return manifest_of(self._log, self._store, commits[0])
-
     def _prune(self, rule: Rule) -> Swept:
         log = self._log
         kept = bases(log, self._store)

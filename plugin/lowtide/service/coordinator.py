@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -38,6 +38,9 @@ POLL_S = 0.01
 AGAIN_AFTER_S = 10.0
 """How long after one that failed the job takes the next snapshot of its own."""
 
+FloorsFrom = Callable[[Mapping[int, int]], Iterable[Floor]]
+"""Given by front an offset: the floors that say something from there on."""
+
 
 class Coordinator:
     """The snapshots of one life.
@@ -48,13 +51,15 @@ class Coordinator:
         start: The tick that it began at.
         log: The job's commits.
         ask: Calls something of it in a thread, one at a time.
-        request: Asks all workers by way of the tracker; returns T and the floors it rests on.
+        request: Asks all workers by way of the tracker; returns T, once all floors it rests on are known to `floors`.
+        floors: Given by front the offset from which it is read again, the floors that say something from there on.
         fronts: All registered fronts as they stand, with the worker that has each; None for none.
         skipped: From where a front may be read again instead of from an offset: behind what holds no record.
         workers: The names of the workers of the levels behind the first that are there.
         expected: How many of those there have to be.
         tell: Sends a message to all workers.
         forget: Lets the tracker forget a front's floors below an offset.
+        tidy: Told from which offsets the newest commit reads the fronts.
         events: Told what happens.
     """
 
@@ -66,18 +71,21 @@ class Coordinator:
         start: int,
         log: CommitLog,
         ask: Callable[..., Awaitable[Any]],
-        request: Callable[[int], Awaitable[tuple[int, tuple[Floor, ...]]]],
+        request: Callable[[int], Awaitable[int]],
+        floors: FloorsFrom,
         fronts: Callable[[], Iterable[tuple[FrontAt, str | None]]],
         skipped: Callable[[int, int], int],
         workers: Callable[[], Iterable[str]],
         expected: int,
         tell: Callable[[dict[str, Any]], None],
         forget: Callable[[int, int], None],
+        tidy: Callable[[list[tuple[int, int]]], None],
         events: EventLog,
     ) -> None:
         self._setting = setting
         self._incarnation = incarnation
         self._request = request
+        self._floors = floors
         self._fronts = fronts
         self._skipped = skipped
         self._workers = workers
@@ -90,7 +98,7 @@ class Coordinator:
         base = Manifest.from_json(setting.base, "the manifest that the life began from") if setting.base else None
         self.commits = Commits(log, self._store, ask, base=base, start=start)
         rule = Rule(setting.keep, setting.max_age_s)
-        self._upkeep = Upkeep(self.commits, rule, tell=tell, forget=forget, events=events)
+        self._upkeep = Upkeep(self.commits, rule, tell=tell, forget=forget, tidy=tidy, events=events)
         self._takings = Takings(setting, incarnation, self._record)
         self._pinning = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -163,7 +171,11 @@ class Coordinator:
             async with asyncio.timeout(self._setting.taking_limit_s):
                 await self._collect(taking)
             taking.skip(self._skipped)
-            manifest = taking.seal(self.commits.at(taking.since))
+            # What only a manifest knows, as it was told shortly before a life ended, is handed on from one to the next.
+            known = () if self.commits.last is None else self.commits.last.floors
+            handed_on = [Floor(each.front, each.offset, each.tick, each.cap) for each in known]
+            floors = (*self._floors(taking.starts), *handed_on)
+            manifest = taking.seal(self.commits.at(taking.since), floors)
             await asyncio.to_thread(self._store.put, manifest.path, manifest.to_json().encode())
             taking.over("sealed", time.monotonic())
             self._events.event("snapshot_sealed", **taking.described())
@@ -197,7 +209,7 @@ class Coordinator:
                 raise SnapshotFailed(
                     f"{missing} of {self._expected} workers are not there yet", way_out="ask again in a few seconds"
                 )
-            tick, floors = await self._request(taking.number)
+            tick = await self._request(taking.number)
             if tick <= self.commits.newest:
                 raise SnapshotFailed(
                     "min time has not moved since the last commit, or since the start: it is "
@@ -206,10 +218,7 @@ class Coordinator:
                 )
             fronts = list(self._fronts())
             owners = [owner for _, owner in fronts if owner is not None]
-            # What only a manifest knows, as it was told shortly before a life ended, is handed on from one to the next.
-            known = () if self.commits.last is None else self.commits.last.floors
-            floors = (*floors, *(Floor(each.front, each.offset, each.tick, each.cap) for each in known))
-            taking.begin(tick, floors, [*self._workers(), *owners], {front.number: front for front, _ in fronts})
+            taking.begin(tick, [*self._workers(), *owners], {front.number: front for front, _ in fronts})
             await self._until_heard(taking)
         await self._until(taking, lambda: taking.whole)
 
@@ -276,7 +285,7 @@ class Coordinator:
         self.commits.add(taking.manifest)
         self._tell({"committed": taking.manifest.tick})
         self._events.event("snapshot_committed", **taking.described())
-        await self._upkeep.forget_floors()
+        self._upkeep.forget_floors()
 
     def tracker_restarted(self) -> None:
         """The tracker's process has died, and what it was to ask of workers that had not heard of it with it."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from lowtide.errors import LifeEnded
+from lowtide.fronts.floors import Steps
 from lowtide.worker.tracker_line import TrackerLine
 from lowtide.worker.welcome import FrontStart
 from lowtide_tracker import Floor, LocalTracker
@@ -31,6 +32,11 @@ class IdleFronts:
         start: The tick at which its min time begins.
         on_min_time: Called with the global min time when it was heard.
         on_lost: Called with why, when the line is gone for good.
+
+    Attributes:
+        floors: All that the tracker has told since the life began, as far as no commit covers them.
+        requested: The number of the last request for a snapshot that was heard; 0 before the first. What its T rests on
+            is in `floors`.
     """
 
     def __init__(
@@ -43,6 +49,8 @@ class IdleFronts:
         on_min_time: Callable[[int], None],
         on_lost: Callable[[str], None],
     ) -> None:
+        self.floors = Steps()
+        self.requested = 0
         self._local = LocalTracker(SERVICE_WORKER, incarnation, start=start)
         self._line = TrackerLine(address, secret=secret, incarnation=incarnation, local=self._local, name="service")
         self._on_min_time = on_min_time
@@ -79,6 +87,11 @@ class IdleFronts:
         return {
             number: {"heartbeat": start.opening, "next_offset": start.offset} for number, start in self._fronts.items()
         }
+
+    def forget_floors(self, front: int, offset: int) -> None:
+        """Drop floors that a committed manifest has made superfluous."""
+        self.floors.cut(front, offset)
+        self._local.forget_floors(front, offset)
 
     def flush(self) -> None:
         """Tell the tracker what was promised since the last time."""
@@ -135,7 +148,10 @@ class IdleFronts:
             self._lose(error)
             return
         for notice in notices:
-            self._local.hear(notice)
+            if self._local.hear(notice):
+                self.floors.merge(notice.floors)
+            if notice.request is not None:
+                self.requested = max(self.requested, notice.request.number)
         if notices:
             self._on_min_time(self._local.global_min)
         self._watch()

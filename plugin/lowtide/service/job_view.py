@@ -172,6 +172,7 @@ class JobView(Struct, frozen=True, kw_only=True):
         phase: "starting", "running", "stopping", "ended".
         cause: Why the life has ended; empty while it goes on.
         troubles: What is wrong though the job goes on, each with the time since when.
+        clock_jump_ms: By how much the broker's clock is beyond what is believed of it, or behind; 0 while they agree.
         started_ms: When the life began.
         seen_ms: When this was put together, by the broker's clock.
         control: Where the control API listens, `host:port`.
@@ -192,6 +193,7 @@ class JobView(Struct, frozen=True, kw_only=True):
     phase: str
     cause: str = ""
     troubles: list[str] = []
+    clock_jump_ms: int = 0
     started_ms: int | None = None
     seen_ms: int | None = None
     control: str = ""

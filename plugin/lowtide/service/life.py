@@ -22,6 +22,7 @@ from lowtide.service.setting import LifeSetting, SnapshotSetting
 from lowtide.service.source_fronts import SourceFronts
 from lowtide.service.stall import Stall
 from lowtide.service.teller import delivered_time
+from lowtide.service.tidying import Tidying
 from lowtide.service.tracker_process import TrackerProcess
 from lowtide.service.tracker_report import TrackerReport
 from lowtide.service.tracker_setting import TrackerSetting
@@ -32,6 +33,8 @@ from lowtide_snapshots.errors import Fenced, SnapshotsError, ZooKeeperUnavailabl
 __all__ = ["Life"]
 
 LOG = logging.getLogger(__name__)
+HEARD_LIMIT_S = 5.0
+"""How long a notice may take from the tracker to the service."""
 
 
 class Life:
@@ -88,6 +91,12 @@ class Life:
         self._register = register
         self._tell_worker = tell_worker
         self.questions = Questions(self._tell_all, self._later_workers, setting.shape.slack_ms)
+        self._tidying: Tidying | None = None
+        if setting.snapshots is not None and setting.keeps_lasts:
+            generation = setting.snapshots.generation
+            self._tidying = Tidying(
+                setting.kafka, setting.job, incarnation=setting.incarnation, generation=generation, events=events
+            )
         self._address = ""
         self._tracker: TrackerProcess | None = None
         if setting.tracking:
@@ -117,7 +126,7 @@ class Life:
                 self.fronts.start(self._address)
                 if self.setting.snapshots is not None:
                     await self._commits.open()
-                    self.snapshots = self._coordinator(self.setting.snapshots, self._tracker)
+                    self.snapshots = self._coordinator(self.setting.snapshots)
                     await self.snapshots.start()
         except BaseException:
             await self.close()
@@ -127,6 +136,8 @@ class Life:
         """End all of it."""
         if self.snapshots is not None:
             await self.snapshots.close()
+        if self._tidying is not None:
+            await self._tidying.close()
         await self.reach.close()
         await self.fronts.close()
         if self._tracker is not None:
@@ -136,20 +147,39 @@ class Life:
         await self._commits.close()
         await self._place.close()
 
-    def _coordinator(self, setting: SnapshotSetting, tracker: TrackerProcess) -> Coordinator:
+    async def _request(self, number: int) -> int:
+        """Ask for a snapshot; when it returns T, all floors that T rests on have been heard here."""
+        assert self._tracker is not None
+        tick = await self._tracker.request(number)
+        await self.fronts.heard(number, HEARD_LIMIT_S)
+        return tick
+
+    def _forget(self, front: int, offset: int) -> None:
+        """Forget the floors below the newest commit."""
+        self.fronts.forget_floors(front, offset)
+        if self._tracker is not None:
+            self._tracker.forget_floors(front, offset)
+
+    def _tidy(self, starts: list[tuple[int, int]]) -> None:
+        if self._tidying is not None:
+            self._tidying.committed(starts)
+
+    def _coordinator(self, setting: SnapshotSetting) -> Coordinator:
         return Coordinator(
             setting,
             incarnation=self.setting.incarnation,
             start=self.setting.start,
             log=ZooKeeperCommitLog(self._commits.store),
             ask=self._commits.ask,
-            request=tracker.request,
+            request=self._request,
+            floors=self.fronts.floors_from,
             fronts=self.fronts.standing,
             skipped=self.fronts.skipped,
             workers=self._later_workers,
             expected=(self.setting.levels - 1) * self.setting.parallelism,
             tell=self._tell_all,
-            forget=tracker.forget_floors,
+            forget=self._forget,
+            tidy=self._tidy,
             events=self._events,
         )
 
@@ -165,7 +195,7 @@ class Life:
     def troubles(self) -> list[str]:
         """What is wrong though the life goes on, each with the time since when."""
         found = [] if self.snapshots is None else [self.snapshots.trouble]
-        return [trouble for trouble in (self._place.away, self.reach.trouble, *found) if trouble]
+        return [each for each in (self._place.away, self.fronts.trouble, self.reach.trouble, *found) if each]
 
     @property
     def report(self) -> TrackerReport | None:
@@ -179,9 +209,7 @@ class Life:
             LifeEnded: the front cannot be handed over.
         """
         front = await self.fronts.hand_over(worker) if worker.startswith("0/") else None
-        return Welcome(
-            tracker=self._address, clock_ahead_ms=self.fronts.clock_ahead_ms(), fronts=self.fronts.names(), front=front
-        )
+        return Welcome(tracker=self._address, now_ms=self.fronts.now_ms(), fronts=self.fronts.names(), front=front)
 
     def hear(self, worker: str, said: dict[str, Any]) -> None:
         """Take what a worker says of its front, of a snapshot or of a key that was asked for."""
@@ -214,7 +242,9 @@ class Life:
         if report is None or self._tracker is None:
             return
         self._tracker.end_if_silent()
-        stalled = self._stall.look(report, [worker["gauges"] for worker in workers], time.monotonic())
+        self.fronts.look(time.monotonic())
+        gauges, now_s = [worker["gauges"] for worker in workers], time.monotonic()
+        stalled = self._stall.look(report, gauges, now_s) or self._stall.unread(self.fronts.unread(), gauges, now_s)
         if stalled:
             self._on_end(stalled)
         expected = (self.setting.levels - 1) * self.setting.parallelism

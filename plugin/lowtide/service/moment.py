@@ -78,6 +78,7 @@ class Moment:
         delivered_time: The largest that is *stored*, as a tick (R18); None if there is none.
         snapshots: Of the life.
         troubles: What is wrong though the life goes on.
+        clock_jump_ms: By how much the broker's clock is beyond what is believed of it.
     """
 
     now_ms: int
@@ -93,3 +94,4 @@ class Moment:
     delivered_time: int | None = None
     snapshots: SnapshotsView = field(default_factory=SnapshotsView)
     troubles: Sequence[str] = ()
+    clock_jump_ms: int = 0

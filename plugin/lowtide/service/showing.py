@@ -89,6 +89,7 @@ class Showing:
             delivered_time=life.told,
             snapshots=SnapshotsView() if life.snapshots is None else life.snapshots.summary(time.monotonic()),
             troubles=life.troubles,
+            clock_jump_ms=life.fronts.clock_jump_ms,
         )
         view = self._watch.look(time.monotonic(), moment)
         halted = (view.lag_ms or 0) > HALTED_MS and (view.held_s or 0) * 1000 > HALTED_MS

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 from lowtide.connectors.claims import transactional_id
-from lowtide.errors import LifeEnded
+from lowtide.errors import LifeEnded, SnapshotFailed
 from lowtide.events import EventLog
 from lowtide.fronts.register import FrontEntry, Partition
 from lowtide.service.broker_clock import BrokerClock, clock_topic
@@ -21,11 +22,14 @@ from lowtide.worker.welcome import FrontStart
 from lowtide_snapshots.errors import ZooKeeperUnavailable
 from lowtide_snapshots.job_store import JobStore
 from lowtide_snapshots.manifest import FrontAt
-from lowtide_tracker import ConnectionLost
+from lowtide_tracker import ConnectionLost, Floor
 
 __all__ = ["SourceFronts"]
 
 LOG = logging.getLogger(__name__)
+HEARD_EVERY_S = 0.005
+TELL_TIME_S = 5.0
+"""How often a worker is told the broker's time that is granted nothing."""
 AGAIN_S = 0.5
 """How long until a tracker or a ZooKeeper that was away is asked again."""
 
@@ -83,6 +87,9 @@ class SourceFronts:
         self._idle: IdleFronts | None = None
         self._tails: Tails | None = None
         self._clock: BrokerClock | None = None
+        self._tell_time_s = 0.0
+        self.trouble = ""
+        """What is wrong with the brokers' clock, and since when; empty if nothing is."""
 
     def start(self, tracker: str) -> None:
         """Speak for all fronts, as none has a worker yet, and look at their tails.
@@ -112,6 +119,8 @@ class SourceFronts:
             topics=sorted(setting.topic_ids),
             on_grants=partial(self._in_loop, self._granted),
             on_error=self._trouble,
+            on_lost=partial(self._in_loop, self._on_end),
+            topic_ids=setting.topic_ids,
             on_back=partial(self._events.event, "grant_resumed"),
             on_partitions=partial(self._in_loop, self._appeared),
         )
@@ -131,6 +140,13 @@ class SourceFronts:
             task.cancel()
         if self._idle is not None:
             self._idle.close()
+
+    def unread(self) -> dict[int, tuple[str, int, float]]:
+        """By front its partition, the offset of a record that its worker has not said to have, and for how long."""
+        if self._tails is None:
+            return {}
+        names = self.names()
+        return {front: (names[front], *record) for front, record in self._tails.unread().items() if front in names}
 
     def names(self) -> dict[int, str]:
         """`topic-partition` of every front."""
@@ -157,13 +173,47 @@ class SourceFronts:
             found.append((at, self._owners.get(start.number)))
         return found
 
+    async def heard(self, number: int, limit_s: float) -> None:
+        """Wait until all floors are known that the T of a request for a snapshot rests on (errors: SnapshotFailed)."""
+        deadline = time.monotonic() + limit_s
+        while self._idle is not None and self._idle.requested < number:
+            if time.monotonic() > deadline:
+                raise SnapshotFailed(
+                    f"the tracker's notice of it has not come for {limit_s:g} s", way_out="ask again in a few seconds"
+                )
+            await asyncio.sleep(HEARD_EVERY_S)
+
+    def floors_from(self, starts: Mapping[int, int]) -> list[Floor]:
+        """The floors of this life that say something from these offsets on, by front; O(their number)."""
+        if self._idle is None:
+            return []
+        floors = self._idle.floors
+        return [floor for front in floors.fronts for floor in floors.of_front(front, starts.get(front))]
+
+    def forget_floors(self, front: int, offset: int) -> None:
+        """Drop floors that a committed manifest has made superfluous."""
+        if self._idle is not None:
+            self._idle.forget_floors(front, offset)
+
     def now_ms(self) -> int:
         """The broker's time, as far as it is known."""
         return time.time_ns() // 1_000_000 if self._clock is None else self._clock.now_ms()
 
-    def clock_ahead_ms(self) -> int:
-        """By how much the broker's clock is ahead of this machine's."""
-        return self.now_ms() - time.time_ns() // 1_000_000
+    @property
+    def clock_jump_ms(self) -> int:
+        """By how much the broker's clock is beyond what is believed of it, or behind; 0 while they agree."""
+        return 0 if self._clock is None else self._clock.jump_ms
+
+    def look(self, now_s: float) -> None:
+        """Each second: tell workers the broker's time now and then, and that its clock has jumped."""
+        jump_ms = self.clock_jump_ms
+        if bool(jump_ms) != bool(self.trouble):
+            self.trouble = _jumped(jump_ms) if jump_ms else ""
+            self._events.event("clock_jumped" if jump_ms else "clock_agrees", jump_ms=jump_ms)
+        if now_s >= self._tell_time_s:
+            self._tell_time_s = now_s + TELL_TIME_S
+            for owner in self._owners.values():
+                self._tell_worker(owner, {"now": self.now_ms()})
 
     # -- workers ---------------------------------------------------------------------------------------------------
 
@@ -196,14 +246,14 @@ class SourceFronts:
     def _granted(self, grants: Iterable[Grant]) -> None:
         if self._idle is None or self._tails is None:
             return
-        ahead = self.clock_ahead_ms()
+        now_ms = self.now_ms()
         for grant in grants:
             tick = grant.ms // self._setting.shape.slack_ms
             owner = self._owners.get(grant.front)
             if owner is None:
                 self._idle.grant(grant.front, grant.offset, tick)
             else:
-                self._tell_worker(owner, {"grant": [grant.front, grant.offset, tick], "ahead": ahead})
+                self._tell_worker(owner, {"grant": [grant.front, grant.offset, tick], "now": now_ms})
         self._idle.flush()
 
     def skipped(self, front: int, offset: int) -> int:
@@ -288,3 +338,11 @@ class SourceFronts:
     def _trouble(self, what: str) -> None:
         """Something keeps idle fronts from going on; called in threads."""
         self._events.event("grant_failed", why=what)
+
+
+def _jumped(jump_ms: int) -> str:
+    return (
+        f"since {datetime.now(UTC):%H:%M:%S} UTC: the brokers' clock has jumped: it is {abs(jump_ms) / 1000:,.1f} s "
+        f"{'ahead of' if jump_ms > 0 else 'behind'} what is known of it, and is followed slowly; see that clocks of "
+        "brokers and driver are kept by NTP; if the brokers' is right now, start the job again"
+    )

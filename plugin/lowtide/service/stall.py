@@ -12,10 +12,12 @@ __all__ = ["Stall"]
 
 
 class Stall:
-    """Watches the global min time; pure.
+    """Watches the global min time, and that fronts are given what lies in their partitions; pure.
 
-    It counts as stalled while an ack is open at the same tick though no worker has anything to do: whatever would
-    close it is not on its way any more. What waits for a front does not count, nor does a worker that is busy.
+    Min time counts as stalled while an ack is open at the same tick though no worker has anything to do: whatever would
+    close it is not on its way any more. What waits for a front does not count, nor does a worker that is busy. A front
+    does while a record lies at the very offset that it expects next and it would take it: whoever reads for it does not
+    reach the broker that the service does.
 
     Args:
         limit_s: How long that may last.
@@ -26,6 +28,35 @@ class Stall:
         self._held: object = None
         self._since = 0.0
         self._lookout = Lookout()
+        self._fronts_lookout = Lookout()
+        self._unread: dict[tuple[str, int], float] = {}
+        """By partition and offset since when that record has been expected."""
+
+    def unread(
+        self, records: Mapping[int, tuple[str, int, float]], gauges: Iterable[Mapping[str, Any]], now_s: float
+    ) -> str:
+        """Return which front is not given what lies in its partition once it is over the limit; else an empty text.
+
+        Args:
+            records: By front its partition, the offset of a record that is expected next, and for how long it has lain.
+            gauges: Of the workers, as they were sent last.
+            now_s: The monotonic time; to be called each second, like `look`.
+        """
+        waiting = {}
+        for each in gauges:
+            front = each.get("front", {})
+            name, offset, lay_s = records.get(front.get("front", -1), ("", -1, 0.0))
+            if lay_s and each.get("attached") and front["pulling"] and front["next_offset"] == offset:
+                waiting[name, offset] = self._unread.get((name, offset), now_s)
+        self._unread = {} if self._fronts_lookout.late(now_s) else waiting
+        for (name, offset), since in self._unread.items():
+            if now_s - since >= self._limit_s:
+                return (
+                    f"min time stands at front {name}: a record lies at offset {offset}, and for {now_s - since:.0f} s "
+                    "its worker was not given it, though the service reads it\n  what to do: see that every executor "
+                    "reaches every broker (its log says which it does not), then start the job again"
+                )
+        return ""
 
     def look(self, report: TrackerReport, gauges: Iterable[Mapping[str, Any]], now_s: float) -> str:
         """Return what stands and for how long once it is over the limit; else an empty text.

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lowtide.service.tail_state import Tail
+from lowtide.service.tail_state import NO_OFFSET, RECORD, Tail
 
 __all__ = ["TailReader", "Unanswered"]
 
@@ -24,6 +24,8 @@ COMMON: dict[str, Any] = {
 }
 """A group is never joined; librdkafka just wants its name."""
 READING: dict[str, Any] = {
+    # By default a reader begins at the end where the log does not have its offset: that would look like an empty tail.
+    "auto.offset.reset": "error",
     "enable.partition.eof": True,
     # An end is told with an empty answer, which the broker otherwise holds back for half a second.
     "fetch.wait.max.ms": 1,
@@ -51,11 +53,13 @@ class TailReader:
     def __init__(self, settings: Mapping[str, Any]) -> None:
         from confluent_kafka import Consumer
 
+        self._way_in = {**settings, "log_level": 0, "error_cb": _ignore}
         settings = {**settings, **COMMON, "error_cb": _ignore}
         self._asking: Any = Consumer(settings)
         self._settings = settings | READING
         # Sources that nobody writes to in transactions need no reader.
         self._reading: Any = None
+        self._admin: Any = None
 
     def close(self) -> None:
         """Close both."""
@@ -84,7 +88,12 @@ class TailReader:
         return [_offset(told[tail.topic, tail.partition]) for tail in tails]
 
     def ends(self, tails: Sequence[Tail]) -> list[int | None]:
-        """Read from each tail's offset, which must be below its LSO: where its end was, None if a record came first."""
+        """Read from each tail's offset, which must be below its LSO.
+
+        Returns:
+            Of each, where its end was, `RECORD` if a record came first, `NO_OFFSET` if its log does not have the
+            offset; None if nothing came in time.
+        """
         ends: dict[int, int | None] = {}
         rest = list(tails)
         while rest:
@@ -111,6 +120,19 @@ class TailReader:
             return _unanswered(described.error)
         return {number: partition.leader for number, partition in described.partitions.items()}
 
+    def topic_id(self, topic: str) -> str | None:
+        """What the cluster calls a topic for good; None if it is not told."""
+        from confluent_kafka import KafkaException, TopicCollection
+        from confluent_kafka.admin import AdminClient
+
+        if self._admin is None:
+            self._admin = AdminClient(self._way_in)
+        try:
+            answer = self._admin.describe_topics(TopicCollection([topic]), request_timeout=ASK_WITHIN_S)
+            return str(answer[topic].result().topic_id)
+        except KafkaException:
+            return None
+
     def _ends(self, tails: Sequence[Tail]) -> dict[tuple[str, int], int | None]:
         from confluent_kafka import Consumer, KafkaError, TopicPartition
 
@@ -128,9 +150,11 @@ class TailReader:
             if place in ends:
                 continue
             if error is None:
-                ends[place] = None
+                ends[place] = RECORD
             elif error.code() == KafkaError._PARTITION_EOF:
                 ends[place] = message.offset()
+            elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+                ends[place] = NO_OFFSET
         self._reading.unassign()
         return ends
 

@@ -6,7 +6,10 @@ it is the very offset that the front's owner expects next, and in a topic that i
 markers and aborted records take offsets that no reader gets. There, a reader is pointed at what the owner expects (a
 *probe*). It gets a record, and so will the owner; or it gets the end of the partition at some E. Then nothing lies in
 [next, E), and nothing ever will, as what is below the LSO is decided. An LSO of at most E means then what one of `next`
-would mean, and `next` is granted.
+would mean, and `next` is granted. Or it gets nothing, which says nothing; or it hears that there is no such offset.
+
+What an owner expects and does not get says that the life cannot go on (`lost`, `unread`): the log ends before it, or
+begins behind it, or has a record there that its owner is not given.
 """
 
 from __future__ import annotations
@@ -15,7 +18,12 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["Grant", "Tail", "TailState"]
+__all__ = ["NO_OFFSET", "RECORD", "Grant", "Tail", "TailState"]
+
+RECORD = -1
+"""What a probe may meet instead of an end: a record."""
+NO_OFFSET = -2
+"""The log does not have the offset: it begins behind it, or ends before it."""
 
 BUSY_RECORDS_PER_S = 200.0
 """A front that gets more needs no grants: its own records carry the heartbeat."""
@@ -31,8 +39,11 @@ MAX_PATIENCE_S = 0.2
 """Patience: how long an owner's offset and the LSO must have stood, apart, before a probe is worth its price."""
 RECORD_STANDS_S = 1.0
 """A record that a probe met is there for the owner too, unless retention takes it: ask again after so long."""
-SHORT_AFTER_S = 1.0
-"""An LSO below what the owner expects is news that crossed; one that stays there is a log that was cut or made anew."""
+LONG_S = 1.0
+"""An owner that has expected one offset for so long is probed for whatever the LSO does."""
+LOST_AFTER_S = 10.0
+"""An offset that the log does not have may be news that crossed, or a new leader has not caught up; if that lasts, the
+log was cut, made anew, or deleted from."""
 MIN_BACK_OFF_S = 0.02
 MAX_BACK_OFF_S = 1.0
 
@@ -78,10 +89,12 @@ class _Watched:
         lso: The last stable offset at the last look that was answered.
         looked_s: When that was.
         still_s: Since when neither `next` nor `lso` has moved.
+        next_s: Since when `next` has not.
         rate: Records per second.
         empty: No reader gets anything in [empty[0], empty[1]).
         record: (offset, when): a probe at this offset met a record.
-        short_s: Since when the LSO has been below `next`.
+        record_s: When a probe first met the record at `next`; None if none has.
+        lost_s: Since when the log has not had `next`.
         failures: Looks in a row that were not answered.
         retry_s: Not to be looked at before, after a failure.
     """
@@ -91,11 +104,13 @@ class _Watched:
     lso: int | None = None
     looked_s: float = -math.inf
     still_s: float = -math.inf
+    next_s: float = -math.inf
     rate: float = 0.0
     patience_s: float = MIN_PATIENCE_S
     empty: tuple[int, int] = (0, 0)
     record: tuple[int, float] = (-1, 0.0)
-    short_s: float | None = None
+    record_s: float | None = None
+    lost_s: float | None = None
     failures: int = 0
     retry_s: float = -math.inf
 
@@ -114,7 +129,7 @@ class _Watched:
         offset, met_s = self.record
         if offset == self.next and now_s < met_s + RECORD_STANDS_S:
             return False
-        return now_s >= self.still_s + self.patience_s
+        return now_s >= min(self.still_s + self.patience_s, self.next_s + LONG_S)
 
 
 class TailState:
@@ -143,7 +158,8 @@ class TailState:
         watched = self._watched.get(front)
         if watched is not None and watched.next != offset:
             watched.next = offset
-            watched.still_s = now_s
+            watched.still_s = watched.next_s = now_s
+            watched.record_s = watched.lost_s = None
 
     def skipped(self, front: int, offset: int) -> int:
         """From where to read on instead of from an offset behind which no reader gets anything: markers may be there.
@@ -191,6 +207,8 @@ class TailState:
             now_s: When it was asked, on our own clock.
         """
         watched = self._watched[front]
+        if watched.lso is None:
+            watched.next_s = now_s
         if watched.lso is None or lso != watched.lso:
             watched.still_s = now_s
         if watched.lso is not None:
@@ -201,23 +219,31 @@ class TailState:
                 watched.rate = 0.0
         watched.lso, watched.looked_s = lso, now_s
         watched.failures, watched.retry_s = 0, -math.inf
-        if lso >= watched.next:
-            watched.short_s = None
-        elif watched.short_s is None:
-            watched.short_s = now_s
+        if lso == watched.next:
+            watched.lost_s = None
+        elif lso < watched.next and watched.lost_s is None:
+            watched.lost_s = now_s
         offset = watched.next if watched.ends_at_next(lso) else lso
         return Grant(front, offset, before_ms - self._skew_ms)
 
-    def short(self, now_s: float) -> list[tuple[Tail, int]]:
-        """Which logs end before what their owners expect next, with their ends; each is told once."""
+    def lost(self, now_s: float) -> list[tuple[Tail, int]]:
+        """Which logs do not have what their owners expect next, with their ends; each is told once."""
         found = []
         for watched in self._watched.values():
-            if watched.short_s is not None and now_s >= watched.short_s + SHORT_AFTER_S:
-                watched.short_s = math.inf
+            if watched.lost_s is not None and now_s >= watched.lost_s + LOST_AFTER_S:
+                watched.lost_s = math.inf
                 assert watched.lso is not None
                 tail = watched.tail
                 found.append((Tail(tail.front, tail.topic, tail.partition, watched.next), watched.lso))
         return found
+
+    def unread(self, now_s: float) -> dict[int, tuple[int, float]]:
+        """By front the offset of a record that its owner expects next and has not said to have, and for how long."""
+        return {
+            front: (watched.next, now_s - watched.record_s)
+            for front, watched in self._watched.items()
+            if watched.record_s is not None
+        }
 
     def failed(self, front: int, now_s: float) -> int:
         """A look was not answered: put the next one off, and return how many in a row were not."""
@@ -238,14 +264,17 @@ class TailState:
         ]
 
     def probed(self, front: int, start: int, end: int | None, now_s: float) -> None:
-        """Take what a reader met that began at `start`: the partition's end, or None for a record or for nothing."""
+        """Take what a reader met that began at `start`: the end, `RECORD`, `NO_OFFSET`; None for nothing."""
         watched = self._watched[front]
-        if end is None:
-            watched.record = (start, now_s)
-            watched.patience_s = min(MAX_PATIENCE_S, 2 * watched.patience_s)
-        else:
+        if end is not None and end >= 0:
             watched.empty = (start, end)
             watched.patience_s = MIN_PATIENCE_S
+        else:
+            watched.record = (start, now_s)
+            watched.patience_s = min(MAX_PATIENCE_S, 2 * watched.patience_s)
+        if end is not None and start == watched.next:
+            watched.record_s = (watched.record_s or now_s) if end == RECORD else None
+            watched.lost_s = (watched.lost_s or now_s) if end == NO_OFFSET else None
 
     def _pace_s(self, watched: _Watched, now_s: float) -> float:
         if now_s >= self._active_until_s:

@@ -20,6 +20,7 @@ from lowtide.service.tail_state import Grant, Tail, TailState
 __all__ = ["Grant", "Tail", "Tails"]
 
 PARTITIONS_EVERY_S = 2.0
+IDS_EVERY_S = 10.0
 AFTER_A_FAULT_S = 1.0
 ASK_AGAIN_WITHIN_S = 0.1
 """How long others may be held up by a broker that did not answer the last time."""
@@ -32,6 +33,10 @@ CLOSE_WITHIN_S = 3.0
 
 log = logging.getLogger(__name__)
 
+LOST_WAY_OUT = (
+    "start the job again: it says which records are missing; a topic whose leader was elected unclean, or that was "
+    "made anew, wants a job of another name; else raise its retention above the time that the job may be behind"
+)
 GONE_WAY_OUT = "a job cannot go on without its source; if the topic was made anew, start a job under a new name"
 
 
@@ -46,6 +51,8 @@ class Tails:
         skew_ms: How far a record's timestamp may be behind the broker's clock when it comes.
         on_grants: Given what a look grants. All callbacks are called in the thread and should return at once.
         on_error: Told once per episode what is wrong, where, and what to do.
+        on_lost: Told what of a source is not there any more, so that the life cannot go on.
+        topic_ids: By topic what the cluster calls it for good; of those that are missing, any is the right one.
         topics: The sources, whose new partitions are told.
         on_back: Called when all partitions of which an episode was told have answered again.
         on_partitions: Given (topic, partition) once for each that is not watched.
@@ -64,6 +71,8 @@ class Tails:
         on_back: Callable[[], None],
         topics: Iterable[str],
         on_partitions: Callable[[list[tuple[str, int]]], None],
+        on_lost: Callable[[str], None] | None = None,
+        topic_ids: Mapping[str, str] | None = None,
         clock: ClockEstimate | None = None,
         active_ms: int = 3,
         idle_ms: int = 100,
@@ -71,6 +80,9 @@ class Tails:
         self._settings = dict(settings)
         self._on_grants = on_grants
         self._on_error = on_error
+        self._on_lost = on_lost if on_lost is not None else on_error
+        self._topic_ids = dict(topic_ids or {})
+        self._ids_s = 0.0
         self._on_back = on_back
         self._on_partitions = on_partitions
         self._topics = list(dict.fromkeys(topics))
@@ -113,6 +125,11 @@ class Tails:
         """See `TailState.skipped`."""
         with self._lock:
             return self._state.skipped(front, offset)
+
+    def unread(self) -> dict[int, tuple[int, float]]:
+        """See `TailState.unread`."""
+        with self._lock:
+            return self._state.unread(time.monotonic())
 
     def active(self) -> None:
         """Somebody waits for min time: look at once, and often until `calm` is called, for half a second at most."""
@@ -244,18 +261,37 @@ class Tails:
                 self._leaders[topic, partition] = leader
             with self._lock:
                 new += [(topic, partition) for partition in sorted(leaders) if (topic, partition) not in self._known]
-        with self._lock:
-            short = self._state.short(time.monotonic())
-        for tail, end in short:
-            self._tell(
-                f'partition {tail.partition} of the source topic "{tail.topic}" ends at offset {end}, and '
-                f"{tail.offset} is expected next: what was read is not in it any more",
-                GONE_WAY_OUT,
-            )
+        self._look_for_loss(reader)
         if new:
             self._on_partitions(new)
             with self._lock:
                 self._known.update(new)
+
+    def _look_for_loss(self, reader: TailReader) -> None:
+        """Tell of logs that do not have what is expected of them: to go on would skip records in silence."""
+        now_s = time.monotonic()
+        with self._lock:
+            lost = self._state.lost(now_s)
+        for tail, end in lost:
+            lacks = "what was read is not in it any more" if end < tail.offset else "what lies there was deleted unread"
+            self._tell(
+                f'partition {tail.partition} of the source topic "{tail.topic}" ends at offset {end}, and has no '
+                f"offset {tail.offset}, which is expected next: {lacks}",
+                LOST_WAY_OUT,
+                self._on_lost,
+            )
+        if now_s < self._ids_s:
+            return
+        self._ids_s = now_s + IDS_EVERY_S
+        for topic, known in list(self._topic_ids.items()):
+            found = reader.topic_id(topic)
+            if found not in (None, known):
+                del self._topic_ids[topic]
+                self._tell(
+                    f'the source topic "{topic}" was deleted and made anew: its id is {found}, not {known}',
+                    GONE_WAY_OUT,
+                    self._on_lost,
+                )
 
     def _tell_unanswered(self, unanswered: list[tuple[Tail, Unanswered]]) -> None:
         names = ", ".join(f"{tail.topic}-{tail.partition}" for tail, _ in unanswered[:8])
@@ -266,5 +302,7 @@ class Tails:
             "see that their brokers run and that the partitions have leaders; it is tried on, every second at least",
         )
 
-    def _tell(self, what: str, way_out: str) -> None:
-        self._on_error(f"{what}\n  where: Kafka at {self._settings.get('bootstrap.servers')}\n  what to do: {way_out}")
+    def _tell(self, what: str, way_out: str, told: Callable[[str], None] | None = None) -> None:
+        (told or self._on_error)(
+            f"{what}\n  where: Kafka at {self._settings.get('bootstrap.servers')}\n  what to do: {way_out}"
+        )

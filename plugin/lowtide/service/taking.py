@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from lowtide.fronts.floors import Floors
+from lowtide.fronts.floors import Steps
 from lowtide.service.job_view import Phase, SnapshotView
 from lowtide_snapshots.commit_log import utc
 from lowtide_snapshots.job_record import JobRecord
@@ -81,7 +81,6 @@ class Taking:
         self._steps = steps
         self._generation = generation
         self._began = datetime.now(UTC)
-        self._floors: tuple[Floor, ...] = ()
         self._shares: dict[str, _Share] = {}
         self._fronts: dict[int, FrontAt] = {}
         self._lasts: dict[tuple[int, str, int], str] = {}
@@ -89,17 +88,15 @@ class Taking:
         self._early: list[tuple[str, Mapping[str, Any]]] = []
         """What workers have said before it was known here that they were asked."""
 
-    def begin(self, tick: int, floors: Iterable[Floor], workers: Iterable[str], fronts: Mapping[int, FrontAt]) -> None:
+    def begin(self, tick: int, workers: Iterable[str], fronts: Mapping[int, FrontAt]) -> None:
         """The request is out, at this tick.
 
         Args:
             tick: T.
-            floors: Those that T rests on.
             workers: Who takes part.
             fronts: All that are registered; of those with a worker, it says where they are read again.
         """
         self.tick = tick
-        self._floors = tuple(floors)
         self._shares = {worker: _Share() for worker in workers}
         self._fronts = dict(fronts)
         early, self._early = self._early, []
@@ -159,11 +156,17 @@ class Taking:
         """The T of the newest commit that a worker has left something to, as not changed since; None if none has."""
         return max((share.since for share in self._shares.values() if share.since is not None), default=None)
 
-    def seal(self, base: Manifest | None) -> Manifest:
+    @property
+    def starts(self) -> dict[int, int]:
+        """By front the offset from which it is read again."""
+        return {number: front.offset for number, front in self._fronts.items()}
+
+    def seal(self, base: Manifest | None, floors: Iterable[Floor]) -> Manifest:
         """The manifest of all that was said; what nobody has written anew is as the base has it (W9).
 
         Args:
             base: The commit at `since`: what a worker has left to an older one has not changed up to this one either.
+            floors: All that T rests on, as far as they say something from `starts` on; others may be among them.
         """
         assert self.whole, "R15: something is missing"
         assert self.tick is not None
@@ -187,7 +190,7 @@ class Taking:
             record=self._record,
             flow=self._flow,
             fronts=tuple(self._fronts[number] for number in sorted(self._fronts)),
-            floors=self._needed_floors(),
+            floors=self._needed(floors),
             lasts=tuple(LaneLast(*lane, last) for lane, last in sorted(self._lasts.items())),
             parts=tuple(part for place, part in sorted(parts.items()) if place[0] in known),
             steps=self._steps,
@@ -200,11 +203,10 @@ class Taking:
         for number, front in self._fronts.items():
             self._fronts[number] = replace(front, offset=skipped(number, front.offset))
 
-    def _needed_floors(self) -> tuple[FloorAt, ...]:
+    def _needed(self, floors: Iterable[Floor]) -> tuple[FloorAt, ...]:
         """The floors that some front goes by from where it is read again."""
-        starts = {number: front.offset for number, front in self._fronts.items()}
-        kept = Floors(self._floors)
-        for front, offset in starts.items():
+        kept = Steps(floors)
+        for front, offset in self.starts.items():
             kept.cut(front, offset)
         return tuple(FloorAt(each.front, each.offset, each.tick, each.cap) for each in kept)
 

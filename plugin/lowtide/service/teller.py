@@ -31,6 +31,7 @@ def job_view(shape: JobShape, moment: Moment, recent: Recent, events: Iterable[M
         phase=moment.phase,
         cause=moment.cause,
         troubles=list(moment.troubles),
+        clock_jump_ms=moment.clock_jump_ms,
         started_ms=shape.started_ms,
         seen_ms=moment.now_ms,
         control=moment.control,

@@ -5,7 +5,7 @@ The service starts it and talks with it in lines of JSON over its standard input
     <- {"secret": hex, "listener": descriptor, "setting": {...}, "era": n, "workers": [...] or null}
     <- {"request": n}           a snapshot is asked for (R14)
     <- {"forget": [front, offset]}
-    -> {"request": n, "tick": T, "floors": [...]}, or {"request": n, "refused": text}
+    -> {"request": n, "tick": T}, or {"request": n, "refused": text}
     -> {"ready": pid}
     -> {"report": {...}}        at once, and every REPORT_EVERY_S
     -> {"fault": text}          at most once: the life is over
@@ -36,6 +36,9 @@ REPORT_EVERY_S = 0.5
 LAST_WORDS_S = 3.0
 """How long the clients of a life that is over have to be told: a little more than each of them has."""
 POLL_S = 0.01
+FORGET_AT_ONCE = 2_000
+"""Floors that are dropped in one turn of the loop: less than 1 ms."""
+FORGET_EVERY_S = 0.005
 
 
 def tracker_of(first: dict[str, Any]) -> Tracker:
@@ -151,7 +154,7 @@ class TrackerMain:
         if server is None or self._over.is_set():
             return
         if "forget" in asked:
-            server.tracker.forget_floors(*asked["forget"])
+            self._forget(server.tracker, *asked["forget"])
             return
         number = asked["request"]
         try:
@@ -160,8 +163,12 @@ class TrackerMain:
             self._say({"request": number, "refused": str(error)})
             return
         server.announce([notice])
-        floors = [[each.front, each.offset, each.tick, each.cap] for each in server.tracker.whole_notice().floors]
-        self._say({"request": number, "tick": notice.global_min, "floors": floors})
+        self._say({"request": number, "tick": notice.global_min})
+
+    def _forget(self, tracker: Tracker, front: int, offset: int) -> None:
+        """Forget some floors at a time: records wait meanwhile."""
+        if tracker.forget_floors(front, offset, FORGET_AT_ONCE):
+            asyncio.get_running_loop().call_later(FORGET_EVERY_S, self._forget, tracker, front, offset)
 
     def _fault(self, error: TrackerError) -> None:
         self._say({"fault": str(error)})

@@ -20,7 +20,6 @@ from lowtide.errors import LifeEnded, ServiceUnavailable
 from lowtide.service.lookout import Lookout
 from lowtide.service.tracker_report import TrackerReport
 from lowtide.service.tracker_setting import TrackerSetting
-from lowtide_tracker import Floor
 from lowtide_tracker.server import BACKLOG
 
 __all__ = ["TrackerProcess"]
@@ -35,8 +34,8 @@ DEATHS_WITHIN_S = 30.0
 """More deaths than these within so long end the life: there is a cause that a new process does not mend."""
 SILENT_LIMIT_S = 10.0
 """How long a process that reports twice a second may be silent: it is stopped, or hangs."""
-LINE_BYTES = 1 << 26
-"""What one line may have: the floors that are kept, at a request."""
+LINE_BYTES = 1 << 20
+"""What one line may have: a report has some bytes for each level."""
 ANSWER_LIMIT_S = 5.0
 SINGLE_THREADED = {"OPENBLAS_NUM_THREADS": "1"}
 """What keeps numpy from starting threads that the tracker does not use."""
@@ -141,11 +140,8 @@ class TrackerProcess:
         with suppress(ProcessLookupError):
             process.kill()
 
-    async def request(self, number: int) -> tuple[int, tuple[Floor, ...]]:
-        """Ask all workers to keep what they hold below the global min time of now (R14).
-
-        Returns:
-            That tick, and the floors that it rests on.
+    async def request(self, number: int) -> int:
+        """Ask all workers to keep what they hold below the global min time of now (R14), and return that tick.
 
         Raises:
             ServiceUnavailable: there is no tracker now that could ask them; whether they were asked is not known.
@@ -163,7 +159,8 @@ class TrackerProcess:
             raise ServiceUnavailable(
                 f"the tracker takes no request for a snapshot: {said['refused']}", way_out="ask again in a few seconds"
             )
-        return said["tick"], tuple(Floor(*floor) for floor in said["floors"])
+        tick: int = said["tick"]
+        return tick
 
     def forget_floors(self, front: int, offset: int) -> None:
         """Let the tracker drop floors that a commit has made superfluous; one that is started anew may have them."""

@@ -1,4 +1,4 @@
-"""What a commit makes superfluous goes: older commits with their parts, and floors that nobody begins below (R17)."""
+"""What a commit makes superfluous goes: older commits with their parts, and floors below where it begins (R17)."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ class Upkeep:
         rule: Which commits are kept.
         tell: Sends a message to all workers.
         forget: Lets the tracker forget a front's floors below an offset.
+        tidy: Told from which offsets the newest commit reads the fronts.
         events: Told what happens.
     """
 
@@ -34,12 +35,14 @@ class Upkeep:
         *,
         tell: Callable[[dict[str, Any]], None],
         forget: Callable[[int, int], None],
+        tidy: Callable[[list[tuple[int, int]]], None],
         events: EventLog,
     ) -> None:
         self._commits = commits
         self._rule = rule
         self._tell = tell
         self._forget = forget
+        self._tidy = tidy
         self._events = events
 
     async def prune(self) -> None:
@@ -51,15 +54,17 @@ class Upkeep:
             return
         if swept.commits:
             self._events.event("commits_pruned", commits=swept.commits, parts=swept.parts, bytes=swept.bytes)
-            await self.forget_floors()
 
-    async def forget_floors(self) -> None:
-        """Let all forget the floors that no commit needs any more: below where the oldest one is read again."""
-        try:
-            starts = await self._commits.oldest_starts()
-        except SnapshotsError as error:
-            LOG.warning("floors are not forgotten now: %s", error)
+    def forget_floors(self) -> None:
+        """Let all forget the floors below where the newest commit begins.
+
+        All of them are durable: T rests on no others (R15). A life that begins from an older commit finds them there.
+        """
+        newest = self._commits.last
+        if newest is None:
             return
+        starts = [(front.number, front.offset) for front in newest.fronts]
         for start in starts:
             self._forget(*start)
         self._tell({"forget": starts})
+        self._tidy(starts)

@@ -7,6 +7,7 @@ import time
 
 from lowtide.conf import Conf
 from lowtide.fronts.front import Window
+from lowtide.fronts.packed_floors import pack
 from lowtide.kafka_access import librdkafka_settings
 from lowtide.operators.limits import Limits
 from lowtide.operators.saving import saved_steps
@@ -49,8 +50,8 @@ def deployment_of(plan: Plan, conf: Conf, found: Surroundings, opening: Opening)
         lasts_topic=opening.lasts_topic,
         start=opening.start,
         last=opening.last,
-        floors=opening.floors,
-        relied_on=opening.relied_on,
+        floors=pack(opening.floors),
+        relied_on=max([opening.relied_on, *(floor.tick for floor in opening.floors)]),
         store=store_setting(conf.snapshots),
         restored=() if opening.recovered is None else opening.recovered.manifest.parts,
         recovered=opening.recovered is not None,

@@ -13,10 +13,11 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lowtide.conf import Conf
 from lowtide.connectors.claims import claim, transactional_id
+from lowtide.connectors.floor_archive import read_archived
 from lowtide.connectors.lasts import Durable, keep_floors, open_lasts, read_lasts, topic_of
 from lowtide.errors import FlowError, LifeEnded
 from lowtide.fronts.register import FrontRegister, Partition
@@ -138,12 +139,15 @@ def open_life(
         recovered = recover(store, plan, conf, incarnation, start=start, say=say) if conf.job.tracking == "on" else None
         generation, delivered = store.lasts()[1], store.steps()
         begins = START if recovered is None else recovered.manifest.tick
+        offsets = {} if recovered is None else recovered.offsets
+        floors = read_archived(conf.kafka, plan.name, durable, offsets, conf.kafka.delivery_limit_ms / 1000, say)
+        durable = replace(durable, floors=floors)
         if start.redeliver and conf.job.delivery == "exactly_once":
             generation += 1
-            # All of them: a start without state still goes by those below the oldest commit.
+            # All of them: a start without state still goes by those below the commit.
             floors = (*durable.floors, *(() if recovered is None else recovered.floors))
             durable = _delivered_again(
-                store, plan, conf, incarnation=incarnation, generation=generation, floors=floors, say=say
+                store, plan, conf, incarnation, generation=generation, known=replace(durable, floors=floors), say=say
             )
         elif conf.job.delivery == "exactly_once":
             if recovered is not None:
@@ -160,7 +164,7 @@ def open_life(
         relied_on = max([begins, *ticks, *(() if told is None else (told,))])
         register = _completed(store, register, incarnation, found, relied_on)
     topic_ids = {each.name: each.id for each in found.sources}
-    starts = register.starts({} if recovered is None else recovered.offsets, _there(found))
+    starts = register.starts(offsets, _there(found))
     labels = {} if recovered is None else recovered.labels
     fronts = tuple(
         FrontStart(
@@ -211,15 +215,15 @@ def _refuse_unknown(topic: str, durable: Durable, conf: Conf) -> None:
 
 
 def _delivered_again(
-    store: JobStore, plan: Plan, conf: Conf, *, incarnation: int, generation: int, floors: tuple[Floor, ...], say: Say
+    store: JobStore, plan: Plan, conf: Conf, incarnation: int, *, generation: int, known: Durable, say: Say
 ) -> Durable:
     """Open a new output generation: nothing of it has been delivered, but its labels rest on what those before had."""
     say(f"everything from here on is delivered again, as output generation {generation}")
     topic = topic_of(plan.name, generation)
     topic_id = open_lasts(conf.kafka, plan.name, None, generation)
-    keep_floors(conf.kafka, topic, floors, incarnation, conf.kafka.delivery_limit_ms / 1000)
+    keep_floors(conf.kafka, topic, known.floors, incarnation, conf.kafka.delivery_limit_ms / 1000, known.archived)
     store.set_lasts(incarnation, topic_id, generation)
-    return Durable({}, floors)
+    return replace(known, last={})
 
 
 def _ids(plan: Plan, register: FrontRegister, found: Surroundings) -> set[str]:

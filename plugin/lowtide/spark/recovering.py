@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from lowtide.conf import Conf
 from lowtide.connectors.lasts import LaneName
 from lowtide.errors import FlowError, LifeEnded
-from lowtide.fronts.floors import Floors
+from lowtide.fronts.floors import Steps
 from lowtide.operators.order import OrderKey
 from lowtide.operators.saving import saved_steps
 from lowtide.plan import Plan
@@ -59,21 +59,19 @@ class Recovered:
     Attributes:
         manifest: Of the commit it begins from.
         floors: Of all commits that can be read: a floor that one of them alone knows may have been relied on.
-        oldest: By front the offset from which the oldest commit is read again: no floor below is needed any more.
     """
 
     manifest: Manifest
     floors: tuple[Floor, ...]
-    oldest: Mapping[int, int]
 
     def same_shapes(self, plan: Plan) -> bool:
         """Whether every state has the very type that it had."""
         return {step.shape for step in saved_steps(plan).values()} == set(self.manifest.flow)
 
     def needed(self, floors: Iterable[Floor]) -> tuple[Floor, ...]:
-        """These floors and those of the commits, without what nobody needs."""
-        kept = Floors((*floors, *self.floors))
-        for front, offset in self.oldest.items():
+        """These floors and those of the commits, without what says nothing from where the life begins."""
+        kept = Steps((*floors, *self.floors))
+        for front, offset in self.offsets.items():
             kept.cut(front, offset)
         return tuple(kept)
 
@@ -119,13 +117,12 @@ def recover(
             commits = log.commits()
         manifests = _manifests(log, files, commits, manifest)
         floors = {floor for each in manifests for floor in each.floors}
-        oldest = {front.number: front.offset for front in manifests[0].fronts} if len(manifests) == len(commits) else {}
         say(
             f"beginning from commit {manifest.id} at {manifest.min_time_ms} ms: "
             f"{manifest.rows:,} rows of state in {len(manifest.parts)} parts"
         )
         known = tuple(Floor(each.front, each.offset, each.tick, each.cap) for each in floors)
-        return Recovered(manifest, known, oldest)
+        return Recovered(manifest, known)
     finally:
         files.close()
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from lowtide.operators.barrier import Barrier
 from lowtide.plan import Plan
 from lowtide.worker.effects import LastKeys, letters_of
-from lowtide_tracker import Floor
 
 __all__ = ["Lanes", "barriers_of"]
 
@@ -37,19 +36,16 @@ class Lanes:
         return cls(sorted({lane for lane, owner in zip(of_unit, owners, strict=True) if owner == place}), of_unit)
 
 
-def barriers_of(
-    plan: Plan, level: int, lanes: Lanes, durable: tuple[LastKeys, tuple[Floor, ...]], max_bundle_records: int
-) -> dict[int, Barrier]:
+def barriers_of(plan: Plan, level: int, lanes: Lanes, last: LastKeys, max_bundle_records: int) -> dict[int, Barrier]:
     """Make a worker's barriers, by sink; the dead letters' is that of `letters_of(level)`.
 
     Args:
         plan: The plan.
         level: The worker's.
         lanes: The worker's.
-        durable: What was so when the life began: by sink and lane `last` (R13), and all floors.
+        last: What was durable when the life began, by sink and lane (R13).
         max_bundle_records: Limit of one bundle.
     """
-    last, floors = durable
     letters = letters_of(level)
     places = [(vertex.id, vertex.name) for vertex in plan.sinks() if vertex.level == level]
     places.append((letters, f"dead letters of level {level}"))
@@ -59,7 +55,6 @@ def barriers_of(
             lanes=lanes.own,
             lane_of_unit=lanes.of_unit,
             last={lane: key for (other, lane), key in last.items() if other == sink},
-            floors=floors,
             max_bundle_records=max_bundle_records,
             keeps_floors=sink != letters,
         )

@@ -6,6 +6,7 @@ from lowtide.connectors.claims import transactional_id
 from lowtide.connectors.delivery import AtLeastOnce, Delivery, ExactlyOnce
 from lowtide.fronts.floors import NO_TICK
 from lowtide.fronts.front import Front
+from lowtide.fronts.packed_floors import unpack
 from lowtide.plan import Plan
 from lowtide.service.current import check_current
 from lowtide.steps import Read, Write
@@ -30,7 +31,6 @@ def make_core(deployment: Deployment, birth: Birth, start: FrontStart | None, lo
         tracker=local,
         front=None if start is None else _make_front(deployment, start),
         last=deployment.last,
-        floors=deployment.floors,
         max_bundle_records=deployment.max_bundle_records,
         limits=deployment.limits,
     )
@@ -58,7 +58,7 @@ def _make_front(deployment: Deployment, start: FrontStart) -> Front:
         opening=start.opening,
         window=deployment.window,
         max_future_ms=deployment.max_future_ms,
-        floors=(*deployment.floors, *start.promised()),
+        floors=(*unpack(start.number, deployment.floors.get(start.number, b"")), *start.promised()),
         relied_on=deployment.relied_on,
         offset=start.offset,
         before=NO_TICK if start.before is None else start.before,

@@ -47,7 +47,6 @@ class WorkerCore:
         tracker: The local tracker of its process.
         front: At level 0 its front.
         last: What the sinks have told (R13); records up to it are not delivered again.
-        floors: All that were durable when the life began.
         max_bundle_records: Limit of one bundle.
         limits: How large records and frames may be; None for no limits.
         grouping: "optimistic" or "ordered" if not as the plan says.
@@ -62,7 +61,6 @@ class WorkerCore:
         tracker: LocalTracker,
         front: Front | None = None,
         last: LastKeys | None = None,
-        floors: Iterable[Floor] = (),
         max_bundle_records: int = 10_000,
         limits: Limits | None = None,
         grouping: str | None = None,
@@ -86,8 +84,7 @@ class WorkerCore:
         self._letters = letters_of(level)
         self._limits = limits
         lanes = Lanes.of_front(front.number) if front is not None else Lanes.of_worker(plan, place)
-        durable = (last or {}, tuple(floors))
-        self.barriers = barriers_of(plan, level, lanes, durable, max_bundle_records)
+        self.barriers = barriers_of(plan, level, lanes, last or {}, max_bundle_records)
         self._outlet = self._segment if plan.outlet is None else plan.outlet
         self._ending = Ending(f"worker {level}/{place}", tracker, self._outlet)
 
@@ -208,7 +205,7 @@ class WorkerCore:
         """Give a bundle to its sink; faults become dead letters only now, as nothing can take them back any more."""
         if sink == self._letters and len(bundle):
             pieces = [Piece(each.tick, each.ats, letters(self.plan, each.ats, each.rows)) for each in bundle.pieces]
-            bundle = Bundle(bundle.lane, bundle.number, pieces, bundle.last, bundle.floors)
+            bundle = Bundle(bundle.lane, bundle.number, pieces, bundle.last, bundle.floors, bundle.covered)
         effects.bundles.append((sink, bundle))
 
     # -- from the sinks --------------------------------------------------------------------------------------------

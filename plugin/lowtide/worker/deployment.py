@@ -12,7 +12,6 @@ from lowtide.plan import Plan
 from lowtide.worker.effects import LastKeys
 from lowtide_snapshots.manifest import Part
 from lowtide_snapshots.stores import StoreSetting
-from lowtide_tracker import Floor
 
 if TYPE_CHECKING:
     from lowtide.worker.birth import Birth
@@ -45,8 +44,8 @@ class Deployment:
         lasts_topic: Where lanes keep their `last`; empty where they do not.
         start: The tick at which the life's min time begins.
         last: What the lanes' `last` was when the life began (R13).
-        floors: The floors that were durable then.
-        relied_on: The largest tick that anything rests on; see `Front`.
+        floors: By front the floors that were durable then, packed.
+        relied_on: The largest tick that anything rests on, floors too; see `Front`.
         store: Where snapshots go; None where none are taken.
         restored: The parts that the life begins from, all of the T that it starts at.
         recovered: Whether it begins from a snapshot at all.
@@ -69,7 +68,7 @@ class Deployment:
     lasts_topic: str = ""
     start: int = 0
     last: LastKeys = field(default_factory=dict)
-    floors: tuple[Floor, ...] = ()
+    floors: Mapping[int, bytes] = field(default_factory=dict, repr=False)
     relied_on: int = 0
     store: StoreSetting | None = None
     restored: tuple[Part, ...] = ()

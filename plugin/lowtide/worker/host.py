@@ -201,8 +201,7 @@ class LevelHost:
                 floors += notice.floors
         if not heard:
             return ()
-        self._floors.add(floors)
-        now, new = time.time_ns(), tuple(floors)
+        now, new = time.time_ns(), self._floors.add(floors)
         emitted = [(stage.name, stage.moved(new, now)) for stage in self._stages.values()]
         # What was held is let go, or a stopped front goes on; most notices fold nothing.
         self.dirty = self.dirty or bool(self._fronts) or self.local.unflushed

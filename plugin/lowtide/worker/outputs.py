@@ -59,10 +59,10 @@ class Outputs:
     def give(self, sink: int, bundle: Bundle) -> None:
         """Hand a bundle to Kafka; `settled` says when it is durable."""
         messages = self._letters(bundle) if sink < 0 else self._messages(sink, bundle)
-        lasts: Sequence[tuple[bytes, bytes]] = ()
+        lasts: Sequence[tuple[bytes, bytes | None]] = ()
         if self._deployment.lasts_topic:
             name = lane_name(self._deployment.plan.vertices[sink] if sink >= 0 else None, self._level, bundle.lane)
-            lasts = records_of(name, bundle.last_key, bundle.floors, self._incarnation)
+            lasts = records_of(name, bundle.last_key, bundle.floors, self._incarnation, bundle.covered)
         self._under_way[sink, bundle.lane] = span(bundle), time.time_ns()
         self._delivery.put(Packet(sink, bundle.lane, messages, lasts))
         if messages:

@@ -17,6 +17,7 @@ from lowtide.frames import Outbox
 from lowtide.fronts.source_rows import SourceRows
 from lowtide.operators.failure import AtRecord
 from lowtide.worker.birth import Birth
+from lowtide.worker.broker_time import BrokerTime
 from lowtide.worker.building import make_core
 from lowtide.worker.deployment import Deployment
 from lowtide.worker.early import Early
@@ -66,7 +67,7 @@ class LevelStage:
         self._deployment = deployment
         self.host = host
         self._fronts = dict(welcome.fronts)
-        self._clock_ahead_ms = welcome.clock_ahead_ms
+        self._broker_time = BrokerTime(welcome.now_ms, time.monotonic())
         self.core = make_core(deployment, birth, welcome.front, host.local)
         first = deployment.optimism if deployment.tracking else None
         self._optimism = None if first is None else Optimism(first)
@@ -108,7 +109,7 @@ class LevelStage:
         self.host.dirty = True
         rows = SourceRows(front.number, packed.offsets, packed.timestamps, packed.keys, packed.values, packed.headers)
         try:
-            effects = self.core.rows(rows, now_ns // 1_000_000 + self._clock_ahead_ms)
+            effects = self.core.rows(rows, self._broker_time.ms(time.monotonic()))
         except AtRecord as error:
             raise self._named(error) from None
         out = self._send(effects)
@@ -244,10 +245,10 @@ class LevelStage:
     def told(self, message: dict[str, Any]) -> None:
         """Take what the service says: a floor for the front, new source partitions, what became of snapshots."""
         host = self.host
-        if "grant" in message:
-            self._clock_ahead_ms = message["ahead"]
-            if self.core.grant(Floor(*message["grant"])):
-                host.dirty = True
+        if "now" in message:
+            self._broker_time.tell(message["now"], time.monotonic())
+        if "grant" in message and self.core.grant(Floor(*message["grant"])):
+            host.dirty = True
         if "fronts" in message:
             self._fronts.update({int(number): name for number, name in message["fronts"].items()})
         if "look" in message:

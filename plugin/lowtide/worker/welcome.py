@@ -47,13 +47,13 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         tracker: Where the tracker listens, `host:port`; empty without tracking.
-        clock_ahead_ms: By how much the broker's clock is ahead of the driver's.
+        now_ms: The broker's time when this was said.
         fronts: The source partitions' names by number.
         front: At level 0, the worker's own front.
     """
 
     tracker: str
-    clock_ahead_ms: int
+    now_ms: int
     fronts: dict[int, str]
     front: FrontStart | None = None
 

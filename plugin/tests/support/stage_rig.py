@@ -171,7 +171,7 @@ def stage_of(
         front = FrontStart(**plain | start)
     birth = Birth(name, int(level), number, INCARNATION, number, "0", "", SECRET)
     names = {number: f"orders-{number}" for number in range(PARTITIONS)}
-    welcome = Welcome(tracker=tracker, clock_ahead_ms=0, fronts=names, front=front)
+    welcome = Welcome(tracker=tracker, now_ms=0, fronts=names, front=front)
     return made.stage(birth, welcome, host or made.host(birth, welcome))
 
 
@@ -279,7 +279,7 @@ class Rig:
             if name.startswith("0/"):
                 front = stage.core.front
                 assert front is not None
-                stage.told({"grant": [front.number, front.next_offset, tick], "ahead": 0})
+                stage.told({"grant": [front.number, front.next_offset, tick], "now": 0})
 
     @property
     def delivered(self) -> list[Any]:
