@@ -52,7 +52,7 @@ class Judge:
             generation = store.lasts()[1]
         durable = read_lasts(self._conf.kafka, topic_of(self._job, generation), LASTS_WITHIN_S)
         floors = [*durable.floors, *self.register().floors()]
-        written, dead = run_log(self._plan, log, floors, check_states=False)
+        written, dead = run_log(self._plan, log, floors)
         sinks: dict[str, dict[int, list[Output]]] = {}
         for sink, messages in written.items():
             lanes = sinks.setdefault(sink, {lane: [] for lane in range(self._plan.lanes)})

@@ -48,8 +48,8 @@ def run_records(flow: Flow, inputs: Mapping[str, Iterable[object]]) -> dict[str,
 
     Raises:
         FlowError: the flow does not fit together, or an input is of no source or of another type.
-        MessageRefused, UserError: as in a job, if the flow names no dead letters.
-        UserCodeFailed: a step changed its state in place, or returned one that cannot be saved.
+        MessageRefused, UserError: as in a job, if the flow names no dead letters; in any case if a function changed a
+            record or a state in place, or returned a state that cannot be saved.
     """
     plan = compile_flow(flow, parallelism=1)
     sources = {vertex.name: vertex for vertex in plan.sources()}
@@ -79,7 +79,7 @@ def _take(run: Run, vertex: Vertex, order: Order, record: object) -> None:
 
 
 def run_log(
-    plan: Plan, log: Mapping[str, Iterable[Message]], floors: Iterable[Floor] = (), *, check_states: bool = True
+    plan: Plan, log: Mapping[str, Iterable[Message]], floors: Iterable[Floor] = ()
 ) -> tuple[dict[str, list[Delivered]], list[Dead]]:
     """Run a plan on the messages of each source, in the order of their labels, whatever order they are given in.
 
@@ -87,7 +87,6 @@ def run_log(
         plan: The plan.
         log: The messages of each source by its name; offsets are unique in a front.
         floors: The decisions about labels that a run has stored.
-        check_states: Whether a state that was changed in place or cannot be saved is an error; O(its size) a record.
 
     Returns:
         What each sink is given, by its name, in order; every lane's own sequence is what a job must reproduce. And
@@ -95,7 +94,7 @@ def run_log(
     """
     messages = [(vertex, message) for vertex in plan.sources() for message in log.get(vertex.name, ())]
     labels = label_log([message for _, message in messages], floors, plan.slack_ms)
-    run = Run(plan, check_states=check_states)
+    run = Run(plan)
     for vertex, message in sorted(messages, key=lambda each: _order(labels, each[1])):
         run.read(vertex, _order(labels, message), message)
     return {vertex.name: _delivered(plan, vertex, run.written[vertex.id]) for vertex in plan.sinks()}, run.dead

@@ -70,7 +70,8 @@ def act(plan: Plan, ats: Sequence[bytes], found: Sequence[Fault]) -> list[Dead]:
     Raises:
         FrameTooLarge: a record is too large, and the flow names no dead letters.
         MessageRefused: a message cannot be parsed, and the flow names no dead letters.
-        UserError: a user's function failed, and the flow names no dead letters; of `map_batches` always.
+        UserError: a user's function failed, and the flow names no dead letters; of `map_batches`, and of functions
+            that returned a state that cannot be saved, always.
     """
     letters = []
     for at, fault in zip(ats, found, strict=True):
@@ -80,7 +81,7 @@ def act(plan: Plan, ats: Sequence[bytes], found: Sequence[Fault]) -> list[Dead]:
             raise TooLarge(vertex, position, failure)
         if plan.dead_letters is None and isinstance(vertex.step, Read):
             raise MessageRefused(vertex, position, failure)
-        if plan.dead_letters is None or isinstance(vertex.step, MapBatches):
+        if plan.dead_letters is None or isinstance(vertex.step, MapBatches) or failure.way_out:
             raise UserError(vertex, position, failure)
         original = fault.original or Original(None, as_json(failure.record), None)
         letters.append(
