@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from lowtide.kinds import SCALARS, Choice, Kind, Nullable, Scalar
+from lowtide.kinds import EARLIEST, LATEST, SCALARS, Choice, Kind, Nullable, Scalar
 from lowtide.nested_kinds import Mapping, Sequenced, Struct
 from lowtide.schema import schema_of
 
@@ -142,7 +142,11 @@ def _scalar(python: type, value: str, names: dict[str, Any], *, exact: bool) -> 
         return f"({look} or (type({value}) is {_name(int, names)} and {_EXACT.format(value)}))"
     if python.__name__ != "datetime":
         return look
-    return f"({look} and {value}.tzinfo is {_name(UTC, names) if exact else 'not None'})"
+    utc = f"{value}.tzinfo is {_name(UTC, names)}"
+    if exact:
+        return f"({look} and {utc})"
+    instant = f"{_name(EARLIEST, names)} <= {value} <= {_name(LATEST, names)}"
+    return f"({look} and ({utc} or ({value}.tzinfo is not None and {instant})))"
 
 
 def _name(thing: Any, names: dict[str, Any]) -> str:

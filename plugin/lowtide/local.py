@@ -11,7 +11,7 @@ from lowtide.flow import DEAD_LETTERS, Flow
 from lowtide.fronts.floors import NO_TICK
 from lowtide.inference import key_column
 from lowtide.local_items import Item, Message, Order
-from lowtide.local_run import Run
+from lowtide.local_run import OnCall, Run
 from lowtide.operators.dead_letter import Dead, as_json
 from lowtide.operators.keys import plain
 from lowtide.operators.order import Position, delivered_ms
@@ -19,7 +19,7 @@ from lowtide.plan import Plan, Vertex
 from lowtide.steps import Write
 from lowtide_tracker.floors import Floor
 
-__all__ = ["Delivered", "Message", "Order", "label_log", "run_log", "run_records"]
+__all__ = ["Delivered", "Message", "Order", "label_log", "run_log", "run_plan", "run_records"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +51,18 @@ def run_records(flow: Flow, inputs: Mapping[str, Iterable[object]]) -> dict[str,
         MessageRefused, UserError: as in a job, if the flow names no dead letters; in any case if a function changed a
             record or a state in place, or returned a state that cannot be saved.
     """
-    plan = compile_flow(flow, parallelism=1)
+    return run_plan(compile_flow(flow, parallelism=1), inputs)
+
+
+def run_plan(
+    plan: Plan, inputs: Mapping[str, Iterable[object]], on_call: OnCall | None = None
+) -> dict[str, list[object]]:
+    """`run_records` for a plan; `on_call` is told each call of a function."""
     sources = {vertex.name: vertex for vertex in plan.sources()}
     unknown = sorted(set(inputs) - set(sources))
     if unknown:
         raise FlowError(f"no source is named {', '.join(unknown)}; the flow reads {', '.join(sources)}")
-    run = Run(plan)
+    run = Run(plan, on_call)
     for front, (name, vertex) in enumerate(sources.items()):
         for sequence, record in enumerate(inputs.get(name, ())):
             _take(run, vertex, Order(0, front, sequence), record)

@@ -7,7 +7,7 @@ It takes every record through its columns where a worker would, so that a functi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lowtide.local_calls import Failed, call, called
@@ -38,6 +38,10 @@ class _Way:
     item: Item
 
 
+OnCall = Callable[[Vertex, object, object], None]
+"""Is told a step, the record its function was given, and what came of it, with the state behind; None if it failed."""
+
+
 class Run:
     """One run of a plan.
 
@@ -46,7 +50,9 @@ class Run:
         dead: The dead letters, in order.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, on_call: OnCall | None = None) -> None:
+        """Begin one; `on_call` is told each call of a function."""
+        self._on_call = on_call
         self.written: dict[int, list[Item]] = {vertex.id: [] for vertex in plan.sinks()}
         self.dead: list[Dead] = []
         self._plan = plan
@@ -107,6 +113,9 @@ class Run:
             failure = failed.failure
         if watch is not None and not watch.same([item.record], looked):
             raise watch.changed(item.record, item.message.position)
+        if self._on_call is not None and hasattr(caller.step, "function"):
+            state = None if scanned is None else scanned.state(item, port)
+            self._on_call(caller, item.record, None if failure else (state, [way.item.record for way in ways]))
         if failure is not None:
             self._fail(caller, item, failure)
         return ways

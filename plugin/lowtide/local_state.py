@@ -73,6 +73,13 @@ class Scanned:
             beside.check_unchanged((), step.function, item)
         beside.put((), state, item)
 
+    def state(self, item: Item, port: int) -> Any:
+        """The state behind a record that came in at a port: its key's, or the broadcast's."""
+        if port == 0:
+            return self._states.kept(key_of(self._columns, item.record))
+        assert self._beside is not None
+        return self._beside.kept(())
+
 
 def _pair(result: Any) -> tuple[Any, Any]:
     state, output = result
@@ -89,15 +96,19 @@ class _Kept:
         self._looked: bytes | None = None
         self._kept: dict[Hashable, Any] = {}
 
+    def kept(self, key: Hashable) -> Any:
+        """A key's state."""
+        return self._kept.get(key, self._initial)
+
     def look(self, key: Hashable) -> Any:
         """A key's state, for one call of a function, after which `check_unchanged` follows."""
-        state = self._kept.get(key, self._initial)
+        state = self.kept(key)
         self._looked = None if self._states.fixed else self._states.look([state])
         return state
 
     def check_unchanged(self, key: Hashable, function: Function, item: Item) -> None:
         """Raise UserError if the function changed the state that `look` gave."""
-        state = self._kept.get(key, self._initial)
+        state = self.kept(key)
         if not self._states.same([state], self._looked):
             raise self._states.changed(function, item.message.position, item.record)
 

@@ -372,3 +372,31 @@ def test_large_states_are_looked_at_in_turn() -> None:
     seen = [watch.look(large) is not None for _ in range(110)]
     assert seen[0]
     assert 9 <= sum(seen) <= 11
+
+
+@dataclass(frozen=True)
+class Visit:
+    user: str
+    at: datetime
+
+
+@pytest.mark.parametrize("at", ["9999-12-31T23:59:59.999999-14:00", "0001-01-01T00:00:00+14:00"])
+def test_a_datetime_that_has_no_utc_is_a_dead_letter(at: str) -> None:
+    def passed(visit: Visit) -> Visit:
+        return visit
+
+    visits = kafka("visits", json(Visit))
+    values = [b'{"user":"u","at":"%b"}' % at.encode(), b'{"user":"u","at":"9999-12-31T23:59:59.999999+14:00"}']
+    flow = Flow("test", dead_letters=DEAD)
+    flow.read("visits", visits).map(passed).key_by("user").write("out", visits)
+    log = [Message(Position(0, index), index, None, value) for index, value in enumerate(values)]
+    plan = compile_flow(flow, parallelism=1)
+    written, dead = run_log(plan, {"visits": log})
+    job = Programs(plan)
+    job.feed("visits", log)
+    job.finish()
+    assert [one.error for one in dead] == [one.error for one in job.dead]
+    assert "expected datetime with a time zone, in UTC of the years 1 to 9999" in dead[0].error
+    assert [one.position for one in dead] == [Position(0, 0)]
+    assert job.delivered == by_lane(written)
+    assert len(flow.run_locally(visits=values)["dead-letters"]) == 1
