@@ -54,7 +54,7 @@ class Judge:
         durable = read_lasts(self._conf.kafka, topic_of(self._job, generation), LASTS_WITHIN_S)
         archived = read_archived(self._conf.kafka, self._job, durable, {}, LASTS_WITHIN_S)
         floors = [*archived, *self.register().floors()]
-        written, dead = run_log(self._plan, log, floors, check_states=False)
+        written, dead = run_log(self._plan, log, floors)
         sinks: dict[str, dict[int, list[Output]]] = {}
         for sink, messages in written.items():
             lanes = sinks.setdefault(sink, {lane: [] for lane in range(self._plan.lanes)})

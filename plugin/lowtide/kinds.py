@@ -123,7 +123,7 @@ class Scalar(Kind):
             values = _floats(values)
         refuse_types(values, self.python, self.name)
         if self.python is datetime:
-            _refuse_naive(values)
+            _refuse_no_instants(values)
         try:
             return pa.array(values, self.arrow)
         except (pa.ArrowException, OverflowError, ValueError):
@@ -174,11 +174,18 @@ def _floats(values: list[Any]) -> list[Any]:
     return [float(value) if type(value) is int and abs(value) <= _FLOAT_EXACT else value for value in values]
 
 
-def _refuse_naive(values: list[Any]) -> None:
-    zones = set(map(attrgetter("tzinfo"), filter(None, values)))
-    if None in zones:
-        naive = next(value for value in values if value is not None and value.tzinfo is None)
-        raise Mismatch("", naive, "datetime with a time zone")
+EARLIEST, LATEST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+"""What comes back from a column is in UTC: an hour before midnight of the last day, west of Greenwich, has no such."""
+
+
+def _refuse_no_instants(values: list[Any]) -> None:
+    if set(map(attrgetter("tzinfo"), filter(None, values))) <= {UTC}:
+        return
+    for value in values:
+        if value is not None and value.tzinfo is None:
+            raise Mismatch("", value, "datetime with a time zone")
+        if value is not None and not EARLIEST <= value <= LATEST:
+            raise Mismatch("", value, "datetime with a time zone, in UTC of the years 1 to 9999")
 
 
 def with_nulls(values: list[Any], column: pa.Array) -> list[Any]:

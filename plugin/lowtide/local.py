@@ -11,7 +11,7 @@ from lowtide.flow import DEAD_LETTERS, Flow
 from lowtide.fronts.floors import NO_TICK
 from lowtide.inference import key_column
 from lowtide.local_items import Item, Message, Order
-from lowtide.local_run import Run
+from lowtide.local_run import OnCall, Run
 from lowtide.operators.dead_letter import Dead, as_json
 from lowtide.operators.keys import plain
 from lowtide.operators.order import Position, delivered_ms
@@ -19,7 +19,7 @@ from lowtide.plan import Plan, Vertex
 from lowtide.steps import Write
 from lowtide_tracker.floors import Floor
 
-__all__ = ["Delivered", "Message", "Order", "label_log", "run_log", "run_records"]
+__all__ = ["Delivered", "Message", "Order", "label_log", "run_log", "run_plan", "run_records"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +48,21 @@ def run_records(flow: Flow, inputs: Mapping[str, Iterable[object]]) -> dict[str,
 
     Raises:
         FlowError: the flow does not fit together, or an input is of no source or of another type.
-        MessageRefused, UserError: as in a job, if the flow names no dead letters.
-        UserCodeFailed: a step changed its state in place, or returned one that cannot be saved.
+        MessageRefused, UserError: as in a job, if the flow names no dead letters; in any case if a function changed a
+            record or a state in place, or returned a state that cannot be saved.
     """
-    plan = compile_flow(flow, parallelism=1)
+    return run_plan(compile_flow(flow, parallelism=1), inputs)
+
+
+def run_plan(
+    plan: Plan, inputs: Mapping[str, Iterable[object]], on_call: OnCall | None = None
+) -> dict[str, list[object]]:
+    """`run_records` for a plan; `on_call` is told each call of a function."""
     sources = {vertex.name: vertex for vertex in plan.sources()}
     unknown = sorted(set(inputs) - set(sources))
     if unknown:
         raise FlowError(f"no source is named {', '.join(unknown)}; the flow reads {', '.join(sources)}")
-    run = Run(plan)
+    run = Run(plan, on_call)
     for front, (name, vertex) in enumerate(sources.items()):
         for sequence, record in enumerate(inputs.get(name, ())):
             _take(run, vertex, Order(0, front, sequence), record)
@@ -79,7 +85,7 @@ def _take(run: Run, vertex: Vertex, order: Order, record: object) -> None:
 
 
 def run_log(
-    plan: Plan, log: Mapping[str, Iterable[Message]], floors: Iterable[Floor] = (), *, check_states: bool = True
+    plan: Plan, log: Mapping[str, Iterable[Message]], floors: Iterable[Floor] = ()
 ) -> tuple[dict[str, list[Delivered]], list[Dead]]:
     """Run a plan on the messages of each source, in the order of their labels, whatever order they are given in.
 
@@ -87,7 +93,6 @@ def run_log(
         plan: The plan.
         log: The messages of each source by its name; offsets are unique in a front.
         floors: The decisions about labels that a run has stored.
-        check_states: Whether a state that was changed in place or cannot be saved is an error; O(its size) a record.
 
     Returns:
         What each sink is given, by its name, in order; every lane's own sequence is what a job must reproduce. And
@@ -95,7 +100,7 @@ def run_log(
     """
     messages = [(vertex, message) for vertex in plan.sources() for message in log.get(vertex.name, ())]
     labels = label_log([message for _, message in messages], floors, plan.slack_ms)
-    run = Run(plan, check_states=check_states)
+    run = Run(plan)
     for vertex, message in sorted(messages, key=lambda each: _order(labels, each[1])):
         run.read(vertex, _order(labels, message), message)
     return {vertex.name: _delivered(plan, vertex, run.written[vertex.id]) for vertex in plan.sinks()}, run.dead

@@ -7,7 +7,7 @@ It takes every record through its columns where a worker would, so that a functi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lowtide.local_calls import Failed, call, called
@@ -19,8 +19,9 @@ from lowtide.operators.exchange import front_unit
 from lowtide.operators.failure import Failure, MessageRefused, UserError, unreadable
 from lowtide.operators.filtering import not_bool
 from lowtide.operators.keys import key_of
-from lowtide.operators.looping import key_changed, key_refused, too_many_turns
+from lowtide.operators.looping import key_changed, key_refused, misfit, too_many_turns
 from lowtide.operators.order import delivered_ms
+from lowtide.operators.watching import record_watch
 from lowtide.plan import Plan, Vertex
 from lowtide.schema import schema_of
 from lowtide.steps import Again, Broadcast, KeyBy, Last, Loop, MapBatches, Merge, Read, Scan, Write
@@ -37,6 +38,10 @@ class _Way:
     item: Item
 
 
+OnCall = Callable[[Vertex, object, object], None]
+"""Is told a step, the record its function was given, and what came of it, with the state behind; None if it failed."""
+
+
 class Run:
     """One run of a plan.
 
@@ -45,19 +50,17 @@ class Run:
         dead: The dead letters, in order.
     """
 
-    def __init__(self, plan: Plan, *, check_states: bool = True) -> None:
-        """Begin one; `check_states` says whether a state that a job could not go back to is an error."""
+    def __init__(self, plan: Plan, on_call: OnCall | None = None) -> None:
+        """Begin one; `on_call` is told each call of a function."""
+        self._on_call = on_call
         self.written: dict[int, list[Item]] = {vertex.id: [] for vertex in plan.sinks()}
         self.dead: list[Dead] = []
         self._plan = plan
         self._children = [plan.children(vertex.id) for vertex in plan.vertices]
         self._newest: dict[int, Order] = {}
         self._windows = {vertex.id: Windows(plan, vertex) for vertex in plan.vertices if isinstance(vertex.step, Last)}
-        self._scanned = {
-            vertex.id: Scanned(plan, vertex, check_states=check_states)
-            for vertex in plan.vertices
-            if isinstance(vertex.step, Scan)
-        }
+        self._watches = {vertex.id: record_watch(vertex) for vertex in plan.vertices}
+        self._scanned = {vertex.id: Scanned(plan, vertex) for vertex in plan.vertices if isinstance(vertex.step, Scan)}
 
     def read(self, source: Vertex, order: Order, message: Message) -> None:
         """Take a message of a source all its way."""
@@ -96,15 +99,26 @@ class Run:
         assert newest is None or newest < item.order, f"{vertex.name} sees {item.order} after {newest}"
         assert len(item.order.child) <= vertex.depth, f"{vertex.name} sees {item.order}, deeper than {vertex.depth}"
         self._newest[vertex.id] = item.order
+        scanned = self._scanned.get(vertex.id)
+        caller = (scanned.broadcast if scanned is not None and port == 1 else None) or vertex
+        watch = self._watches[caller.id]
+        looked = None if watch is None else watch.look([item.record])
+        failure, ways = None, list[_Way]()
         try:
             if isinstance(vertex.step, Again):
-                return [self._turned(vertex, vertex.step, item)]
-            return [_Way(vertex, None, result) for result in self._step(vertex, port, item)]
+                ways = [self._turned(vertex, vertex.step, item)]
+            else:
+                ways = [_Way(vertex, None, result) for result in self._step(vertex, port, item)]
         except Failed as failed:
-            scanned = self._scanned.get(vertex.id)
-            culprit = scanned.broadcast if scanned is not None and port == 1 else None
-            self._fail(culprit or vertex, item, failed.failure)
-            return []
+            failure = failed.failure
+        if watch is not None and not watch.same([item.record], looked):
+            raise watch.changed(item.record, item.message.position)
+        if self._on_call is not None and hasattr(caller.step, "function"):
+            state = None if scanned is None else scanned.state(item, port)
+            self._on_call(caller, item.record, None if failure else (state, [way.item.record for way in ways]))
+        if failure is not None:
+            self._fail(caller, item, failure)
+        return ways
 
     def _step(self, vertex: Vertex, port: int, item: Item) -> list[Item]:
         step = vertex.step
@@ -115,7 +129,7 @@ class Run:
         elif isinstance(step, Scan) and port == 0:
             return [item.becomes(self._scanned[vertex.id].take(item))]
         elif isinstance(step, Scan):
-            self._scanned[vertex.id].look(item)
+            self._scanned[vertex.id].see(item)
         elif isinstance(step, Merge | Loop):
             return [item.child(vertex.loop_mark) if isinstance(step, Loop) else item]
         else:
@@ -124,9 +138,7 @@ class Run:
 
     def _exchanged(self, vertex: Vertex, item: Item) -> Item:
         """The record as it comes out of an exchange; of a broadcast only the first unit's copy, as all see the same."""
-        if not is_plain(vertex.gives, item.record):
-            schema = schema_of(vertex.gives)
-            item = item.becomes(schema.rows(schema.columns([item.record]))[0])
+        item = _carried(vertex, item)
         if isinstance(vertex.step, Broadcast):
             return item.into(0).child(1)
         if isinstance(vertex.step, KeyBy) and vertex.step.columns:
@@ -147,10 +159,10 @@ class Run:
         if fault is None and item.order.child.count(head.loop_mark) >= step.limit_turns:
             fault = too_many_turns(step.limit_turns)
         elif fault is None:
-            fault = self._leaves_unit(columns, item)
+            fault = self._leaves_unit(columns, item) or misfit(tail, item.record)
         if fault is not None:
             raise Failed(item.record, fault)
-        return _Way(head, 0, item)
+        return _Way(head, 0, _carried(tail, item))
 
     def _leaves_unit(self, columns: Sequence[str], item: Item) -> str | None:
         """What is wrong with a record's key on its way back to a loop's head."""
@@ -171,7 +183,15 @@ class Run:
     def _fail(self, vertex: Vertex, item: Item, failure: Failure) -> None:
         """Make a dead letter of a failure, or raise it."""
         message, timestamp = item.message, delivered_ms(item.order.tick, self._plan.slack_ms)
-        if self._plan.dead_letters is None:
+        if self._plan.dead_letters is None or failure.way_out:
             raise (MessageRefused if isinstance(vertex.step, Read) else UserError)(vertex, message.position, failure)
         original = (message.key, message.value) if vertex.level == 0 else (None, as_json(failure.record))
         self.dead.append(Dead(vertex.name, message.position, timestamp, failure.error, *original))
+
+
+def _carried(vertex: Vertex, item: Item) -> Item:
+    """The record of an item as it comes back from columns."""
+    if is_plain(vertex.gives, item.record):
+        return item
+    schema = schema_of(vertex.gives)
+    return item.becomes(schema.rows(schema.columns([item.record]))[0])

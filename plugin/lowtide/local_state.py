@@ -1,30 +1,17 @@
-"""The steps with state in a run here and now: records come in order, so each has only to be taken as it comes.
-
-A state that was changed in place, or could not be saved, is an error here in any case; a job, which may have to start
-again from any earlier state, would go wrong without a word. Looking costs as much as the state is large, with every
-record; the oracle of a long log leaves it out.
-"""
+"""The steps with state in a run here and now: records come in order, so each has only to be taken as it comes."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from typing import Any
 
-from lowtide.errors import UserCodeFailed
-from lowtide.kinds import Mismatch, encode_strictly
 from lowtide.local_calls import Failed, called
 from lowtide.local_items import Item
-from lowtide.operators.failure import shortened
 from lowtide.operators.keys import key_of
 from lowtide.operators.per_record import said_type
-from lowtide.operators.scanning import Scanner, classes_of
+from lowtide.operators.states import States
 from lowtide.plan import Plan, Vertex
-from lowtide.schema import kind_of
-from lowtide.steps import Broadcast, Last, Scan
-
-_MAKE_ANEW = "make a new state: dataclasses.replace(state, ...), {**state, key: value}, [*state, item]"
-_AS_SAVED = "put floats where floats are declared, not ints, and datetimes in UTC"
-_AS_DECLARED = "return a state of the types that its annotation declares"
+from lowtide.steps import Broadcast, Function, Last, Scan
 
 
 class Windows:
@@ -46,46 +33,52 @@ class Windows:
 class Scanned:
     """The state of each key, for one `scan`, and that of the broadcast beside it."""
 
-    def __init__(self, plan: Plan, vertex: Vertex, *, check_states: bool) -> None:
+    def __init__(self, plan: Plan, vertex: Vertex) -> None:
         assert isinstance(vertex.step, Scan)
         self._step = vertex.step
-        self._scanner = Scanner(vertex)
+        self._gives = vertex.gives
         self._columns = plan.key_of(vertex)
-        self._states = _States(vertex, checked=check_states)
+        self._states = _Kept(vertex)
         self.broadcast = plan.broadcast_of(vertex)
-        self._beside = None if self.broadcast is None else _States(self.broadcast, checked=check_states)
+        self._beside = None if self.broadcast is None else _Kept(self.broadcast)
 
     def take(self, item: Item) -> Any:
         """The output for a record; raises Failed, and then the state is as it was."""
         record, states, beside = item.record, self._states, self._beside
-        key = key_of(self._columns, record)
-        seen = () if beside is None else (beside[()],)
+        key, function = key_of(self._columns, record), self._step.function
+        seen = () if beside is None else (beside.look(()),)
+        before = states.look(key)
         try:
             # Taking the pair apart may fail as well: that is the record's failure too.
-            state, output = called(lambda record: _pair(self._step.function(states[key], record, *seen)), record)
+            state, output = called(lambda record: _pair(function(before, record, *seen)), record)
         finally:
-            states.check_unchanged(key, item)
+            states.check_unchanged(key, function, item)
             if beside is not None:
-                beside.check_unchanged((), item)
-        scanner = self._scanner
-        if type(state) not in scanner.states or type(output) is not scanner.gives:
-            raise Failed(record, scanner.misfit(record, state, output).failure)
+                beside.check_unchanged((), function, item)
+        if type(output) is not self._gives:
+            raise Failed(record, f"returned the output {said_type(output)}, expected {self._gives.__qualname__}")
         states.put(key, state, item)
         return output
 
-    def look(self, item: Item) -> None:
+    def see(self, item: Item) -> None:
         """Fold a record of the broadcast into what the scan sees beside the next records; raises Failed."""
         assert self._beside is not None
         assert self.broadcast is not None
         step, beside = self.broadcast.step, self._beside
         assert isinstance(step, Broadcast)
+        before = beside.look(())
         try:
-            state = called(step.function, beside[()], item.record)
+            state = called(step.function, before, item.record)
         finally:
-            beside.check_unchanged((), item)
-        if type(state) not in classes_of(step.state):
-            raise Failed(item.record, f"returned the state {said_type(state)}")
+            beside.check_unchanged((), step.function, item)
         beside.put((), state, item)
+
+    def state(self, item: Item, port: int) -> Any:
+        """The state behind a record that came in at a port: its key's, or the broadcast's."""
+        if port == 0:
+            return self._states.kept(key_of(self._columns, item.record))
+        assert self._beside is not None
+        return self._beside.kept(())
 
 
 def _pair(result: Any) -> tuple[Any, Any]:
@@ -93,52 +86,35 @@ def _pair(result: Any) -> tuple[Any, Any]:
     return state, output
 
 
-class _States:
-    """The states of one step by key, and, if they are checked, how they looked when they were put there."""
+class _Kept:
+    """The states of one step by key."""
 
-    def __init__(self, vertex: Vertex, *, checked: bool) -> None:
+    def __init__(self, vertex: Vertex) -> None:
         assert isinstance(vertex.step, Scan | Broadcast)
-        self._vertex = vertex
-        self._checked = checked
-        self._kind = kind_of(vertex.step.state, "its state")
-        self._initial = (vertex.step.initial, self._look(vertex.step.initial))
-        self._kept: dict[Hashable, tuple[Any, str]] = {}
+        self._initial = vertex.step.initial
+        self._states = States(vertex)
+        self._looked: bytes | None = None
+        self._kept: dict[Hashable, Any] = {}
 
-    def __getitem__(self, key: Hashable) -> Any:
-        return self._kept.get(key, self._initial)[0]
+    def kept(self, key: Hashable) -> Any:
+        """A key's state."""
+        return self._kept.get(key, self._initial)
 
-    def check_unchanged(self, key: Hashable, item: Item) -> None:
-        """Raise UserCodeFailed if a state is not what was put there; O(its size)."""
-        if not self._checked:
-            return
-        state, looked = self._kept.get(key, self._initial)
-        try:
-            same = self._look(state) == looked
-        except Mismatch:
-            same = False
-        if not same:
-            raise self._error("changed its state in place", item, _MAKE_ANEW)
+    def look(self, key: Hashable) -> Any:
+        """A key's state, for one call of a function, after which `check_unchanged` follows."""
+        state = self.kept(key)
+        self._looked = None if self._states.fixed else self._states.look([state])
+        return state
+
+    def check_unchanged(self, key: Hashable, function: Function, item: Item) -> None:
+        """Raise UserError if the function changed the state that `look` gave."""
+        state = self.kept(key)
+        if not self._states.same([state], self._looked):
+            raise self._states.changed(function, item.message.position, item.record)
 
     def put(self, key: Hashable, state: object, item: Item) -> None:
-        """Keep a state; raise UserCodeFailed if no column can hold it; O(its size)."""
-        if not self._checked:
-            self._kept[key] = (state, "")
-            return
-        try:
-            column = encode_strictly(self._kind, [state], "")
-        except Mismatch as mismatch:
-            found = f"state{mismatch.path} is {mismatch.value!r}, expected {mismatch.expected}"
-            raise self._error(f"returned a state that cannot be saved: {found}", item, _AS_DECLARED) from None
-        # Compared as text, since 3 == 3.0 and an hour in Berlin equals one in UTC; written out they differ.
-        (again,) = self._kind.decode(column)
-        if repr(again) != repr(state):
-            found = f"{shortened(state)} comes back from a snapshot as {shortened(again)}"
-            raise self._error(f"returned a state that cannot be saved as it is: {found}", item, _AS_SAVED)
-        self._kept[key] = (state, str(column.to_pylist()))
-
-    def _look(self, state: object) -> str:
-        return str(encode_strictly(self._kind, [state], "").to_pylist())
-
-    def _error(self, what: str, item: Item, way_out: str) -> UserCodeFailed:
-        where = f"{self._vertex.site}, record at {item.message.position}: {shortened(item.record)}"
-        return UserCodeFailed(f'step "{self._vertex.name}": {what}', where=where, way_out=way_out)
+        """Keep a state; raise Failed if it is none, or no snapshot can give it back."""
+        failure = self._states.fault(item.record, state, self._looked)
+        if failure is not None:
+            raise Failed(item.record, failure)
+        self._kept[key] = state

@@ -108,7 +108,7 @@ def expected_lanes(
         asked = "no sink was named" if sink is None else f'no sink is named "{sink}"'
         raise FlowError(f"{asked}; the flow writes to {', '.join(names)}", way_out="name one of them")
     with _without_collection():
-        written, _ = run_log(plan, log, floors, check_states=False)
+        written, _ = run_log(plan, log, floors)
     lanes: dict[int, list[Output]] = {lane: [] for lane in range(plan.lanes)}
     for message in written[sink or names[0]]:
         lanes[message.lane].append(Output(message.key, message.value, message.timestamp))

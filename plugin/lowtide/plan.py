@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lowtide.connectors.spec import KafkaSink
-from lowtide.steps import STATEFUL, Broadcast, KeyBy, Loop, MapBatches, Read, Relay, Site, Step, Write
+from lowtide.steps import STATEFUL, Broadcast, KeyBy, Loop, MapBatches, Read, Relay, Scan, Site, Step, Write
 
 Grouping = Literal["optimistic", "ordered"]
 """How stateful steps come to the right order: by repair, or by waiting for min time; the output is the same."""
@@ -124,8 +124,11 @@ class Plan:
         return vertex
 
     def may_end(self, step: Step) -> bool:
-        """Whether a record that fails at a step ends the life: without dead letters, and at `map_batches` always."""
-        return self.dead_letters is None or isinstance(step, MapBatches)
+        """Whether a record that fails at a step may end the life: without dead letters each, at some steps in any case.
+
+        Of a batch nobody can say which record it was, and a state that cannot be saved is no record's fault.
+        """
+        return self.dead_letters is None or isinstance(step, MapBatches | Scan | Broadcast)
 
     @property
     def outlet(self) -> int | None:

@@ -56,10 +56,11 @@ class Schema:
         record: The dataclass.
         arrow: Its columns in the order of its fields.
         kinds: What each column holds, by name.
+        struct: The same as the kind of a whole record.
     """
 
     def __init__(self, record: type, struct: Struct) -> None:
-        self._struct = struct
+        self.struct = struct
         self.record = record
         self.kinds: dict[str, Kind] = dict(struct.fields)
         self.arrow: pa.Schema = pa.schema(struct.arrow_fields)
@@ -71,18 +72,18 @@ class Schema:
             WrongType: names the first record that does not fit, the field, the value and what was expected.
         """
         try:
-            return self._struct.columns(rows)
+            return self.struct.columns(rows)
         except Mismatch:
             raise self._first_fault(rows) from None
 
     def rows(self, columns: Sequence[pa.Array]) -> list[Any]:
         """Turn columns of n values each into records equal to those they were made of."""
-        return self._struct.rows(columns)
+        return self.struct.rows(columns)
 
     def fault(self, row: object) -> WrongType | None:
         """What is wrong with one record, None if nothing is; slow, for looking after something went wrong."""
         try:
-            self._struct.columns([row])
+            self.struct.columns([row])
         except Mismatch as mismatch:
             return WrongType(0, self.name + mismatch.path, mismatch.value, mismatch.expected)
         return None
@@ -90,7 +91,7 @@ class Schema:
     @property
     def name(self) -> str:
         """The dataclass's name."""
-        return self._struct.name
+        return self.struct.name
 
     def _first_fault(self, rows: Sequence[Any]) -> WrongType:
         for index, row in enumerate(rows):

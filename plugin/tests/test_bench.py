@@ -100,7 +100,7 @@ def test_every_message_that_comes_out_is_known_again(name: str) -> None:
     records, count = FLOWS[name].records(), 2_500
     plan = compile_flow(FLOWS[name].make("job", "in", "out"), parallelism=2)
     (source,) = plan.sources()
-    written, _ = run_log(plan, {source.name: log_of(records, count)}, check_states=False)
+    written, _ = run_log(plan, {source.name: log_of(records, count)})
     (delivered,) = written.values()
     known = records.read([message.value or b"" for message in delivered])
     assert len(known[0]) == len(np.unique(known[0])) == records.outputs(count)

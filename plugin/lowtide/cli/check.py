@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import click
 
@@ -12,17 +13,29 @@ from lowtide.compiler import compile_job
 from lowtide.conf import Conf
 from lowtide.errors import FlowError
 from lowtide.explain import explain as explain_plan
+from lowtide.trying import try_flow
 
 
 @click.command()
 @click.argument("flow")
 @click.option("--explain", is_flag=True, help="Show what runs where.")
+@click.option("--calls/--no-calls", default=True, help="Call the functions; by default they are called.")
+@click.option("--samples", multiple=True, metavar="SOURCE=FILE", help="Call them with messages of FILE, one per line.")
 @with_conf
 @as_json
-def check(conf: Conf, flow: str, explain: bool, as_json: bool) -> int:
-    """Look for faults in FLOW (flow.py, or flow.py:name) without running it; ends with 3 if there are any."""
+def check(*, conf: Conf, flow: str, explain: bool, calls: bool, samples: tuple[str, ...], as_json: bool) -> int:
+    """Look for faults in FLOW (flow.py, or flow.py:name) without starting it; ends with 3 if there are any.
+
+    Its functions are called twice under each of two hash seeds, with some records made from the schemas of the sources,
+    or with messages of your own: one that does not give the same each time is named.
+    """
+    given = dict(_pair(each) for each in samples)
     loaded = load_flow(flow)
     findings = check_flow(loaded)
+    tried = None
+    if calls and not findings:
+        tried = try_flow(loaded, flow, given)
+        findings = tried.findings
     plan = None
     if explain and not findings:
         plan = compile_job(loaded, conf)
@@ -31,10 +44,20 @@ def check(conf: Conf, flow: str, explain: bool, as_json: bool) -> int:
             {"site": str(finding.site) if finding.site else None, "step": finding.step, "message": finding.message}
             for finding in findings
         ]
-        said = {"flow": loaded.name, "sound": not findings, "findings": listed}
+        said = {"flow": loaded.name, "called": tried is not None, "sound": not findings, "findings": listed}
         click.echo(json.dumps(said | ({"plan": explain_plan(plan)} if plan else {}), indent=2))
     else:
         click.echo(render(loaded, findings))
+        for step in tried.failing if tried else ():
+            click.echo(f'"{step}" failed with each record it was tried with: give others, --samples SOURCE=FILE')
         if plan:
             click.echo(f"\n{explain_plan(plan)}")
     return FlowError.exit_code if findings else 0
+
+
+def _pair(text: str) -> tuple[str, Path]:
+    """A source's name and a file."""
+    name, equals, file = text.partition("=")
+    if not equals:
+        raise click.BadParameter(f"{text!r} is not SOURCE=FILE", param_hint="--samples")
+    return name, Path(file)

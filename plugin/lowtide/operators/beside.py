@@ -17,11 +17,12 @@ from lowtide.operators.fault import Fault
 from lowtide.operators.feed import Feed
 from lowtide.operators.group import Group, Key, Recent, Touched
 from lowtide.operators.grouping import NOTHING
-from lowtide.operators.order import FIRST_TICK, tick_bytes
+from lowtide.operators.order import FIRST_TICK, position_of, tick_bytes
 from lowtide.operators.ordering import Holding
 from lowtide.operators.pending import Pending
-from lowtide.operators.per_record import said_type
-from lowtide.operators.scanning import Scanner, classes_of
+from lowtide.operators.scanning import Scanner
+from lowtide.operators.states import States
+from lowtide.operators.watching import record_watch
 from lowtide.plan import Vertex
 from lowtide.steps import Broadcast, Scan
 
@@ -50,7 +51,7 @@ class BesideNode(Holding):
         assert isinstance(beside.step, Broadcast)
         place = f'step "{vertex.name}"'
         self._key = key_of(tuple(columns))
-        self._scan = Scanner(vertex)
+        self._scan = Scanner(vertex, beside)
         self._fold = _Fold(beside)
         self._initial = vertex.step.initial
         self._unit_initial = beside.step.initial
@@ -157,14 +158,14 @@ class BesideNode(Holding):
         key = self._key(row)
         group = self._groups.setdefault(key, Group(unit, self._initial))
         beside = _newest(self._units[unit]) if unit in self._units else self._unit_initial
-        state, out = self._scan(_newest(group), row, beside)
+        state, out = self._scan(at, _newest(group), row, beside)
         group.elements.append((at, state))
         self._touched.append(group)
         return out
 
     def _broadcast(self, unit: int, at: bytes, row: Any) -> Any:
         group = self._units.setdefault(unit, Group(unit, self._unit_initial))
-        state = self._fold(unit, _newest(group), row)
+        state = self._fold(unit, at, _newest(group), row)
         if type(state) is Fault:
             # The copies of a record fail alike; the first unit's stands for all.
             return state if unit == 0 else None
@@ -184,25 +185,34 @@ class _Fold:
         assert isinstance(vertex.step, Broadcast)
         self._vertex = vertex
         self._function = vertex.step.function
-        self._states = classes_of(vertex.step.state)
+        self._states = States(vertex)
+        self._records = record_watch(vertex)
         self._before: Any = self  # Never a state.
         self._unit = -1
         self._after: Any = None
 
-    def __call__(self, unit: int, state: Any, row: Any) -> Any:
+    def __call__(self, unit: int, at: bytes, state: Any, row: Any) -> Any:
         if unit <= self._unit or state is not self._before:
-            self._before, self._after = state, self._call(state, row)
+            self._before, self._after = state, self._call(at, state, row)
         self._unit = unit
         return self._after
 
-    def _call(self, state: Any, row: Any) -> Any:
+    def _call(self, at: bytes, state: Any, row: Any) -> Any:
+        states, records, function = self._states, self._records, self._function
+        looked = None if states.fixed else states.look([state])
+        record = None if records is None else records.look([row])
+        failure: Failure | None
         try:
-            after = self._function(state, row)
+            after = function(state, row)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's function raises
-            return Fault(self._vertex, raised(0, row, error), None)
-        if type(after) not in self._states:
-            return Fault(self._vertex, Failure(0, row, f"returned the state {said_type(after)}"), None)
-        return after
+            failure = raised(0, row, error)
+        else:
+            failure = states.fault(row, after, looked)
+        if not states.same([state], looked):
+            raise states.changed(function, position_of(at), row)
+        if records is not None:
+            records.check([row], record, [at])
+        return after if failure is None else Fault(self._vertex, failure, None)
 
 
 def _newest(group: Group) -> Any:

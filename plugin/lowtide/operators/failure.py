@@ -27,6 +27,7 @@ class Failure:
         error: What happened, in one line.
         traceback_text: The user's part of the traceback; empty where nothing was raised.
         too_large: Whether it is the record's size that does not fit.
+        way_out: What to do where dead letters are no way out: such a failure ends the job in any case. Else empty.
     """
 
     index: int
@@ -34,6 +35,7 @@ class Failure:
     error: str
     traceback_text: str = ""
     too_large: bool = False
+    way_out: str = ""
 
 
 class AtRecord(LowtideError):
@@ -63,7 +65,8 @@ class UserError(AtRecord, UserCodeFailed):
             position,
             f'step "{vertex.name}": {failure.error}',
             where=f"{vertex.site}, record at {position}: {shortened(failure.record)}",
-            way_out="correct the function, or let such records go to Flow(..., dead_letters=kafka(topic, raw()))",
+            way_out=failure.way_out
+            or "correct the function, or let such records go to Flow(..., dead_letters=kafka(topic, raw()))",
             traceback_text=failure.traceback_text,
         )
 

@@ -15,7 +15,7 @@ from lowtide.operators.dead_letter import Dead, as_json
 from lowtide.operators.failure import AtRecord, Failure, MessageRefused, TooLarge, UserError
 from lowtide.operators.order import delivered_ms, position_of, tick_of
 from lowtide.plan import Plan, Vertex
-from lowtide.steps import Read
+from lowtide.steps import MapBatches, Read
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def faults(vertex: Vertex, batch: Batch, failures: Sequence[Failure], rows: Sour
 
 def ends_life(plan: Plan, fault: Fault) -> bool:
     """Whether a fault ends the life, if nothing takes it back; else it becomes a dead letter."""
-    return plan.may_end(fault.vertex.step)
+    return plan.dead_letters is None or isinstance(fault.vertex.step, MapBatches) or bool(fault.failure.way_out)
 
 
 def error_of(at: bytes, fault: Fault) -> AtRecord:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from lowtide.fields import encode_rows, fits_of, keeps, kept
 from lowtide.operators.batch import Batch
 from lowtide.operators.failure import Failure
 from lowtide.operators.feed import Feed
@@ -13,7 +14,9 @@ from lowtide.operators.keys import key_of
 from lowtide.operators.node import Node
 from lowtide.operators.order import path_of, with_child
 from lowtide.operators.per_record import call_each
+from lowtide.operators.watching import record_watch
 from lowtide.plan import Plan, Vertex
+from lowtide.schema import schema_of
 from lowtide.steps import Again
 from lowtide_snapshots.errors import KeyRefused
 from lowtide_snapshots.hashing import hash_unit
@@ -45,6 +48,7 @@ class AgainNode(Node):
         super().__init__(vertex)
         assert isinstance(vertex.step, Again)
         self._function = vertex.step.function
+        self._watch = record_watch(vertex)
         self._limit = vertex.step.limit_turns
         self._head = head
         self._mark = head.vertex.loop_mark
@@ -53,8 +57,11 @@ class AgainNode(Node):
 
     def take(self, batch: Batch, port: int, feed: Feed) -> None:
         """Ask the user's function about every record."""
-        rows = batch.rows
+        rows, watch = batch.rows, self._watch
+        looked = None if watch is None else watch.look(rows)
         results, failures = call_each(lambda remaining: map(self._function, remaining), rows)
+        if watch is not None:
+            watch.check(rows, looked, batch.ats)
         failed = {failure.index for failure in failures}
         again = [False] * len(rows)
         for index, result in zip((i for i in range(len(rows)) if i not in failed), results, strict=True):
@@ -70,10 +77,15 @@ class AgainNode(Node):
             self.bury(batch, failures, feed)
         going = [index for index, goes in enumerate(again) if goes]
         if going:
-            feed.again.append((self._head, batch.pick(going)))
+            feed.again.append((self._head, self._carried(batch.pick(going))))
         leaving = [index for index, goes in enumerate(again) if not goes and index not in failed]
         if leaving:
             self.pass_on(batch.pick(leaving), feed)
+
+    def _carried(self, batch: Batch) -> Batch:
+        """Records as they come out of an exchange: the loop's steps may keep them, and get them back after a crash."""
+        record = self.vertex.gives
+        return batch if keeps(record) else batch.with_rows(kept(record, batch.rows, encode_rows(batch.rows)))
 
     def _refuse(self, row: Any, at: bytes, unit: int) -> str | None:
         """Why a record must not go round again, if it must not."""
@@ -83,7 +95,7 @@ class AgainNode(Node):
             goes_to = hash_unit(key_of(self._columns, row), self._units)
         except KeyRefused as refused:
             return key_refused(refused)
-        return None if goes_to == unit else key_changed(self._columns)
+        return key_changed(self._columns) if goes_to != unit else misfit(self.vertex, row)
 
 
 def too_many_turns(limit: int) -> str:
@@ -99,3 +111,11 @@ def key_changed(columns: Sequence[str]) -> str:
 def key_refused(refused: KeyRefused) -> str:
     """What is wrong with a record that has something for its key that is none."""
     return f"goes round the loop again with something for its key that is none: {refused}"
+
+
+def misfit(tail: Vertex, record: object) -> str | None:
+    """What is wrong with the fields of a record that would go round again; None if nothing is."""
+    if fits_of(tail.gives)(record):
+        return None
+    fault = schema_of(tail.gives).fault(record)
+    return None if fault is None else f"goes round the loop again with a field of a wrong type: {fault.what}"

@@ -10,6 +10,8 @@ from lowtide.operators.batch import Batch
 from lowtide.operators.failure import Failure, raised
 from lowtide.operators.feed import Feed
 from lowtide.operators.node import Node
+from lowtide.operators.watching import record_watch
+from lowtide.plan import Vertex
 
 
 class PerRecord(Node):
@@ -17,10 +19,17 @@ class PerRecord(Node):
 
     function: Callable[[Any], Any]
 
+    def __init__(self, vertex: Vertex) -> None:
+        super().__init__(vertex)
+        self._watch = record_watch(vertex)
+
     def take(self, batch: Batch, port: int, feed: Feed) -> None:
         """Call the function with every record, then look at all results at once."""
-        rows = batch.rows
+        rows, watch = batch.rows, self._watch
+        looked = None if watch is None else watch.look(rows)
         results, failures = call_each(self.calls, rows)
+        if watch is not None:
+            watch.check(rows, looked, batch.ats)
         if not self.holds(results):
             failed = {failure.index for failure in failures}
             origins = [index for index in range(len(rows)) if index not in failed]

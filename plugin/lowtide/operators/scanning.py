@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any
 
 from lowtide.operators.batch import Batch
 from lowtide.operators.failure import Failure, raised
 from lowtide.operators.fault import Fault
 from lowtide.operators.group import Group
 from lowtide.operators.grouping import NOTHING, Appended, Change, Grouping, Mended, apply_changes
+from lowtide.operators.order import position_of
 from lowtide.operators.per_record import said_type
+from lowtide.operators.states import States, classes_of
+from lowtide.operators.watching import record_watch
 from lowtide.plan import Vertex
 from lowtide.steps import Function, Scan
+
+__all__ = ["ScanGrouping", "Scanner", "classes_of"]
 
 
 class ScanGrouping(Grouping):
@@ -32,10 +36,11 @@ class ScanGrouping(Grouping):
 
     def _append(self, batch: Batch, appended: Appended) -> None:
         groups, initial, scan, key_of = self._groups, self._initial, self._scan, self._key
-        function, states, gives = scan.function, scan.states, scan.gives
+        function, gives, fixed, saves = scan.function, scan.gives, scan.fixed, scan.states.saves
         touched, outs, changes = appended.touched, appended.outs, appended.changes
         units, flags = batch.units, batch.flags
-        # This loop is what a scan costs, so it says everything once and calls nothing but the user's function.
+        # This loop is what a scan costs, so it says everything once and calls nothing but the user's function, and one
+        # look at the state, where nobody can change records and states in place.
         for index, (at, row) in enumerate(zip(batch.ats, batch.rows, strict=True)):
             key = key_of(row)
             group = groups.get(key)
@@ -51,13 +56,16 @@ class ScanGrouping(Grouping):
                 appended.left.append(index)
                 changes.setdefault(key, []).append(Change(at, row, flags is not None and flags[index]))
                 continue
-            try:
-                after, out = function(state, row)
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's function raises
-                after, out = state, scan.failed(state, row, error)
+            if fixed:
+                try:
+                    after, out = function(state, row)
+                except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's function raises
+                    after, out = state, scan.failed(row, error)
+                else:
+                    if type(out) is not gives or not saves(after):
+                        after, out = scan.judged(state, row, after, out, None)
             else:
-                if type(after) not in states or type(out) is not gives:
-                    after, out = state, scan.misfit(row, after, out)
+                after, out = scan(at, state, row)
             elements.append((at, row, after, out))
             outs.append(out)
 
@@ -70,7 +78,7 @@ class ScanGrouping(Grouping):
         state = elements[start - 1][2] if start else group.base
         del elements[start:]
         for at, row in rows:
-            state, out = scan(state, row)
+            state, out = scan(at, state, row)
             elements.append((at, row, state, out))
             mended.given.append((at, unit, out))
 
@@ -92,50 +100,57 @@ class Scanner:
 
     Attributes:
         function: The user's.
-        states: The classes that a state may be of.
         gives: The class of the outputs.
+        states: What the states have to be.
+        fixed: Whether nobody can change what the function is given in place.
     """
 
-    def __init__(self, vertex: Vertex) -> None:
+    def __init__(self, vertex: Vertex, broadcast: Vertex | None = None) -> None:
+        """Make one; the states of `broadcast` are seen beside."""
         assert isinstance(vertex.step, Scan)
         self._vertex = vertex
+        self._beside = None if broadcast is None else States(broadcast)
         self.function: Function = vertex.step.function
-        self.states = classes_of(vertex.step.state)
         self.gives = vertex.gives
+        self.states = States(vertex)
+        self._records = record_watch(vertex)
+        self.fixed = self.states.fixed and self._records is None and self._beside is None
 
-    def __call__(self, state: Any, row: Any, *beside: Any) -> tuple[Any, Any]:
-        """The state behind a record and its output; the state before it and a `Fault` if the function fails."""
+    def __call__(self, at: bytes, state: Any, row: Any, *beside: Any) -> tuple[Any, Any]:
+        """The state after a record and its output; the state before it and a `Fault` if the function fails.
+
+        Raises:
+            UserError: the function changed a state in place.
+        """
+        function, states, seen, records = self.function, self.states, self._beside, self._records
+        given, row_alone = [state], [row]
+        looked = None if states.fixed else states.look(given)
+        looked_beside = None if seen is None or seen.fixed else seen.look(beside)
+        looked_record = None if records is None else records.look(row_alone)
         try:
-            after, out = self.function(state, row, *beside)
+            after, out = function(state, row, *beside)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's function raises
-            return state, self.failed(state, row, error)
-        if type(after) not in self.states or type(out) is not self.gives:
-            return state, self.misfit(row, after, out)
+            after, out = state, self.failed(row, error)
+        else:
+            if type(out) is not self.gives or looked is None or not states.saves(after):
+                after, out = self.judged(state, row, after, out, looked)
+        if looked is not None and not states.same(given, looked):
+            raise states.changed(function, position_of(at), row)
+        if seen is not None and looked_beside is not None and not seen.same(beside, looked_beside):
+            raise seen.changed(function, position_of(at), row)
+        if records is not None and not records.same(row_alone, looked_record):
+            raise records.changed(row, position_of(at))
         return after, out
 
-    def failed(self, state: Any, row: Any, error: BaseException) -> Fault:
-        """The fault of a call that raised, or whose result is no pair."""
-        return Fault(self._vertex, raised(0, row, error), None)
-
-    def misfit(self, row: Any, after: Any, out: Any) -> Fault:
-        """The fault of a call whose result has a wrong type."""
+    def judged(self, state: Any, row: Any, after: Any, out: Any, looked: bytes | None) -> tuple[Any, Any]:
+        """What a call gave, if it is as it has to be; the state before it and a `Fault` otherwise."""
         if type(out) is not self.gives:
             text = f"returned the output {said_type(out)}, expected {self.gives.__qualname__}"
+            failure: Failure | None = Failure(0, row, text)
         else:
-            names = " or ".join(sorted(each.__qualname__ for each in self.states))
-            text = f"returned the state {said_type(after)}, expected {names}"
-        return Fault(self._vertex, Failure(0, row, text), None)
+            failure = self.states.fault(row, after, looked)
+        return (after, out) if failure is None else (state, Fault(self._vertex, failure, None))
 
-
-def classes_of(hint: Any) -> frozenset[type]:
-    """The classes that values of a type may be of: of `dict[str, int] | None` dict and NoneType."""
-    origin = get_origin(hint)
-    if origin in (Union, UnionType):
-        return frozenset().union(*map(classes_of, get_args(hint)))
-    if origin is Literal:
-        return frozenset(map(type, get_args(hint)))
-    if hint is None:
-        return frozenset((type(None),))
-    if hint is float:
-        return frozenset((float, int))
-    return frozenset((origin or hint,))
+    def failed(self, row: Any, error: BaseException) -> Fault:
+        """The fault of a call that raised, or whose result is no pair."""
+        return Fault(self._vertex, raised(0, row, error), None)
