@@ -61,6 +61,20 @@ def test_r1_r2_idle_log_append_and_transactional_fronts_and_a_record_of_2099(spa
     assert latest < now_ms() + MAX_FUTURE_MS
 
 
+def test_r1_a_timestamp_that_spark_cannot_hold_is_capped_like_any_that_is_not_believed(spark: Spark) -> None:
+    """Nanoseconds for milliseconds: Spark's microseconds overflow, and each life would end at the same record."""
+    orders = spark.kafka.topic("orders", 2, message_timestamp_after_max_ms=str((1 << 63) - 1))
+    shop = Shop.open("nanoseconds", spark.kafka, spark.settings() | {"job.max_future_ms": MAX_FUTURE_MS}, orders)
+    began_ms = now_ms()
+    shop.produce(range(100), began_ms - 5000, partitions=[0])
+    shop.produce([100], began_ms * 1_000_000, partitions=[0])
+    shop.produce(range(101, 200), began_ms - 4000, partitions=[0])
+    with shop.running():
+        assert shop.judge.right() == 200
+    caps = [floor for floor in read_lasts(shop.conf.kafka, topic_of(shop.name), 30).floors if floor.cap]
+    assert [(cap.front, cap.offset) for cap in caps] == [(shop.judge.fronts()[f"{orders}-0"], 100)]
+
+
 def test_r8_a_front_an_hour_ahead_waits_and_what_it_holds_is_bounded(spark: Spark) -> None:
     """Both logs are read at once, and without the window nearly every record of one would repair those of the other."""
     settings = spark.settings() | {"job.max_front_lead_ms": 2_000, "exchange.max_frame_rows": 100}

@@ -16,6 +16,8 @@ import pytest
 
 from lowtide.conf import Conf
 from lowtide.embedded import EmbeddedServices
+from lowtide.service import tail_state
+from lowtide.service import tails as tails_module
 from lowtide.service.broker_clock import BrokerClock, ClockEstimate, clock_topic
 from lowtide.service.tails import Grant, Tail, Tails
 from lowtide.topics import Topics
@@ -345,3 +347,46 @@ def cpu_share(seconds: float) -> float:
     began = time.process_time()
     time.sleep(seconds)
     return (time.process_time() - began) / seconds
+
+
+@pytest.mark.parametrize("made_anew", [False, True])
+def test_a_log_that_lacks_what_is_expected_ends_the_life_and_is_granted_nothing(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch, made_anew: bool
+) -> None:
+    """Retention deletes what an owner expects next: to its reader that must not look like an empty tail."""
+    from confluent_kafka import TopicCollection, TopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    monkeypatch.setattr(tail_state, "LOST_AFTER_S", 1.0)
+    monkeypatch.setattr(tails_module, "IDS_EVERY_S", 0.5)
+    topic = kafka.topic("cut", 1)
+    writer = producer(kafka)
+    for number in range(20):
+        writer.produce(topic, b"%d" % number, partition=0)
+    assert writer.flush(10) == 0
+    admin: Any = AdminClient({"bootstrap.servers": kafka.address})
+    known = str(admin.describe_topics(TopicCollection([topic]))[topic].result().topic_id)
+    if not made_anew:
+        admin.delete_records([TopicPartition(topic, 0, 10)])[TopicPartition(topic, 0)].result()
+    lost: list[str] = []
+    grants: list[Grant] = []
+    tails = Tails(
+        {"bootstrap.servers": kafka.address},
+        skew_ms=SKEW_MS,
+        on_grants=grants.extend,
+        on_error=lost.append,
+        on_lost=lost.append,
+        on_back=lambda: None,
+        topics=[topic],
+        topic_ids={topic: "another" if made_anew else known},
+        on_partitions=lambda _: None,
+    )
+    tails.watch(Tail(0, topic, 0, 5))
+    tails.start()
+    deadline = time.monotonic() + 20
+    while not lost and time.monotonic() < deadline:
+        tails.active()
+        time.sleep(0.01)
+    tails.close()
+    assert ("was deleted and made anew" if made_anew else "has no offset 5, which is expected next") in lost[0]
+    assert {grant.offset for grant in grants} == {20}, "none at the offset that is expected"

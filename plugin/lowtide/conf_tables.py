@@ -118,6 +118,8 @@ class WorkerConf:
     processes: Annotated[int, Meta(ge=0, le=1024)] = 0
     start_limit_s: Seconds = 20.0
     attach_limit_s: Seconds = 60.0
+    load_limit_s: Seconds = 1800.0
+    call_limit_s: Seconds = 300.0
     max_queued_bytes: Annotated[int, Meta(ge=1 << 16)] = 32 << 20
 
 

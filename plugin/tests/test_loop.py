@@ -114,6 +114,30 @@ def test_a_failure_that_the_task_cannot_be_told_is_still_the_cause(
     assert alive(life.pids()["1/0"])
 
 
+class Hanging(Napping):
+    """A stage with a function of the flow that never returns."""
+
+    def frames(self, messages: Sequence[bytes], now_ns: int) -> Frames:
+        never_returns()
+        return []
+
+
+def never_returns() -> None:
+    while True:
+        time.sleep(3600)
+
+
+def test_a_function_that_never_returns_ends_the_life_and_is_named(life: Life) -> None:
+    life.begin(StageDeployment(Hanging, call_limit_s=2.0))
+    task = life.attach("1/0", 0)
+    assert not isinstance(task, str), task
+    task.send(Kind.FRAME, b"abcd")
+    cause = life.cause()
+    assert "never_returns" in cause
+    assert "has not returned for 2 s" in cause
+    assert "test_loop.py" in cause
+
+
 class Overdue(Napping):
     """A stage that is always due, and fails when it is served."""
 

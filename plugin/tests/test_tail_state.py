@@ -59,7 +59,7 @@ def test_what_lies_behind_the_end_that_a_reader_met_is_not_known() -> None:
     look(state, 8, 1.0)
     state.probed(4, 7, 8, 1.0)
     assert look(state, 9, 1.1).offset == 9
-    assert wanted(state, 1.4) == [Tail(4, "orders", 1, 7)]
+    assert wanted(state, 1.4) == [Tail(4, "orders", 1, 8)]
 
 
 def test_what_holds_no_record_up_to_an_end_is_skipped() -> None:
@@ -175,6 +175,19 @@ def test_an_offset_that_the_log_does_not_have_is_no_empty_tail() -> None:
     look(state, 20, 2.0)
     state.probed(4, 7, NO_OFFSET, 2.1)
     assert state.lost(1.1 + LOST_AFTER_S) == [(Tail(4, "orders", 1, 7), 20)]
+    assert state.lost(99.0) == []
+
+
+def test_a_reader_is_pointed_behind_what_is_known_to_hold_nothing() -> None:
+    """Markers at offset 7: retention deletes them, and then another aborted transaction comes."""
+    state = watching()
+    look(state, 8, 1.0)
+    state.probed(4, 7, 8, 1.1)
+    look(state, 11, 2.0)
+    assert wanted(state, 2.5) == [Tail(4, "orders", 1, 8)]
+    state.probed(4, 8, 11, 2.6)
+    assert look(state, 11, 2.7).offset == 7
+    assert state.skipped(4, 7) == 11
     assert state.lost(99.0) == []
 
 

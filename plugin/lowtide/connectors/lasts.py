@@ -62,7 +62,7 @@ TOPIC_CONFIG = {
 }
 READ_RECORDS = 10_000
 """Taken from the client's queue at once."""
-QUEUED_RECORDS = 100_000
+QUEUED_RECORDS = 50_000
 """Written ahead of what the broker has taken."""
 READ_S = 0.2
 SAY_EVERY_S = 5.0
@@ -171,7 +171,14 @@ def write(
 
     limit_ms = str(int(limit_s * 1000))
     producer = Producer(
-        {**settings, "enable.idempotence": True, "acks": "all", "log_level": 0, "message.timeout.ms": limit_ms}
+        {
+            **settings,
+            "enable.idempotence": True,
+            "acks": "all",
+            "log_level": 0,
+            "message.timeout.ms": limit_ms,
+            "delivery.report.only.error": True,
+        }
     )
     for key, value in records:
         producer.produce(topic, value, key, 0, on_delivery=told)

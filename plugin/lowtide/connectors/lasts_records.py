@@ -54,6 +54,9 @@ VERSION, LATER = 1, 2
 LAST, FLOOR, ARCHIVED = "last", "floor", "archived"
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
+_decode_floor = msgspec.msgpack.Decoder(tuple[int, str, int, int, int, bool]).decode
+_FLOOR_KEY = b"\x96" + _encode(LATER) + _encode(FLOOR)
+"""How the key of a floor begins: an array of six, and its first two."""
 
 
 class LastsUnreadable(LowtideError):
@@ -155,9 +158,12 @@ def archived_record(archived: Archived, incarnation: int) -> tuple[bytes, bytes]
 
 def floor_of(key: bytes, value: bytes) -> Floor | None:
     """The floor that a record says; None if it says something else."""
+    if key.startswith(_FLOOR_KEY):
+        try:
+            return Floor(*_decode_floor(key)[2:])
+        except msgspec.MsgspecError:
+            return None
     match _parsed(key):
-        case [2, "floor", front, offset, tick, cap]:
-            return Floor(front, offset, tick, cap)
         case [1, "floor", _, _, _, front, offset, cap]:
             match _parsed(value):
                 case [1, tick]:

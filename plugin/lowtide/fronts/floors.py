@@ -40,7 +40,9 @@ class Steps:
 
     def __iter__(self) -> Iterator[Floor]:
         """All floors, by front, offset and tick."""
-        return iter(sorted(floor for front in self.fronts for floor in self.of_front(front)))
+        for front in sorted(self.fronts):
+            caps = bool(self._steps.get((front, True), ((), ()))[0])
+            yield from sorted(self.of_front(front)) if caps else self.of_front(front)
 
     @property
     def fronts(self) -> set[int]:
@@ -54,7 +56,14 @@ class Steps:
 
     def add(self, floor: Floor) -> bool:
         """Add one floor; return whether it says anything new. O(floors of the front) at worst, O(log) at the end."""
-        offsets, ticks = self._steps.setdefault((floor.front, floor.cap), ([], []))
+        steps = self._steps.get((floor.front, floor.cap))
+        if steps is None:
+            steps = self._steps[floor.front, floor.cap] = ([], [])
+        offsets, ticks = steps
+        if not offsets or (floor.offset > offsets[-1] and (floor.cap or floor.tick > ticks[-1])):
+            offsets.append(floor.offset)
+            ticks.append(floor.tick)
+            return True
         place = bisect_left(offsets, floor.offset)
         same = place < len(offsets) and offsets[place] == floor.offset
         if floor.cap:

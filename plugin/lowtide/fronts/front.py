@@ -94,15 +94,15 @@ class Front:
     ) -> None:
         assert slack_ms >= 1, "a tick lasts 1 ms at least"
         assert window.lead_ticks >= 1, "a front that may not be ahead at all never starts"
-        known = Floors(floors)
-        now_tick = max(relied_on, opening, known.largest_tick())
+        known = list(floors)
+        now_tick = max([relied_on, opening, *(floor.tick for floor in known)])
         self.number = number
         self.next_offset = offset
         self._window = window
         self._slack_ms = slack_ms
         self._now_ms = now_tick * slack_ms
         self._max_future_ms = max_future_ms
-        self._floors = Floors(known.of_front(number))
+        self._floors = Floors(floor for floor in known if floor.front == number)
         self._floors.add(Floor(number, offset, opening))
         self._reported = self._floors.version
         if before > opening:

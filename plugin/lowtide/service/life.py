@@ -19,6 +19,7 @@ from lowtide.service.questions import Questions
 from lowtide.service.reach import Reach
 from lowtide.service.register import Register
 from lowtide.service.setting import LifeSetting, SnapshotSetting
+from lowtide.service.silence import Silence
 from lowtide.service.source_fronts import SourceFronts
 from lowtide.service.stall import Stall
 from lowtide.service.teller import delivered_time
@@ -71,6 +72,7 @@ class Life:
         self._on_end = on_end
         self._telling: asyncio.Task[None] | None = None
         self._stall = Stall(setting.stall_limit_ms / 1000)
+        self._silence = Silence(setting.silent_limit_s)
         self._place = Asking(setting.zookeeper.store(setting.job), events)
         self._commits = Asking(setting.zookeeper.store(setting.job))
         """For commits alone: their manifests are read meanwhile, from a store that may be slow."""
@@ -245,6 +247,7 @@ class Life:
         self.fronts.look(time.monotonic())
         gauges, now_s = [worker["gauges"] for worker in workers], time.monotonic()
         stalled = self._stall.look(report, gauges, now_s) or self._stall.unread(self.fronts.unread(), gauges, now_s)
+        stalled = stalled or self._silence.look(workers, now_s)
         if stalled:
             self._on_end(stalled)
         expected = (self.setting.levels - 1) * self.setting.parallelism

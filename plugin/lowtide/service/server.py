@@ -98,11 +98,13 @@ class Service:
         found = register.find(q["worker"], q["level"], q["epoch"], q["incarnation"], q["executor"], processes)
         if register.cause != before:
             self.lives.tell_end()
+        running = self.lives.running
+        load_ms = 0 if running is None or not q["level"] else int(running.life.setting.load_limit_s * 1000)
         match found:
             case Found(address):
-                return {"at": address}
+                return {"at": address, "load_ms": load_ms}
             case Fork(number, host):
-                return {"fork": {"number": number, "host": host}}
+                return {"fork": {"number": number, "host": host}, "load_ms": load_ms}
             case Refused(reason):
                 return {"refused": reason}
 

@@ -70,6 +70,8 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
         capacity_ticks: How far acks may lie ahead of min time.
         allowed_skew_ms: How far an idle front stays behind the broker's clock.
         stall_limit_ms: How long min time may stand in a segment without work.
+        load_limit_s: How long a worker may take to load its state before it takes its first task; 0 for none to load.
+        silent_limit_s: How long a worker that has sent gauges may send none.
         fronts: All registered fronts.
         topic_ids: What the broker calls the source topics for good.
         kafka: librdkafka's settings for the way in.
@@ -92,6 +94,8 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
     capacity_ticks: int
     allowed_skew_ms: int
     stall_limit_ms: int
+    load_limit_s: float = 0.0
+    silent_limit_s: float = 600.0
     fronts: list[FrontStart]
     topic_ids: dict[str, str]
     kafka: dict[str, Any]

@@ -122,6 +122,11 @@ class _Watched:
         """Whether nothing lies between what the owner expects and `lso`."""
         return self.empty[0] == self.next and self.next <= lso <= self.empty[1]
 
+    @property
+    def probe_at(self) -> int:
+        """Where a reader is pointed: behind what is known to hold nothing, as retention may have deleted that."""
+        return self.empty[1] if self.empty[0] == self.next < self.empty[1] else self.next
+
     def wants_probe(self, now_s: float) -> bool:
         """Whether it may well be that there is nothing for the owner though the LSO is beyond."""
         if self.lso is None or self.lso <= self.next or self.failures or self.ends_at_next(self.lso):
@@ -255,10 +260,10 @@ class TailState:
         return watched.failures
 
     def probes(self, fronts: Iterable[int], now_s: float) -> list[Tail]:
-        """Which of these fronts to point a reader at, and where: the tails' offsets are what is expected next."""
+        """Which of these fronts to point a reader at, and where: at what is expected next, or behind it."""
         found = [self._watched[front] for front in fronts]
         return [
-            Tail(wanting.tail.front, wanting.tail.topic, wanting.tail.partition, wanting.next)
+            Tail(wanting.tail.front, wanting.tail.topic, wanting.tail.partition, wanting.probe_at)
             for wanting in found
             if wanting.wants_probe(now_s)
         ]
@@ -266,13 +271,16 @@ class TailState:
     def probed(self, front: int, start: int, end: int | None, now_s: float) -> None:
         """Take what a reader met that began at `start`: the end, `RECORD`, `NO_OFFSET`; None for nothing."""
         watched = self._watched[front]
+        fresh = start == watched.probe_at
+        if fresh:
+            start = watched.next
         if end is not None and end >= 0:
             watched.empty = (start, end)
             watched.patience_s = MIN_PATIENCE_S
         else:
             watched.record = (start, now_s)
             watched.patience_s = min(MAX_PATIENCE_S, 2 * watched.patience_s)
-        if end is not None and start == watched.next:
+        if end is not None and fresh:
             watched.record_s = (watched.record_s or now_s) if end == RECORD else None
             watched.lost_s = (watched.lost_s or now_s) if end == NO_OFFSET else None
 

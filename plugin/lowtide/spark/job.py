@@ -72,6 +72,7 @@ class Job:
         folder.mkdir(parents=True, exist_ok=True)
         self._checkpoint = Path(tempfile.mkdtemp(prefix=f"{plan.name}-", dir=folder.resolve()))
         self._query: Any = None
+        self._load_limit_s = 0.0
         self._brokers = BrokerWatch(conf.kafka)
         self.outage_s = 0.0
         """For how many seconds no broker was reached, seen by `wait`; 0 while one is."""
@@ -146,6 +147,7 @@ class Job:
         say("starting the query")
         deployment = deployment_of(plan, conf, found, opening)
         setting = setting_of(plan, conf, opening, self.token)
+        self._load_limit_s = setting.load_limit_s
         self.control = self._note.control = self._service.begin(setting, cloudpickle.dumps(deployment))
         self._note.running()
         fronts = {start.name: start.offset for start in opening.fronts}
@@ -169,10 +171,13 @@ class Job:
     def wait_for_workers(self, limit_s: float) -> None:
         """Wait until every worker of the later levels is there, so that a record would be taken at once.
 
+        Where there is state to load, `[worker].load_limit_s` is added to the limit.
+
         Raises:
             LifeEnded: the life ended before.
             ServiceUnavailable: it took longer than `limit_s`.
         """
+        limit_s += self._load_limit_s
         deadline = time.monotonic() + limit_s
         later = (self.plan.levels - 1) * self.plan.parallelism
         while sum(worker["level"] > 0 and worker["attached"] for worker in self.status()["workers"]) < later:

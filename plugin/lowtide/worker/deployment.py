@@ -40,6 +40,7 @@ class Deployment:
         max_bundle_records: Limit of one bundle.
         delivery_limit_ms: How long Kafka may take for what a sink is given at once.
         max_queued_bytes: Input and output that may wait in one worker before its source is held back.
+        call_limit_s: How long a call of the flow's functions may take.
         pace_ms: The least time between the beginnings of two transactions of one process while little waits.
         lasts_topic: Where lanes keep their `last`; empty where they do not.
         start: The tick at which the life's min time begins.
@@ -64,6 +65,7 @@ class Deployment:
     max_bundle_records: int
     delivery_limit_ms: int
     max_queued_bytes: int
+    call_limit_s: float = 300.0
     pace_ms: int = 0
     lasts_topic: str = ""
     start: int = 0

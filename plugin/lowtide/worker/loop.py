@@ -25,6 +25,7 @@ from lowtide.errors import LowtideError
 from lowtide.wire import ConnectionClosed, Kind
 from lowtide.worker.attachment import Attachment
 from lowtide.worker.birth import Birth
+from lowtide.worker.call_limit import CallLimit
 from lowtide.worker.door import Door
 from lowtide.worker.link import Link
 from lowtide.worker.protocol import Emitted, Host, Stage
@@ -53,6 +54,7 @@ class Loop:
         orders: The line from the fork server.
         max_queued_bytes: Output that may wait for a task before input stops being read.
         max_group_rows: Records that are dealt with together at most.
+        call_limit_s: How long a turn may last, and so a call of the flow's functions.
     """
 
     def __init__(
@@ -67,8 +69,10 @@ class Loop:
         orders: socket.socket,
         max_queued_bytes: int,
         max_group_rows: int,
+        call_limit_s: float,
     ) -> None:
         self._host = host
+        self._limit = CallLimit(call_limit_s, self._hangs)
         self._make = make
         self._hello = hello
         self._birth = birth
@@ -101,13 +105,16 @@ class Loop:
         self._watch.set(self._control.socket.fileno(), READ, self._hear_service)
         self._watch.set(self._orders.fileno(), READ, self._hear_orders)
         self._settle()
+        self._limit.begin()
         while not self._stopping:
+            self._limit.turns += 1
             self._watch_host()
             idle = not self._watch.turn(self._patience_s()) and not self._more
             self._guard(self._rest if idle and self._host.restless else self._work)
             self._settle()
             self._door.tick()
             self._report()
+        self._limit.end()
 
     def stop(self, _signal: int = 0, _frame: FrameType | None = None) -> None:
         """End soon; what is being processed is finished first."""
@@ -276,6 +283,10 @@ class Loop:
                 worker.touched = True
                 worker.task.send(Kind.FAILED, text.encode())
 
+    def _hangs(self, what: str) -> None:
+        """A call does not return: the service ends the life, and then this process, which hears nothing."""
+        self._tell({"failed": what})
+
     # -- more workers ----------------------------------------------------------------------------------------------
 
     def _hear_orders(self, _events: int = READ) -> None:
@@ -299,7 +310,9 @@ class Loop:
 
     def _welcome(self, payload: bytes) -> None:
         birth = self._expected.popleft()
+        self._limit.end()  # To load a large state may take longer than a call.
         self.take_in(birth, self._make(birth, unpack(payload)[0]))
+        self._limit.begin()
 
     # -- the service ---------------------------------------------------------------------------------------------
 

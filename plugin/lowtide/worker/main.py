@@ -69,6 +69,7 @@ def work(birth: Birth, listener: socket.socket, address: str, orders: socket.soc
         orders=orders,
         max_queued_bytes=deployment.max_queued_bytes,
         max_group_rows=deployment.limits.max_frame_rows,
+        call_limit_s=deployment.call_limit_s,
     )
     loop.take_in(birth, stage)
     loop.run()

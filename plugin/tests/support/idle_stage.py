@@ -111,7 +111,8 @@ class StageDeployment:
 
     max_queued_bytes = 1 << 20
 
-    def __init__(self, make: Callable[[], IdleStage], max_group_rows: int = 8192) -> None:
+    def __init__(self, make: Callable[[], IdleStage], max_group_rows: int = 8192, call_limit_s: float = 60.0) -> None:
+        self.call_limit_s = call_limit_s
         self.limits = Limits(1 << 20, 1 << 20, max_group_rows)
         self._make = make
 

@@ -68,6 +68,7 @@ public final class ExecutorSide implements ExecutorPlugin {
       // Thrown here it would make Spark start executor after executor; kept, it fails the first task that forks.
       forkServerError = place + ": " + error.getMessage();
     }
+    Timestamps.letAllThrough(Thread.currentThread().getContextClassLoader());
     current = this;
   }
 
@@ -87,10 +88,12 @@ public final class ExecutorSide implements ExecutorPlugin {
     } else {
       throw new IOException(answer.path("refused").asText());
     }
-    Channel channel = Channel.open(address, secret, "worker " + worker, attachLimitMs);
+    // A worker's process is busy while it loads the state of a snapshot; one that dies closes the connection.
+    long limitMs = attachLimitMs + answer.path("load_ms").asLong();
+    Channel channel = Channel.open(address, secret, "worker " + worker, limitMs);
     try {
       channel.write(Kind.ATTACH, task.ask("attach", worker).toString());
-      JsonNode welcome = JSON.readTree(channel.readText(attachLimitMs));
+      JsonNode welcome = JSON.readTree(channel.readText(limitMs));
       if (!welcome.has("attached")) {
         throw new IOException(
             "worker " + worker + " refused the task of epoch " + task.epoch() + ": " + welcome.path("refused").asText());

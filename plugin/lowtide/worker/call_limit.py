@@ -1,0 +1,68 @@
+"""Names a function of the flow that does not return, from outside its own loop: a signal each second."""
+
+from __future__ import annotations
+
+import signal
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+__all__ = ["CallLimit"]
+
+LOOK_S = 1.0
+_OURS = str(Path(__file__).parents[1])
+
+
+class CallLimit:
+    """Watches that turns of a loop end; the loop's thread is the process's main one.
+
+    A machine that stood still is not mistaken for a function that does: only seconds in which the signal came count.
+    What never lets Python go on, as a C library may, is not seen here; the service misses the worker's gauges then.
+
+    Args:
+        limit_s: How long a turn may last.
+        tell: Told once which function it is in, as text for people.
+    """
+
+    def __init__(self, limit_s: float, tell: Callable[[str], None]) -> None:
+        self.turns = 0
+        """Counted up by the loop."""
+        self._limit_s = limit_s
+        self._tell = tell
+        self._seen = -1
+        self._stood_s = 0.0
+
+    def begin(self) -> None:
+        """Look each second, until `end`."""
+        signal.signal(signal.SIGALRM, self._look)
+        signal.setitimer(signal.ITIMER_REAL, LOOK_S, LOOK_S)
+
+    def end(self) -> None:
+        """Look no more."""
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+
+    def _look(self, _signal: int, frame: FrameType | None) -> None:
+        self._stood_s = self._stood_s + LOOK_S if self.turns == self._seen else 0.0
+        self._seen = self.turns
+        if self._stood_s < self._limit_s or frame is None:
+            return
+        self.end()
+        self._tell(
+            f"{_named(frame)} has not returned for {self._stood_s:g} s\n"
+            "  what to do: give what it waits for a time-out; if it needs so long, raise [worker].call_limit_s\n\n"
+            + "".join(traceback.format_stack(frame)).rstrip()
+        )
+
+
+def _named(frame: FrameType) -> str:
+    """The function of the flow that this frame runs in: the outermost that is not ours, below all that are."""
+    called: FrameType | None = None
+    at: FrameType | None = frame
+    while at is not None and not at.f_code.co_filename.startswith(_OURS):
+        called, at = at, at.f_back
+    if called is None:
+        return "Lowtide itself"
+    code = called.f_code
+    return f"the function {code.co_qualname} ({code.co_filename}:{called.f_lineno})"
