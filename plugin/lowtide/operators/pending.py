@@ -114,6 +114,6 @@ def unmatched(place: str, at: bytes, tombstone: bool) -> UnmatchedTombstone:
     return UnmatchedTombstone(
         f"{what} at {place}: tick {key.tick}, front {key.front}, offset {key.sequence}, child {list(key.child)}",
         way_out="some function on the way gave another result when it was called again with the same record: make it "
-        "deterministic (no clock, no random numbers, no order of sets), then start the job again; `lowtide check` calls "
-        "each function twice under two hash seeds, and names the one",
+        "deterministic (no clock, no random numbers, no order of sets), then start the job again; `lowtide check` "
+        "calls each function twice under two hash seeds, and names the one",
     )
