@@ -2,7 +2,7 @@
 
 `take` asks the job and waits until the manifest is in the store, `verify` reads every part, `commit` makes it the one
 to recover from (one ZooKeeper transaction), `prune` drops what the jobs file does not keep. Runs do not overlap. While
-the job does not run they are skipped. A snapshot with a name is kept until it is dropped by hand.
+the job does not run they are skipped. A snapshot with a name is kept until it is dropped: `lowtide snapshots drop`.
 """
 
 from pathlib import Path

@@ -9,8 +9,10 @@ from lowtide.findings import Finding, FlowRefused
 from lowtide.flow import Flow
 from lowtide.loading import load_flow
 from lowtide.pickling import dump_plan, load_plan, unpicklable
+from lowtide.plan import Plan
+from lowtide.steps import KeyBy, Write
 
-__all__ = ["check_flow", "dump_plan", "load_flow", "load_plan", "render"]
+__all__ = ["advice", "check_flow", "dump_plan", "load_flow", "load_plan", "render"]
 
 
 def check_flow(flow: Flow) -> list[Finding]:
@@ -20,6 +22,24 @@ def check_flow(flow: Flow) -> list[Finding]:
     except FlowRefused as refused:
         return list(refused.findings)
     return unpicklable(plan)
+
+
+def advice(plan: Plan) -> list[Finding]:
+    """What is allowed, but seldom meant: a sink whose messages of one key go to several partitions."""
+    found = []
+    for vertex in plan.sinks():
+        assert isinstance(vertex.step, Write)
+        key, exchange = vertex.step.sink.key, vertex
+        while not exchange.is_exchange:
+            exchange = plan.vertices[exchange.parents[0]]
+        columns = exchange.step.columns if isinstance(exchange.step, KeyBy) else ()
+        if key is not None and columns and columns != (key,):
+            text = (
+                f"records go to partitions by {', '.join(columns)}, the columns of {exchange.name}, so those of one "
+                f'{key} come in several, in no order among them; put .key_by("{key}") before the write if that matters'
+            )
+            found.append(Finding(vertex.site, vertex.name, text))
+    return found
 
 
 def render(flow: Flow, findings: Sequence[Finding]) -> str:

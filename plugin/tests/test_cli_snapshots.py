@@ -17,6 +17,7 @@ from kept_snapshots import commit, seal
 from seen import SHAPE
 
 from lowtide.cli.main import run
+from lowtide.cli.pruning import Pruning
 from lowtide.cli.quantities import Age, IsoTime, count_of, size, time_of
 from lowtide.cli.reach import gone
 from lowtide.cli.refusals import plain_errors
@@ -129,6 +130,29 @@ def test_snapshots_are_found_by_id_name_and_age_and_said_as_they_are(tmp_path: P
     assert f'{sealed.id} "later", {newer.id} "kept"' in raised.value.where
     log.raise_incarnation()
     assert {known.phase for known in place.all() if known.commit is None} == {"over"}
+
+
+def test_a_named_snapshot_is_dropped_by_its_name(tmp_path: Path) -> None:
+    files, log = open_store(StoreSetting(str(tmp_path))), MemoryCommitLog("words")
+    log.raise_incarnation()
+    place = SnapshotPlace(log, files)
+    older, last = (seal(files, "words", number, tick=10 * number, name=f"kept-{number}") for number in (1, 2))
+    sealed = seal(files, "words", 4, tick=40, name="later", base=last)
+    commit(log, older)
+    commit(log, last)
+    for asked, why in (("kept-2", "needed: it is the last one"), ("later", "is not committed"), ("x", "no snapshot")):
+        with pytest.raises(ConfError, match=why):
+            Pruning.of(place, [asked])
+    assert {known.id for known in place.all()} == {older.id, last.id, sealed.id}
+    pruning = Pruning.of(place, ["kept-1"])
+    assert pruning.said(dry_run=True) == f"would drop 1 commit: {older.id}; 1 commit kept"
+    pruning.carry_out()
+    assert pruning.said(dry_run=False).startswith(f"dropped 1 commit: {older.id}; deleted 1 manifest and 2 parts")
+    assert {known.id for known in place.all()} == {last.id, sealed.id}
+    newest = seal(files, "words", 5, tick=50, base=last)
+    commit(log, newest)
+    Pruning.of(place, [last.id]).carry_out()
+    assert [each.id for each in log.commits()] == [newest.id]
 
 
 @pytest.mark.parametrize("harm", ["gone", "changed"])

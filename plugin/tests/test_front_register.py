@@ -89,6 +89,13 @@ def test_a_source_that_no_longer_reaches_back_or_is_gone_is_refused() -> None:
     there = {Partition("orders", "x", 0): 41, Partition("orders", "x", 1): 0}
     with pytest.raises(SourceTooShort, match="begins at offset 41, but the job has to read from 40: 1 offsets"):
         two().starts({0: 40}, there)
+    there[Partition("orders", "x", 1)] = 9
+    with pytest.raises(SourceTooShort, match=r"41, but .* from 40: 1 offsets .*; .* 9, but .* 0: 9 offsets") as caught:
+        two().starts({0: 40, 1: 0}, there)
+    assert "the commit that it would begin from" in caught.value.where
+    with pytest.raises(SourceTooShort) as caught:
+        two().starts({}, there)
+    assert caught.value.where == "there is no commit yet"
     with pytest.raises(SourceGone, match='partition 1 of source "orders"'):
         two().starts({}, {Partition("orders", "x", 0): 0, Partition("orders", "y", 1): 0})
 

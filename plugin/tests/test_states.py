@@ -132,7 +132,8 @@ def test_a_repair_sees_a_state_changed_in_place_too() -> None:
         return state, Told(sale.user, "")
 
     flow = Flow("test")
-    flow.read("sales", SALES).key_by("user").scan("cart", late, {}).write("out", TOLD)
+    empty: dict[str, int] = {}
+    flow.read("sales", SALES).key_by("user").scan("cart", late, empty).write("out", TOLD)
     job = Programs(compile_flow(flow, parallelism=1, slack_ms=1))
     job.feed("sales", [Message(Position(0, 5), 9, None, b'{"user":"ann","amount":2}')])
     job.run()

@@ -105,6 +105,21 @@ def test_a_step_that_fails_with_all_samples_is_named_and_gets_real_ones(
     assert "picky is not deterministic: with Word(text='real', tags=[])" in capfd.readouterr().out
 
 
+def test_a_sink_with_another_key_than_its_records_were_grouped_by_is_noted(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "flow.py"
+    write = "words.map(sound).key_by('text').scan('s', lambda s, w: (s, w), 0, returns=Word).map(sound, name='x')"
+    flow = FLOW.replace("tags: list[str]", "tags: list[str]\n    other: str = ''")
+    for key, noted in (("other", 1), ("text", 0)):
+        file.write_text(f"{dedent(flow)}\n{write}.write('out', kafka('out', json(Word), key='{key}'))\n")
+        assert run(["check", str(file), "--no-calls"]) == 0
+        assert capfd.readouterr().out.count("note: ") == noted
+        assert run(["check", str(file), "--no-calls", "--json"]) == 0
+        notes = as_json.loads(capfd.readouterr().out)["notes"]
+        assert ["go to partitions by text" in note["message"] for note in notes] == [True] * noted
+
+
 def test_samples_that_do_not_fit_are_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "flow.py"
     file.write_text(f"{dedent(FLOW)}\nwords.map(sound).write('out', kafka('out', json(Word)))\n")

@@ -24,7 +24,7 @@ class TableFull(TrackerError):
         return (
             f"segment {self.segment}: an ack at tick {self.tick} is {self.tick - self.min_time} ticks ahead of "
             f"min time {self.min_time}, and the table holds {self.capacity_ticks}; stop fronts earlier "
-            "(max_front_lead_ms) or raise table_capacity_ticks"
+            "(max_front_lead_ms)"
         )
 
 

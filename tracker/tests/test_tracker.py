@@ -109,7 +109,7 @@ def test_a_forced_false_zero_is_found_out_and_not_announced_again(scribe_of: Scr
 def test_a_burst_beyond_the_table_is_an_error_and_not_a_dead_tracker(scribe_of: ScribeOf) -> None:
     """The papers' own system died silently of a burst, and the job hung."""
     it = tracker(capacity_ticks=4)
-    with pytest.raises(TableFull, match="raise table_capacity_ticks"):
+    with pytest.raises(TableFull, match="stop fronts earlier"):
         scribe_of(it).acks(*((1, tick, 1) for tick in range(5)))
     assert scribe_of(it).acks(*((1, tick, 1) for tick in range(4)), beats={0: 3}) == []
     assert scribe_of(it, worker=2).acks(*((1, tick, 1) for tick in range(4)))[0].min_times == {1: 3, 2: 3}

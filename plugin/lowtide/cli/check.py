@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from lowtide.check import check_flow, load_flow, render
+from lowtide.check import advice, check_flow, load_flow, render
 from lowtide.cli.options import as_json, with_conf
-from lowtide.compiler import compile_job
+from lowtide.compiler import compile_flow, compile_job
 from lowtide.conf import Conf
 from lowtide.errors import FlowError
 from lowtide.explain import explain as explain_plan
+from lowtide.findings import Finding
 from lowtide.trying import try_flow
 
 
@@ -36,23 +38,33 @@ def check(*, conf: Conf, flow: str, explain: bool, calls: bool, samples: tuple[s
     if calls and not findings:
         tried = try_flow(loaded, flow, given)
         findings = tried.findings
-    plan = None
-    if explain and not findings:
-        plan = compile_job(loaded, conf)
+    notes = [] if findings else advice(compile_flow(loaded, parallelism=1))
+    plan = compile_job(loaded, conf) if explain and not findings else None
     if as_json:
-        listed = [
-            {"site": str(finding.site) if finding.site else None, "step": finding.step, "message": finding.message}
-            for finding in findings
-        ]
-        said = {"flow": loaded.name, "called": tried is not None, "sound": not findings, "findings": listed}
+        said = {
+            "flow": loaded.name,
+            "called": tried is not None,
+            "sound": not findings,
+            "findings": _listed(findings),
+            "notes": _listed(notes),
+        }
         click.echo(json.dumps(said | ({"plan": explain_plan(plan)} if plan else {}), indent=2))
     else:
         click.echo(render(loaded, findings))
+        for note in notes:
+            click.echo(f"note: {note}")
         for step in tried.failing if tried else ():
             click.echo(f'"{step}" failed with each record it was tried with: give others, --samples SOURCE=FILE')
         if plan:
             click.echo(f"\n{explain_plan(plan)}")
     return FlowError.exit_code if findings else 0
+
+
+def _listed(findings: Sequence[Finding]) -> list[dict[str, str | None]]:
+    return [
+        {"site": str(finding.site) if finding.site else None, "step": finding.step, "message": finding.message}
+        for finding in findings
+    ]
 
 
 def _pair(text: str) -> tuple[str, Path]:

@@ -12,6 +12,7 @@ from lowtide.check import load_flow
 from lowtide.cli.options import as_json, with_conf
 from lowtide.conf import Conf
 from lowtide.doctor import CHECKS, Answer, Surroundings, Verdict, ask
+from lowtide.errors import ServiceUnavailable
 
 COLOURS: dict[Verdict, str] = {"ok": "green", "warn": "yellow", "fail": "red"}
 NAME_WIDTH = max(len(check.name) for check in CHECKS)
@@ -25,7 +26,7 @@ NAME_WIDTH = max(len(check.name) for check in CHECKS)
 def doctor(conf: Conf, flow: str | None, probe: bool, as_json: bool) -> int:
     """Look whether everything is there that a flow needs; with FLOW (flow.py), that this one needs.
 
-    Ends with 1 if a check fails.
+    Ends with 4 if a check fails.
     """
     surroundings = Surroundings(conf, load_flow(flow) if flow else None, probe)
     answers = {}
@@ -38,7 +39,7 @@ def doctor(conf: Conf, flow: str | None, probe: bool, as_json: bool) -> int:
         click.echo(json.dumps([{"check": name, **asdict(answer)} for name, answer in answers.items()], indent=2))
     else:
         click.echo(", ".join(f"{verdicts[verdict]} {verdict}" for verdict in COLOURS))
-    return 1 if verdicts["fail"] else 0
+    return ServiceUnavailable.exit_code if verdicts["fail"] else 0
 
 
 def _say(name: str, answer: Answer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -10,6 +11,7 @@ from lowtide.cli.quantities import count_of, size
 from lowtide.cli.reach import unreachable
 from lowtide.cli.snapshot_place import SnapshotPlace
 from lowtide.conf import Conf
+from lowtide.errors import ConfError
 from lowtide_snapshots.choosing import manifest_of
 from lowtide_snapshots.commit_log import Commit
 from lowtide_snapshots.errors import FormatTooNew, ManifestDamaged
@@ -46,6 +48,41 @@ class Pruning:
         based_on = bases(log, place.files)
         kept, dropped = plan(log.commits(), log.last(), log.restored(), rule, datetime.now(UTC), based_on=based_on)
         return cls(place, kept, dropped)
+
+    @classmethod
+    def of(cls, place: SnapshotPlace, snapshots: Iterable[str]) -> Pruning:
+        """Say that these go, ids or names, and all others stay; nothing is done.
+
+        Raises:
+            ConfError: there is no such commit, or it is needed: it is the last one, or the life that runs, or a
+                snapshot that may still be committed, rests on it.
+        """
+        log = place.log
+        last, restored = log.last(), log.restored()
+        needed = dict.fromkeys(bases(log, place.files), "a snapshot that may still be committed rests on it")
+        if restored is not None and restored.commit is not None:
+            needed[restored.commit.id] = "the present life began from it"
+        if last is not None:
+            needed[last.id] = "it is the last one, from which the job would be recovered"
+        dropped = []
+        for asked in snapshots:
+            commit = place.find(asked).commit
+            if commit is None:
+                raise ConfError(
+                    f"snapshot {asked} is not committed, so there is nothing to drop",
+                    where=f'job "{place.job}"',
+                    way_out=f"lowtide snapshots prune {place.job} deletes it once it can be committed no more",
+                )
+            if commit.id in needed:
+                raise ConfError(
+                    f"commit {asked} is needed: {needed[commit.id]}",
+                    where=f'job "{place.job}"',
+                    way_out=f"take another snapshot first: lowtide snapshot {place.job}",
+                )
+            dropped.append(commit)
+        gone = {commit.id for commit in dropped}
+        commits = log.commits()
+        return cls(place, [c for c in commits if c.id not in gone], [c for c in commits if c.id in gone])
 
     def carry_out(self) -> None:
         """Drop the commits, then delete what nothing needs any more."""

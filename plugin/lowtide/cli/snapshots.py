@@ -32,7 +32,7 @@ MOST_DAMAGES = 20
 
 @click.group()
 def snapshots() -> None:
-    """List, show, verify, compare, commit and prune the snapshots of a job.
+    """List, show, verify, compare, commit, prune and drop the snapshots of a job.
 
     JOB is the name of the flow. The job need not run: all is asked of ZooKeeper and of the store.
     """
@@ -158,6 +158,30 @@ def prune(*, conf: Conf, job: str, keep: int | None, max_age: float | None, dry_
         if not dry_run:
             pruning.carry_out()
         pruning.look_at_sources(conf)
+    for warning in pruning.warnings():
+        click.echo(f"warning: {warning}", err=True)
+    if as_json:
+        _say_json(pruning.as_object(dry_run=dry_run))
+    else:
+        click.echo(pruning.said(dry_run=dry_run))
+
+
+@snapshots.command()
+@click.argument("job")
+@click.argument("snapshot", nargs=-1, required=True)
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@with_conf
+@as_json
+def drop(*, conf: Conf, job: str, snapshot: tuple[str, ...], dry_run: bool, as_json: bool) -> None:
+    """Drop the commits SNAPSHOT of JOB, ids or names, and delete what no other one needs.
+
+    The way to be rid of those with a name, which prune keeps for ever. With 2 if one is needed: the last one, and what
+    the present life began from.
+    """
+    with opened(conf, job) as (place, _):
+        pruning = Pruning.of(place, snapshot)
+        if not dry_run:
+            pruning.carry_out()
     for warning in pruning.warnings():
         click.echo(f"warning: {warning}", err=True)
     if as_json:

@@ -28,7 +28,7 @@ class RegisterDamaged(LifeEnded):
 
 
 class SourceGone(RecordRefused):
-    """Close the front if its partition was deleted on purpose, or correct the flow's sources."""
+    """Restore the topic, or correct the flow's sources, or start a job of another name."""
 
 
 class SourceTooShort(RecordRefused):
@@ -153,7 +153,7 @@ class FrontRegister:
             SourceGone: a registered partition is not there any more.
             SourceTooShort: what has to be read again has been deleted.
         """
-        starts = {}
+        starts, short = {}, []
         shut = set(closed)
         for entry in self.entries:
             if entry.number in shut:
@@ -162,16 +162,22 @@ class FrontRegister:
             if earliest is None:
                 raise SourceGone(
                     f"{entry.partition} is gone; it is front {entry.number} of this job",
-                    way_out="if it was deleted on purpose, close the front; if the topic was made anew, its records "
-                    "are others: start a job of another name",
+                    way_out="restore the topic; if it was deleted on purpose or made anew, its records are others: "
+                    "start a job of another name",
                 )
             offset = starts[entry.number] = manifest.get(entry.number, entry.offset)
             if earliest > offset:
-                raise SourceTooShort(
+                short.append(
                     f"{entry.partition} begins at offset {earliest}, but the job has to read from {offset}: "
-                    f"{earliest - offset} offsets have been deleted",
-                    way_out="start from a later commit, and keep the source for longer than the oldest commit",
+                    f"{earliest - offset} offsets have been deleted"
                 )
+        if short:
+            raise SourceTooShort(
+                "; ".join(short),
+                where="what the commit that it would begin from says" if manifest else "there is no commit yet",
+                way_out="begin from a later commit that lowtide snapshots list shows: lowtide recover --commit ID; "
+                "and keep the source for longer than the oldest commit",
+            )
         return starts
 
     def to_json(self) -> list[dict[str, Any]]:

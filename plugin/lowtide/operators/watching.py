@@ -94,6 +94,6 @@ def shown_function(function: Function) -> str:
 def _encoded(values: Sequence[Any]) -> bytes:
     """Values as bytes; none for what no frame can hold, which is another step's to say."""
     try:
-        return encode_rows(values)
+        return encode_rows(list(values))
     except (TypeError, ValueError, OverflowError):
         return b""
