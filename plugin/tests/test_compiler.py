@@ -257,11 +257,16 @@ def test_windows_and_states_have_their_types_in_the_plan() -> None:
 
 
 def test_every_level_is_fed_by_the_one_before_and_sinks_by_what_may_end_the_life() -> None:
-    def plan(levels: int, letters: bool, batches: bool = False) -> Plan:
+    def plan(levels: int, letters: bool, batches: bool = False, states: bool = False) -> Plan:
         flow = Flow("test", dead_letters=kafka("dead", raw()) if letters else None)
         orders = flow.read("orders", ORDERS)
         for number in range(1, levels):
-            orders = orders.key_by("user", name=f"by-{number}").scan(f"scan-{number}", count, 0)
+            keyed = orders.key_by("user", name=f"by-{number}")
+            orders = (
+                keyed.scan(f"scan-{number}", count, 0)
+                if states
+                else keyed.last(1).map(lambda found: found[0], name=f"newest-{number}", returns=Order)
+            )
         if batches:
             orders = orders.map_batches(same, Order, name="batches")
         orders.write("out", ORDERS)
@@ -272,6 +277,7 @@ def test_every_level_is_fed_by_the_one_before_and_sinks_by_what_may_end_the_life
     assert (plan(3, letters=False).outlet, plan(3, letters=False).segments) == (3, {1: [], 2: [1], 3: [2]})
     assert (plan(1, letters=False).outlet, plan(1, letters=False).segments) == (2, {1: [], 2: [1]})
     assert plan(2, letters=True, batches=True).outlet == 2, "map_batches has no dead letters"
+    assert plan(2, letters=True, states=True).outlet == 2, "nor has a state that cannot be saved"
 
 
 def test_which_vertices_need_min_time() -> None:
