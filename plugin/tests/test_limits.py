@@ -138,7 +138,7 @@ def behind_an_exchange(parallelism: int, grouping: str, *, letters: bool) -> lis
     ]
     for frame in reader.rows(source_rows(messages), 0).frames:
         cores[frame.target].frame(frame)
-    notice = Notice(1, 1, 0, {1: 6, 2: 6}, 6, ())
+    notice = Notice(1, 1, 0, dict.fromkeys(plan.segments, 6), 6, ())
     bundles = [bundle for core in cores for _, bundle in core.notice(notice).bundles]
     return sorted((letter.position.sequence, letter.error) for bundle in bundles for letter in bundle.rows)
 
@@ -183,5 +183,5 @@ def test_what_is_too_large_for_a_broadcast_is_buried_once() -> None:
     frames = core.rows(source_rows(messages), 0).frames
     assert sum(len(frame.batch) for frame in frames) == 2 * 8
     assert {row.text for frame in frames for row in frame.batch.rows} == {"a", "b"}
-    ((_, bundle),) = core.notice(Notice(1, 1, 0, {1: 6}, 6, ())).bundles
+    ((_, bundle),) = core.notice(Notice(1, 1, 0, dict.fromkeys(plan.segments, 6), 6, ())).bundles
     assert [(letter.vertex, letter.position.sequence) for letter in bundle.rows] == [("longest", 1)]
