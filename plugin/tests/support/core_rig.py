@@ -59,5 +59,5 @@ def read(core: WorkerCore, events: Sequence[tuple[int, int]], offset: int = 0) -
 
 
 def notice(number: int, *min_times: int, floors: tuple[Floor, ...] = ()) -> Notice:
-    """The min times of segments 1 and 2."""
-    return Notice(1, number, number - 1, dict(enumerate(min_times, 1)), min(min_times), floors)
+    """The min times of segments 1 and 2; the outlet behind them has that of the last."""
+    return Notice(1, number, number - 1, dict(enumerate((*min_times, min_times[-1]), 1)), min(min_times), floors)
