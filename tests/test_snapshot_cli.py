@@ -218,7 +218,7 @@ def with_a_source_that_was_cut(console: Console, job: str, named: str) -> None:
     assert pruned["sources_do_not_reach"] == {named: [f"{front['source']}-{front['partition']} {lost}"]}
     assert f'warning: job "{job}" cannot begin from commit {named} any more' in console.said
     console("recover", str(console.folder / "flow.py"), "--dry-run", "--commit", named, code=5)
-    assert "start from a later commit" in console.said
+    assert "begin from a later commit" in console.said
 
 
 def damage(console: Console, part: dict[str, Any]) -> None:
