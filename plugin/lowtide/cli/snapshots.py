@@ -158,12 +158,7 @@ def prune(*, conf: Conf, job: str, keep: int | None, max_age: float | None, dry_
         if not dry_run:
             pruning.carry_out()
         pruning.look_at_sources(conf)
-    for warning in pruning.warnings():
-        click.echo(f"warning: {warning}", err=True)
-    if as_json:
-        _say_json(pruning.as_object(dry_run=dry_run))
-    else:
-        click.echo(pruning.said(dry_run=dry_run))
+    _say_pruning(pruning, dry_run=dry_run, as_json=as_json)
 
 
 @snapshots.command()
@@ -182,6 +177,10 @@ def drop(*, conf: Conf, job: str, snapshot: tuple[str, ...], dry_run: bool, as_j
         pruning = Pruning.of(place, snapshot)
         if not dry_run:
             pruning.carry_out()
+    _say_pruning(pruning, dry_run=dry_run, as_json=as_json)
+
+
+def _say_pruning(pruning: Pruning, *, dry_run: bool, as_json: bool) -> None:
     for warning in pruning.warnings():
         click.echo(f"warning: {warning}", err=True)
     if as_json:
