@@ -336,6 +336,8 @@ class Saver:
         try:
             pid = os.fork()
         except OSError:  # There is no room for it; this process has all it needs.
+            os.close(readable)
+            os.close(writable)
             return list(work)
         if pid == 0:
             try:
@@ -350,6 +352,7 @@ class Saver:
         left = dict(enumerate(work))
         for place, said in _told(readable, time.monotonic() + PATIENCE_S):
             _say(out, left.pop(place).worker, said)
+        os.close(readable)
         os.kill(pid, signal.SIGKILL)
         return list(left.values())
 
