@@ -28,6 +28,7 @@ from lowtide.loading import load_flow
 from lowtide.local import run_plan
 from lowtide.operators.failure import UserError, shortened
 from lowtide.operators.watching import shown_function
+from lowtide.pandas_later import leave_pandas_for_later
 from lowtide.plan import Plan, Vertex
 from lowtide.samples import samples_of
 
@@ -176,6 +177,7 @@ def _run(plan: Plan, inputs: Mapping[str, list[Any]]) -> dict[str, Any]:
 def main() -> None:
     """Run a flow twice in this process, and write down what its functions gave."""
     path, out, *given = sys.argv[1:]
+    leave_pandas_for_later()
     plan = compile_flow(load_flow(path), parallelism=1)
     # What fails is no matter here: records made up may be none that the functions were written for.
     plan = replace(plan, dead_letters=KafkaSink("dead-letters", raw(), None))

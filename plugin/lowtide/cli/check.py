@@ -15,6 +15,7 @@ from lowtide.conf import Conf
 from lowtide.errors import FlowError
 from lowtide.explain import explain as explain_plan
 from lowtide.findings import Finding
+from lowtide.pandas_later import leave_pandas_for_later
 from lowtide.trying import try_flow
 
 
@@ -32,6 +33,7 @@ def check(*, conf: Conf, flow: str, explain: bool, calls: bool, samples: tuple[s
     or with messages of your own: one that does not give the same each time is named.
     """
     given = dict(_pair(each) for each in samples)
+    leave_pandas_for_later()
     loaded = load_flow(flow)
     findings = check_flow(loaded)
     tried = None

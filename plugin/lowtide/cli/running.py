@@ -20,6 +20,7 @@ from lowtide.jobs.process import Process
 from lowtide.jobs.runner import Runner
 from lowtide.jobs.state import JobState
 from lowtide.loading import load_flow
+from lowtide.pandas_later import leave_pandas_for_later
 from lowtide.spark.recovering import StartFrom
 from lowtide.spark.session import submitted
 
@@ -39,6 +40,7 @@ def with_running(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def flow_of(context: click.Context, path: str | None) -> Flow:
     """Load the flow that the command line names, or take that of the program that runs itself."""
+    leave_pandas_for_later()
     given = context.obj
     if isinstance(given, Flow):
         if path is not None:

@@ -32,6 +32,7 @@ from functools import partial
 from typing import Any
 
 from lowtide.logs import log_to_stderr
+from lowtide.pandas_later import leave_pandas_for_later
 from lowtide.wire import ConnectionClosed, Kind, MessageReader, connect, send
 from lowtide.worker.birth import Birth
 from lowtide.worker.environment import versions
@@ -240,7 +241,7 @@ def _import_all(store: str) -> None:
     import confluent_kafka  # noqa: F401
     import msgspec  # noqa: F401
     import numpy  # noqa: F401
-    import pyarrow
+    import pyarrow  # noqa: F401
     import xxhash  # noqa: F401
 
     import lowtide.worker.main
@@ -248,9 +249,7 @@ def _import_all(store: str) -> None:
     from lowtide_snapshots.stores import prepare
 
     prepare(store)
-    # Its first array of Python objects has pyarrow import pandas where that is installed: a second of CPU, which every
-    # worker would spend at its first record.
-    pyarrow.array([0])
+    leave_pandas_for_later()
 
     # What is imported stays: the collector need not walk through it in every worker, nor copy its pages.
     gc.collect()
