@@ -1,4 +1,4 @@
-"""pandas is imported when somebody wants it, and pyarrow treats its objects as it always does. In processes of its own."""
+"""pandas is imported when somebody wants it; pyarrow treats its objects as it always does. In processes of its own."""
 
 import subprocess
 import sys
