@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
@@ -18,23 +19,29 @@ __all__ = ["leave_pandas_for_later"]
 PANDAS = "pandas"
 
 
-def leave_pandas_for_later() -> None:
+def leave_pandas_for_later(*modules: str) -> None:
     """Have pyarrow take it that there is no pandas, until somebody imports it; then it knows it at once.
 
     To be called before other threads run, and before arrays are made. It does nothing where pandas is there already.
+
+    Args:
+        modules: Others that only look whether there is pandas when they are imported; they are imported now.
     """
     if PANDAS in sys.modules:
         return
     import pyarrow
 
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Later)]
     later = _Later()
     sys.meta_path.insert(0, later)
     pyarrow.array([0])
+    for name in modules:
+        import_module(name)
     later.asked = True
 
 
 class _Later(MetaPathFinder):
-    """Says that there is no pandas while pyarrow asks; afterwards lets whoever imports it tell pyarrow."""
+    """Says that there is no pandas while it is looked for; afterwards lets whoever imports it tell pyarrow."""
 
     def __init__(self) -> None:
         self.asked = False

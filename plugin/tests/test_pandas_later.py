@@ -39,6 +39,18 @@ def test_what_pyarrow_turns_into_pandas_imports_it() -> None:
     assert ran(PREAMBLE + "print(pa.table({'n': [1]}).to_pandas()['n'].sum())") == "1\n"
 
 
+def test_what_only_looks_for_it_does_not_import_it() -> None:
+    """As pyspark does at its first call of the JVM; what others import afterwards is known."""
+    program = """
+leave_pandas_for_later("pyspark.testing.utils")
+from pyspark.testing.utils import have_numpy, have_pandas
+assert have_numpy and not have_pandas and "pandas" not in sys.modules
+import pandas as pd
+print(pa.array(pd.Categorical(["a"])).type)
+"""
+    assert ran(PREAMBLE + program).startswith("dictionary<values=string")
+
+
 def test_where_it_is_there_already_nothing_changes() -> None:
     ran("import sys, pandas, lowtide.pandas_later as later\nbefore = list(sys.meta_path)\n"
         "later.leave_pandas_for_later()\nassert sys.meta_path == before")  # fmt: skip

@@ -14,6 +14,7 @@ from lowtide.embedded.class_archive import ClassArchive
 from lowtide.embedded.java import find_java
 from lowtide.errors import InterpreterMismatch, JarMissing, LifeEnded, SessionTaken
 from lowtide.kafka_access import REDACTION_PATTERN
+from lowtide.pandas_later import leave_pandas_for_later
 from lowtide.spark.jar import shim_jar
 from lowtide.spark.jars import connector_jars, pyspark_folder
 from lowtide.store_access import store_setting
@@ -106,6 +107,8 @@ def start_session(conf: Conf, name: str) -> SparkSession:
         return running
     find_java()
     _check_interpreter()
+    # It is what pyspark asks for numpy at its first call of the JVM, and it asks for pandas.
+    leave_pandas_for_later("pyspark.testing.utils")
     from pyspark.sql import SparkSession
 
     builder: Any = SparkSession.builder.appName(name)
