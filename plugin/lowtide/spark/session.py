@@ -78,6 +78,8 @@ def launch_settings(conf: Conf) -> dict[str, str]:
     }
     if conf.spark.master.startswith("local"):
         settings |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+        if not conf.spark.master.startswith("local-cluster"):
+            settings["spark.authenticate"] = "true"  # Where the driver is all there is, Spark draws the secret itself.
         options = [*LOCAL_JAVA_OPTIONS, *driver_archive().options()]
         settings |= {"spark.driver.extraJavaOptions": shlex.join(options)}
     return settings

@@ -8,12 +8,6 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
-import java.security.GeneralSecurityException;
-import java.security.MessageDigest;
-import java.security.SecureRandom;
-import java.util.Arrays;
-import javax.crypto.Mac;
-import javax.crypto.spec.SecretKeySpec;
 import jdk.net.ExtendedSocketOptions;
 
 /**
@@ -23,17 +17,11 @@ import jdk.net.ExtendedSocketOptions;
  * <p>One thread at a time may write while another reads. A blocked read or write ends when its thread is interrupted.
  */
 final class Channel implements AutoCloseable {
-  /** Protocol name and, in the last byte, its version. */
-  private static final byte[] MAGIC = "LOWTIDE\001".getBytes(StandardCharsets.ISO_8859_1);
-
   private static final int HEAD_BYTES = 5;
-  private static final int NONCE_BYTES = 32;
-  private static final int PROOF_BYTES = 32;
   private static final int CONNECT_TIMEOUT_MS = 10_000;
   private static final int SOCKET_BUFFER_BYTES = 1 << 20;
   private static final int READ_BUFFER_BYTES = 1 << 16;
   private static final int MAX_MESSAGE_BYTES = 1 << 28;
-  private static final SecureRandom RANDOM = new SecureRandom();
 
   /** The peer reads no more; what it said before may still be there to {@link #read}. */
   static final class Broken extends IOException {
@@ -80,41 +68,16 @@ final class Channel implements AutoCloseable {
   }
 
   private void handshake(byte[] secret) throws IOException {
-    byte[] hello = readExactly(MAGIC.length + NONCE_BYTES);
-    if (!Arrays.equals(hello, 0, MAGIC.length, MAGIC, 0, MAGIC.length)) {
-      throw new IOException("it does not speak this version of Lowtide's protocol");
-    }
-    byte[] theirs = Arrays.copyOfRange(hello, MAGIC.length, hello.length);
-    byte[] mine = new byte[NONCE_BYTES];
-    RANDOM.nextBytes(mine);
-    writeFully(
-        ByteBuffer.allocate(MAGIC.length + NONCE_BYTES + PROOF_BYTES)
-            .put(MAGIC)
-            .put(mine)
-            .put(proof(secret, "client", theirs, mine))
-            .flip());
+    Handshake shake = new Handshake(secret);
+    byte[] hello = readExactly(Handshake.HELLO_BYTES);
+    writeFully(ByteBuffer.wrap(shake.reply(hello)));
     byte[] answer;
     try {
-      answer = readExactly(PROOF_BYTES);
+      answer = readExactly(Handshake.PROOF_BYTES);
     } catch (EOFException refused) {
       throw new IOException("it refused this process's secret", refused);
     }
-    if (!MessageDigest.isEqual(answer, proof(secret, "server", mine, theirs))) {
-      throw new IOException("it does not know the job's secret");
-    }
-  }
-
-  private static byte[] proof(byte[] secret, String role, byte[] first, byte[] second) {
-    try {
-      Mac mac = Mac.getInstance("HmacSHA256");
-      mac.init(new SecretKeySpec(secret, "HmacSHA256"));
-      mac.update(role.getBytes(StandardCharsets.US_ASCII));
-      mac.update(first);
-      mac.update(second);
-      return mac.doFinal();
-    } catch (GeneralSecurityException impossible) {
-      throw new IllegalStateException(impossible);
-    }
+    shake.check(hello, answer);
   }
 
   /** Writes one message; {@code payload} is consumed. Blocks while the peer does not read. */

@@ -71,11 +71,13 @@ public final class DriverSide implements DriverPlugin {
     byte[] random = new byte[SECRET_BYTES];
     new SecureRandom().nextBytes(random);
     secret = HexFormat.of().formatHex(random);
+    String bind = conf.get("spark.driver.bindAddress", conf.get("spark.driver.host"));
+    ShuffleDoor.shut(bind, random);
     ObjectNode first =
         JSON.createObjectNode()
             .put("secret", secret)
             .put("host", conf.get("spark.driver.host"))
-            .put("bind", conf.get("spark.driver.bindAddress", conf.get("spark.driver.host")));
+            .put("bind", bind);
     try {
       service = PythonProcess.start(Interpreter.driver(conf), "lowtide.service", first);
       address = service.hear(Interpreter.startLimitMs(conf)).get("ready").asText();

@@ -63,8 +63,11 @@ public final class ExecutorSide implements ExecutorPlugin {
             .put("host", host)
             .put("store", conf.get("spark.lowtide.store", ""));
     try {
+      if (!executor.equals("driver")) {
+        ShuffleDoor.shut(host, secret); // In a driver that executes itself, its side has done that.
+      }
       forkServer = PythonProcess.start(fromDriver.get("python"), "lowtide.worker.forkserver", first);
-    } catch (IOException error) {
+    } catch (IOException | IllegalStateException error) {
       // Thrown here it would make Spark start executor after executor; kept, it fails the first task that forks.
       forkServerError = place + ": " + error.getMessage();
     }

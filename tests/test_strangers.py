@@ -1,0 +1,145 @@
+"""Strangers at every port of a running job change nothing: the same life goes on, and its output is right."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.driver import Driver, below
+from tests.listening import Listener, listeners
+from tests.settings import settings_of
+from tests.shop import Load, Shop
+
+if TYPE_CHECKING:
+    from tests.conftest import Kafka
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.slow]
+EPOCH_S = 5.0
+"""Each epoch's shuffle listens at new ports."""
+ROUNDS = 3
+SILENT = 60
+"""Connections to each port that say nothing."""
+WITHIN_S = 2.0
+ANSWER_WITHIN_S = 0.05
+MOVED_WITHIN_S = 60.0
+
+
+def garbage() -> bytes:
+    return os.urandom(64)
+
+
+def too_large() -> bytes:
+    """A frame of Spark's that says it is longer than one may be."""
+    return struct.pack(">q", (1 << 31) + 8) + os.urandom(64)
+
+
+def never_ending() -> bytes:
+    """A frame of Spark's, and a message of Lowtide's, of nearly a gigabyte, of which 4 MB come."""
+    return struct.pack(">q", 1_000_000_000) + bytes(4_000_000)
+
+
+def call() -> bytes:
+    """A call as Spark's readers make it, whose content is none."""
+    body = os.urandom(32)
+    frame = struct.pack(">bqi", 3, 7, len(body)) + body
+    return struct.pack(">q", 8 + len(frame)) + frame
+
+
+def one_way() -> bytes:
+    """A message as Spark's readers send it, which says that reader 0 is here."""
+    body = struct.pack(">iq", 0, 0) + bytes(16)
+    frame = struct.pack(">bi", 9, len(body)) + body
+    return struct.pack(">q", 8 + len(frame)) + frame
+
+
+def web() -> bytes:
+    return b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+KINDS: tuple[Callable[[], bytes], ...] = (garbage, too_large, never_ending, call, one_way, web)
+
+
+@pytest.fixture(name="shop")
+def _shop(kafka: Kafka, zookeeper: str, tmp_path: Path) -> Shop:
+    settings = {**settings_of(kafka, zookeeper, tmp_path, 8), "epoch.duration_s": EPOCH_S}
+    return Shop.open("strangers", kafka, settings, letters=2)
+
+
+@pytest.fixture(name="driver")
+def _driver(shop: Shop, tmp_path: Path) -> Iterator[Driver]:
+    driver = Driver(shop, tmp_path / "driver")
+    yield driver
+    driver.close()
+
+
+def doors(driver: Driver) -> list[Listener]:
+    """Where the job listens at this moment."""
+    return listeners([driver.pid, *below(driver.pid)])
+
+
+def visit(door: Listener, says: bytes) -> None:
+    """Say something at a port, and go once the other end closes the connection or has had the time to."""
+    try:
+        with socket.create_connection((door.host, door.port), timeout=WITHIN_S) as stranger:
+            stranger.sendall(says)
+            stranger.settimeout(ANSWER_WITHIN_S)
+            stranger.recv(1 << 16)
+    except OSError:
+        return  # It was refused, or an epoch has ended and its port is gone.
+
+
+def moved(driver: Driver, records: int = 200) -> int:
+    """Wait until the job has delivered so many more; its incarnation."""
+    deadline = time.monotonic() + MOVED_WITHIN_S
+    before = driver.status()["totals"]["delivered"]
+    while (status := driver.status())["totals"]["delivered"] < before + records:
+        assert not status["cause"], status["cause"]
+        assert time.monotonic() < deadline, status
+        time.sleep(0.2)
+    return int(status["incarnation"])
+
+
+def knock(driver: Driver) -> None:
+    """Say every kind of thing at every port, round after round: each epoch's shuffle listens at new ones."""
+    visited: set[int] = set()
+    for _ in range(ROUNDS):
+        found = doors(driver)
+        assert len(found) >= 5, f"too few for a job: {found}"
+        assert [door for door in found if not door.loopback] == []
+        for door in found:
+            for kind in KINDS:
+                visit(door, kind())
+        visited |= {door.port for door in found}
+        time.sleep(EPOCH_S / 2)
+    assert len(visited) > len(found), "no epoch has ended meanwhile"
+
+
+def stand(driver: Driver, held: ExitStack) -> None:
+    """Open connections to every port, and say nothing."""
+    for _ in range(SILENT):
+        for door in doors(driver):
+            try:
+                held.enter_context(socket.create_connection((door.host, door.port), timeout=WITHIN_S))
+            except OSError:
+                continue  # It is full, or an epoch has ended.
+
+
+def test_strangers_at_every_port_change_nothing(driver: Driver, shop: Shop) -> None:
+    """While they talk, and while they stand at every door: epochs end, workers are found again, status is told."""
+    driver.ready()
+    with Load(shop), ExitStack() as held:
+        life = moved(driver)
+        knock(driver)
+        assert moved(driver) == life
+        stand(driver, held)
+        time.sleep(EPOCH_S)
+        assert moved(driver) == life
+    shop.judge.right()
+    driver.stop()
