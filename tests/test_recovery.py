@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -65,6 +66,9 @@ def test_the_program_starts_its_job_again_by_itself(kafka: Kafka, settings: dict
     state = program.jobs.state()
     assert state is not None
     assert (state.phase, state.restarts) == ("failed", 3)
+    events = [line for line in program.jobs.log_file.read_text().splitlines() if '"event":"life_ended"' in line]
+    ends = [(event["incarnation"], bool(event["cause"])) for event in map(json.loads, events)]
+    assert ends == [(life, True) for life in (1, 2, 3, 4)], "each life says once why it has ended"
 
 
 def test_a_job_goes_on_at_other_widths_from_a_commit_that_others_made(

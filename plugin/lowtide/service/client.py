@@ -56,9 +56,14 @@ class ServiceClient:
             raise LifeEnded(answer["refused"], way_out="start the job again")
         return str(answer["control"])
 
-    def stopping(self, incarnation: int) -> None:
-        """Say that the life's query is about to be stopped on purpose: what breaks off with it is no failure."""
-        self._ask(Kind.ASK, {"ask": "stopping", "incarnation": incarnation})
+    def stopping(self, incarnation: int, cause: str) -> None:
+        """Say that the life's query is about to be stopped: what breaks off with it is no failure.
+
+        Args:
+            incarnation: The life's number.
+            cause: Why it ends, where its program knows; empty for a stop on purpose.
+        """
+        self._ask(Kind.ASK, {"ask": "stopping", "incarnation": incarnation, "cause": cause})
 
     def finish(self, incarnation: int) -> list[str]:
         """End a life on purpose, and wait until its workers have delivered what they held and gone.

@@ -119,9 +119,16 @@ class Lives:
         said = 0 if self.running is None else self.running.life.setting.processes
         return said or max(1, self.executors.cores(executor) // 2)
 
-    def stopping(self, incarnation: int) -> None:
-        """Its query is being stopped: tasks that break off now are no failure."""
+    def stopping(self, incarnation: int, cause: str) -> None:
+        """Its query is being stopped: tasks that break off now are no failure.
+
+        Args:
+            incarnation: The life's number.
+            cause: Why it ends, where its program has found that and the service has not; empty for a stop on purpose.
+        """
         if incarnation == self.register.incarnation:
+            if cause and self.register.runs:
+                self.event("life_ended", cause=cause)
             self.register.finished = True
 
     async def finish(self, incarnation: int) -> list[str]:

@@ -73,7 +73,7 @@ class Service:
                 await self.lives.end_unless_the_worker_says_why(question["incarnation"], question["cause"])
                 answer = {"ended": self.lives.register.cause}
             case "stopping":
-                self.lives.stopping(question["incarnation"])
+                self.lives.stopping(question["incarnation"], question["cause"])
                 answer = {"stopping": True}
             case "finish":
                 killed = await self.lives.finish(question["incarnation"])

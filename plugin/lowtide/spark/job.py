@@ -16,6 +16,7 @@ import cloudpickle
 from lowtide.compiler import compile_job
 from lowtide.conf import Conf
 from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
+from lowtide.events import EventLog
 from lowtide.flow import Flow
 from lowtide.jobs.token import job_token
 from lowtide.pickling import dump_plan, register_modules
@@ -279,8 +280,11 @@ class Job:
         """Stop the query; workers deliver what they hold. Spark stops too if the job started it, unless told not to."""
         self._note.stopping()
         try:
-            with suppress(LifeEnded):  # The service may have gone, and its workers with it.
-                self._service.stopping(self.incarnation)
+            try:
+                self._service.stopping(self.incarnation, self._note.cause)
+            except LifeEnded:  # The service has gone, and its workers with it.
+                if self._note.cause:
+                    EventLog(self.plan.name, self.incarnation).event("life_ended", cause=self._note.cause)
             self._stop_query()
             with suppress(LifeEnded):
                 killed = self._service.finish(self.incarnation)
