@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Producer
@@ -68,6 +69,18 @@ def buy(before: Bought, order: Order) -> tuple[Bought, Bought]:
     return after, after
 
 
+class Patience:
+    """Gives an order back; not before a file has gone, if it is there."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+
+    def __call__(self, order: Order) -> Order:
+        while os.path.exists(self._file):
+            time.sleep(0.1)
+        return order
+
+
 def refuse_thousandth(bought: Bought) -> Bought:
     if bought.number % 1000 == 999:
         raise ValueError("too lucky")
@@ -90,6 +103,7 @@ class Shop:
         sink: The topic that it writes, a partition for each lane.
         letters: The topic of its dead letters; empty for none.
         settings: What its conf says besides the defaults.
+        hangs: A file; while it is there, functions of the flow do not return. Empty for none.
     """
 
     name: str
@@ -97,6 +111,7 @@ class Shop:
     sink: str
     letters: str
     settings: Mapping[str, Any] = field(default_factory=dict)
+    hangs: str = ""
 
     @classmethod
     def open(
@@ -122,7 +137,7 @@ class Shop:
     def but(self, **settings: object) -> Shop:
         """The same job with other settings, as `job__parallelism=4`."""
         changed = {key.replace("__", "."): value for key, value in settings.items()}
-        return Shop(self.name, self.sources, self.sink, self.letters, {**self.settings, **changed})
+        return replace(self, settings={**self.settings, **changed})
 
     @property
     def conf(self) -> Conf:
@@ -139,6 +154,8 @@ class Shop:
             flow.read(f"orders-{number}", kafka(topic, as_json(Order))) for number, topic in enumerate(self.sources)
         ]
         orders = first.merge(*others, name="all") if others else first
+        if self.hangs:
+            orders = orders.map(Patience(self.hangs), name="patience", returns=Order)
         bought = orders.map(refuse_negative).key_by("user").scan("bought", buy, Bought("", "", 0))
         counted = bought.map(refuse_thousandth) if self.letters else bought
         sold = counted.key_by("item").scan("sold", sell, Sold("", "", 0))

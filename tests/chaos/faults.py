@@ -41,6 +41,8 @@ def do(stage: Stage, fault: Fault, settle: Settle) -> None:
     kind = fault.kind
     if kind == "zombie":
         _zombie(stage, fault, settle)
+    elif kind == "hung-function":
+        _hang(stage)
     elif kind.startswith("pause-"):
         with stage.standing([stage.pid(fault.victim, fault.which)], fault.victim):
             time.sleep(fault.lasts_s)
@@ -186,6 +188,19 @@ def _bad_weather(stage: Stage, fault: Fault) -> None:
         return
     stage.gate.weather(kind, fault.lasts_s)
     time.sleep(fault.lasts_s)
+
+
+def _hang(stage: Stage) -> None:
+    """A function of the flow does not return, until that has ended the life."""
+    deadline = time.monotonic() + MET_WITHIN_S
+    stage.hangs.touch()
+    try:
+        while (state := stage.state()) is not None and state.phase == "running":
+            if time.monotonic() > deadline:
+                raise Stuck(f"a function hung for {MET_WITHIN_S:g} s, and the life went on")
+            time.sleep(POLL_S)
+    finally:
+        stage.hangs.unlink()
 
 
 def _outage(stage: Stage, service: str, fault: Fault) -> None:

@@ -35,6 +35,7 @@ OTHERS: dict[str, tuple[str, ...]] = {
     "pause-tracker": ("tracker",),
     "pause-service": ("service",),
     "zombie": ("program", "driver and service"),
+    "hung-function": ("",),
     "zookeeper": ("",),
     "zookeeper-at-commit": ("",),
     "kafka": ("",),
@@ -50,6 +51,8 @@ ENDING = frozenset({"worker", "forkserver", "executor", "spark", "driver", "serv
 """Whose death ends a life; the others are replaced within it."""
 CAUSED = frozenset({"kill-at-verify", "kill-at-load"})
 """What is done to a recovery, which a first kill, of a worker, brings about: each is two kills."""
+LEFT = frozenset({"zombie", "hung-function"})
+"""What ends a life without a kill."""
 VARIANTS: dict[str, tuple[str, ...]] = {
     "kill-at-seal": ("before", "after"),
     "kill-under-s3": ("500", "503", "slow", "cut"),
@@ -101,7 +104,7 @@ class Fault:
     @property
     def ends_life(self) -> bool:
         """Whether another life has to follow; where it is not sure, False."""
-        return self.kind in CAUSED or (self.kind in KILLS and self.victim in ENDING) or self.kind == "zombie"
+        return self.kind in CAUSED | LEFT or (self.kind in KILLS and self.victim in ENDING)
 
     def __str__(self) -> str:
         said = [self.kind]

@@ -31,6 +31,7 @@ __all__ = ["Stage", "Stuck"]
 
 LANES = 2
 SESSION_S = 5.0
+CALL_LIMIT_S = 4.0
 MOST_STARTS = 120
 """Programs that are started in one run, at most."""
 THERE_WITHIN_S = 10.0
@@ -51,6 +52,7 @@ class Stage:
         services: Kafka and ZooKeeper.
         s3: The S3 server.
         gate: What stands before it.
+        hangs: While this file is there, a function of the flow does not return.
         killed: How many of the job's processes were killed.
         starts: How many programs were started.
     """
@@ -59,6 +61,7 @@ class Stage:
         self.killed = 0
         self.starts = 0
         self.program: Program | None = None
+        self.hangs = folder / "hangs"
         self._folder, self._cluster, self._say = folder, cluster, say
         self._programs: list[Program] = []
         self._mark = uuid.uuid4().hex
@@ -103,11 +106,12 @@ class Stage:
             "snapshots.taking_limit_s": 30.0,
             "snapshots.max_commit_age_s": 6.0,
             "snapshots.keep": 3,
+            "worker.call_limit_s": CALL_LIMIT_S,
         }
         topics = Topics(Conf.load(None, {"kafka.bootstrap": self.services.kafka}).kafka)
         for topic, partitions in (("orders", 2), ("out", LANES), ("letters", 2)):
             topics.create(topic, partitions=partitions)
-        return Shop("chaos", ("orders",), "out", "letters", settings)
+        return Shop("chaos", ("orders",), "out", "letters", settings, hangs=str(self.hangs))
 
     # -- the job -----------------------------------------------------------------------------------------------------
 
