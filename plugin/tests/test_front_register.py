@@ -91,11 +91,13 @@ def test_a_source_that_no_longer_reaches_back_or_is_gone_is_refused() -> None:
         two().starts({0: 40}, there)
     there[Partition("orders", "x", 1)] = 9
     with pytest.raises(SourceTooShort, match=r"41, but .* from 40: 1 offsets .*; .* 9, but .* 0: 9 offsets") as caught:
-        two().starts({0: 40, 1: 0}, there)
-    assert "the commit that it would begin from" in caught.value.where
+        two().starts({0: 40, 1: 0}, there, commit="000002-0001")
+    assert caught.value.where == "the job would begin from commit 000002-0001"
+    assert "lowtide recover --commit ID" in caught.value.way_out
     with pytest.raises(SourceTooShort) as caught:
         two().starts({}, there)
-    assert caught.value.where == "there is no commit yet"
+    assert caught.value.where == "there is no commit to begin from"
+    assert "recover" not in caught.value.way_out
     with pytest.raises(SourceGone, match='partition 1 of source "orders"'):
         two().starts({}, {Partition("orders", "x", 0): 0, Partition("orders", "y", 1): 0})
 

@@ -227,7 +227,8 @@ def _again(
     ids = {topic.name: topic.id for topic in found.sources}
     there = {Partition(name, ids[name], number): offset for (name, number), offset in found.earliest.items()}
     fronts = {} if choice is None else {front.number: front for front in choice.manifest.fronts}
-    starts = register.starts({number: front.offset for number, front in fronts.items()}, there)
+    commit = "" if choice is None else choice.manifest.id
+    starts = register.starts({number: front.offset for number, front in fronts.items()}, there, commit=commit)
     for entry in register.entries:
         place = (entry.partition.source, entry.partition.partition)
         front = fronts.get(entry.number)

@@ -137,13 +137,19 @@ class FrontRegister:
         return tuple(entry.floor for entry in self.entries)
 
     def starts(
-        self, manifest: Mapping[int, int], there: Mapping[Partition, int], *, closed: Iterable[int] = ()
+        self,
+        manifest: Mapping[int, int],
+        there: Mapping[Partition, int],
+        *,
+        commit: str = "",
+        closed: Iterable[int] = (),
     ) -> dict[int, int]:
         """Where each front is read from: the manifest says, else the register.
 
         Args:
             manifest: By front the offset that the commit has; empty where there is no commit.
             there: The partitions that the sources have now, with the earliest offset that is still there.
+            commit: The commit's id, for people; empty where there is none.
             closed: Fronts that were closed for good.
 
         Returns:
@@ -172,11 +178,12 @@ class FrontRegister:
                     f"{earliest - offset} offsets have been deleted"
                 )
         if short:
+            later = "begin from a later commit, if lowtide snapshots list shows one: lowtide recover --commit ID; else "
             raise SourceTooShort(
                 "; ".join(short),
-                where="what the commit that it would begin from says" if manifest else "there is no commit yet",
-                way_out="begin from a later commit that lowtide snapshots list shows: lowtide recover --commit ID; "
-                "and keep the source for longer than the oldest commit",
+                where=f"the job would begin from commit {commit}" if commit else "there is no commit to begin from",
+                way_out=f"{later if commit else ''}start a job of another name; and keep sources for longer than the "
+                "oldest commit",
             )
         return starts
 

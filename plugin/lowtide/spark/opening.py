@@ -164,7 +164,7 @@ def open_life(
         relied_on = max([begins, *ticks, *(() if told is None else (told,))])
         register = _completed(store, register, incarnation, found, relied_on)
     topic_ids = {each.name: each.id for each in found.sources}
-    starts = register.starts(offsets, _there(found))
+    starts = register.starts(offsets, _there(found), commit="" if recovered is None else recovered.manifest.id)
     labels = {} if recovered is None else recovered.labels
     fronts = tuple(
         FrontStart(
