@@ -1,18 +1,23 @@
-"""A flow that is edited between two lives, on the real thing: corrected where it failed, refused where records move."""
+"""A flow that is edited between two lives, on the real thing: corrected, refused where records move, given fields."""
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.judging import Judge
 
 from lowtide import Flow, kafka
 from lowtide import json as as_json
+from lowtide.cli.taking import take
+from lowtide.control_client import ControlClient
 from lowtide.errors import FlowError, LifeEnded
+from lowtide.loading import load_flow
 from lowtide.spark.job import Job
 from lowtide.spark.recovering import StartFrom
 
@@ -97,3 +102,107 @@ def test_another_key_is_refused_before_the_first_commit_and_without_state(spark:
     with spark.job(topics.flow(), job__lanes=2):
         spark.kafka.produce(topics.source, [{"number": number} for number in range(20, 30)], partition=1)
         assert Judge(topics.flow(), conf).right() == 180
+
+
+BASKETS = """
+from __future__ import annotations
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from enum import Enum
+from lowtide import Flow, json, kafka, raw
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+@dataclass(frozen=True)
+class Order:
+    user: str
+    number: int
+
+@dataclass(frozen=True)
+class Seen:
+    number: int
+
+@dataclass(frozen=True)
+class Basket:
+    orders: int = 0
+    seen: list[Seen] = field(default_factory=list)
+
+@dataclass(frozen=True)
+class Told:
+    user: str
+    number: int
+    orders: int
+    note: str = ""
+
+def put(basket: Basket, order: Order) -> tuple[Basket, Told]:
+    after = Basket(basket.orders + 1, [*basket.seen[-1:], Seen(order.number)])
+    return after, Told(order.user, order.number, after.orders)
+
+flow = Flow("NAME", dead_letters=kafka("LETTERS", raw()))
+orders = flow.read("orders", kafka("SOURCE", json(Order)))
+orders.key_by("user").scan("put", put, Basket()).write("told", kafka("SINK", json(Told), key="user"))
+"""
+ADDED = {
+    "class Order:\n    user: str\n    number: int\n": """\
+    shop: str | None = None
+    colours: list[Colour] = field(default_factory=lambda: [Colour.RED])
+""",
+    "class Seen:\n    number: int\n": """\
+    at: datetime = datetime(2026, 1, 1, tzinfo=UTC)
+    colours: list[Colour] | None = field(default_factory=lambda: [Colour.BLUE])
+""",
+    "    seen: list[Seen] = field(default_factory=list)\n": """\
+    worth: float = 0.5
+    last: Colour = Colour.BLUE
+    shops: list[str] = field(default_factory=lambda: ["none"])
+""",
+}
+"""Behind what stands where, which new fields."""
+PUT = """\
+    last, seen = order.colours[-1], basket.seen[-1]
+    note = f"{basket.last.name} {basket.last is Colour.BLUE} {basket.worth} {basket.shops} {order.shop} {last.name} "
+    note += f"{last is Colour.RED} {seen.number} {seen.at:%Y} {[each is Colour.BLUE for each in seen.colours]}"
+    after = Basket(basket.orders + 1, [seen, Seen(order.number)], basket.worth + 1, last, [*basket.shops, "one"])
+    return after, Told(order.user, order.number, after.orders, note)
+"""
+
+
+def test_states_and_records_that_got_fields_with_defaults_go_on_from_a_commit(spark: Spark, tmp_path: Path) -> None:
+    """Parts, records and messages lack the fields: each takes its default, as by itself in a run here."""
+    kafka_ = spark.kafka
+    names = {"NAME": f"baskets-{uuid.uuid4().hex[:8]}", "SOURCE": kafka_.topic("orders", 2)}
+    names |= {"SINK": kafka_.topic("told", 2), "LETTERS": kafka_.topic("letters")}
+    first = BASKETS
+    for placeholder, name in names.items():
+        first = first.replace(placeholder, name)
+    second = first
+    for place, fields in ADDED.items():
+        assert place in second
+        second = second.replace(place, place + fields)
+    head, _, tail = second.partition("    after = ")
+    second = head + PUT + tail[tail.index("\nflow") :]
+    said: list[dict[str, Any]] = []
+    for number, text in enumerate((first, second)):
+        file = tmp_path / f"baskets_{number}.py"
+        file.write_text(text)
+        orders = [{"user": f"user-{n % 3}", "number": n} for n in range(number * 12, number * 12 + 6)]
+        flow = load_flow(str(file))
+        with spark.job(flow) as job:
+            for partition in (0, 1):
+                kafka_.produce(names["SOURCE"], orders[partition::2], partition)
+            said = [json.loads(each.value()) for each in kafka_.messages(names["SINK"], 6 + 6 * number, within_s=60)]
+            if text is first:
+                take(ControlClient(job.control, job.token), flow.name, None, limit_s=60)
+    assert len(said) == 12
+    assert kafka_.messages(names["LETTERS"]) == []
+    for user in range(3):
+        mine = [each for each in said if each["user"] == f"user-{user}"]
+        before, after = mine[:2], mine[2:]
+        assert [each["orders"] for each in mine] == [1, 2, 3, 4]
+        assert [each["note"] for each in before] == ["", ""]
+        assert [each["note"] for each in after] == [
+            f"BLUE True 0.5 ['none'] None RED True {before[-1]['number']} 2026 [True]",
+            f"RED False 1.5 ['none', 'one'] None RED True {after[0]['number']} 2026 [True]",
+        ]
