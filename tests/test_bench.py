@@ -88,3 +88,15 @@ def test_output_is_back_after_a_worker_was_killed_and_none_is_lost(tmp_path: Pat
     assert kill["ready_s"] > 0
     assert kill["output_back_s"] > 0
     assert kill["commit_age_s"] is not None, result["snapshots"]
+
+
+def test_a_backlog_is_worked_off_whatever_time_it_covers(tmp_path: Path) -> None:
+    """10,000 s of timestamps: in the time of its records it would not end before the test does."""
+    load = ["--spans", "1,10000", "--records", "4000", "--warm-s", "0"]
+    result = run(tmp_path, "catch-up", *load, "--subjects", "bare,flow")
+    assert [span["span_s"] for span in result["spans"]] == [1, 10_000]
+    for span in result["spans"]:
+        (sides,) = span["rounds"]
+        assert (sides["bare"]["lost"], sides["bare"]["duplicated"]) == (0, 0)
+        assert (sides["flow"]["lost"], sides["flow"]["duplicated"], sides["flow"]["faults"]) == (0, 0, 0)
+        assert sides["flow"]["seconds"] < 60

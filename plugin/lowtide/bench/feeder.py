@@ -1,44 +1,65 @@
-"""Fills the state of the running count through Kafka, a process of its own: `python -m lowtide.bench.feeder`."""
+"""Sends many records as fast as Kafka takes them, a process of its own: `python -m lowtide.bench.feeder`.
+
+They fill the state of the running count, one of each key, or are a backlog that nothing reads yet.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+from lowtide.bench.backlog import Backlog, Message
 from lowtide.bench.child import Parent
 from lowtide.bench.counted import state_message
+from lowtide.bench.flows import records_of
 from lowtide.bench.generator import FLUSH_LIMIT_S, SAY_EVERY_NS, SETTINGS
+
+LOOK_EVERY = 1_000
+"""So many records are sent without a look at the clock."""
+NOW = 0
+"""A timestamp that the producer replaces by the time of sending."""
+
+
+def messages_of(task: Mapping[str, Any]) -> Iterator[Message]:
+    """Give what the task wants sent: a `backlog`, or a record of each of `state_keys` keys."""
+    if "backlog" in task:
+        yield from Backlog(**task["backlog"]).messages(records_of(task["flow"]), task["partitions"])
+        return
+    began = time.time_ns()
+    for number in range(task["state_keys"]):
+        key, value = state_message(number, began)
+        yield number % task["partitions"], key, value, NOW
 
 
 def main() -> None:
-    """Send one record of each key as fast as Kafka takes them; say `fed`, how many it took, then wait to be ended."""
+    """Send everything; say `sent` now and then, at the end `fed`, how many Kafka took, then wait to be ended."""
     from confluent_kafka import Producer
 
     parent = Parent()
-    task = parent.task
-    topic, partitions, count = task["topic"], task["partitions"], task["state_keys"]
-    failed = 0
+    topic, said_at = parent.task["topic"], time.time_ns()
+    sent = failed = 0
 
     def count_failed(error: object, _message: object) -> None:
         nonlocal failed
         failed += error is not None
 
-    producer = Producer({"bootstrap.servers": task["kafka"], "on_delivery": count_failed, **SETTINGS})
-    said_at = time.time_ns()
-    for number in range(count):
-        key, value = state_message(number, said_at)
+    producer = Producer({"bootstrap.servers": parent.task["kafka"], "on_delivery": count_failed, **SETTINGS})
+    for partition, key, value, stamp_ms in messages_of(parent.task):
         while True:
             try:
-                producer.produce(topic, value, key, number % partitions)
+                producer.produce(topic, value, key, partition, timestamp=stamp_ms)
                 break
             except BufferError:
                 producer.poll(0.01)
-        now = time.time_ns() if number % 1000 == 0 else said_at
+        sent += 1
+        now = time.time_ns() if sent % LOOK_EVERY == 0 else said_at
         if now - said_at > SAY_EVERY_NS:
             said_at = now
             producer.poll(0)
-            parent.say(sent=number)
+            parent.say(sent=sent)
     unsent = producer.flush(FLUSH_LIMIT_S)
-    parent.say(fed=count - unsent - failed)
+    parent.say(fed=sent - unsent - failed)
     parent.wait()
 
 

@@ -41,13 +41,16 @@ class Ground:
     folder: Path
     timestamps: Timestamps
 
-    def way(self, flow: str, name: str, *, passed: bool = False) -> Way:
-        """Make two topics, and return what is sent through them; see `Way`."""
-        way = Way(flow, passed, self.conf.kafka.bootstrap, f"{name}-source", f"{name}-sink", PARTITIONS)
-        topics = Topics(self.conf.kafka)
+    def source(self, name: str) -> str:
+        """Make a topic for records that are sent, and return its name."""
         config = {"message.timestamp.type": "LogAppendTime"} if self.timestamps == "append" else {}
-        topics.create(way.source, partitions=PARTITIONS, config=config)
-        topics.create(way.sink, partitions=PARTITIONS)
+        Topics(self.conf.kafka).create(f"{name}-source", partitions=PARTITIONS, config=config)
+        return f"{name}-source"
+
+    def way(self, flow: str, name: str, *, source: str = "", passed: bool = False) -> Way:
+        """Make a topic for what comes out, and one that is sent to unless it is given; see `Way`."""
+        way = Way(flow, passed, self.conf.kafka.bootstrap, source or self.source(name), f"{name}-sink", PARTITIONS)
+        Topics(self.conf.kafka).create(way.sink, partitions=PARTITIONS)
         return way
 
     def bare(self, flow: str, say: Say) -> Subject:
@@ -64,11 +67,14 @@ class Ground:
     def skeleton(self, flow: str, say: Say, *, state_keys: int = 0) -> Subject:
         """Return the skeleton for a flow's records, which it counts if the flow does; keys as of `Subject`."""
         say("the skeleton")
-        counts, jar = flow == COUNTING, skeleton_jar()
-        way = self.way(flow, "skeleton", passed=not counts)
-        return self.subject(
-            way, lambda: Skeleton(way, self.conf, jar, self.folder, counts=counts), say, state_keys=state_keys
-        )
+        way = self.way(flow, "skeleton", passed=flow != COUNTING)
+        return self.subject(way, self.skeleton_of(way), say, state_keys=state_keys)
+
+    def skeleton_of(self, way: Way) -> Callable[[], Skeleton]:
+        """Return what starts the skeleton between two topics, with a folder of its own for Spark."""
+        jar, folder = skeleton_jar(), self.folder / way.sink
+        folder.mkdir()
+        return lambda: Skeleton(way, self.conf, jar, folder, counts=not way.passed)
 
     def flow(self, flow: str, say: Say, *, state_keys: int = 0, companions: Sequence[Companion] = ()) -> Subject:
         """Return a flow; keys and companions as of `Subject`."""

@@ -66,19 +66,17 @@ def observe(subject: Subject, load: Sent[S]) -> tuple[Arrivals, S, Observed]:
     """
     way, say = subject.way, subject.say
     with ExitStack() as stack:
-        task = {"flow": way.flow, "passed": way.passed, "kafka": way.kafka, "partitions": way.partitions}
-        reader = _child(stack, "lowtide.bench.reader", {**task, "topic": way.sink, "file": str(subject.file)})
-        reader.expect("ready", READY_LIMIT_S)
+        reader = start_reader(stack, subject)
         _send_probes(way)
         began = time.time_ns()
         system = subject.start()
         stack.callback(system.stop)
-        start_s = (_probed(reader, system, subject.start_limit_s) - began) / NS
+        start_s = (first_record(reader, system, subject.start_limit_s) - began) / NS
         say(f"the first record arrived after {start_s:.1f} s")
         fed_per_s = _fill(subject, system, reader) if subject.state_keys else None
         schedule = load.schedule(time.time_ns() + round(LEAD_S * NS))
-        generator = _child(
-            stack, "lowtide.bench.generator", {**task, "topic": way.source, "schedule": asdict(schedule)}
+        generator = child(
+            stack, "lowtide.bench.generator", {**way.task, "topic": way.source, "schedule": asdict(schedule)}
         )
         for companion in subject.companions:
             assert isinstance(schedule, Schedule), "a ramp has no companions"
@@ -110,10 +108,19 @@ def observe(subject: Subject, load: Sent[S]) -> tuple[Arrivals, S, Observed]:
     return Arrivals.load(subject.file, way.records), schedule, observed
 
 
-def _child(stack: ExitStack, module: str, task: Mapping[str, object]) -> Child:
-    child = Child(module, task)
-    stack.callback(child.end)
-    return child
+def child(stack: ExitStack, module: str, task: Mapping[str, object]) -> Child:
+    """Start a process that ends with the stack."""
+    started = Child(module, task)
+    stack.callback(started.end)
+    return started
+
+
+def start_reader(stack: ExitStack, subject: Subject) -> Child:
+    """Start the reader of what comes out, which ends with the stack, and wait until it reads."""
+    way = subject.way
+    reader = child(stack, "lowtide.bench.reader", {**way.task, "topic": way.sink, "file": str(subject.file)})
+    reader.expect("ready", READY_LIMIT_S)
+    return reader
 
 
 def _send_probes(way: Way) -> None:
@@ -129,7 +136,12 @@ def _send_probes(way: Way) -> None:
         raise ChildFailed(f"Kafka at {way.kafka} did not take the first records within {READY_LIMIT_S:g} s")
 
 
-def _probed(reader: Child, system: System, limit_s: float) -> int:
+def first_record(reader: Child, system: System, limit_s: float) -> int:
+    """Wait for the first records, one of each partition; return when the first was received, ns since 1970.
+
+    Raises:
+        LowtideError: the system has ended, or they did not come in time.
+    """
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
         system.check()
@@ -146,7 +158,7 @@ def _fill(subject: Subject, system: System, reader: Child) -> float:
     way, wanted, began = subject.way, subject.state_keys, time.monotonic()
     with ExitStack() as stack:
         task = {"kafka": way.kafka, "topic": way.source, "partitions": way.partitions, "state_keys": wanted}
-        feeder = _child(stack, "lowtide.bench.feeder", task)
+        feeder = child(stack, "lowtide.bench.feeder", task)
         received, heard_at = 0, began
         while received < wanted + way.partitions:
             system.check()

@@ -46,6 +46,11 @@ class Way:
         """The records, made anew."""
         return records_of(self.flow, passed=self.passed)
 
+    @property
+    def task(self) -> dict[str, object]:
+        """What a process has to know that sends the records or reads them, but for the topic."""
+        return {"flow": self.flow, "passed": self.passed, "kafka": self.kafka, "partitions": self.partitions}
+
 
 class System(Protocol):
     """Something that passes records on from one topic to another."""

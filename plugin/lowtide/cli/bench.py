@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from lowtide.cli.bench_catch_up import catch_up
 from lowtide.cli.bench_core import core
 from lowtide.cli.bench_latency import latency
 from lowtide.cli.bench_recovery import recovery
@@ -14,11 +15,11 @@ from lowtide.cli.bench_throughput import throughput
 
 @click.group()
 def bench() -> None:
-    """Measure latency and throughput, what snapshots cost, and how soon a job is back.
+    """Measure latency and throughput, how a job catches up, what snapshots cost, and how soon a job is back.
 
     Each command starts all that it needs and ends it; docs/benchmarks says what the figures mean.
     """
 
 
-for command in (latency, throughput, snapshots, recovery, store, core):
+for command in (latency, throughput, catch_up, snapshots, recovery, store, core):
     bench.add_command(command)
