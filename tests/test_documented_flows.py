@@ -1,0 +1,147 @@
+"""Every flow that the documentation shows, on real Spark and Kafka: a job delivers what `run_locally` says."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.judging import Judge, produce
+
+import lowtide
+from lowtide import Flow
+from lowtide.cli.init import FLOW as FIRST_FLOW
+from lowtide.connectors.spec import KafkaSink, KafkaSource
+from lowtide.flow import DEAD_LETTERS
+from lowtide.loading import load_flow
+from lowtide.oracle import read_output
+from lowtide.steps import Read, Write
+
+if TYPE_CHECKING:
+    from tests.conftest import Spark
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = [each for each in sorted((ROOT / "examples").glob("*.py")) if not each.name.startswith("test_")]
+TYPED = ROOT / "plugin/tests/flows/typed.py"
+LANES = 2
+TIMES = 5
+"""What goes in is a few records, so many times over."""
+STEP_MS = 20
+Inputs = Mapping[str, Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A file with one flow, as a reader of the documentation has it, and what goes in; by default what it says itself.
+
+    A page's examples are one file: it runs its flow on what `run_locally` is given there.
+    """
+
+    text: str
+    inputs: Inputs | None = None
+
+    @property
+    def name(self) -> str:
+        return flows_in(self.text)[-1]
+
+
+def flows_in(text: str) -> list[str]:
+    return re.findall(r'\bFlow\("([^"]+)"', text)
+
+
+def blocks(page: str) -> list[str]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def shown() -> Iterator[Shown]:
+    examples = blocks("docs/flows.md")
+    for count in range(2, len(examples) + 1):
+        yield Shown("\n".join(examples[:count]))
+    imports = "from dataclasses import dataclass, replace\nfrom lowtide import Flow, json, kafka, raw\n"
+    clicks = [b'{"user":"ann","page":"home"}', b'{"user":"bob","page":"home","number":7}', b"oops"]
+    yield from (Shown(imports + block, {"clicks": clicks}) for block in blocks("README.md"))
+    yield Shown(FIRST_FLOW, {"words": [b'{"text":"to"}', b'{"text":"be"}', b'{"text":"to"}']})
+    yield from (Shown(block, {"clicks": clicks}) for block in blocks("docs/tutorial.md") if "import Flow" in block)
+    given: dict[str, Inputs] = {
+        "inverted_index": {"documents": [b'{"name":"a","text":"to be"}', b'{"name":"b","text":"to"}'] * 2},
+        "payments": {"payments": [b'{"card":"a","cents":200000,"shop":"b"}', b'{"card":"a","cents":"many"}']},
+    }
+    yield from (Shown(example.read_text(encoding="utf-8"), given[example.stem]) for example in EXAMPLES)
+    yield Shown(TYPED.read_text(encoding="utf-8"), {"readings": runpy.run_path(str(TYPED))["READINGS"]})
+
+
+SHOWN = list(shown())
+
+
+def test_no_flow_of_the_documentation_is_left_out() -> None:
+    texts = [file.read_text(encoding="utf-8") for file in (*DOCUMENTS, *EXAMPLES)]
+    assert {each.name for each in SHOWN} == {name for text in texts for name in flows_in(text)} | {"typed"}
+    assert len(SHOWN) == len({each.name for each in SHOWN}) > 10
+
+
+@pytest.mark.parametrize("example", SHOWN, ids=lambda each: each.name)
+def test_a_job_delivers_what_run_locally_says(
+    spark: Spark, unique: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, example: Shown
+) -> None:
+    topics: dict[str, str] = {}
+    ran: list[Inputs] = []
+    run_locally, kafka = Flow.run_locally, lowtide.kafka
+
+    def of_its_own(topic: str, *arguments: Any, **named: Any) -> Any:
+        if topic not in topics:
+            topics[topic] = spark.kafka.topic(topic, LANES)
+        return kafka(topics[topic], *arguments, **named)
+
+    def noted(flow: Flow, **inputs: Sequence[Any]) -> dict[str, list[Any]]:
+        ran.append(inputs)
+        return run_locally(flow, **inputs)
+
+    file = tmp_path / f"shown_{example.name.replace('-', '_')}.py"
+    file.write_text(example.text)
+    with monkeypatch.context() as patches:
+        patches.setattr(lowtide, "kafka", of_its_own)
+        patches.setattr(Flow, "run_locally", noted)
+        patches.setattr(sys, "path", [*sys.path])
+        flow = load_flow(str(file))
+    flow.name = unique(flow.name)
+    inputs = ran[-1] if example.inputs is None else example.inputs
+    log = {name: values(source, inputs.get(name, ())) * TIMES for name, source in sources(flow).items()}
+    expected = flow.run_locally(**log)
+    conf = spark.conf()
+    # In the order in which `run_locally` takes them, and all there before the job, which so goes by these timestamps.
+    at_ms = time.time_ns() // 1_000_000 - STEP_MS * sum(map(len, log.values()))
+    for name, source in sources(flow).items():
+        stamped: list[tuple[bytes, int | None]] = [(each, at_ms + STEP_MS * n) for n, each in enumerate(log[name])]
+        at_ms += STEP_MS * len(stamped)
+        produce(conf, source.topic, {partition: stamped[partition::LANES] for partition in range(LANES)})
+    with spark.job(flow):
+        assert Judge(flow, conf).right()
+    for name, sink in sinks(flow).items():
+        assert expected[name], name
+        found = [each.value for lane in read_output(conf.kafka, sink.topic).values() for each in lane]
+        wanted = [each.value for each in expected[name]] if name == DEAD_LETTERS else values(sink, expected[name])
+        assert sorted(map(repr, found)) == sorted(map(repr, wanted)), name
+
+
+def sources(flow: Flow) -> dict[str, KafkaSource]:
+    return {call.name or "": call.step.source for call in flow.calls if isinstance(call.step, Read)}
+
+
+def sinks(flow: Flow) -> dict[str, KafkaSink]:
+    letters = {} if flow.dead_letters is None else {DEAD_LETTERS: flow.dead_letters}
+    return {call.name or "": call.step.sink for call in flow.calls if isinstance(call.step, Write)} | letters
+
+
+def values(of: KafkaSource | KafkaSink, records: Sequence[Any]) -> list[Any]:
+    """Records as the values of messages; what is bytes is one already."""
+    return [each if isinstance(each, bytes) else of.format.encode([each])[0] for each in records]
