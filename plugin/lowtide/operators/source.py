@@ -38,7 +38,7 @@ class SourceNode(Node):
         large = () if self._limits is None else self._limits.messages(rows)
         if large and self._limits is not None:
             found = [self._limits.message_fault(rows, index, self.vertex) for index in large]
-            feed.faults.append(self._placed(rows).pick(large).with_rows(found))
+            feed.fail(self._placed(rows).pick(large).with_rows(found))
             missing = set(large)
             rows = rows.pick([index for index in range(len(rows)) if index not in missing])
         if not rows.offsets:
