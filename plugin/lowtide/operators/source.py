@@ -10,18 +10,19 @@ from lowtide.operators.limits import Limits
 from lowtide.operators.node import Node
 from lowtide.operators.order import SIGN_32, SIGN_64, packer, step_id, tail_of
 from lowtide.plan import Plan, Vertex
-from lowtide.raw_record import Raw
 from lowtide.steps import Read
 
 
 class SourceNode(Node):
-    """Parses messages; a failure's record is the message's value.
+    """Parses messages; a failure's record is the message's value. What a format gives fits its type.
 
     Args:
         vertex: The source.
         plan: The plan.
         limits: How large messages may be; None for no limits.
     """
+
+    sound = True
 
     def __init__(self, vertex: Vertex, plan: Plan, limits: Limits | None) -> None:
         super().__init__(vertex)
@@ -30,7 +31,6 @@ class SourceNode(Node):
         self._pack, self._branch = packer(plan.branch_of(vertex))
         self._format = vertex.step.source.format
         self._limits = limits
-        self.sound = vertex.gives is Raw  # Bytes as they came.
         self._tails: dict[int, bytes] = {}
 
     def feed(self, rows: SourceRows, feed: Feed) -> None:
