@@ -6,6 +6,8 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 
+from tests.floor_judge import FrontLog, read_recorded, wrong_floors
+
 from lowtide.compiler import compile_job
 from lowtide.conf import Conf
 from lowtide.connectors.floor_archive import read_archived
@@ -14,10 +16,13 @@ from lowtide.flow import Flow
 from lowtide.fronts.register import FrontRegister
 from lowtide.kafka_access import librdkafka_settings
 from lowtide.local import run_log
-from lowtide.oracle import Output, Verdict, compare_lanes, read_output, read_sources
+from lowtide.oracle import Output, Verdict, compare_lanes, read_log, read_output, read_sources
 from lowtide.plan import Plan
+from lowtide.spark.query import topics_of
+from lowtide.topics import Topics
 from lowtide.zookeeper_access import ZooKeeperAccess
 
+DATED = "LogAppendTime"
 LASTS_WITHIN_S = 30.0
 POLL_S = 0.3
 
@@ -62,6 +67,28 @@ class Judge:
                 lanes[message.lane].append(Output(message.key, message.value, message.timestamp))
         return sinks, Counter((letter.key, letter.value) for letter in dead)
 
+    def wrong_floors(self) -> list[str]:
+        """What is wrong with the floors that the job has recorded, in words: `expected` takes them as they are."""
+        job, kafka = self._conf.job, self._conf.kafka
+        with ZooKeeperAccess.of(self._conf.zookeeper).store(self._job) as store:
+            recorded = read_recorded(kafka, self._job, store.lasts()[1])
+        entries = self.register().entries
+        topics = topics_of(self._plan)
+        dated = {topic.name for topic in Topics(kafka).describe_all(topics) if topic.timestamps == DATED}
+        logs = {topic: read_log(kafka, topic, self.fronts()) for topic in topics}
+        fronts = {
+            entry.number: FrontLog(logs[topic][entry.partition.partition], entry.opening, topic in dated)
+            for entry in entries
+            if (topic := entry.partition.source) in logs
+        }
+        return wrong_floors(
+            recorded,
+            fronts,
+            slack_ms=self._plan.slack_ms,
+            skew_ms=job.allowed_skew_ms,
+            max_future_ms=job.max_future_ms,
+        )
+
     def verdict(self, sink: str = "out") -> Verdict:
         """Compare what one sink's topic holds now with what it had to be given."""
         return compare_lanes(self.expected()[0][sink], read_output(self._conf.kafka, self._topics[sink]))
@@ -86,6 +113,7 @@ class Judge:
         if self._plan.dead_letters is not None:
             found = read_output(self._conf.kafka, self._plan.dead_letters.topic)
             assert Counter((each.key, each.value) for lane in found.values() for each in lane) == letters
+        assert self.wrong_floors() == []
         return sum(len(lane) for lanes in sinks.values() for lane in lanes.values())
 
     def _await(self, topic: str, count: int, deadline: float) -> None:

@@ -14,6 +14,7 @@ from tests.judging import Judge
 
 from lowtide import Flow, kafka
 from lowtide import json as as_json
+from lowtide.cli.recovery import look
 from lowtide.cli.taking import take
 from lowtide.control_client import ControlClient
 from lowtide.errors import FlowError, LifeEnded
@@ -99,6 +100,13 @@ def test_another_key_is_refused_before_the_first_commit_and_without_state(spark:
     for start in (StartFrom(), StartFrom(no_state=True)):
         with pytest.raises(FlowError, match=r'(?s)"out" goes by number \(int64\), and went by word \(string\)'):
             Job.start(topics.flow(key="number"), conf, start=start)
+        foretold = look(topics.flow(key="number"), conf, start, lambda *_: None)
+        assert 'it cannot begin from here: the flow is not the one that delivered: "out" goes by' in foretold.page()
+        with pytest.raises(FlowError, match=r'"out" goes by number \(int64\), and went by word \(string\)'):
+            foretold.refuse()
+    as_it_was = look(topics.flow(), conf, StartFrom(), lambda *_: None)
+    as_it_was.refuse()
+    assert as_it_was.as_object()["refused"] is None
     with spark.job(topics.flow(), job__lanes=2):
         spark.kafka.produce(topics.source, [{"number": number} for number in range(20, 30)], partition=1)
         assert Judge(topics.flow(), conf).right() == 180

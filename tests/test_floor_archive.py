@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.floor_judge import read_recorded
 
 from lowtide.conf import Conf, KafkaConf
 from lowtide.connectors.floor_archive import Tidied, archive_of, read_archived, tidy
@@ -72,6 +73,17 @@ def test_floors_below_a_commit_leave_the_lasts_topic_and_are_found_by_who_begins
     assert lasts.floors({0: 175, 1: 7}) == durable.floors
     for start in ({}, {0: 60, 1: 7}, {0: 175}):
         assert lasts.floors(start) == tuple(sorted(FLOORS)), "all of them, as they were"
+
+
+def test_every_floor_is_found_with_the_date_that_the_broker_gave_it(lasts: Lasts) -> None:
+    """Wherever it is kept: what judges floors (`floor_judge`) goes by that."""
+    began_ms = time.time_ns() // 1_000_000
+    lasts.keep(FLOORS)
+    lasts.tidy({0: 175, 1: 7})
+    lasts.keep([Floor(0, 200, 120)])
+    recorded = read_recorded(lasts.conf, lasts.job)
+    assert sorted(each.floor for each in recorded) == sorted([*FLOORS, Floor(0, 200, 120)])
+    assert all(began_ms <= each.at_ms <= time.time_ns() // 1_000_000 for each in recorded)
 
 
 def test_what_is_done_twice_or_breaks_off_is_whole_the_next_time(lasts: Lasts) -> None:

@@ -14,7 +14,7 @@ from lowtide.findings import FlowRefused
 from lowtide.flow import Flow
 from lowtide.inference import Inference, key_column
 from lowtide.plan import Grouping, Plan, Vertex
-from lowtide.steps import Again, Broadcast, FlatMap, KeyBy, Loop, Relay, Site, Step, Write
+from lowtide.steps import Again, Broadcast, FlatMap, KeyBy, Loop, Read, Relay, Site, Step, Write
 
 DEFAULT_UNITS = 128
 DEFAULT_SLACK_MS = 2
@@ -134,13 +134,16 @@ class _Layout:
 def _with_depths(vertices: Sequence[Vertex]) -> tuple[Vertex, ...]:
     """Say of every vertex how long the child path of a record in or out of it can be.
 
-    Flat maps, broadcasts and loops' heads append one element, edges from a vertex with several children another; a loop
-    appends what one pass through it does once per turn.
+    Flat maps, broadcasts and loops' heads append one element, edges from a vertex with several children another, and so
+    do sources that read one topic; a loop appends what one pass through it does once per turn.
     """
     children = Counter(parent for vertex in vertices for parent in vertex.parents)
+    readers = Counter(vertex.step.source.topic for vertex in vertices if isinstance(vertex.step, Read))
     depths: list[int] = []
     for vertex in vertices:
         arriving = max((depths[parent] + (children[parent] > 1) for parent in vertex.parents), default=0)
+        if isinstance(vertex.step, Read):
+            arriving += readers[vertex.step.source.topic] > 1
         depths.append(arriving + isinstance(vertex.step, FlatMap | Broadcast | Loop))
         if isinstance(vertex.step, Again):
             assert vertex.back is not None, "a loop's tail knows its head"

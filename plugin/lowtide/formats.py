@@ -5,13 +5,13 @@ A format is a frozen value in a flow; its codec is loaded on use. Records are da
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from msgspec.json import Decoder, Encoder
+    from msgspec.json import Encoder
 
     from lowtide.raw_record import Raw
 
@@ -27,7 +27,7 @@ class Decoded(Generic[T]):
     """What became of a batch of `n` messages.
 
     Attributes:
-        rows: The records, in order, without those that failed.
+        rows: The records, in order, without those that failed; all of them fit their type.
         failures: `(index in the batch, reason)` of those that failed, in order.
     """
 
@@ -43,7 +43,7 @@ class Format(Protocol[T_co]):
         """The dataclass of the records."""
 
     def decode(self, keys: Messages, values: Messages) -> Decoded[Any]:
-        """Make records of messages; what cannot be parsed is named, never dropped in silence."""
+        """Make records of messages; what cannot be parsed, or does not fit, is named, never dropped in silence."""
 
     def encode(self, rows: Sequence[Any]) -> list[bytes | None]:
         """Make the messages' values; raises what the codec raises for a record that cannot be written."""
@@ -82,16 +82,20 @@ class JsonFormat(Generic[T]):
     record: type[T]
 
     def decode(self, keys: Messages, values: Messages) -> Decoded[T]:
-        """Parse one message after the other, in C as long as all can be parsed."""
-        decoder: Decoder[T] = _decoder(self.record)  # type: ignore[arg-type]  # a class is hashable
+        """Parse one message after the other, in C as long as all can be parsed, and see that the records fit."""
+        decode, complete, fits = _reading(self.record)  # type: ignore[arg-type]  # a class is hashable
         try:
-            return Decoded(list(map(decoder.decode, values)), [])  # type: ignore[arg-type]  # a null is a TypeError
+            rows = list(map(decode, values))
         except Exception:  # noqa: BLE001 - of a user's __post_init__ too; whose it is, is asked below
-            return self._decode_each(decoder, values)
+            return self._decode_each(values)
+        if complete is not None:
+            complete(rows)
+        return Decoded(rows, []) if all(map(fits, rows)) else self._decode_each(values)
 
-    def _decode_each(self, decoder: Decoder[T], values: Messages) -> Decoded[T]:
+    def _decode_each(self, values: Messages) -> Decoded[T]:
         import msgspec
 
+        decode, _, _ = _reading(self.record)  # type: ignore[arg-type]  # a class is hashable
         rows: list[T] = []
         failures: list[tuple[int, str]] = []
         for index, value in enumerate(values):
@@ -99,12 +103,28 @@ class JsonFormat(Generic[T]):
                 failures.append((index, "a null value is not JSON"))
                 continue
             try:
-                rows.append(decoder.decode(value))
+                row = decode(value)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 failures.append((index, str(error)))
             except Exception as error:  # noqa: BLE001 - whatever a user's __post_init__ raises
                 failures.append((index, f"{type(error).__name__}: {error}"))
+            else:
+                fault = self._fault(row)
+                if fault is None:
+                    rows.append(row)
+                else:
+                    failures.append((index, fault))
         return Decoded(rows, failures)
+
+    def _fault(self, row: T) -> str | None:
+        """Complete a record; what is wrong with it all the same: an int of more than 64 bits, a time without offset."""
+        from lowtide.schema import schema_of
+
+        _, complete, _ = _reading(self.record)  # type: ignore[arg-type]  # a class is hashable
+        if complete is not None:
+            complete([row])
+        fault = schema_of(self.record).fault(row)
+        return None if fault is None else fault.what
 
     def encode(self, rows: Sequence[T]) -> list[bytes | None]:
         """Write a batch with one call into C: JSON never holds a bare newline, so lines are messages."""
@@ -117,10 +137,14 @@ class JsonFormat(Generic[T]):
 
 
 @cache
-def _decoder(record: Any) -> Decoder[Any]:
+def _reading(record: Any) -> tuple[Callable[[Any], Any], Callable[[list[Any]], None] | None, Callable[[Any], bool]]:
+    """What decodes a message, what completes decoded records, if they need it, and whether one fits its type."""
     from msgspec.json import Decoder
 
-    return Decoder(record)
+    from lowtide.defaults import completer_of
+    from lowtide.fields import fits_of
+
+    return Decoder(record).decode, completer_of(record), fits_of(record)
 
 
 @cache

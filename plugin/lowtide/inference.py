@@ -92,7 +92,7 @@ class Inference:
         is_sink = isinstance(call.step, Write)
         for names in [self._steps] * (not is_sink) + [self._sinks] * (is_sink or isinstance(call.step, Read)):
             if name in names:
-                self._fault(call, f"this name is taken at {names[name]}; give one of the two another: name=")
+                self._fault(call, _taken(call, name, names[name]))
                 return
             names[name] = call.site
 
@@ -166,7 +166,8 @@ class Inference:
             returns = element_of(returns)
         if returns is NOTHING or returns is Any:
             if step.returns is None:
-                raise Unreadable("does not say what it returns: annotate it, or add returns=Type")
+                how = "a lambda cannot, so add" if _called(call) == "<lambda>" else "annotate it, or add"
+                raise Unreadable(f"does not say what it returns: {how} returns=Type")
             returns = step.returns
         elif step.returns not in (None, returns):
             raise Unreadable(f"returns {said(returns)}, but returns= says {said(step.returns)}")
@@ -250,6 +251,16 @@ class Inference:
 def _called(call: Call) -> str:
     function = getattr(call.step, "function", None)
     return str(getattr(function, "__name__", None) or repr(function))
+
+
+def _taken(call: Call, name: str, site: Site) -> str:
+    """What is said of a second step of one name; a key_by that was given none is named for its stream and columns."""
+    if call.name is None and isinstance(call.step, KeyBy):
+        return (
+            f"this stream is keyed by {', '.join(call.step.columns)} at {site} already, and both would be named "
+            f"{name!r}; use what the first key_by returned twice, or give one of the two another: name="
+        )
+    return f"this name is taken at {site}; give one of the two another: name="
 
 
 def key_column(sink: KafkaSink) -> str | None:

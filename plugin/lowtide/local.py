@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 
 from lowtide.compiler import compile_flow
 from lowtide.errors import FlowError
@@ -91,7 +92,8 @@ def run_log(
 
     Args:
         plan: The plan.
-        log: The messages of each source by its name; offsets are unique in a front.
+        log: The messages of each source by its name; offsets are unique in a front. Sources that read one topic have
+            the same messages in the same fronts.
         floors: The decisions about labels that a run has stored.
 
     Returns:
@@ -99,15 +101,16 @@ def run_log(
         the dead letters, in order.
     """
     messages = [(vertex, message) for vertex in plan.sources() for message in log.get(vertex.name, ())]
-    labels = label_log([message for _, message in messages], floors, plan.slack_ms)
+    labels = label_log(dict.fromkeys(message for _, message in messages), floors, plan.slack_ms)
+    paths = {vertex.id: (branch,) if (branch := plan.branch_of(vertex)) else () for vertex in plan.sources()}
+    ordered = []
+    for vertex, message in messages:
+        front, sequence = message.position.front, message.position.sequence
+        ordered.append((Order(labels[message.position], front, sequence, paths[vertex.id]), vertex, message))
     run = Run(plan)
-    for vertex, message in sorted(messages, key=lambda each: _order(labels, each[1])):
-        run.read(vertex, _order(labels, message), message)
+    for order, vertex, message in sorted(ordered, key=itemgetter(0)):
+        run.read(vertex, order, message)
     return {vertex.name: _delivered(plan, vertex, run.written[vertex.id]) for vertex in plan.sinks()}, run.dead
-
-
-def _order(labels: Mapping[Position, int], message: Message) -> Order:
-    return Order(labels[message.position], message.position.front, message.position.sequence)
 
 
 def label_log(messages: Iterable[Message], floors: Iterable[Floor], slack_ms: int) -> dict[Position, int]:

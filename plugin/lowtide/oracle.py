@@ -189,11 +189,10 @@ def _shown(output: Output) -> str:
 
 def read_sources(kafka: KafkaConf, plan: Plan, fronts: Mapping[str, int]) -> dict[str, list[Message]]:
     """Read all that each source of a plan can read now; `fronts` as for `read_log`, errors too."""
-    log = {}
-    for vertex in plan.sources():
-        assert isinstance(vertex.step, Read)
-        log[vertex.name] = [m for part in read_log(kafka, vertex.step.source.topic, fronts).values() for m in part]
-    return log
+    topics = {vertex.name: vertex.step.source.topic for vertex in plan.sources() if isinstance(vertex.step, Read)}
+    # Once each: sources of one topic have the same messages.
+    read = {topic: read_log(kafka, topic, fronts) for topic in dict.fromkeys(topics.values())}
+    return {name: [message for part in read[topic].values() for message in part] for name, topic in topics.items()}
 
 
 def read_log(kafka: KafkaConf, topic: str, fronts: Mapping[str, int]) -> dict[int, list[Message]]:

@@ -99,6 +99,17 @@ class Plan:
         """All vertices that read."""
         return (vertex for vertex in self.vertices if isinstance(vertex.step, Read))
 
+    def branch_of(self, source: Vertex) -> int:
+        """What a source appends to the child path of its messages (R4): its number, from 1, among those of its topic.
+
+        0 where it is the only one: it appends nothing.
+        """
+        assert isinstance(source.step, Read), "only sources read topics"
+        topic = source.step.source.topic
+        reads = ((each.id, each.step) for each in self.sources())
+        readers = [number for number, step in reads if isinstance(step, Read) and step.source.topic == topic]
+        return readers.index(source.id) + 1 if len(readers) > 1 else 0
+
     def sinks(self) -> Iterator[Vertex]:
         """All vertices that write."""
         return (vertex for vertex in self.vertices if isinstance(vertex.step, Write))

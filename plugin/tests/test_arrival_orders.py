@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from programs import Programs, by_lane
-from state_flows import FLOWS, Count, Document, above_one, changed_keys, halve, loop, size, source
+from programs import Programs, beside, by_lane
+from state_flows import FLOWS, Count, Document, above_one, changed_keys, halve, loop, size, source, words
 
 from lowtide import Flow, json, kafka, raw
 from lowtide.compiler import compile_flow
@@ -53,8 +53,49 @@ def lessened(count: Count) -> Count:
     return Count(count.key, count.count - 3)
 
 
+def mixed(state: int, count: Count) -> tuple[int, Count]:
+    state = (3 * state + count.count) % 7
+    if state == 6:
+        raise ValueError("six")
+    return state, Count(count.key, state)
+
+
+def refused(*numbers: int) -> Callable[[Count], Count]:
+    def refuse(count: Count) -> Count:
+        if count.count in numbers:
+            raise ValueError(str(count.count))
+        return count
+
+    return refuse
+
+
+def failing_by_turns(flow: Flow) -> None:
+    """A late record may let one that has failed at one step fail at another, before or after it."""
+    counted = source(flow).map(size).key_by("key").scan("mixed", mixed, 0)
+    counted.map(refused(1, 2), name="one").map(refused(3, 4), name="two").write("out", kafka("out", json(Count)))
+
+
+def twofold(count: Count) -> Count:
+    return Count(count.key, 2 * count.count)
+
+
+def trail(state: int, count: Count) -> tuple[int, Count]:
+    state = (3 * state + count.count) % 10**9
+    return state, Count(count.key, state)
+
+
+def one_topic(flow: Flow) -> None:
+    """Two sources of one topic: what comes of one message by both meets again, in the order of the sources."""
+    first = source(flow).flat_map(words)
+    second = flow.read("again", kafka("documents", json(Document))).flat_map(words, name="again-words")
+    both = second.map(twofold).merge(first, name="both")
+    both.key_by("key").scan("trail", trail, 0).write("out", kafka("out", json(Count)))
+
+
 @pytest.mark.parametrize("grouping", ["optimistic", "ordered"])
-@pytest.mark.parametrize("build", [*FLOWS, branching_loop], ids=lambda build: build.__name__)
+@pytest.mark.parametrize(
+    "build", [*FLOWS, branching_loop, one_topic, failing_by_turns], ids=lambda build: build.__name__
+)
 @settings(deadline=None, max_examples=30)
 @given(st.lists(fronts, min_size=1, max_size=3), st.sampled_from([1, 2, 4]), st.data())
 def test_every_lane_is_given_what_the_interpreter_gives(
@@ -67,7 +108,8 @@ def test_every_lane_is_given_what_the_interpreter_gives(
     by_front = {front: (names[front % len(names)], messages(front, events)) for front, events in enumerate(logs)}
     log: dict[str, list[Message]] = {name: [] for name in names}
     for name, listed in by_front.values():
-        log[name] += listed
+        for each in beside(plan, name):
+            log[each] += listed
     expected, dead = run_log(plan, log)
 
     programs = Programs(plan, lambda n: data.draw(st.integers(0, n - 1)), grouping)

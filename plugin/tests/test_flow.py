@@ -222,12 +222,43 @@ def test_a_lambda_and_a_partial_need_a_name_and_a_type() -> None:
     assert findings(lambda orders: orders.map(functools.partial(total)).write("b", TOTALS)) == [
         "map needs a name, as its function has none: add name="
     ]
+    assert findings(lambda orders: orders.map(lambda order: Total(order.user, 1.0)).write("b", TOTALS)) == [
+        "map needs a name, as its function has none: add name=",
+        "<lambda> does not say what it returns: a lambda cannot, so add returns=Type",
+    ]
+    assert findings(lambda orders: orders.filter(lambda order: order.at > 0).write("b", ORDERS)) == [
+        "filter needs a name, as its function has none: add name="
+    ]
 
 
 def test_returns_must_not_contradict_the_annotation() -> None:
     assert findings(lambda orders: orders.map(total, returns=Order).write("out", TOTALS)) == [
         "total returns Total, but returns= says Order"
     ]
+
+
+def test_a_stream_that_is_keyed_twice_by_one_column_says_both_ways_out() -> None:
+    def build(orders: Any) -> None:
+        orders.key_by("user").write("a", ORDERS)
+        orders.key_by("at").write("b", ORDERS)
+        orders.key_by("user").write("c", ORDERS)
+
+    def named(orders: Any) -> None:
+        orders.key_by("user").write("a", ORDERS)
+        orders.key_by("user", name="again").write("c", ORDERS)
+
+    def once(orders: Any) -> None:
+        keyed = orders.key_by("user")
+        keyed.write("a", ORDERS)
+        keyed.write("c", ORDERS)
+
+    (finding,) = findings(build)
+    first = build.__code__.co_firstlineno + 1
+    assert finding == (
+        f"this stream is keyed by user at {__file__}:{first} already, and both would be named 'orders/by-user'; "
+        "use what the first key_by returned twice, or give one of the two another: name="
+    )
+    assert findings(named) == findings(once) == []
 
 
 def test_a_name_is_taken_once_and_both_places_are_named() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from lowtide.fields import encode_rows
 from lowtide.formats import json, raw
 from lowtide.raw_record import Raw
 
@@ -52,6 +54,50 @@ adversarial = st.sampled_from(
 @example([b'{"b":"}', b'{"}', b"{}{}"])
 def test_a_batch_is_decoded_as_its_messages_are_one_by_one(values: list[bytes | None]) -> None:
     assert decode(values) == one_by_one(values)
+
+
+@dataclass(frozen=True)
+class Inner:
+    a: int
+    b: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Slotted:
+    a: int = 1
+    inner: Inner = Inner(0)
+
+
+@dataclass(frozen=True)
+class Outer:
+    one: Inner
+    perhaps: Inner | None = None
+    listed: tuple[Inner, ...] = ()
+    named: dict[str, list[Inner]] = field(default_factory=dict)
+    slotted: Slotted = Slotted()
+    text: str = "x"
+
+
+@pytest.mark.parametrize(
+    ("value", "record"),
+    [
+        (b'{"one":{"a":1}}', Outer(Inner(1))),
+        (b'{"one":{"a":1,"b":3},"perhaps":{"a":4},"text":"y"}', Outer(Inner(1, 3), Inner(4), text="y")),
+        (
+            b'{"one":{"a":1},"perhaps":null,"listed":[{"a":1},{"a":2,"b":0}]}',
+            Outer(Inner(1), None, (Inner(1), Inner(2, 0))),
+        ),
+        (b'{"one":{"a":1},"named":{"k":[{"a":5}],"l":[]}}', Outer(Inner(1), named={"k": [Inner(5)], "l": []})),
+        (b'{"one":{"a":1},"slotted":{"inner":{"a":7}}}', Outer(Inner(1), slotted=Slotted(inner=Inner(7)))),
+    ],
+)
+def test_what_a_message_lacks_is_written_with_its_default(value: bytes, record: Outer) -> None:
+    """The record itself has it, as one that was made by its constructor has."""
+    (decoded,) = json(Outer).decode([None], [value]).rows
+    assert decoded == record
+    assert json(Outer).encode([decoded]) == json(Outer).encode([record])
+    assert b'"text":' in (json(Outer).encode([decoded])[0] or b"")
+    assert encode_rows([decoded]) == encode_rows([record])
 
 
 @dataclass(frozen=True)

@@ -180,6 +180,20 @@ def test_sources_are_merged_by_time() -> None:
     assert texts(delivered["out"]) == ["a", "ab", "abx", "abxc", "abxcd"]
 
 
+def test_sources_of_one_topic_see_each_message_in_the_order_they_were_written() -> None:
+    flow = Flow("test")
+    second = flow.read("first", WORDS).map(lambda word: Word(word.key, word.text + "1"), name="one", returns=Word)
+    both = flow.read("second", WORDS).merge(second, name="both")
+    both.key_by("key").scan("joined", joined, "").write("out", WORDS)
+    plan = compile_flow(flow, parallelism=1)
+    log = [word(0, 0, 10, "a"), word(0, 1, 10, "b")]
+    delivered, _ = run_log(plan, {"first": log, "second": log}, [Floor(0, 1, 9)])
+    assert texts(delivered["out"]) == ["a1", "a1a", "a1ab1", "a1ab1b"]
+    assert orders(delivered["out"]) == [(5, 0, 0, (1,)), (5, 0, 0, (2,)), (9, 0, 1, (1,)), (9, 0, 1, (2,))]
+    assert [plan.branch_of(source) for source in plan.sources()] == [1, 2]
+    assert all(vertex.depth == 1 for vertex in plan.vertices)
+
+
 def test_a_position_stands_for_one_message() -> None:
     with pytest.raises(AssertionError, match="two messages stand at front 0, offset 1"):
         label_log([word(0, 1, 10), word(0, 1, 12)], (), 2)

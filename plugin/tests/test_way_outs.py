@@ -19,8 +19,10 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = ("plugin/lowtide", "snapshots/lowtide_snapshots", "tracker/lowtide_tracker", "dags/lowtide_airflow")
 GAP = "\0"
 """Stands for what is filled in."""
-OTHERS_OPTIONS = {"--jars", "--packages", "--py-files", "--archives", "--conf", "--master"}
-"""Of spark-submit."""
+OTHERS_OPTIONS = {"--jars", "--packages", "--py-files", "--archives", "--conf", "--master", "--force-reinstall"}
+"""Of spark-submit and pip."""
+TARGETS = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+"""Of the Makefile, which only a clone has."""
 NO_KEYS = {"spark.plugins", "job.spark"}
 """Of Spark, and of Airflow's."""
 NO_COMMANDS = {"here", "with"}
@@ -86,6 +88,11 @@ def wrong_in(text: str) -> list[str]:
     for table, key in re.findall(r"(?<![\w./])([a-z]+)\.([a-z_]+)\b(?![\w(/.])", text):
         if table in tables and key not in tables[table] and f"{table}.{key}" not in NO_KEYS:
             wrong.append(f"{table}.{key}")
+    wrong += [
+        f"make {target}"
+        for before, target in re.findall(r"(in a clone: )?\bmake ([a-z-]+)\b", text)
+        if (target in TARGETS) != bool(before)
+    ]
     wrong += [f"[{table}]" for table in re.findall(r"\[([a-z]+)\](?!\()", text) if table not in tables]
     wrong += [
         f"[{table}].{key}"
@@ -113,6 +120,10 @@ def test_every_way_out_names_what_there_is() -> None:
         ("see [trackers]", ["[trackers]"]),
         ("give [job].paralelism", ["[job].paralelism"]),
         ("use --no-such", ["--no-such"]),
+        ("build it: python -m lowtide.spark.build (in a clone: make jar)", []),
+        ("make the record smaller", []),
+        ("build it: make jar", ["make jar"]),
+        ("build it (in a clone: make jam)", ["make jam"]),
     ],
 )
 def test_what_does_not_exist_is_found(text: str, wrong: list[str]) -> None:

@@ -225,6 +225,8 @@ class Run:
         verdict = judged(self.result, sinks["out"], lanes, letters, came)
         taken = dict(self._photographer.became)
         self._say(f"{verdict}; {came.total():,} dead letters of {letters.total():,}")
+        for wrong in shop.judge.wrong_floors():
+            self._fail(f"a wrong floor: {wrong}")
         self._say(f"{self._photographer.asked} snapshots asked for: {taken}; {self._stage.starts} programs started")
 
     def _fail(self, why: str) -> None:

@@ -12,17 +12,23 @@ from lowtide.cli.snapshot_place import opened
 from lowtide.cli.table import table
 from lowtide.compiler import compile_job
 from lowtide.conf import Conf
+from lowtide.connectors.lasts import newest, topic_of
+from lowtide.connectors.lasts_records import durable_of
+from lowtide.errors import LowtideError
 from lowtide.flow import Flow
 from lowtide.fronts.register import FrontRegister, Partition
+from lowtide.kafka_access import librdkafka_settings
 from lowtide.operators.saving import saved_steps
 from lowtide.plan import Plan
 from lowtide.spark.frozen import settled_conf
+from lowtide.spark.placing import START, refuse_forgotten, refuse_other_delivery
 from lowtide.spark.preflight import Surroundings, sink_topics
 from lowtide.spark.preflight import look as look_at_kafka
 from lowtide.spark.recovering import StartFrom, refuse_other_state
 from lowtide.topics import Topics
 from lowtide_snapshots.choosing import Choice, choose
 from lowtide_snapshots.fingerprint import Difference, compare
+from lowtide_snapshots.job_store import JobStore
 
 __all__ = ["Again", "Recovery", "look"]
 
@@ -66,6 +72,7 @@ class Recovery:
         again: What is read, by front.
         leader: Who holds the job's lease; None if nobody does.
         twice: Whether what is worked out again is delivered again, as `job.delivery` is "at_least_once".
+        refusal: Why the start would be refused for what was delivered, as that is now; None if it would not.
         redelivered: How many records readers will see once more at most, as a new output generation; None if none is
             asked for.
     """
@@ -78,6 +85,7 @@ class Recovery:
     again: tuple[Again, ...]
     leader: str | None
     twice: bool
+    refusal: LowtideError | None = None
     redelivered: int | None = None
 
     @property
@@ -94,9 +102,11 @@ class Recovery:
         return sum(each.records for each in self.again)
 
     def refuse(self) -> None:
-        """Refuse a flow that cannot read the state (errors: FlowError)."""
+        """Refuse a flow that cannot read the state, or does not fit what was delivered (errors: LowtideError)."""
         if self.choice is not None:
             refuse_other_state(self.plan, self.choice.manifest, lambda _: None)
+        if self.refusal is not None:
+            raise self.refusal
 
     def page(self) -> str:
         """Return it for people."""
@@ -140,6 +150,7 @@ class Recovery:
             "differences": [asdict(each) for each in self.differences],
             "fronts": [{**asdict(each), "records": each.records} for each in self.again],
             "records": self.records,
+            "refused": None if self.refusal is None else self.refusal.what,
             "redelivered": self.redelivered,
             "leader": self.leader,
         }
@@ -163,6 +174,8 @@ class Recovery:
                 yield f"DAMAGED, so passed over: commit {commit.id} at {time_of(commit.min_time_ms)} UTC: {why}"
         for each in self.differences:
             yield f"the flow has changed: {each.what}" + (", so it cannot begin from here" if each.fatal else "")
+        if self.refusal is not None:
+            yield f"it cannot begin from here: {self.refusal.what}"
         if self.leader is not None:
             yield f"the job is led by {self.leader}; a start waits for the end of that, for some seconds at most"
 
@@ -194,6 +207,7 @@ def look(flow: Flow, conf: Conf, start: StartFrom, told: Told) -> Recovery:
         if not start.without_state(commits):
             choice = choose(place.log, place.files, commit=start.commit, before_ms=start.before_ms, told=told)
         register, leader = FrontRegister.from_json(store.fronts()), store.holder()
+        refusal = _refusal(plan, conf, store, choice, again=start.redeliver)
     differences: list[Difference] = []
     if choice is not None:
         steps = saved_steps(plan)
@@ -206,7 +220,25 @@ def look(flow: Flow, conf: Conf, start: StartFrom, told: Told) -> Recovery:
         since_ms = 0 if choice is None else choice.manifest.min_time_ms
         redelivered = _delivered_since(Topics(conf.kafka), sink_topics(plan), since_ms)
     newest = commits[-1].id if commits else ""
-    return Recovery(plan, choice, len(commits), newest, tuple(differences), again, leader, twice, redelivered)
+    return Recovery(plan, choice, len(commits), newest, tuple(differences), again, leader, twice, refusal, redelivered)
+
+
+def _refusal(plan: Plan, conf: Conf, store: JobStore, choice: Choice | None, *, again: bool) -> LowtideError | None:
+    """Why a start would be refused for what was delivered; it claims nothing, so more may be delivered meanwhile."""
+    known, generation = store.lasts()
+    if known is None or conf.job.delivery != "exactly_once":
+        return None
+    topic = topic_of(plan.name, generation)
+    last = durable_of(newest(librdkafka_settings(conf.kafka), topic, conf.kafka.delivery_limit_ms / 1000), topic).last
+    manifest = None if choice is None else choice.manifest
+    begins = START if manifest is None else manifest.tick
+    try:
+        refuse_forgotten(plan, last)
+        if not again:
+            refuse_other_delivery(plan, store.steps(), manifest, last, begins=begins, generation=generation)
+    except LowtideError as error:
+        return error
+    return None
 
 
 def _delivered_since(topics: Topics, names: list[str], ms: int) -> int:

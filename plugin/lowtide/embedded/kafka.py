@@ -174,6 +174,10 @@ def _class_path() -> str:
 def _jars() -> list[Path]:
     jars = broker_jars()
     if not any(jar.name.startswith("kafka_2") for jar in jars):
-        raise JarMissing("the Kafka server's own jar is missing", where=f"{len(jars)} jars", way_out="run `make jars`")
+        raise JarMissing(
+            "the Kafka server's own jar is missing",
+            where=f"{len(jars)} jars",
+            way_out="fetch it: python -m lowtide.spark.jars (in a clone: make jars)",
+        )
     own = [jar for jar in jars if not jar.name.startswith("slf4j-api")]
     return [*own, *spark_jars(LOGGING_JARS)]

@@ -49,7 +49,9 @@ def spark_jars(patterns: Iterable[str]) -> list[Path]:
         jars = sorted(folder.glob(f"{pattern}.jar"))
         if not jars:
             raise JarMissing(
-                f"pyspark lacks {pattern}.jar", where=str(folder), way_out="install pyspark 4.3.0 anew (`make env`)"
+                f"pyspark lacks {pattern}.jar",
+                where=str(folder),
+                way_out="install it again: pip install --force-reinstall pyspark==4.3.0 (in a clone: make env)",
             )
         found.append(jars[-1])
     return found

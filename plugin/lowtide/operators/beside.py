@@ -109,7 +109,7 @@ class BesideNode(Holding):
             if good:
                 self.pass_on(batch.pick(good).with_rows([found[index] for index in good]), feed)
             if bad:
-                feed.faults.append(batch.pick(bad).with_rows([found[index] for index in bad]))
+                feed.fail(batch.pick(bad).with_rows([found[index] for index in bad]))
 
     def prune(self, tick: int) -> None:
         """Forget the states behind records below `tick` but the last one; O(elements released since)."""

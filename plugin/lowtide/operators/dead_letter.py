@@ -16,11 +16,12 @@ class Dead:
 
     Attributes:
         vertex: The name of the step that failed.
-        position: Where the record, or the message it was made of, stands in the log.
+        position: Where the message that the record was made of stands in the log; the way back to it.
         timestamp: When the record's tick began, in ms.
         error: What happened, in one line.
-        key: At level 0 the original message's key; behind an exchange None.
-        value: At level 0 the original message's value; behind an exchange the failed step's record as JSON.
+        key: At level 0 the original message's key; after an exchange, where the message is not known any more, None.
+        value: At level 0 the original message's value; after an exchange the failed step's record as JSON. Of what is
+            larger than a frame only the first part.
         headers: At level 0 the original message's headers, packed as they came; else None.
     """
 

@@ -62,7 +62,7 @@ class ExchangeNode(Node):
         if limits is not None and not all([limits.has_room(parcel.payload, parcel.batch) for parcel in parcels]):
             fitting, large = limits.records(batch, self.vertex)
             if large is not None:
-                feed.faults.append(large)
+                feed.fail(large)
                 parcels = self._parcels(fitting) if fitting.ats else []
             parts = [(parcel.target, piece) for parcel in parcels for piece in limits.pieces(parcel.batch)]
             parcels = [Parcel(self.vertex.id, target, *piece) for target, piece in parts]

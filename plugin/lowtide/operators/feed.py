@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from lowtide.fronts.source_rows import SourceRows
 from lowtide.operators.batch import Batch
+from lowtide.operators.order import step_id, with_trace
 
 if TYPE_CHECKING:
     from lowtide.operators.node import Node
@@ -56,6 +58,21 @@ class Feed:
         self.held: set[int] = set()
         self.again: deque[tuple[Node, Batch]] = deque()
 
+    def fail(self, batch: Batch) -> None:
+        """Put `Fault`s aside, and tombstones of such, each with its step's id folded into its trace (R4).
+
+        Of two versions of a record one may fail at one step and the other at another. Their order keys would be the
+        same, and which of them comes first would hang on which step stands before the other.
+        """
+        ats = [with_trace(at, _id_of(fault.vertex.name)) for at, fault in zip(batch.ats, batch.rows, strict=True)]
+        self.faults.append(batch.with_ats(ats))
+
     def __repr__(self) -> str:
         parts: dict[str, Any] = {name: getattr(self, name) for name in ("parcels", "delivers", "faults", "held")}
         return f"Feed({', '.join(f'{name}={part!r}' for name, part in parts.items() if part)})"
+
+
+@cache
+def _id_of(step: str) -> int:
+    """What the faults of a step fold into their traces; other than what any exchange, source or merge does."""
+    return step_id("", step, 0, 0)

@@ -247,4 +247,4 @@ class GroupingNode(Node):
         if outputs is not None:
             self.pass_on(outputs, feed)
         if faults is not None:
-            feed.faults.append(faults)
+            feed.fail(faults)

@@ -63,7 +63,7 @@ class Node(ABC):
 
     def bury(self, batch: Batch, failures: list[Failure], feed: Feed) -> Batch:
         """Put the records that failed aside; return the others, perhaps none."""
-        feed.faults.append(faults(self.vertex, batch, failures, feed.rows))
+        feed.fail(faults(self.vertex, batch, failures, feed.rows))
         return batch.without([failure.index for failure in failures])
 
     def _sound(self, batch: Batch, feed: Feed) -> Batch:

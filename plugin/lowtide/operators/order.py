@@ -24,6 +24,7 @@ __all__ = [
     "Position",
     "ascending",
     "delivered_ms",
+    "packer",
     "path_of",
     "position_of",
     "step_id",
@@ -47,8 +48,7 @@ _FIXED_BYTES = 20
 _PLACE = struct.Struct(">QIQ")
 _TAIL = struct.Struct(">IQ")
 _FLAT = struct.Struct(">QIQ12s")
-pack_flat: Callable[..., bytes] = _FLAT.pack
-"""The key of a record of a source, from `(tick + SIGN_64, front + SIGN_32, offset + SIGN_64, tail)`."""
+_BRANCHED = struct.Struct(">QIQ16s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +102,16 @@ def step_id(job: str, vertex: str, port: int, place: int) -> int:
         place: The hash unit; at level 0 the front.
     """
     return xxhash.xxh3_64_intdigest(b"\0".join((job.encode(), vertex.encode(), b"%d" % port, b"%d" % place)))
+
+
+def packer(branch: int) -> tuple[Callable[..., bytes], bytes]:
+    """How the keys of a source's messages are packed: with one element in their path, with none for branch 0.
+
+    Returns:
+        What packs `(tick + SIGN_64, front + SIGN_32, offset + SIGN_64, rest)`; and what stands before the tail in the
+        rest.
+    """
+    return (_BRANCHED.pack, branch.to_bytes(4, "big")) if branch else (_FLAT.pack, b"")
 
 
 def tail_of(trace: int) -> bytes:

@@ -74,7 +74,7 @@ class Program:
             outbound = vertex.level == self.level + 1
             return ExchangeNode(vertex, self.plan, self._limits) if outbound else EntryNode(vertex)
         if isinstance(step, Read):
-            return SourceNode(vertex, self.plan.name, self._limits)
+            return SourceNode(vertex, self.plan, self._limits)
         if isinstance(step, Last | Scan):
             return self._stateful(vertex)
         if isinstance(step, Merge):

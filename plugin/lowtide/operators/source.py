@@ -8,28 +8,29 @@ from lowtide.operators.failure import unreadable
 from lowtide.operators.feed import Feed
 from lowtide.operators.limits import Limits
 from lowtide.operators.node import Node
-from lowtide.operators.order import SIGN_32, SIGN_64, pack_flat, step_id, tail_of
-from lowtide.plan import Vertex
-from lowtide.raw_record import Raw
+from lowtide.operators.order import SIGN_32, SIGN_64, packer, step_id, tail_of
+from lowtide.plan import Plan, Vertex
 from lowtide.steps import Read
 
 
 class SourceNode(Node):
-    """Parses messages; a failure's record is the message's value.
+    """Parses messages; a failure's record is the message's value. What a format gives fits its type.
 
     Args:
         vertex: The source.
-        job: The flow's name.
+        plan: The plan.
         limits: How large messages may be; None for no limits.
     """
 
-    def __init__(self, vertex: Vertex, job: str, limits: Limits | None) -> None:
+    sound = True
+
+    def __init__(self, vertex: Vertex, plan: Plan, limits: Limits | None) -> None:
         super().__init__(vertex)
         assert isinstance(vertex.step, Read)
-        self._job = job
+        self._job = plan.name
+        self._pack, self._branch = packer(plan.branch_of(vertex))
         self._format = vertex.step.source.format
         self._limits = limits
-        self.sound = vertex.gives is Raw  # Bytes as they came.
         self._tails: dict[int, bytes] = {}
 
     def feed(self, rows: SourceRows, feed: Feed) -> None:
@@ -37,7 +38,7 @@ class SourceNode(Node):
         large = () if self._limits is None else self._limits.messages(rows)
         if large and self._limits is not None:
             found = [self._limits.message_fault(rows, index, self.vertex) for index in large]
-            feed.faults.append(self._placed(rows).pick(large).with_rows(found))
+            feed.fail(self._placed(rows).pick(large).with_rows(found))
             missing = set(large)
             rows = rows.pick([index for index in range(len(rows)) if index not in missing])
         if not rows.offsets:
@@ -59,13 +60,13 @@ class SourceNode(Node):
 
     def _placed(self, rows: SourceRows) -> Batch:
         """A batch of nothing yet, in the messages' places."""
-        front, tail = rows.front + SIGN_32, self._tail(rows.front)
+        pack, front, rest = self._pack, rows.front + SIGN_32, self._branch + self._tail(rows.front)
         ats: list[bytes] = []
         ticks: list[int] = []
         for tick, offset in zip(rows.ticks, rows.offsets, strict=True):
             if not ticks or tick != ticks[-1]:
                 ticks.append(tick)
-            ats.append(pack_flat(tick + SIGN_64, front, offset + SIGN_64, tail))
+            ats.append(pack(tick + SIGN_64, front, offset + SIGN_64, rest))
         return Batch(ats, [], [None] * len(ats), None, ticks)
 
     def _tail(self, front: int) -> bytes:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from lowtide.embedded.java import find_java
 from lowtide.errors import JavaMissing, LowtideError
-from lowtide.spark.jar import SHIM, manifest, shim_fault, source_files
+from lowtide.spark.jar import SHIM, manifest, shim_fault, shim_jar, source_files
 from lowtide.spark.jars import pyspark_folder
 
 RELEASE = 17
@@ -33,10 +33,13 @@ def build() -> Path:
     """Return the jar of the shim, compiled if it is missing or stale.
 
     Raises:
+        JarMissing: it has to be built, and this is no clone, which has the sources.
         JavaMissing: there is no JDK, only a runtime, or an old one.
         ShimRefused: the compiler found faults.
     """
     if shim_fault():
+        if not source_files():
+            return shim_jar()
         make_jar(source_files(), SHIM, manifest())
     return SHIM
 

@@ -24,7 +24,14 @@ def shim_jar() -> Path:
     """
     fault = shim_fault()
     if fault:
-        raise JarMissing(fault, where=str(SHIM), way_out="build it: make jar (or python -m lowtide.spark.build)")
+        raise JarMissing(
+            fault,
+            where=str(SHIM),
+            # Only a clone has what it is built from.
+            way_out="build it: python -m lowtide.spark.build (in a clone: make jar)"
+            if _SOURCES.is_dir()
+            else f"install a wheel of lowtide {__version__} that has it (built in a clone: make wheel)",
+        )
     return SHIM
 
 

@@ -19,14 +19,14 @@ from lowtide.conf import Conf
 from lowtide.connectors.claims import claim, transactional_id
 from lowtide.connectors.floor_archive import read_archived
 from lowtide.connectors.lasts import Durable, keep_floors, open_lasts, read_lasts, topic_of
-from lowtide.errors import FlowError, LifeEnded
+from lowtide.errors import LifeEnded
 from lowtide.fronts.register import FrontRegister, Partition
 from lowtide.operators.order import OrderKey
 from lowtide.plan import Plan
 from lowtide.spark.frozen import job_record
-from lowtide.spark.placing import kept_steps, refuse_other_places
+from lowtide.spark.placing import START, kept_steps, refuse_forgotten, refuse_other_delivery
 from lowtide.spark.preflight import Surroundings
-from lowtide.spark.recovering import Recovered, StartFrom, recover, refuse_shorter_lasts
+from lowtide.spark.recovering import Recovered, StartFrom, recover
 from lowtide.spark.refusing import as_ours
 from lowtide.worker.effects import letters_of
 from lowtide.worker.outputs import lane_name
@@ -38,8 +38,6 @@ __all__ = ["Opening", "begin_life", "open_life"]
 
 LEASE_SLACK_S = 4.0
 """How much longer than a session's time-out a start waits for the lease of a driver that was killed."""
-START = 0
-"""The first tick: records from before 1970 count as of 1970."""
 
 Say = Callable[[str], None]
 
@@ -135,7 +133,7 @@ def open_life(
         durable = Durable({}, ())
         if conf.job.delivery == "exactly_once":
             durable = _claimed(store, plan, conf, incarnation, ids=_ids(plan, register, found), say=say)
-        _refuse_forgotten(plan, durable)
+        refuse_forgotten(plan, durable.last)
         recovered = recover(store, plan, conf, incarnation, start=start, say=say) if conf.job.tracking == "on" else None
         generation, delivered = store.lasts()[1], store.steps()
         begins = START if recovered is None else recovered.manifest.tick
@@ -150,10 +148,8 @@ def open_life(
                 store, plan, conf, incarnation, generation=generation, known=replace(durable, floors=floors), say=say
             )
         elif conf.job.delivery == "exactly_once":
-            if recovered is not None:
-                refuse_shorter_lasts(recovered.manifest, durable.last, generation)
             manifest = None if recovered is None else recovered.manifest
-            refuse_other_places(plan, delivered, manifest, durable.last, begins)
+            refuse_other_delivery(plan, delivered, manifest, durable.last, begins=begins, generation=generation)
         topic = ""
         if conf.job.delivery == "exactly_once":
             topic = topic_of(plan.name, generation)
@@ -253,20 +249,6 @@ def _completed(
     if new:
         store.add_fronts(incarnation, [entry.to_json() for entry in new])
     return register
-
-
-def _refuse_forgotten(plan: Plan, durable: Durable) -> None:
-    """Refuse a flow without a sink that has delivered: under another name everything would be delivered again."""
-    sinks = {vertex.name for vertex in plan.sinks()}
-    gone = sorted({lane.sink for lane in durable.last if lane.sink} - sinks)
-    if gone:
-        raise FlowError(
-            f'the job has delivered to sink "{gone[0]}", which the flow does not have any more; it has '
-            f"{', '.join(sorted(sinks))}",
-            where=f'job "{plan.name}"',
-            way_out="give the sink its old name; or give the flow another name: that is a new job, which reads its "
-            "sources from their beginning",
-        )
 
 
 def _by_vertex(plan: Plan, durable: Durable, fronts: int) -> dict[tuple[int, int], OrderKey]:

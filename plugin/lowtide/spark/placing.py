@@ -17,11 +17,22 @@ from lowtide.errors import FlowError
 from lowtide.operators.order import OrderKey
 from lowtide.plan import Plan, Vertex
 from lowtide.schema import schema_of
+from lowtide.spark.recovering import refuse_shorter_lasts
 from lowtide.steps import KeyBy, Write
 from lowtide_snapshots.manifest import Manifest
 
-__all__ = ["kept_steps", "refuse_other_places", "steps_of", "text_of"]
+__all__ = [
+    "START",
+    "kept_steps",
+    "refuse_forgotten",
+    "refuse_other_delivery",
+    "refuse_other_places",
+    "steps_of",
+    "text_of",
+]
 
+START = 0
+"""The first tick: records from before 1970 count as of 1970."""
 EVER = 0
 """Since when steps deliver where no others did before."""
 
@@ -34,6 +45,42 @@ def steps_of(plan: Plan) -> list[list[Any]]:
 def text_of(plan: Plan) -> str:
     """A SHA-256 in hex; the same for two plans that give every record the same lane and order key."""
     return _digest(steps_of(plan))
+
+
+def refuse_forgotten(plan: Plan, last: Collection[LaneName]) -> None:
+    """Refuse a flow without a sink that has delivered: under another name everything would be delivered again."""
+    sinks = {vertex.name for vertex in plan.sinks()}
+    gone = sorted({lane.sink for lane in last if lane.sink} - sinks)
+    if gone:
+        raise FlowError(
+            f'the job has delivered to sink "{gone[0]}", which the flow does not have any more; it has '
+            f"{', '.join(sorted(sinks))}",
+            where=f'job "{plan.name}"',
+            way_out="give the sink its old name; or give the flow another name: that is a new job, which reads its "
+            "sources from their beginning",
+        )
+
+
+def refuse_other_delivery(
+    plan: Plan,
+    delivered: Mapping[str, Any] | None,
+    manifest: Manifest | None,
+    last: Mapping[LaneName, OrderKey],
+    *,
+    begins: int,
+    generation: int,
+) -> None:
+    """Refuse a start that does not fit what was delivered, if it is to go on from there.
+
+    Arguments as of `refuse_other_places`, and the output's generation.
+
+    Raises:
+        FlowError: see there.
+        LifeEnded: the lasts topic has lost something.
+    """
+    if manifest is not None:
+        refuse_shorter_lasts(manifest, last, generation)
+    refuse_other_places(plan, delivered, manifest, last, begins)
 
 
 def refuse_other_places(

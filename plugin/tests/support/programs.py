@@ -19,7 +19,7 @@ from lowtide.operators.pending import Pending
 from lowtide.operators.program import Program
 from lowtide.operators.sink import SinkEncoder
 from lowtide.plan import Plan
-from lowtide.steps import Write
+from lowtide.steps import Read, Write
 
 END = 1 << 62
 """Above every tick of a test."""
@@ -65,10 +65,11 @@ class Programs:
         return sum(program.repairs for level in self.levels for program in level)
 
     def feed(self, source: str, messages: Sequence[Message]) -> None:
-        """Read messages of one front."""
-        vertex = next(vertex for vertex in self.plan.sources() if vertex.name == source)
+        """Read messages of one front, by all sources of the topic that this one reads."""
         rows = self.labelled(source_rows(messages))
-        self._take((0, rows.front), 0, self.sources.feed_source(vertex.id, rows))
+        for name in beside(self.plan, source):
+            vertex = next(vertex for vertex in self.plan.sources() if vertex.name == name)
+            self._take((0, rows.front), 0, self.sources.feed_source(vertex.id, rows))
 
     def labelled(self, rows: SourceRows) -> SourceRows:
         before = self._labels.get(rows.front, NO_TICK)
@@ -131,6 +132,12 @@ class Programs:
                 lane = lane_of_unit[unit]
                 self.delivered[vertex.name].setdefault(lane, []).append((key, value, timestamp))
                 self.owners.setdefault((vertex.name, lane), set()).add(place)
+
+
+def beside(plan: Plan, source: str) -> list[str]:
+    """The sources that read the topic of this one, itself included."""
+    topics = {vertex.name: vertex.step.source.topic for vertex in plan.sources() if isinstance(vertex.step, Read)}
+    return [name for name, topic in topics.items() if topic == topics[source]]
 
 
 def source_rows(messages: Sequence[Message]) -> SourceRows:

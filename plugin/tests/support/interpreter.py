@@ -1,0 +1,420 @@
+"""A second interpreter of flows that shares nothing with Lowtide but the words that users write.
+
+It stands in for the package: `Flow`, `kafka`, `json`, `raw`, `Raw` and `main` are its own, and so are labels, order,
+lanes, JSON and dead letters, each made after the documentation (`docs/flows.md`, *Partitions* in `docs/operations.md`,
+`snapshots/README.md`, *The child path* in `docs/decisions/005-order-and-repair.md`). Where Lowtide walks through a plan
+depth first, one message after the other, this puts all records into one queue and always takes the first in the order:
+no record comes of a later one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
+from itertools import count
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from interpreter_bytes import dumped, loaded, normal, unit_of, unit_of_front
+
+LOOP = 1
+"""What a pass through a loop appends to the path: any number would do, as nothing else comes of such a record."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Raw:
+    """What `raw()` reads and writes."""
+
+    key: bytes | None
+    value: bytes | None
+
+
+class Kafka(NamedTuple):
+    """A topic, the type of its records, and the column that is a message's key."""
+
+    topic: str
+    record: Any
+    key: str | None = None
+
+
+class Came(NamedTuple):
+    """A message of a source: its front and offset, the log's timestamp in ms, key and value."""
+
+    front: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+
+
+class Said(NamedTuple):
+    """A floor or a cap."""
+
+    front: int
+    offset: int
+    tick: int
+    cap: bool
+
+
+class Letter(NamedTuple):
+    """A dead letter: the step that failed, where the message stands, and what is kept of it."""
+
+    step: str
+    front: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+
+
+class Record(NamedTuple):
+    """A record on its way; `unit` is None before the first exchange."""
+
+    tick: int
+    path: tuple[int, ...]
+    value: Any
+    message: Came
+    unit: int | None = None
+    turns: int = 0
+
+    @property
+    def place(self) -> tuple[Any, ...]:
+        return self.tick, self.message.front, self.message.offset, self.path
+
+    def below(self, number: int) -> Record:
+        return self._replace(path=(*self.path, number))
+
+
+class Failed(Exception):
+    """A function failed, or gave what it must not; the value is what the dead letter is made of."""
+
+
+class Step:
+    """One step of a flow."""
+
+    def __init__(self, kind: str, name: str, parents: Sequence[Step], **rest: Any) -> None:
+        self.kind, self.name, self.parents, self.rest = kind, name, list(parents), rest
+        self.takers: list[Step] = []
+        self.head: Step | None = None
+        for parent in parents:
+            parent.takers.append(self)
+        self.level: int = max((parent.level for parent in parents), default=0) + (kind in ("key_by", "broadcast"))
+        self.keys: tuple[str, ...] = rest["columns"] if kind == "key_by" else parents[0].keys if parents else ()
+        self.gives: Any = parents[0].gives if parents else None
+
+
+class Stream:
+    """What a step gives."""
+
+    def __init__(self, flow: Flow, step: Step) -> None:
+        self._flow, self._step = flow, step
+
+    def _then(self, kind: str, name: str | None, *also: Stream, **rest: Any) -> Stream:
+        step = Step(kind, name or "", [self._step, *(each._step for each in also)], **rest)
+        self._flow.steps.append(step)
+        return Stream(self._flow, step)
+
+    def _calls(self, kind: str, function: Callable[..., Any], name: str | None, **rest: Any) -> Stream:
+        return self._then(kind, name or function.__name__, function=function, **rest)
+
+    def map(self, function: Any, *, name: str | None = None, returns: Any = None) -> Stream:
+        stream = self._calls("map", function, name)
+        stream._step.gives = returns or typing.get_type_hints(function)["return"]
+        return stream
+
+    def flat_map(self, function: Any, *, name: str | None = None, returns: Any = None) -> Stream:
+        stream = self._calls("flat_map", function, name)
+        stream._step.gives = returns or typing.get_args(typing.get_type_hints(function)["return"])[0]
+        return stream
+
+    def filter(self, function: Any, *, name: str | None = None) -> Stream:
+        return self._calls("filter", function, name)
+
+    def map_batches(self, function: Any, returns: Any, *, name: str | None = None) -> Stream:
+        stream = self._calls("map_batches", function, name, takes=self._step.gives)
+        stream._step.gives = returns
+        return stream
+
+    def key_by(self, *columns: str, name: str | None = None) -> Stream:
+        return self._then("key_by", name, columns=columns)
+
+    def last(self, number: int, *, partial: bool = True, name: str | None = None) -> Stream:
+        return self._then("last", name, number=number, partial=partial)
+
+    def scan(
+        self, name: str, function: Any, initial: Any, *, beside: Stream | None = None, returns: Any = None
+    ) -> Stream:
+        also = [] if beside is None else [beside]
+        stream = self._then("scan", name, *also, function=function, initial=initial)
+        stream._step.gives = returns or typing.get_args(typing.get_type_hints(function)["return"])[1]
+        return stream
+
+    def broadcast(self, name: str, function: Any, initial: Any) -> Stream:
+        return self._then("broadcast", name, function=function, initial=initial)
+
+    def merge(self, *others: Stream, name: str) -> Stream:
+        return self._then("merge", name, *others)
+
+    def loop(self, name: str, body: Any, again: Any, *, limit_turns: int) -> Stream:
+        head = self._then("loop", name)
+        tail: Stream = body(head)._then("again", name, function=again, limit=limit_turns)
+        tail._step.head = head._step
+        return tail
+
+    def write(self, name: str, sink: Kafka) -> None:
+        self._then("write", name, sink=sink)
+
+
+class Flow:
+    """A flow, and what it gives."""
+
+    def __init__(self, name: str, *, dead_letters: Kafka | None = None) -> None:
+        self.name, self.dead_letters = name, dead_letters
+        self.steps: list[Step] = []
+
+    def read(self, name: str, source: Kafka) -> Stream:
+        step = Step("read", name, [], source=source)
+        step.gives = source.record
+        self.steps.append(step)
+        return Stream(self, step)
+
+    def run_locally(self, **inputs: Iterable[Any]) -> dict[str, list[Any]]:
+        """As users call it: sources one after the other, each in the order given."""
+        start: list[tuple[Step, Record]] = []
+        for front, step in enumerate(step for step in self.steps if step.kind == "read"):
+            for offset, value in enumerate(inputs.get(step.name, ())):
+                message = Came(front, offset, 0, None, value if isinstance(value, bytes) else dumped(value))
+                start.append((step, Record(0, (), value, message)))
+        run = Run(self, slack_ms=1, units=1)
+        run.take(start)
+        written = {step.name: [record.value for record in run.written[step]] for step in run.written}
+        return written if self.dead_letters is None else {**written, "dead-letters": run.letters}
+
+    def run_log(
+        self,
+        log: Mapping[str, Sequence[Came]],
+        floors: Iterable[Said] = (),
+        *,
+        slack_ms: int = 2,
+        units: int = 128,
+        lanes: int = 1,
+    ) -> tuple[dict[str, dict[int, list[tuple[bytes | None, bytes | None, int]]]], list[Letter]]:
+        """What each lane of each sink is given, as (key, value, timestamp) in order, and the dead letters."""
+        reads = [step for step in self.steps if step.kind == "read"]
+        start = []
+        for step in reads:
+            topic = step.rest["source"].topic
+            same = [each for each in reads if each.rest["source"].topic == topic]
+            path = (same.index(step) + 1,) if len(same) > 1 else ()
+            for tick, message in labelled(log.get(step.name, ()), list(floors), slack_ms):
+                start.append((step, Record(tick, path, message.value, message)))
+        run = Run(self, slack_ms=slack_ms, units=units)
+        run.take(start)
+        out: dict[str, dict[int, list[Any]]] = {}
+        for step, records in run.written.items():
+            lanes_of = out.setdefault(step.name, {})
+            for record in records:
+                key, value = message_of(step.rest["sink"], record.value)
+                assert record.unit is not None
+                lane = record.unit * lanes // units
+                lanes_of.setdefault(lane, []).append((key, value, max(1, record.tick * slack_ms)))
+        return out, run.letters
+
+
+def labelled(messages: Iterable[Came], floors: Sequence[Said], slack_ms: int) -> list[tuple[int, Came]]:
+    """R1, word for word: the largest of the label before, the tick of the timestamp or its cap, and the floors."""
+    before: dict[int, int] = {}
+    found = []
+    for message in sorted(messages, key=lambda each: each[:2]):
+        own = [said.tick for said in floors if said.cap and said[:2] == message[:2]]
+        labels = [max(own) if own else message.timestamp // slack_ms]
+        labels += [said.tick for said in floors if not said.cap and said[0] == message[0] and said[1] <= message[1]]
+        if message.front in before:
+            labels.append(before[message.front])
+        before[message.front] = max(labels)
+        found.append((before[message.front], message))
+    return found
+
+
+class Run:
+    """One run: the record that is first in the order takes its next step, until none is left."""
+
+    def __init__(self, flow: Flow, *, slack_ms: int, units: int) -> None:
+        self._flow, self._slack_ms, self._units = flow, slack_ms, units
+        self._queue: list[tuple[Any, int, Step, int, Record]] = []
+        self._number = count()
+        self._kept: dict[Step, dict[Any, Any]] = {step: {} for step in flow.steps}
+        """By step what it keeps of each key; of a broadcast of none."""
+        self.written: dict[Step, list[Record]] = {step: [] for step in flow.steps if step.kind == "write"}
+        self.letters: list[Letter] = []
+
+    def take(self, start: Iterable[tuple[Step, Record]]) -> None:
+        for step, record in start:
+            self._put(step, 0, record)
+        while self._queue:
+            _, _, step, port, record = heapq.heappop(self._queue)
+            named = step.parents[1] if step.kind == "scan" and port == 1 else step
+            try:
+                results = self._done(step, port, record)
+            except Failed as failed:
+                self._bury(named, record, failed.args[0])
+                continue
+            for result in results:
+                self._pass_on(step, result)
+
+    def _put(self, step: Step, port: int, record: Record) -> None:
+        heapq.heappush(self._queue, (record.place, next(self._number), step, port, record))
+
+    def _pass_on(self, step: Step, record: Record) -> None:
+        takers = list(dict.fromkeys(step.takers))
+        for number, taker in enumerate(takers, 1):
+            branch = record.below(number) if len(takers) > 1 else record
+            if taker.level > step.level or (taker.kind == "write" and taker.level == 0):
+                branch = branch._replace(value=normal(step.gives, branch.value))
+            if branch.unit is None and taker.level > 0 and taker.kind != "key_by":
+                branch = branch._replace(unit=unit_of_front(branch.message.front, self._units))
+            self._put(taker, taker.parents.index(step), branch)
+
+    def _done(self, step: Step, port: int, record: Record) -> list[Record]:
+        kind, value = step.kind, record.value
+        if kind == "read":
+            return [record._replace(value=self._read(step, record))]
+        if kind == "write":
+            self.written[step].append(self._placed(step.rest["sink"], record))
+            return []
+        if kind == "key_by":
+            return [record._replace(unit=unit_of([getattr(value, column) for column in step.keys], self._units))]
+        if kind == "loop":
+            return [record.below(LOOP)._replace(turns=record.turns + 1)]
+        if kind == "broadcast":
+            return [record.below(1)]
+        if kind in ("last", "scan"):
+            return self._with_state(step, port, record)
+        return [record] if kind == "merge" else self._called(step, record)
+
+    def _called(self, step: Step, record: Record) -> list[Record]:
+        function = step.rest["function"]
+        if step.kind == "map_batches":
+            return [record._replace(value=batched(function, step, record.value))]
+        result = called(
+            lambda: list(function(record.value)) if step.kind == "flat_map" else function(record.value), record
+        )
+        if step.kind == "flat_map":
+            if any(type(each) is not step.gives for each in result):
+                raise Failed(record.value)
+            return [record._replace(value=each).below(number) for number, each in enumerate(result, 1)]
+        if step.kind == "map":
+            if type(result) is not step.gives:
+                raise Failed(record.value)
+            return [record._replace(value=result)]
+        if type(result) is not bool:
+            raise Failed(record.value)
+        if step.kind == "again":
+            if not result:
+                return [record._replace(turns=0)]
+            assert step.head is not None
+            moved = unit_of([getattr(record.value, column) for column in step.head.keys], self._units) != record.unit
+            if moved or record.turns >= step.rest["limit"]:
+                raise Failed(record.value)
+            self._put(step.head, 0, record._replace(value=normal(step.gives, record.value)))
+            return []
+        return [record] if result else []
+
+    def _with_state(self, step: Step, port: int, record: Record) -> list[Record]:
+        value = record.value
+        if port == 1:
+            self._see(step.parents[1], record)
+            return []
+        key, kept, rest = tuple(getattr(value, column) for column in step.keys), self._kept[step], step.rest
+        if step.kind == "last":
+            window = kept[key] = (*kept.get(key, ()), value)[-rest["number"] :]
+            return [record._replace(value=window)] if rest["partial"] or len(window) == rest["number"] else []
+        before = kept.get(key, rest["initial"])
+        beside = [self._kept[each].get((), each.rest["initial"]) for each in step.parents[1:]]
+        state, output = called(lambda: rest["function"](before, value, *beside), record)
+        if type(output) is not step.gives:
+            raise Failed(value)
+        kept[key] = state
+        return [record._replace(value=output)]
+
+    def _see(self, broadcast: Step, record: Record) -> None:
+        kept, function = self._kept[broadcast], broadcast.rest["function"]
+        before = kept.get((), broadcast.rest["initial"])
+        kept[()] = called(lambda: function(before, record.value), record)
+
+    def _read(self, step: Step, record: Record) -> Any:
+        declared, message = step.gives, record.message
+        if not isinstance(record.value, bytes | None):
+            return record.value
+        if declared is Raw:
+            return Raw(message.key, message.value)
+        try:
+            return loaded(declared, message.value)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise Failed(message.value) from error
+
+    def _placed(self, sink: Kafka, record: Record) -> Record:
+        """A record with its unit: without a key_by, that of the sink's key, or of its front."""
+        if record.unit is not None:
+            return record
+        if sink.key is None:
+            return record._replace(unit=unit_of_front(record.message.front, self._units))
+        return record._replace(unit=unit_of([getattr(record.value, sink.key)], self._units))
+
+    def _bury(self, step: Step, record: Record, value: Any) -> None:
+        message = record.message
+        assert self._flow.dead_letters is not None, f"{step.name} fails for {value!r}"
+        kept = (message.key, message.value) if step.level == 0 else (None, dumped(value))
+        self.letters.append(
+            Letter(step.name, message.front, message.offset, max(1, record.tick * self._slack_ms), *kept)
+        )
+
+
+def called(call: Callable[[], Any], record: Record) -> Any:
+    try:
+        return call()
+    except Exception as error:
+        raise Failed(record.value) from error
+
+
+def batched(function: Any, step: Step, value: Any) -> Any:
+    """A batch of one."""
+    plain = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_(), bytes: pa.binary()}
+    hints = typing.get_type_hints(step.rest["takes"])
+    schema = pa.schema([(name, plain[hint]) for name, hint in hints.items()])
+    (row,) = function(pa.RecordBatch.from_pylist([dataclasses.asdict(value)], schema)).to_pylist()
+    return step.gives(**row)
+
+
+def message_of(sink: Kafka, record: Any) -> tuple[bytes | None, bytes | None]:
+    if isinstance(record, Raw):
+        return record.key, record.value
+    key = None if sink.key is None else getattr(record, sink.key)
+    if key is None or isinstance(key, bytes):
+        return key, dumped(record)
+    return str(key.value if isinstance(key, Enum) else key).encode(), dumped(record)
+
+
+# -- the other words of the package ------------------------------------------------------------------------------------
+
+
+def kafka(topic: str, record: Any, *, key: str | None = None) -> Kafka:
+    return Kafka(topic, record, key)
+
+
+def json(record: Any) -> Any:
+    return record
+
+
+def raw() -> Any:
+    return Raw
+
+
+def main(_: Flow) -> None:
+    """Nothing runs here."""
+
+
+KeyedStream = Broadcast = Stream

@@ -1,0 +1,245 @@
+"""Random flows, written in the words of the package that is given: Lowtide itself, or what stands in for it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta, timezone
+from enum import Enum
+from typing import Any, Literal
+
+SINKS = ("key", "other", "number", "data", None)
+PRIME = 1_000_003
+
+
+@dataclass(frozen=True)
+class Part:
+    name: str
+    weight: float = 1.5
+
+
+class Mood(Enum):
+    CALM = "calm"
+    WILD = "wild"
+
+
+@dataclass(frozen=True)
+class Thing:
+    key: str
+    number: int
+    other: int = 0
+    note: str = ""
+    parts: tuple[Part, ...] = ()
+    mood: Mood = Mood.CALM
+    at: datetime | None = None
+    data: bytes = b""
+    named: dict[str, float] = field(default_factory=dict)
+    size: Literal["s", "l"] = "s"
+
+
+@dataclass(frozen=True)
+class Total:
+    count: int = 0
+    trail: int = 0
+
+
+def bumped(thing: Thing) -> Thing:
+    return replace(thing, number=thing.number + 1, note=thing.note + "b")
+
+
+def rekeyed(thing: Thing) -> Thing:
+    return replace(thing, key=thing.key[::-1], other=thing.number % 3)
+
+
+def adorned(thing: Thing) -> Thing:
+    """Sets fields of every other type."""
+    at = datetime(2026, 1, 31, 23, tzinfo=timezone(timedelta(hours=2))) + timedelta(
+        minutes=thing.number, microseconds=7
+    )
+    mood = Mood.WILD if thing.number % 2 else Mood.CALM
+    named = {thing.key[:1]: thing.number / 4, "n": 1}
+    data = thing.key.encode()[:3]
+    return replace(thing, mood=mood, at=None if thing.other else at, data=data, named=named, size="l")
+
+
+def of_raw(message: Any) -> Thing:
+    return Thing((message.key or b"none").hex(), len(message.value or b""), data=message.value or b"")
+
+
+def refused(thing: Thing) -> Thing:
+    if thing.number % 5 == 3:
+        raise ValueError(thing.key)
+    return thing
+
+
+def careless(thing: Thing) -> Thing:
+    return thing if thing.number % 7 else None  # type: ignore[return-value]
+
+
+def parted(thing: Thing) -> Iterator[Thing]:
+    for place in range(thing.number % 4):
+        if place == 2 and thing.key == "b":
+            raise RuntimeError("half way")
+        yield replace(thing, number=thing.number + place, parts=(*thing.parts[-1:], Part(thing.note, place / 2)))
+
+
+def even(thing: Thing) -> bool:
+    return thing.number % 2 == 0
+
+
+def unsure(thing: Thing) -> bool:
+    return thing.number % 3 != 0 if thing.key != "a" else None  # type: ignore[return-value]
+
+
+def followed(total: Total, thing: Thing) -> tuple[Total, Thing]:
+    """What is sensitive to the order of every record before."""
+    after = Total(total.count + 1, (total.trail * 31 + thing.number + thing.other) % PRIME)
+    if after.trail % 11 == 7:
+        raise ValueError("unlucky")
+    return after, replace(thing, number=after.trail, other=after.count)
+
+
+def newest(seen: int, thing: Thing) -> int:
+    if thing.number % 13 == 5:
+        raise ValueError("not this one")
+    return (seen * 7 + thing.number) % PRIME
+
+
+def compared(total: Total, thing: Thing, seen: int) -> tuple[Total, Thing]:
+    return Total(total.count + 1, seen), replace(thing, other=seen % 100, note=f"{thing.note}/{total.trail % 10}")
+
+
+def summed(window: tuple[Thing, ...]) -> Thing:
+    if sum(thing.number for thing in window) % 17 == 4:
+        raise ArithmeticError("seventeen")
+    return replace(window[-1], number=sum(thing.number for thing in window) % PRIME, note=window[0].note)
+
+
+def smaller(thing: Thing) -> Thing:
+    return replace(thing, number=thing.number // 2, note=f"{thing.note}-")
+
+
+def large(thing: Thing) -> bool:
+    return thing.number > 2
+
+
+def twice(thing: Thing) -> Iterator[Thing]:
+    yield thing
+    if thing.number % 2:
+        yield replace(thing, number=thing.number - 1)
+
+
+class Writer:
+    """Writes one flow; with dice of the same seed the same flow, whatever the package."""
+
+    def __init__(self, package: Any, seed: int) -> None:
+        self._dice = random.Random(seed)
+        self._package = package
+        letters = package.kafka("letters", package.raw())
+        self.flow = package.Flow(f"random-{seed}", dead_letters=letters)
+        self._open: list[Any] = []
+        """Streams that no step takes yet."""
+        self._streams: list[Any] = []
+        self._names = 0
+
+    def write(self) -> Any:
+        """The flow."""
+        dice = self._dice
+        for number in range(dice.choice([1, 1, 2, 3])):
+            topic = f"topic-{number if dice.random() < 0.7 else 0}"
+            if dice.random() < 0.8:
+                self._add(self.flow.read(f"source{number}", self._package.kafka(topic, self._package.json(Thing))))
+                continue
+            raw = self.flow.read(f"source{number}", self._package.kafka(topic, self._package.raw()))
+            self._add(raw.map(of_raw, name=self._name("of_raw")))
+        for _ in range(dice.randrange(1, 9)):
+            self._step()
+        for stream in list(self._open):
+            self._end(stream)
+        return self.flow
+
+    def _name(self, word: str) -> str:
+        self._names += 1
+        return f"{word}{self._names}"
+
+    def _add(self, stream: Any, *taken: Any) -> Any:
+        self._open = [each for each in self._open if each not in taken] + [stream]
+        self._streams.append(stream)
+        return stream
+
+    def _step(self) -> None:
+        dice, stream = self._dice, self._dice.choice(self._streams)
+        steps: list[Callable[[Any], Any]] = [
+            self._plain,
+            self._plain,
+            self._keyed,
+            self._keyed,
+            self._merged,
+            self._beside,
+        ]
+        dice.choice(steps)(stream)
+
+    def _plain(self, stream: Any) -> None:
+        steps: list[tuple[str, list[Callable[..., Any]]]] = [
+            ("map", [bumped, rekeyed, adorned, refused, careless]),
+            ("filter", [even, unsure]),
+            ("flat_map", [parted]),
+        ]
+        kind, functions = self._dice.choice(steps)
+        function = self._dice.choice(functions)
+        self._add(getattr(stream, kind)(function, name=self._name(function.__name__)), stream)
+
+    def _by_key(self, stream: Any) -> Any:
+        columns = self._dice.choice(
+            [("key",), ("other",), ("key", "other"), ("number",), ("mood", "at"), ("data",), ("at",), ("size", "key")]
+        )
+        return stream.key_by(*columns, name=self._name("by"))
+
+    def _keyed(self, stream: Any) -> None:
+        dice, keyed = self._dice, self._by_key(stream)
+        kind = dice.randrange(4)
+        if kind == 0:
+            self._add(keyed.scan(self._name("followed"), followed, Total()), stream)
+        elif kind == 1:
+            window = keyed.last(dice.choice([1, 2, 3]), partial=dice.random() < 0.6, name=self._name("last"))
+            self._add(window.map(summed, name=self._name("summed")), stream)
+        elif kind == 2:
+            self._add(keyed.loop(self._name("loop"), self._body, large, limit_turns=dice.choice([2, 3])), stream)
+        else:
+            self._add(keyed, stream)
+
+    def _body(self, inside: Any) -> Any:
+        if self._dice.random() < 0.5:
+            inside = inside.scan(self._name("inside"), followed, Total())
+        if self._dice.random() < 0.4:
+            inside = inside.flat_map(twice, name=self._name("twice"))
+        return inside.map(smaller, name=self._name("smaller"))
+
+    def _merged(self, stream: Any) -> None:
+        others = [each for each in self._streams if each is not stream]
+        if not others:
+            return self._plain(stream)
+        chosen = self._dice.sample(others, self._dice.randint(1, min(2, len(others))))
+        self._add(stream.merge(*chosen, name=self._name("merged")), stream, *chosen)
+        return None
+
+    def _beside(self, stream: Any) -> None:
+        other = self._dice.choice(self._streams)
+        first = self._dice.random() < 0.5
+        keyed = None if first else self._by_key(stream)
+        beside = other.broadcast(self._name("newest"), newest, 0)
+        scan = (keyed or self._by_key(stream)).scan(self._name("compared"), compared, Total(), beside=beside)
+        self._add(scan, stream, other)
+
+    def _end(self, stream: Any) -> None:
+        topic = self._name("out")
+        if self._dice.random() < 0.2:
+            made, package = self._package.Raw, self._package
+            raw = stream.map(
+                lambda thing: made(thing.data or None, thing.key.encode()), name=f"raw-{topic}", returns=made
+            )
+            raw.write(topic, package.kafka(topic, package.raw()))
+            return
+        key = self._dice.choice(SINKS)
+        stream.write(topic, self._package.kafka(topic, self._package.json(Thing), key=key))
