@@ -20,6 +20,7 @@ __all__ = [
     "ManifestDamaged",
     "NoGoodCommit",
     "NoSuchCommit",
+    "NodesOpen",
     "PartDamaged",
     "PartRefused",
     "RecordDamaged",
@@ -184,6 +185,12 @@ class NoGoodCommit(SnapshotsError):
 
 class ZooKeeperRefused(SnapshotsError):
     """Give the user and password that the job's nodes were made with."""
+
+    exit_code = 4
+
+
+class NodesOpen(SnapshotsError):
+    """Close the nodes to others: with them, a job's life could be ended or forged by whoever reaches ZooKeeper."""
 
     exit_code = 4
 
