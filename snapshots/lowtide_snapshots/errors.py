@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 __all__ = [
+    "AddressUnproven",
     "CommitNeeded",
     "CommitRefused",
     "CommitUnknown",
@@ -191,6 +192,12 @@ class ZooKeeperRefused(SnapshotsError):
 
 class NodesOpen(SnapshotsError):
     """Close the nodes to others: with them, a job's life could be ended or forged by whoever reaches ZooKeeper."""
+
+    exit_code = 4
+
+
+class AddressUnproven(SnapshotsError):
+    """Give the job's token, or find out who named this address: nothing shows that the job's control API is there."""
 
     exit_code = 4
 
