@@ -47,7 +47,8 @@ class Entrance:
     Args:
         listeners: belong to it from now on.
         serve: makes a connection's protocol.
-        tls: what the connections are encrypted with; its handshake counts as a stranger's time.
+        tls: what the connections are encrypted with; its handshake counts as a stranger's time. It begins with the
+            client's first byte: what it needs (some 300 KiB) is not spent on who says nothing.
         strangers: who may be there at once; fresh, by default of the usual size.
     """
 
@@ -57,14 +58,14 @@ class Entrance:
         serve: Serve,
         *,
         tls: ssl.SSLContext | None = None,
-        strangers: Strangers[asyncio.BaseProtocol] | None = None,
+        strangers: "Strangers[_Connection] | None" = None,
     ) -> None:
         self._listeners = listeners
         self._serve = serve
         self._tls = tls
-        self._strangers: Strangers[asyncio.BaseProtocol] = Strangers() if strangers is None else strangers
+        self._strangers: Strangers[_Connection] = Strangers() if strangers is None else strangers
         self._connections: dict[asyncio.BaseProtocol, _Connection] = {}
-        """Those of the strangers."""
+        """Those of the strangers that have a protocol."""
         self._refusals = Refusals()
         self._tasks: set[asyncio.Task[None]] = set()
         self._look_later: asyncio.TimerHandle | None = None
@@ -89,15 +90,18 @@ class Entrance:
             await asyncio.wait(list(self._tasks))
         for listener in self._listeners:
             listener.close()
-        for protocol in list(self._connections):
-            self._send_away(protocol)
+        for stranger in list(self._strangers):
+            self._send_away(stranger)
+            if stranger.protocol is None:
+                stranger.socket.close()
         if self._look_later is not None:
             self._look_later.cancel()
 
     def proved(self, protocol: asyncio.BaseProtocol) -> None:
         """The peer has proved who it is: nothing here limits its connection any more."""
-        self._strangers.leave(protocol)
-        self._connections.pop(protocol, None)
+        connection = self._connections.get(protocol)
+        if connection is not None:
+            self._forget(connection)
 
     def refused(self, why: object) -> None:
         """Say in the log, now and then, that somebody was refused."""
@@ -121,10 +125,9 @@ class Entrance:
             except BaseException:
                 connection.close()
                 raise
-            protocol = self._serve()
-            self._strangers.come(protocol, loop.time())
-            self._connections[protocol] = _Connection(connection)
-            self._begin(self._take(protocol, connection))
+            stranger = _Connection(connection)
+            self._strangers.come(stranger, loop.time())
+            self._begin(self._take(stranger))
             if self._look_later is None:
                 self._look_later = loop.call_later(LOOK_S, self._look)
             await asyncio.sleep(0)  # What others have sent is read before anybody is sent away.
@@ -134,25 +137,33 @@ class Entrance:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _take(self, protocol: asyncio.BaseProtocol, connection: socket.socket) -> None:
-        limit_s, last_s = (self._strangers.limit_s, LAST_WORD_S) if self._tls is not None else (None, None)
+    async def _take(self, stranger: "_Connection") -> None:
+        """Give a stranger its protocol; with TLS, when that has been agreed on."""
+        limit_s, last_s = None, None
+        if self._tls is not None:
+            limit_s, last_s = self._strangers.limit_s, LAST_WORD_S
+            await stranger.speaks()
+        if stranger not in self._strangers:
+            stranger.socket.close()
+            return
+        protocol = self._serve()
+        self._connections[protocol] = stranger
+        stranger.protocol = protocol
         try:
-            transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
+            stranger.transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: protocol,
-                connection,
+                stranger.socket,
                 ssl=self._tls,
                 ssl_handshake_timeout=limit_s,
                 ssl_shutdown_timeout=last_s,
             )
         except OSError as error:
-            if protocol in self._connections:
-                self._send_away(protocol)
+            if stranger in self._strangers:
+                self._send_away(stranger)
                 if isinstance(error, ssl.SSLError):
                     self.refused(error)
-            return
-        known = self._connections.get(protocol)
-        if known is not None:
-            known.transport = transport
+            # The frames that it came through refer to it, and to TLS's memory, which would wait for the collector.
+            error.__traceback__ = None
 
     async def _make_room(self) -> None:
         """Wait until one more stranger may be let in, for whom the one that came first may have to go."""
@@ -170,40 +181,58 @@ class Entrance:
         loop = asyncio.get_running_loop()
         self._look_later = None
         self._forget_gone()
-        for protocol in self._strangers.late(loop.time()):
-            self._send_away(protocol)
+        for stranger in self._strangers.late(loop.time()):
+            self._send_away(stranger)
             self.refused(f"it had not proved who it is for {self._strangers.limit_s:g} s")
-        if self._connections:
+        if self._strangers:
             self._look_later = loop.call_later(LOOK_S, self._look)
 
     def _forget_gone(self) -> None:
-        for protocol in [protocol for protocol, known in self._connections.items() if known.gone]:
-            self.proved(protocol)
+        for stranger in [stranger for stranger in self._strangers if stranger.gone]:
+            self._forget(stranger)
 
-    def _send_away(self, protocol: asyncio.BaseProtocol) -> None:
-        self._strangers.leave(protocol)
-        self._connections.pop(protocol).end()
+    def _forget(self, stranger: "_Connection") -> None:
+        self._strangers.leave(stranger)
+        if stranger.protocol is not None:
+            self._connections.pop(stranger.protocol, None)
+
+    def _send_away(self, stranger: "_Connection") -> None:
+        self._forget(stranger)
+        stranger.end()
 
 
 class _Connection:
     """A stranger's connection.
 
     Attributes:
+        socket: its own until it has a protocol.
+        protocol: None as long as nothing has come of one that is to be encrypted.
         transport: None as long as TLS is being agreed on.
     """
 
     def __init__(self, connection: socket.socket) -> None:
-        self._socket = connection
+        self.socket = connection
+        self.protocol: asyncio.BaseProtocol | None = None
         self.transport: asyncio.BaseTransport | None = None
 
     @property
     def gone(self) -> bool:
         """Whether its socket is closed, and not merely to be closed."""
-        return self._socket.fileno() < 0
+        return self.socket.fileno() < 0
+
+    async def speaks(self) -> None:
+        """Wait for the first byte, or the end of the connection."""
+        loop = asyncio.get_running_loop()
+        spoken = loop.create_future()
+        loop.add_reader(self.socket, lambda: spoken.done() or spoken.set_result(None))
+        try:
+            await spoken
+        finally:
+            loop.remove_reader(self.socket)
 
     def end(self) -> None:
         """Close it now, whatever its protocol waits for."""
         if isinstance(self.transport, asyncio.Transport):
             self.transport.abort()
         with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+            self.socket.shutdown(socket.SHUT_RDWR)

@@ -6,6 +6,7 @@ only after its grace, which a peer that knows the secret needs a fraction of. So
 door at `most` per `grace_s`, and who comes behind 500 of them waits for a second.
 """
 
+from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 MOST = 128
@@ -41,6 +42,9 @@ class Strangers(Generic[S]):
 
     def __contains__(self, stranger: S) -> bool:
         return stranger in self._came_s
+
+    def __iter__(self) -> Iterator[S]:
+        return iter(self._came_s)
 
     @property
     def full(self) -> bool:

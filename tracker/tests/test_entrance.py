@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -37,10 +38,15 @@ class Guest(asyncio.Protocol):
 class Door:
     """An entrance, and those who come to it."""
 
-    def __init__(self, limit_s: float = 10.0) -> None:
-        strangers: Strangers[asyncio.BaseProtocol] = Strangers(most=2, grace_s=GRACE_S, limit_s=limit_s)
-        self.entrance = Entrance(listen("127.0.0.1"), lambda: Guest(self.entrance.proved), strangers=strangers)
+    def __init__(self, limit_s: float = 10.0, tls: ssl.SSLContext | None = None) -> None:
+        strangers: Strangers[Any] = Strangers(most=2, grace_s=GRACE_S, limit_s=limit_s)
+        self.entrance = Entrance(listen("127.0.0.1"), self._guest, tls=tls, strangers=strangers)
         self.strangers = strangers
+        self.guests = 0
+
+    def _guest(self) -> Guest:
+        self.guests += 1
+        return Guest(self.entrance.proved)
 
     async def come(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection(*self.entrance.address)
@@ -54,11 +60,13 @@ class Door:
         return reader, writer
 
 
-def visit(visitor: Callable[[Door], Coroutine[Any, Any, None]], limit_s: float = 10.0) -> None:
+def visit(
+    visitor: Callable[[Door], Coroutine[Any, Any, None]], limit_s: float = 10.0, tls: ssl.SSLContext | None = None
+) -> None:
     """Run a test in a loop; nothing may be left of the connections at its end."""
 
     async def run() -> None:
-        door = Door(limit_s)
+        door = Door(limit_s, tls)
         door.entrance.open()
         try:
             await visitor(door)
@@ -126,6 +134,20 @@ def test_a_stranger_goes_after_the_limit_though_nobody_waits() -> None:
         assert len(door.strangers) == 0
 
     visit(visitor, limit_s=0.3)
+
+
+def test_nothing_is_spent_on_tls_with_who_says_nothing() -> None:
+    async def visitor(door: Door) -> None:
+        silent = [await door.come() for _ in range(5)]
+        assert all([await ended(reader) for reader, _ in silent[:3]])
+        assert door.guests == 0
+        silent[3][1].write(b"no TLS")
+        assert await ended(silent[3][0])
+        assert door.guests == 1
+        await door.entrance.close()
+        assert await ended(silent[4][0])
+
+    visit(visitor, tls=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
 
 
 def test_an_entrance_that_has_no_more_descriptors_takes_the_next_ones_later(
