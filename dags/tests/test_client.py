@@ -61,7 +61,7 @@ def test_the_token_goes_to_no_address_that_the_life_has_not_proved(job: Job) -> 
     with socket.create_server(("127.0.0.1", 0)) as other:
         other.settimeout(0.2)
         host, port = other.getsockname()
-        job.runs(control=f"{host}:{port}")
+        job.runs(control=f"{host}:{port}", control_proof="0" * 64)
         with pytest.raises(TokenRefused, match="without a proof") as refused:
             job.client().status()
         assert f"{host}:{port}" in refused.value.what
