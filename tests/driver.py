@@ -14,8 +14,6 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,7 @@ from tests.shop import Shop
 from lowtide.errors import LowtideError
 from lowtide.spark.job import Job
 from lowtide.spark.session import start_session
+from lowtide_snapshots.control_address import ask
 
 ROOT = Path(__file__).parent.parent
 READY_WITHIN_S = 120.0
@@ -157,17 +156,16 @@ def below_with(pid: int, what: str) -> list[int]:
 
 def view(job: Job) -> dict[str, Any]:
     """What the job's control API answers; in a life's first second it asks to be asked again."""
-    request = urllib.request.Request(f"http://{job.control}/status", headers={"Authorization": f"Bearer {job.token}"})
     deadline = time.monotonic() + BEGUN_WITHIN_S
+    assert job.control is not None
     while True:
-        try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
-                status: dict[str, Any] = json.load(answer)
-                return status
-        except urllib.error.HTTPError as error:
-            if error.code != HTTPStatus.SERVICE_UNAVAILABLE or time.monotonic() > deadline:
-                raise
-            time.sleep(0.2)
+        code, answer = ask(job.control, job.token, "GET", "/status", limit_s=10)
+        if code == HTTPStatus.OK:
+            status: dict[str, Any] = json.loads(answer)
+            return status
+        assert code == HTTPStatus.SERVICE_UNAVAILABLE, answer
+        assert time.monotonic() < deadline, answer
+        time.sleep(0.2)
 
 
 def tell(said: dict[str, Any]) -> None:

@@ -54,9 +54,10 @@ class Program:
     def client(self) -> ControlClient:
         """The control API of the present life."""
         state, token = self.jobs.state(), self.jobs.token()
-        assert state is not None
+        control = None if state is None else state.control_address()
+        assert control is not None
         assert token is not None
-        return ControlClient(state.control, token)
+        return ControlClient(control, token)
 
     def moved(self, records: int = 200, within_s: float = 120.0) -> Any:
         """Wait until the present life has delivered so many more; what it says of itself then."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 from controlled import TOKEN, ControlledJob, controlled
 from seen import MIN_TIME, SHAPE, moment, reader, worker
@@ -31,7 +32,11 @@ def _job(tmp_path: Path) -> Iterator[ControlledJob]:
         began = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
         us = Process.of(os.getpid())
         folder.write(
-            JobState(name="index", life="l", phase="running", started_at=began, runner=us, control=job.address)
+            msgspec.structs.replace(
+                JobState(name="index", life="l", phase="running", started_at=began, runner=us),
+                incarnation=job.at.incarnation,
+                **job.at.fields(),
+            )
         )
         yield job
 

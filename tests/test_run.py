@@ -3,9 +3,11 @@
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import time
+import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -197,6 +199,14 @@ def test_a_job_runs_in_the_foreground_or_detached_until_it_is_asked_to_stop(new_
     stop_twice(behind)
 
 
+def asked_as_the_manual_says(address: str, token: str, certificate: Path) -> None:
+    """By a program that knows nothing of Lowtide: over HTTPS, with the certificate in the job's folder."""
+    request = urllib.request.Request(f"https://{address}/metrics", headers={"Authorization": f"Bearer {token}"})
+    tls = ssl.create_default_context(cafile=str(certificate))
+    with urllib.request.urlopen(request, timeout=10, context=tls) as answer:
+        assert b"lowtide_running 1.0" in answer.read()
+
+
 def watch(place: Place, run: subprocess.Popen[str]) -> None:
     """A job in the foreground: what status says of it, that it runs once, and that SIGTERM leaves nothing of it."""
     place.pass_through(200)
@@ -209,12 +219,17 @@ def watch(place: Place, run: subprocess.Popen[str]) -> None:
     second = place.start(sys.executable, "flow.py")
     assert place.ended(second) == 4
     assert f'job "{place.job}" runs already, as process {run.pid}' in place.said(second)
-    secret = place.folder / ".lowtide/jobs" / place.job / "secret"
+    folder = place.folder / ".lowtide/jobs" / place.job
+    secret, certificate = folder / "secret", folder / "control.pem"
     assert secret.stat().st_mode & 0o777 == 0o600
+    asked_as_the_manual_says(status["control"], (folder / "token").read_text(), certificate)
+    files = [each for each in folder.iterdir() if each.is_file()]
+    assert [each.name for each in files if b"PRIVATE KEY" in each.read_bytes()] == []
     run.send_signal(signal.SIGTERM)
     assert place.ended(run, 20) == 0
     place.none_left(0)
     assert not secret.exists()
+    assert not certificate.exists()
     said = place.said(run)
     assert [word for word in ("WARN", "ERROR", "Exception", "py4j", "\033") if word in said] == []
     assert (place.state()["phase"], place.state()["cause"]) == ("stopped", "SIGTERM asked for it")

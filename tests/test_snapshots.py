@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from tests.shop import Load, Shop
 
 from lowtide.cli.taking import take
-from lowtide.control_client import ControlClient, ControlRefused
+from lowtide.control_client import ControlRefused
 from lowtide.oracle import Output, compare_lanes, read_output
 from lowtide.service.job_view import SnapshotView
 from lowtide.spark.job import Job
@@ -28,7 +28,7 @@ TAKEN_WITHIN_S = 30.0
 
 def taken(job: Job, name: str | None = None) -> SnapshotView:
     """Take a snapshot and wait until it is committed."""
-    return take(ControlClient(job.control, job.token), job.plan.name, name, limit_s=TAKEN_WITHIN_S)
+    return take(job.client(), job.plan.name, name, limit_s=TAKEN_WITHIN_S)
 
 
 def after(seconds: float) -> Callable[[], Any]:
@@ -53,7 +53,7 @@ def test_a_job_goes_on_from_its_last_commit(spark: Spark) -> None:
         assert second.phase == "committed"
         job.wait(after(1))
         assert load.written > 1000
-        client = ControlClient(job.control, job.token)
+        client = job.client()
         answer = client.state("bought", {"user": "user-3"})
         (row,) = answer["rows"]
         assert (row["key"], row["state"]["user"]) == ({"user": "user-3"}, "user-3")
@@ -114,7 +114,7 @@ def test_a_source_that_retention_has_emptied_to_its_last_marker_is_gone_on_with(
     shop.produce(range(200), transaction="commit")
     with shop.running() as job:
         assert shop.judge.right() == 200
-        client = ControlClient(job.control, job.token)
+        client = job.client()
         idle_from = client.status().delivered_time_ms or 0
         job.wait(lambda: (client.status().delivered_time_ms or 0) <= idle_from + 500)
         taken(job)

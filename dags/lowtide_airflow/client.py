@@ -17,6 +17,7 @@ from lowtide_airflow.job_look import JobLook, Life
 from lowtide_airflow.job_snapshots import JobSnapshots
 from lowtide_airflow.place import Place
 from lowtide_snapshots.commit_log import Commit, ZooKeeperCommitLog
+from lowtide_snapshots.control_address import ControlAddress
 from lowtide_snapshots.registry import jobs
 
 __all__ = ["JobClient", "jobs_at"]
@@ -121,7 +122,8 @@ class JobClient:
                 where=f"its control API at {life.control}",
                 way_out="give the job a [control].token_file, and the Airflow connection its content as password",
             )
-        return Control(life.control, self.place.token)
+        at = ControlAddress(self.job, life.incarnation, life.control, life.control_certificate, life.control_proof)
+        return Control(at, self.place.token)
 
     def status(self) -> dict[str, Any]:
         """Everything that is known of the running job, as its control API tells it."""

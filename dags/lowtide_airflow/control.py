@@ -8,23 +8,23 @@ from http import HTTPStatus
 from typing import Any
 
 from lowtide_airflow.errors import ControlRefused, ControlUnreachable, TokenRefused
+from lowtide_snapshots.control_address import ControlAddress, ask
+from lowtide_snapshots.errors import AddressUnproven
 
 __all__ = ["Control"]
-
-MAX_ANSWER_BYTES = 16 << 20
 
 
 class Control:
     """A job's control API. Every method raises `ControlUnreachable`, `TokenRefused` or `ControlRefused`.
 
     Args:
-        address: where it listens, `host:port`, as the job's place in ZooKeeper tells it.
-        token: what it asks for.
+        at: where it is, as the job's place in ZooKeeper tells it.
+        token: what it asks for; sent to nobody but the life that has published that address.
         limit_s: how long one step of an answer may take.
     """
 
-    def __init__(self, address: str, token: str, limit_s: float = 5.0) -> None:
-        self._address = address
+    def __init__(self, at: ControlAddress, token: str, limit_s: float = 5.0) -> None:
+        self._at = at
         self._token = token
         self._limit_s = limit_s
 
@@ -59,29 +59,24 @@ class Control:
         self._ask("POST", "/stop")
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> Any:
-        host, _, port = self._address.rpartition(":")
         try:
-            connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=self._limit_s)
-            try:
-                connection.request(method, path, body, headers={"Authorization": f"Bearer {self._token}"})
-                response = connection.getresponse()
-                answer = response.read(MAX_ANSWER_BYTES)
-            finally:
-                connection.close()
+            status, answer = ask(self._at, self._token, method, path, body, limit_s=self._limit_s)
+        except AddressUnproven as error:
+            raise TokenRefused(error.what, where=error.where, way_out=error.way_out) from error
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise self._unreachable(str(error) or type(error).__name__) from error
-        if response.status == HTTPStatus.UNAUTHORIZED:
+        if status == HTTPStatus.UNAUTHORIZED:
             raise TokenRefused(
                 "the job does not take this token",
-                where=f"its control API at {self._address}",
+                where=f"its control API at {self._at.address}",
                 way_out="give the job a [control].token_file, and the Airflow connection its content as password",
             )
         try:
             value = json.loads(answer)
         except ValueError:
             value = None
-        if response.status >= HTTPStatus.BAD_REQUEST:
-            raise self._refusal(response.status, value, answer)
+        if status >= HTTPStatus.BAD_REQUEST:
+            raise self._refusal(status, value, answer)
         if value is None:
             raise self._unreachable(f"what it answered is no JSON: {answer[:100].decode(errors='replace')!r}")
         return value
@@ -89,12 +84,12 @@ class Control:
     def _refusal(self, status: int, value: Any, answer: bytes) -> ControlRefused | ControlUnreachable:
         known = isinstance(value, dict) and "error" in value and "what_to_do" in value
         if known and status < HTTPStatus.INTERNAL_SERVER_ERROR:
-            return ControlRefused(str(value["error"]), where=self._address, way_out=str(value["what_to_do"]))
+            return ControlRefused(str(value["error"]), where=self._at.address, way_out=str(value["what_to_do"]))
         return self._unreachable(f"it answered {status}: {answer[:500].decode(errors='replace')}")
 
     def _unreachable(self, why: str) -> ControlUnreachable:
         return ControlUnreachable(
             f"the job's control API does not answer: {why}",
-            where=self._address,
+            where=self._at.address,
             way_out="this machine must reach it: set [control].host and port of the job; then ask again",
         )

@@ -30,6 +30,8 @@ class Life:
         submission: the key of the submission that it is; None for one without.
         commit: the snapshot that it began from; None for none.
         delivery: "exactly_once" or "at_least_once"; empty where it does not say so.
+        control_certificate: what its control API shows; empty likewise.
+        control_proof: of address and certificate, as `ControlAddress` has it; empty likewise.
         ran: of one that has ended, whether it had come to run; None where it does not say so.
         again: of one that has ended, whether its program begins another by itself; None where it does not say so.
     """
@@ -44,6 +46,8 @@ class Life:
     submission: str | None = None
     commit: str | None = None
     delivery: str = ""
+    control_certificate: str = ""
+    control_proof: str = ""
     ran: bool | None = None
     again: bool | None = None
 
@@ -70,6 +74,8 @@ class Life:
             submission=text("submission") or None,
             commit=text("commit") or None,
             delivery=text("delivery"),
+            control_certificate=text("control_certificate"),
+            control_proof=text("control_proof"),
             ran=said.get("ran"),
             again=said.get("again"),
         )

@@ -16,6 +16,7 @@ from kept_snapshots import commit, record, seal
 from lowtide_airflow.client import JobClient
 from lowtide_airflow.place import Place
 from lowtide_snapshots.commit_log import Commit, ZooKeeperCommitLog
+from lowtide_snapshots.control_address import ControlAddress
 from lowtide_snapshots.job_store import JobStore
 from lowtide_snapshots.manifest import Manifest
 from lowtide_snapshots.stores import Store
@@ -58,12 +59,13 @@ class Job:
         """What the life says of itself."""
         assert self.driver is not None
         life = self.driver.incarnation()
+        proved = ControlAddress.proved(TOKEN, job=self.name, incarnation=life, address=control, certificate="0" * 64)
         at = datetime.now(UTC).isoformat(timespec="seconds")
         said = {
             "incarnation": life,
             "phase": phase,
             "cause": cause,
-            "control": control,
+            **proved.fields(),
             "driver": "process 1",
             "at": at,
         }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lowtide_airflow.client import JobClient, jobs_at
-from lowtide_airflow.errors import NotRunning, PlaceRefused
+from lowtide_airflow.errors import NotRunning, PlaceRefused, TokenRefused
 from lowtide_airflow.place import Place
 from lowtide_snapshots.errors import (
     CommitRefused,
@@ -54,6 +54,19 @@ def test_a_job_is_looked_at_through_its_lives(job: Job) -> None:
     assert client.look().state == "stopped"
     assert [(life.incarnation, life.phase) for life in client.lives()] == [(1, "failed"), (2, "stopped")]
     assert job.name in jobs_at(job.place)
+
+
+def test_the_token_goes_to_no_address_that_the_life_has_not_proved(job: Job) -> None:
+    """Anybody may be able to write into ZooKeeper."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        other.settimeout(0.2)
+        host, port = other.getsockname()
+        job.runs(control=f"{host}:{port}", control_proof="0" * 64)
+        with pytest.raises(TokenRefused, match="without a proof") as refused:
+            job.client().status()
+        assert f"{host}:{port}" in refused.value.what
+        with pytest.raises(TimeoutError):
+            other.accept()
 
 
 def test_a_driver_that_leaves_without_a_word_is_gone(job: Job) -> None:

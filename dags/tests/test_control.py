@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 
 from lowtide_airflow.control import Control
 from lowtide_airflow.errors import ControlRefused, ControlUnreachable, TokenRefused
+from lowtide_snapshots.control_address import ControlAddress, fingerprint
 
 # Not imported by their names: the provider may know of the job's formats alone, not of its code.
 support, seen = pytest.importorskip("controlled"), pytest.importorskip("seen")
@@ -28,7 +31,7 @@ def _served() -> Iterator[Any]:
 
 @pytest.fixture(name="control")
 def _control(served: Any) -> Control:
-    return Control(served.address, support.TOKEN)
+    return Control(served.at, support.TOKEN)
 
 
 def test_a_status_and_a_history_are_what_the_job_tells(control: Control) -> None:
@@ -59,7 +62,10 @@ def test_a_job_is_asked_to_stop(control: Control, served: Any) -> None:
 
 def test_a_wrong_token_is_refused_with_where_the_right_one_comes_from(served: Any) -> None:
     with pytest.raises(TokenRefused, match=r"\[control\].token_file"):
-        Control(served.address, "another").status()
+        Control(served.at, "another").status()
+    proved = published(served.address, served.at.certificate, "another")
+    with pytest.raises(TokenRefused, match=r"does not take this token[\s\S]*\[control\].token_file"):
+        Control(proved, "another").status()
 
 
 def test_what_a_job_refuses_is_said_as_it_says_it(control: Control) -> None:
@@ -67,22 +73,43 @@ def test_what_a_job_refuses_is_said_as_it_says_it(control: Control) -> None:
         control.take_snapshot(name="n" * 201)
 
 
+def published(address: str, certificate: str, token: str = support.TOKEN) -> ControlAddress:
+    """As a life does that knows the token."""
+    return ControlAddress.proved(token, job="index", incarnation=3, address=address, certificate=certificate)
+
+
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "nonsense", "127.0.0.1:no"])
 def test_a_job_that_does_not_answer_is_named(address: str) -> None:
     with pytest.raises(ControlUnreachable, match=address):
-        Control(address, "token", 0.5).status()
+        Control(published(address, "0" * 64), support.TOKEN, 0.5).status()
 
 
-def test_a_server_that_is_no_control_api_is_not_believed() -> None:
+@contextmanager
+def imposter(heard: list[bytes]) -> Iterator[tuple[str, str]]:
+    """Somebody who answers to everything; the address, and what is shown there."""
+    certificate = import_module("lowtide.service.certificate").made_certificate("127.0.0.1")
     with socket.create_server(("127.0.0.1", 0)) as other:
-        other.listen()
 
         def answer() -> None:
             connection, _ = other.accept()
-            with connection:
-                connection.recv(4096)
-                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
+            with suppress(OSError), certificate.tls.wrap_socket(connection, server_side=True) as secured:
+                heard.append(secured.recv(4096))
+                secured.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
 
-        threading.Thread(target=answer, daemon=True).start()
-        with pytest.raises(ControlUnreachable, match="no JSON: 'hello'"):
-            Control(f"127.0.0.1:{other.getsockname()[1]}", "token").status()
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{other.getsockname()[1]}", fingerprint(ssl.PEM_cert_to_DER_cert(certificate.pem))
+        thread.join(5)
+
+
+def test_who_shows_another_certificate_hears_nothing() -> None:
+    """As at the port that a dead life has left."""
+    heard: list[bytes] = []
+    with imposter(heard) as (address, _), pytest.raises(ControlUnreachable, match="another certificate"):
+        Control(published(address, "0" * 64), support.TOKEN).stop()
+    assert b"".join(heard) == b""
+
+
+def test_a_server_that_is_no_control_api_is_not_believed() -> None:
+    with imposter([]) as (address, shown), pytest.raises(ControlUnreachable, match="no JSON: 'hello'"):
+        Control(published(address, shown), support.TOKEN).status()

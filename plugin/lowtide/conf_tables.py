@@ -150,11 +150,16 @@ class EpochConf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlConf:
-    """Where the running job's control API listens, port 0 takes a free one; `token_file` holds its token."""
+    """Where the running job's control API listens, port 0 takes a free one; `token_file` holds its token.
+
+    `tls_cert` and `tls_key` are PEM files; without them each life makes a certificate of its own.
+    """
 
     host: Text = "127.0.0.1"
     port: Port = 0
     token_file: Text | None = None
+    tls_cert: Text | None = None
+    tls_key: Text | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

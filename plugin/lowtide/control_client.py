@@ -1,6 +1,6 @@
 """Asks a running job's control API from outside.
 
-client = ControlClient(state.control, folder.token())
+client = ControlClient(state.control_address(), folder.token())
 print(client.status().lag_ms)
 """
 
@@ -16,13 +16,14 @@ import msgspec
 
 from lowtide.errors import LowtideError, ServiceUnavailable
 from lowtide.service.job_view import JobView, SnapshotView
+from lowtide_snapshots.control_address import ControlAddress, ask
+from lowtide_snapshots.errors import AddressUnproven
 
 __all__ = ["ControlClient", "ControlRefused", "ControlUnreachable", "TokenRefused"]
 
 T = TypeVar("T")
 LIMIT_S = 5.0
 """How long the control API may take to answer."""
-MAX_ANSWER_BYTES = 16 << 20
 
 
 class ControlUnreachable(ServiceUnavailable):
@@ -45,18 +46,18 @@ class ControlClient:
     """A job's control API; each question is a connection of its own.
 
     Args:
-        address: Where it listens, `host:port`.
-        token: The job's.
+        at: Where it is.
+        token: The job's; sent to nobody but the life that has published that address.
         limit_s: How long one step of an answer may take.
 
     Raises:
         ControlUnreachable: by every method: there was no answer.
-        TokenRefused: by every method: the token is not this job's.
+        TokenRefused: by every method: the token is not this job's, or the address is not shown to be.
         ControlRefused: by every method: it does not do that, and says why.
     """
 
-    def __init__(self, address: str, token: str, limit_s: float = LIMIT_S) -> None:
-        self._address = address
+    def __init__(self, at: ControlAddress, token: str, limit_s: float = LIMIT_S) -> None:
+        self._at = at
         self._token = token
         self._limit_s = limit_s
 
@@ -103,34 +104,29 @@ class ControlClient:
             raise self._unreachable(f"its answer is none that this version of Lowtide knows: {error}") from error
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
-        host, _, port = self._address.rpartition(":")
         try:
-            connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=self._limit_s)
-            try:
-                connection.request(method, path, body, headers={"Authorization": f"Bearer {self._token}"})
-                response = connection.getresponse()
-                answer = response.read(MAX_ANSWER_BYTES)
-            finally:
-                connection.close()
+            status, answer = ask(self._at, self._token, method, path, body, limit_s=self._limit_s)
+        except AddressUnproven as error:
+            raise TokenRefused(error.what, where=error.where, way_out=error.way_out) from error
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise self._unreachable(str(error) or type(error).__name__) from error
-        if response.status == HTTPStatus.UNAUTHORIZED:
+        if status == HTTPStatus.UNAUTHORIZED:
             raise TokenRefused(
                 "the job does not take this token",
-                where=self._address,
+                where=self._at.address,
                 way_out="the file `token` in the job's folder has that of its present life",
             )
-        refused = _refusal(answer) if response.status < HTTPStatus.INTERNAL_SERVER_ERROR else None
-        if response.status >= HTTPStatus.BAD_REQUEST and refused is not None:
-            raise ControlRefused(refused.error, where=self._address, way_out=refused.what_to_do)
-        if response.status >= HTTPStatus.BAD_REQUEST:
-            raise self._unreachable(f"it answered {response.status}: {answer[:500].decode(errors='replace')}")
+        refused = _refusal(answer) if status < HTTPStatus.INTERNAL_SERVER_ERROR else None
+        if status >= HTTPStatus.BAD_REQUEST and refused is not None:
+            raise ControlRefused(refused.error, where=self._at.address, way_out=refused.what_to_do)
+        if status >= HTTPStatus.BAD_REQUEST:
+            raise self._unreachable(f"it answered {status}: {answer[:500].decode(errors='replace')}")
         return answer
 
     def _unreachable(self, why: str) -> ControlUnreachable:
         return ControlUnreachable(
             f"the job's control API does not answer: {why}",
-            where=self._address,
+            where=self._at.address,
             way_out="`lowtide status` says whether the job still runs; then ask again",
         )
 

@@ -23,7 +23,6 @@ from lowtide.cli.reach import gone
 from lowtide.cli.refusals import plain_errors
 from lowtide.cli.snapshot_place import SnapshotPlace
 from lowtide.cli.taking import take
-from lowtide.control_client import ControlClient
 from lowtide.errors import ConfError, LowtideError, ServiceUnavailable, SnapshotDamaged, SnapshotFailed
 from lowtide.events import EventLog
 from lowtide.jobs.folder import JobFolder
@@ -178,7 +177,7 @@ def _job() -> Iterator[ControlledJob]:
 
 
 def test_a_snapshot_is_waited_for_and_its_end_said(job: ControlledJob) -> None:
-    client = ControlClient(job.address, TOKEN)
+    client = job.client()
     job.taking = [VIEW, VIEW, msgspec.structs.replace(VIEW, phase="sealed"), COMMITTED]
     assert take(client, "index", "mine") == COMMITTED
     job.taking = [VIEW, msgspec.structs.replace(VIEW, phase="sealed")]
@@ -187,7 +186,7 @@ def test_a_snapshot_is_waited_for_and_its_end_said(job: ControlledJob) -> None:
 
 
 def test_a_snapshot_that_fails_comes_late_or_is_forgotten_is_said_with_the_way_out(job: ControlledJob) -> None:
-    client = ControlClient(job.address, TOKEN)
+    client = job.client()
     job.taking = [VIEW, FAILED]
     with pytest.raises(SnapshotFailed) as failed:
         take(client, "index", None)
@@ -212,9 +211,14 @@ def sleeping(root: Path, job: ControlledJob) -> Iterator[subprocess.Popen[bytes]
         folder.keep_token(TOKEN)
         runner, began = Process.of(process.pid), datetime.now(UTC)
         state = JobState(
-            name="index", life=uuid.uuid4().hex, phase="running", started_at=began, runner=runner, control=job.address
+            name="index",
+            life=uuid.uuid4().hex,
+            phase="running",
+            started_at=began,
+            runner=runner,
+            incarnation=job.at.incarnation,
         )
-        folder.write(state)
+        folder.write(msgspec.structs.replace(state, **job.at.fields()))
         yield process
     finally:
         process.kill()

@@ -1,11 +1,13 @@
-"""The control API over real HTTP on loopback: who is let in, what is answered, and that no client can hold it up."""
+"""The control API over real HTTPS on loopback: who is let in, what is answered, and that no client holds it up."""
 
 import io
 import json
 import socket
+import ssl
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from lowtide.events import EventLog
 from lowtide.histogram import Histogram
 from lowtide.service import control
 from lowtide.service.metrics import BOUNDS_S, JobMetrics
+from lowtide_snapshots.control_address import ControlAddress
 from lowtide_tracker import Holder
 
 
@@ -30,14 +33,20 @@ def _job() -> Iterator[ControlledJob]:
 
 def ask(job: ControlledJob, request: str, token: str = TOKEN, body: bytes = b"") -> tuple[int, dict[str, str], bytes]:
     """Sends a request as it stands; the answer's status, headers and body, read until the connection ends."""
-    host, port = job.address.split(":")
-    with socket.create_connection((host, int(port)), 5) as connection:
+    with connect(job) as connection:
         shown = f"Authorization: Bearer {token}\r\n" if token else ""
-        connection.sendall(f"{request} HTTP/1.1\r\nHost: {host}\r\n{shown}\r\n".encode("latin-1") + body)
+        connection.sendall(f"{request} HTTP/1.1\r\nHost: a\r\n{shown}\r\n".encode("latin-1") + body)
         return answer(connection)
 
 
-def answer(connection: socket.socket) -> tuple[int, dict[str, str], bytes]:
+def connect(job: ControlledJob) -> ssl.SSLSocket:
+    """As a program does that knows the certificate, and checks the server's name."""
+    host, port = job.address.split(":")
+    tls = ssl.create_default_context(cadata=job.certificate)
+    return tls.wrap_socket(socket.create_connection((host, int(port)), 5), server_hostname="localhost")
+
+
+def answer(connection: ssl.SSLSocket) -> tuple[int, dict[str, str], bytes]:
     told = b""
     while more := connection.recv(1 << 16):
         told += more
@@ -56,7 +65,7 @@ def samples(text: str) -> dict[tuple[str, str], float]:
 
 
 def test_the_client_gets_the_view_that_the_service_has(job: ControlledJob) -> None:
-    client = ControlClient(job.address, TOKEN)
+    client = job.client()
     assert client.status() == job.watch.view()
     assert "lowtide_incarnation 3.0" in client.metrics()
     assert job.stops == []
@@ -76,7 +85,7 @@ def test_without_the_token_nothing_is_told_and_nothing_done(job: ControlledJob, 
 
 def test_a_wrong_token_is_an_error_of_its_own(job: ControlledJob) -> None:
     with pytest.raises(TokenRefused, match="present life"):
-        ControlClient(job.address, "another").status()
+        job.client("another").status()
 
 
 def test_health_is_open_and_says_nothing(job: ControlledJob) -> None:
@@ -96,17 +105,18 @@ def test_before_the_first_look_there_is_no_status() -> None:
     with controlled(SHAPE, EventLog("index", 3, io.StringIO())) as job:
         assert ask(job, "GET /status")[0] == 503
         with pytest.raises(ControlUnreachable, match="503"):
-            ControlClient(job.address, TOKEN).status()
-        assert samples(ControlClient(job.address, TOKEN).metrics()).keys() == {("lowtide_build_info", "version=0.1.0")}
+            job.client().status()
+        assert samples(job.client().metrics()).keys() == {("lowtide_build_info", "version=0.1.0")}
 
 
 def test_nobody_answers_at_the_address_of_a_job_that_has_gone() -> None:
     with controlled(SHAPE, EventLog("index", 3, io.StringIO())) as job:
         pass
     with pytest.raises(ControlUnreachable, match="refused"):
-        ControlClient(job.address, TOKEN).status()
+        job.client().status()
+    nowhere = ControlAddress.proved(TOKEN, job="index", incarnation=3, address="no address", certificate="")
     with pytest.raises(ControlUnreachable):
-        ControlClient("no address", TOKEN).status()
+        ControlClient(nowhere, TOKEN).status()
 
 
 @pytest.mark.parametrize(
@@ -116,8 +126,7 @@ def test_nobody_answers_at_the_address_of_a_job_that_has_gone() -> None:
 def test_a_body_that_is_too_large_is_refused(job: ControlledJob, head: str) -> None:
     line, header = head.split(" HTTP/1.1\r\n")
     body = b"1388\r\n" + b"x" * 5000 + b"\r\n0\r\n\r\n" if "chunked" in header else b"x" * 5000
-    host, port = job.address.split(":")
-    with socket.create_connection((host, int(port)), 5) as connection:
+    with connect(job) as connection:
         request = f"{line} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {TOKEN}\r\n{header}\r\n\r\n"
         connection.sendall(request.encode() + body)
         assert answer(connection)[0] == 413
@@ -128,8 +137,7 @@ def test_a_body_that_is_too_large_is_refused(job: ControlledJob, head: str) -> N
 def test_garbage_is_refused_without_a_word_in_the_log(
     job: ControlledJob, garbage: bytes, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    host, port = job.address.split(":")
-    with socket.create_connection((host, int(port)), 5) as connection:
+    with connect(job) as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\n" + garbage + b"\r\n\r\n")
         assert answer(connection)[0] == 400
     assert ask(job, "GET /health")[0] == 200
@@ -145,27 +153,41 @@ def test_a_fault_of_ours_does_not_leave_the_log(job: ControlledJob, caplog: pyte
     assert ask(job, "GET /status")[0] == 200
 
 
-def test_slow_clients_are_cut_off_and_hold_nobody_up(job: ControlledJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as there may be send half a request; others are turned away until the limit has passed, then let in."""
-    monkeypatch.setattr(control, "CONNECTION_LIMIT_S", 3.0)
-    host, port = job.address.split(":")
-    slow = [socket.create_connection((host, int(port)), 5) for _ in range(control.MAX_CONNECTIONS)]
+def test_slow_users_are_cut_off_and_limited_in_number(job: ControlledJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that know the token, but never send all they have announced, stand in each other's way alone."""
+    monkeypatch.setattr(control, "CONNECTION_LIMIT_S", 2.0)
+    head = f"POST /snapshots HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 9\r\n\r\n{{"
+    slow = [connect(job) for _ in range(control.MAX_USERS)]
     for connection in slow:
-        connection.sendall(b"GET /status HTTP/1.1\r\nHost")
+        connection.sendall(head.encode())
     began = time.monotonic()
-    time.sleep(0.3)
-    with pytest.raises((ConnectionError, IndexError)):
-        ask(job, "GET /health")
+    while ask(job, "GET /status")[0] != 503:
+        assert time.monotonic() - began < 1.0
+    assert ask(job, "GET /health")[0] == 200
     for connection in slow:
-        assert connection.recv(1) == b""
+        with suppress(ConnectionResetError):
+            assert connection.recv(1) == b"", "it is closed without a word"
         connection.close()
     assert time.monotonic() - began < control.CONNECTION_LIMIT_S + 3
-    assert ask(job, "GET /health")[0] == 200
+    assert ask(job, "GET /status")[0] == 200
+
+
+def test_who_speaks_no_tls_is_refused_and_named_once(job: ControlledJob, caplog: pytest.LogCaptureFixture) -> None:
+    host, port = job.address.split(":")
+    for _ in range(20):
+        with socket.create_connection((host, int(port)), 5) as connection:
+            connection.sendall(b"GET /status HTTP/1.1\r\nHost: a\r\n\r\n")
+            with suppress(ConnectionResetError):
+                assert b"HTTP" not in connection.recv(1 << 16)
+    assert ask(job, "GET /status")[0] == 200
+    (line,) = caplog.messages
+    assert line.startswith("a connection was refused: ")
+    assert "HTTP_REQUEST" in line
 
 
 def test_many_may_scrape_at_once(job: ControlledJob) -> None:
     with ThreadPoolExecutor(16) as pool:
-        texts = list(pool.map(lambda _: ControlClient(job.address, TOKEN).metrics(), range(64)))
+        texts = list(pool.map(lambda _: job.client().metrics(), range(64)))
     assert len(texts) == 64
     assert set(texts) == {texts[0]}
 
@@ -180,7 +202,7 @@ def test_metrics_are_what_prometheus_reads(job: ControlledJob) -> None:
         worker("2/0", delivered=30, dead_letters=1, transactions=7),
     ]
     job.watch.look(3.0, moment(5000, workers=workers, delivered_time=MIN_TIME))
-    found = samples(ControlClient(job.address, TOKEN).metrics())
+    found = samples(job.client().metrics())
     wanted = {
         ("lowtide_records_in_total", ""): 40,
         ("lowtide_delivered_total", ""): 30,
@@ -212,7 +234,7 @@ def test_a_holder_that_moves_is_no_new_series(job: ControlledJob) -> None:
     """Prometheus keeps a series for each label's value: no time may stand in one."""
     job.watch.look(1.0, moment(5000, tracker=report(Holder(MIN_TIME, 2, None))))
     assert "2026-01-02" in str(job.watch.view())
-    found = samples(ControlClient(job.address, TOKEN).metrics())
+    found = samples(job.client().metrics())
     assert ("lowtide_min_time_holder_info", "holder=an open ack of segment 2,segment=all") in found
 
 

@@ -11,13 +11,17 @@ from typing import Any
 import pytest
 
 from lowtide.wire import Kind, head
-from lowtide.worker.door import NEWCOMERS, Door
+from lowtide.worker import door
+from lowtide.worker.door import Door, Newcomer
 from lowtide.worker.link import Link
 from lowtide.worker.watch import Watch
 from lowtide_tracker.handshake import HELLO_BYTES, PROOF_BYTES, ClientHandshake, HandshakeError
+from lowtide_tracker.strangers import Strangers
 
 SECRET = b"the secret of a test, 32 bytes.."
-PATIENCE_S = 0.3
+LIMIT_S = 0.3
+GRACE_S = 0.1
+MOST = 8
 
 
 class Entrance:
@@ -28,7 +32,8 @@ class Entrance:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.asked: list[dict[str, Any]] = []
         self.links: list[Link] = []
-        self.door = Door(self.listener, SECRET, self.watch, self._ask, PATIENCE_S)
+        strangers: Strangers[Newcomer] = Strangers(MOST, GRACE_S, LIMIT_S)
+        self.door = Door(self.listener, SECRET, self.watch, self._ask, strangers)
 
     def _ask(self, link: Link, question: dict[str, Any]) -> None:
         self.links.append(link)
@@ -95,7 +100,7 @@ def test_a_silent_peer_holds_nobody_up_and_is_sent_away(entrance: Entrance) -> N
     assert entrance.turn() < 0.1
     ask(entrance.come(), entrance.turn)
     assert entrance.asked == [{"epoch": 3}]
-    time.sleep(PATIENCE_S)
+    time.sleep(LIMIT_S)
     entrance.turn()
     assert closed(silent)
 
@@ -105,7 +110,7 @@ def test_a_dripping_peer_is_sent_away_too(entrance: Entrance) -> None:
     for _ in range(4):
         dripping.send(b"L")
         entrance.turn()
-        time.sleep(PATIENCE_S / 3)
+        time.sleep(LIMIT_S / 3)
     entrance.turn()
     assert closed(dripping)
 
@@ -118,21 +123,41 @@ def test_a_stranger_is_refused(entrance: Entrance) -> None:
     assert entrance.asked == []
 
 
+def test_a_task_that_never_asks_is_sent_away_too(entrance: Entrance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door, "PATIENCE_S", 0.1)
+    task = entrance.come()
+    shake = ClientHandshake(SECRET, bytes(32))
+    task.send(shake.reply(task.recv(HELLO_BYTES)))
+    entrance.turn()
+    assert not closed(task)
+    entrance.turn()
+    assert closed(task)
+
+
 def test_a_crowd_keeps_nobody_out(entrance: Entrance) -> None:
-    crowd = [entrance.come() for _ in range(NEWCOMERS + 2)]
-    ask(entrance.come(), entrance.turn)
+    *crowd, late = (socket.create_connection(entrance.listener.getsockname(), 1.0) for _ in range(MOST + 3))
+    entrance.turn()
+    assert not closed(crowd[0]), "it has its grace"
+    time.sleep(GRACE_S)
+    entrance.turn()
+    ask(late, entrance.turn)
     assert entrance.asked == [{"epoch": 3}]
     assert [closed(peer) for peer in crowd[:3]] == [True, True, True]
     assert not closed(crowd[-1])
 
 
-def test_the_tasks_of_all_workers_may_come_at_once(entrance: Entrance) -> None:
-    """At an epoch's beginning, beside those who come for nothing."""
-    entrance.door.workers = 5
-    entrance.door._patience_s = 60.0
-    came = [entrance.come() for _ in range(NEWCOMERS + 5)]
-    assert not any(closed(connection) for connection in came)
-    entrance.come()
-    assert closed(came[0])
-    for connection in came:
-        connection.close()
+def test_a_task_that_has_proved_itself_is_pushed_out_by_nobody(entrance: Entrance) -> None:
+    task = entrance.come()
+    shake = ClientHandshake(SECRET, bytes(32))
+    hello = task.recv(HELLO_BYTES)
+    task.send(shake.reply(hello))
+    entrance.turn()
+    shake.check(hello, task.recv(PROOF_BYTES))
+    for _ in range(3):
+        for _ in range(MOST):
+            entrance.come()
+        time.sleep(GRACE_S)
+    question = json.dumps({"epoch": 3}).encode()
+    task.send(head(Kind.ATTACH, len(question)) + question)
+    entrance.turn()
+    assert entrance.asked == [{"epoch": 3}]

@@ -3,6 +3,7 @@
 import io
 import itertools
 import json
+import ssl
 import urllib.error
 import urllib.request
 from datetime import UTC, datetime, timedelta
@@ -10,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from controlled import TOKEN, controlled
+from controlled import TOKEN, ControlledJob, controlled
 from seen import MIN_TIME, SHAPE, moment, report
 
 from lowtide.events import EventLog
@@ -164,10 +165,13 @@ def test_the_marks_are_bounded() -> None:
     assert len(marks) == len({mark.at_ms for mark in marks}) == history.MARKS_KEPT
 
 
-def ask(address: str, query: str, token: str = TOKEN) -> tuple[int, Any]:
-    request = urllib.request.Request(f"http://{address}/history{query}", headers={"Authorization": f"Bearer {token}"})
+def ask(job: ControlledJob, query: str, token: str = TOKEN) -> tuple[int, Any]:
+    request = urllib.request.Request(
+        f"https://{job.address}/history{query}", headers={"Authorization": f"Bearer {token}"}
+    )
+    tls = ssl.create_default_context(cadata=job.certificate)
     try:
-        with urllib.request.urlopen(request, timeout=5) as answer:
+        with urllib.request.urlopen(request, timeout=5, context=tls) as answer:
             return answer.status, msgspec.json.decode(answer.read(), type=HistoryView)
     except urllib.error.HTTPError as error:
         return error.code, json.loads(error.read())
@@ -176,18 +180,18 @@ def ask(address: str, query: str, token: str = TOKEN) -> tuple[int, Any]:
 def test_the_control_api_tells_the_history_to_who_has_the_token() -> None:
     events = EventLog("index", 3, io.StringIO())
     with controlled(SHAPE, events) as job:
-        assert ask(job.address, "")[0] == 503
+        assert ask(job, "")[0] == 503
         events.event("life_begun")
         job.watch.look(0.0, moment(4000))
         job.watch.look(1.0, moment(5000, tracker=report(Holder(MIN_TIME, 2, None))))
-        status, found = ask(job.address, "")
+        status, found = ask(job, "")
         assert status == 200
         assert [sample.lag_ms for sample in found.fine] == [4000, 5000]
         assert found.holders == ["front 3 (documents-1)", "an open ack of segment 2"]
         assert [mark.event for mark in found.marks] == ["life_begun"]
-        status, found = ask(job.address, f"?since_ms={2 * MIN_TIME + 4000}")
+        status, found = ask(job, f"?since_ms={2 * MIN_TIME + 4000}")
         assert [sample.lag_ms for sample in found.fine] == [5000]
-        assert ask(job.address, "", "another")[0] == 401
+        assert ask(job, "", "another")[0] == 401
         for wrong in ("x", "-1", "1e9", "9" * 16, "%C2%B2"):
-            status, said = ask(job.address, f"?since_ms={wrong}")
+            status, said = ask(job, f"?since_ms={wrong}")
             assert (status, "ms since 1970" in said["what_to_do"]) == (400, True), wrong

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 __all__ = [
+    "AddressUnproven",
     "CommitNeeded",
     "CommitRefused",
     "CommitUnknown",
@@ -20,6 +21,7 @@ __all__ = [
     "ManifestDamaged",
     "NoGoodCommit",
     "NoSuchCommit",
+    "NodesOpen",
     "PartDamaged",
     "PartRefused",
     "RecordDamaged",
@@ -184,6 +186,18 @@ class NoGoodCommit(SnapshotsError):
 
 class ZooKeeperRefused(SnapshotsError):
     """Give the user and password that the job's nodes were made with."""
+
+    exit_code = 4
+
+
+class NodesOpen(SnapshotsError):
+    """Close the nodes to others: with them, a job's life could be ended or forged by whoever reaches ZooKeeper."""
+
+    exit_code = 4
+
+
+class AddressUnproven(SnapshotsError):
+    """Give the job's token, or find out who named this address: nothing shows that the job's control API is there."""
 
     exit_code = 4
 

@@ -17,6 +17,7 @@ class JobPaths:
 
     Attributes:
         folders: the nodes that hold others, from the top, and whether they are shared by all jobs.
+        above: the root, and the node in it that holds all jobs.
     """
 
     def __init__(self, root: str, job: str) -> None:
@@ -36,6 +37,7 @@ class JobPaths:
         self.lives = f"{self.job}/lives"
         self.submissions = f"{self.job}/submissions"
         own = (self.job, self.fronts, self.sink_ids, self.commits, self.lives, self.submissions)
+        self.above = _shared(root)[-2:]
         self.folders = [(path, True) for path in _shared(root)] + [(path, False) for path in own]
 
     def front(self, number: int) -> str:

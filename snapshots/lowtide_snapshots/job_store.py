@@ -14,6 +14,7 @@ from lowtide_snapshots.errors import RecordRefused
 from lowtide_snapshots.job_lease import JobLease
 from lowtide_snapshots.job_paths import JobPaths, name_of
 from lowtide_snapshots.job_record import JobRecord
+from lowtide_snapshots.node_access import check_access
 from lowtide_snapshots.node_values import must_be_same, tick_in, to_bytes, value_of
 from lowtide_snapshots.nodes import Create, Operation, Set
 from lowtide_snapshots.submissions import begun_by
@@ -90,6 +91,7 @@ class JobStore:
 
         Raises:
             RecordDiffers: another one is.
+            NodesOpen: others may change what the job keeps there.
         """
         if record.job != self.job:
             raise RecordRefused(
@@ -124,6 +126,7 @@ class JobStore:
 
         Raises:
             LeaseTaken: somebody still held it at the end.
+            NodesOpen: others may change what the job keeps there.
         """
         self._make_place()
         self._lease.take(holder, wait_s, waiting)
@@ -281,7 +284,7 @@ class JobStore:
         return lives.told(self._zk, self._paths)
 
     def set_life(self, incarnation: int, life: Mapping[str, Any], limit_s: float | None = None) -> None:
-        """Say what is to be known of this life: control address, start, phase, cause of death.
+        """Say what is to be known of this life: control address with its proof, start, phase, cause of death.
 
         Args:
             incarnation: the life.
@@ -317,3 +320,4 @@ class JobStore:
     def _make_place(self) -> None:
         for path, shared in self._paths.folders:
             self._zk.ensure(path, shared=shared)
+        check_access(self._zk, self.job, self._paths)

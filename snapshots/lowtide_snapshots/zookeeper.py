@@ -18,7 +18,7 @@ from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState
 from kazoo.recipe.watchers import DataWatch
-from kazoo.security import CREATOR_ALL_ACL, make_acl
+from kazoo.security import ACL, CREATOR_ALL_ACL, make_acl, make_digest_acl_credential
 
 from lowtide_snapshots.errors import (
     RecordDamaged,
@@ -62,6 +62,7 @@ class Connection:
     Attributes:
         hosts: "host:port" with commas between.
         session: the id of the current session, or of the last one while there is none; 0 before the first.
+        user: as whom ZooKeeper knows it, `user:hash`; None without a password.
     """
 
     def __init__(self, hosts: str, *, session_timeout_s: float, limit_s: float, auth: str | None = None) -> None:
@@ -69,7 +70,8 @@ class Connection:
         self.session = 0
         self._limit_s = limit_s
         self._answer_limit_s = session_timeout_s
-        self._auth = auth
+        user, _, password = (auth or "").partition(":")
+        self.user = make_digest_acl_credential(user, password) if auth else None
         self._deadline: float | None = None
         self._connected = threading.Event()
         self._client = KazooClient(
@@ -134,6 +136,19 @@ class Connection:
         names = self._read(lambda client: [client.sync_async(path), client.get_children_async(path)])[1]
         return None if names is None else sorted(names)
 
+    def children_of(self, paths: Sequence[str]) -> list[list[str] | None]:
+        """The names of the nodes below each, asked for at once; None for a node that is not there."""
+        if not paths:
+            return []
+        return self._read(lambda client: [client.sync_async(paths[0]), *map(client.get_children_async, paths)])[1:]
+
+    def acls(self, paths: Sequence[str]) -> list[list[ACL] | None]:
+        """Who may do what with each node, asked for at once; None for a node that is not there."""
+        if not paths:
+            return []
+        answers = self._read(lambda client: [client.sync_async(paths[0]), *map(client.get_acls_async, paths)])[1:]
+        return [answer and answer[0] for answer in answers]
+
     def ensure(self, path: str, *, shared: bool) -> None:
         """Make the node if it is not there; its parent must be.
 
@@ -142,7 +157,7 @@ class Connection:
             shared: with a password, whether others may read it and make nodes below it.
         """
         acl = None
-        if self._auth:
+        if self.user:
             acl = [*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, create=True)] if shared else CREATOR_ALL_ACL
         self._read(lambda client: [client.create_async(path, b"", acl=acl)])
 
@@ -191,7 +206,7 @@ class Connection:
                 case Check(path, version):
                     transaction.check(path, version)
                 case Create(path, data, ephemeral):
-                    transaction.create(path, data, acl=CREATOR_ALL_ACL if self._auth else None, ephemeral=ephemeral)
+                    transaction.create(path, data, acl=CREATOR_ALL_ACL if self.user else None, ephemeral=ephemeral)
                 case Delete(path, version):
                     transaction.delete(path, version)
                 case Set(path, data, version):

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import kept_snapshots as kept
-from controlled import ControlledJob, controlled
+from controlled import TOKEN, ControlledJob, controlled
 from seen import SHAPE, moment, reader, report, worker
 
 from lowtide.events import EventLog
 from lowtide.histogram import Histogram
 from lowtide_snapshots.commit_log import ZooKeeperCommitLog
+from lowtide_snapshots.control_address import ControlAddress
 from lowtide_snapshots.job_store import JobStore
 from lowtide_snapshots.stores import StoreSetting, open_store
 from lowtide_tracker import Holder
@@ -64,9 +65,9 @@ def ticks(at: datetime) -> int:
     return round(at.timestamp() * 1000) // kept.SLACK_MS
 
 
-def said(phase: str, at: datetime, *, cause: str = "", control: str = "127.0.0.1:1", **more: Any) -> dict[str, Any]:
+def said(phase: str, at: datetime, *, cause: str = "", **more: Any) -> dict[str, Any]:
     """What a life says of itself."""
-    told = {"phase": phase, "cause": cause, "control": control, "driver": "process 7 on here", "at": iso(at)}
+    told = {"phase": phase, "cause": cause, "control": "127.0.0.1:1", "driver": "process 7 on here", "at": iso(at)}
     return told | {"commit": None, "submission": None} | more
 
 
@@ -85,12 +86,13 @@ def jobs(zookeeper: str, folder: Path, unique: Any) -> Iterator[Jobs]:
     living, dead, gone, mute = (unique(name) for name in ("orders", "clicks", "views", "parcels"))
     with ExitStack() as stack:
         place = _Place(zookeeper, str(folder), stack)
-        address = stack.enter_context(_control(living))
-        place.lives(living, address, lives=3)
+        control = stack.enter_context(_control(living))
+        place.lives(living, control, lives=control.incarnation)
         damaged = place.dies(dead)
         place.vanishes(gone)
         store = place.store(mute)
-        begun(store, said("running", ago(5 * MINUTE_S), control="127.0.0.1:1"))
+        nowhere = ControlAddress.proved(TOKEN, job=mute, incarnation=1, address="127.0.0.1:1", certificate="0" * 64)
+        begun(store, said("running", ago(5 * MINUTE_S), **nowhere.fields()))
         yield Jobs(living, dead, gone, mute, damaged)
 
 
@@ -103,14 +105,13 @@ class _Place:
     def store(self, job: str) -> JobStore:
         return self._stack.enter_context(JobStore(self._zookeeper, job))
 
-    def lives(self, job: str, control: str, lives: int) -> None:
-        """Several lives, some of which ended; each has taken and committed snapshots."""
+    def lives(self, job: str, control: ControlAddress, lives: int) -> None:
+        """Several lives, some of which ended; each has taken and committed snapshots. The last one has the address."""
         for number in range(1, lives + 1):
             store = self.store(job)
             since = ago((lives - number + 1) * 20 * MINUTE_S)
-            life = begun(
-                store, said("running", since, control=control, commit=f"{number - 1:06d}-0003" if number > 1 else None)
-            )
+            before = f"{number - 1:06d}-0003" if number > 1 else None
+            life = begun(store, said("running", since, commit=before, **control.fields()))
             for taken in range(1, 4):
                 self._commit(
                     store,
@@ -158,7 +159,7 @@ class _Place:
 
 
 @contextmanager
-def _control(job: str) -> Iterator[str]:
+def _control(job: str) -> Iterator[ControlAddress]:
     """A job's control API, behind which a quarter of an hour has passed, and time goes on."""
     clock = [ago(LOOKS)]
     events = EventLog(job, 3, io.StringIO(), clock=lambda: clock[0])
@@ -177,7 +178,7 @@ def _control(job: str) -> Iterator[str]:
         thread = threading.Thread(target=pass_seconds)
         thread.start()
         try:
-            yield served.address
+            yield served.at
         finally:
             over.set()
             thread.join()

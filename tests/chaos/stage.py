@@ -147,9 +147,10 @@ class Stage:
         """The present life's control API; None while no life runs."""
         program, state = self.program, self.state()
         token = None if program is None else program.jobs.token()
-        if state is None or state.phase != "running" or token is None:
+        control = None if state is None else state.control_address()
+        if state is None or state.phase != "running" or token is None or control is None:
             return None
-        return ControlClient(state.control, token)
+        return ControlClient(control, token)
 
     def view(self) -> JobView | None:
         """What the present life says of itself; None if it says nothing."""

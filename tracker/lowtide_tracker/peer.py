@@ -17,7 +17,7 @@ from lowtide_tracker.wire import decode, encode
 
 LOG = logging.getLogger(__name__)
 HELLO_TIMEOUT_S = 10.0
-"""How long a connection may take from its beginning to its `Hello`."""
+"""How long a connection may take from its beginning to its `Hello`; a stranger's may end before."""
 SLOW_BYTES = 1 << 16
 """What may wait to be sent to one peer; beyond it, notices for it are merged until it has caught up."""
 HOLD_S = 0.05
@@ -33,6 +33,12 @@ class Life(Protocol):
 
     def joined(self, peer: "Peer") -> None:
         """A connection has begun."""
+
+    def proved(self, peer: "Peer") -> None:
+        """The process at the other end knows the secret."""
+
+    def refused(self, why: object) -> None:
+        """Somebody was refused who does not know the secret."""
 
     def left(self, peer: "Peer") -> None:
         """It has ended."""
@@ -213,7 +219,8 @@ class Peer(asyncio.BufferedProtocol):
         return f"{who} ({self.hello.name or 'without a name'}) at {host}:{port}"
 
     def _late(self) -> None:
-        LOG.warning("%s has not said who it is for %s s: its connection is closed", self, HELLO_TIMEOUT_S)
+        if self._proven:
+            LOG.warning("%s has not said who it is for %s s: its connection is closed", self, HELLO_TIMEOUT_S)
         self.abort()
 
     def _prove(self, data: bytes) -> bytes:
@@ -223,6 +230,7 @@ class Peer(asyncio.BufferedProtocol):
             return b""
         self._transport.write(self._shake.answer(bytes(self._greeting[:REPLY_BYTES])))
         self._proven = True
+        self._server.proved(self)
         return bytes(self._greeting[REPLY_BYTES:])
 
     def _receive(self, message: Message) -> None:
@@ -271,7 +279,7 @@ class Peer(asyncio.BufferedProtocol):
         """What an error means: a worker's ends the life, another peer's its own connection."""
         match error:
             case HandshakeError():
-                LOG.warning("the connection of %s was refused: %s", self, error)
+                self._server.refused(f"{self}: {error}")
                 self.abort()
             case Refused():
                 LOG.warning("%s was refused: %s", self, error)

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable
 
 from lowtide_tracker.backlog import Backlog
+from lowtide_tracker.entrance import Entrance, listen
 from lowtide_tracker.errors import LifeEnded, ProtocolError, Refused, StillRebuilding, TrackerError, UnknownWorker
 from lowtide_tracker.messages import (
     Absolute,
@@ -24,14 +25,13 @@ from lowtide_tracker.messages import (
     Welcome,
 )
 from lowtide_tracker.peer import Peer
+from lowtide_tracker.strangers import BACKLOG
 from lowtide_tracker.tracker import Tracker
 from lowtide_tracker.wire import encode
 
 LOG = logging.getLogger(__name__)
 RECEIVE_BYTES = 1 << 16
 """What is read of a connection at once."""
-BACKLOG = 1024
-"""Connections that may wait to be taken."""
 
 
 class TrackerServer:
@@ -66,7 +66,7 @@ class TrackerServer:
         """Flushes and reports that have come."""
         self._on_fault = on_fault
         self._on_notice = on_notice
-        self._server: asyncio.Server | None = None
+        self._entrance: Entrance | None = None
         self._buffer = memoryview(bytearray(RECEIVE_BYTES))
         self._peers: set[Peer] = set()
         self._workers: dict[int, Peer] = {}
@@ -83,13 +83,12 @@ class TrackerServer:
         With ``sock`` it takes the connections of a listening socket that it is given, those that wait there first;
         whoever keeps a descriptor of it can give it to the process that replaces this one.
         """
-        loop = asyncio.get_running_loop()
         if sock is not None:
-            self._server = await loop.create_server(self._peer, sock=sock, backlog=BACKLOG)
+            sock.listen(BACKLOG)
             host = sock.getsockname()[0]
-        else:
-            self._server = await loop.create_server(self._peer, host, port, backlog=BACKLOG)
-        return f"{host}:{self._server.sockets[0].getsockname()[1]}"
+        self._entrance = Entrance(listen(host, port) if sock is None else [sock], self._peer)
+        self._entrance.open()
+        return f"{host}:{self._entrance.address[1]}"
 
     @property
     def connected(self) -> tuple[int, int]:
@@ -98,12 +97,10 @@ class TrackerServer:
 
     async def close(self) -> None:
         """Stops listening and closes every connection."""
-        if self._server is not None:
-            self._server.close()
+        if self._entrance is not None:
+            await self._entrance.close()
         for peer in list(self._peers):
             peer.abort()
-        if self._server is not None:
-            await self._server.wait_closed()
 
     def announce(self, notices: list[Notice]) -> None:
         """Sends notices to the subscribers, at the end of this turn of the loop: those of one turn go as one."""
@@ -128,6 +125,16 @@ class TrackerServer:
     def joined(self, peer: Peer) -> None:
         """A connection has begun."""
         self._peers.add(peer)
+
+    def proved(self, peer: Peer) -> None:
+        """The process at the other end knows the secret."""
+        assert self._entrance is not None, "it has taken the connection"
+        self._entrance.proved(peer)
+
+    def refused(self, why: object) -> None:
+        """Somebody was refused who does not know the secret: that is said now and then."""
+        assert self._entrance is not None, "it has taken the connection"
+        self._entrance.refused(why)
 
     def left(self, peer: Peer) -> None:
         """A connection has ended. A worker may come back: what it says is numbered."""

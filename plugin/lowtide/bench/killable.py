@@ -92,7 +92,8 @@ class Killable:
     def client(self) -> ControlClient | None:
         """Return the control API of the present life; None while it starts."""
         state, token = self.state(), self._jobs.token()
-        return ControlClient(state.control, token) if state is not None and state.control and token else None
+        control = None if state is None else state.control_address()
+        return ControlClient(control, token) if control is not None and token else None
 
     def kill(self, victim: Victim, number: int) -> tuple[str, int] | None:
         """Send SIGKILL to the driver program, and start it anew at once; or to a worker, each time to another.

@@ -132,7 +132,7 @@ class Running:
 
     def client(self) -> ControlClient:
         """Return the job's."""
-        return ControlClient(self._job.control, self._job.token)
+        return self._job.client()
 
     def stop(self) -> None:
         """Stop the job and Spark."""

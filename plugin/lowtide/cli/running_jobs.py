@@ -11,6 +11,7 @@ from lowtide.errors import NotRunning
 from lowtide.jobs.folder import JobFolder, states
 from lowtide.jobs.token import job_token
 from lowtide.zookeeper_access import ZooKeeperAccess
+from lowtide_snapshots.control_address import ControlAddress
 
 __all__ = ["control_of", "only_job"]
 
@@ -44,17 +45,17 @@ def control_of(conf: Conf, name: str) -> ControlClient:
     state = folder.state()
     seen = state.seen() if state is not None else None
     if state is not None and seen is not None and not seen.ended:
-        token = folder.token()
-        if token is not None and state.control:
-            return ControlClient(state.control, token)
+        token, control = folder.token(), state.control_address()
+        if token is not None and control is not None:
+            return ControlClient(control, token)
         if state.phase == "starting":
             raise NotRunning(f'job "{name}" is still starting', where=str(folder.path), way_out="wait until it runs")
     with plain_errors(), ZooKeeperAccess.of(conf.zookeeper).store(name) as store:
         holder, life = store.holder(), store.life() or {}
-    address = str(life.get("control") or "")
+    at = ControlAddress.of(name, life)
     # A driver that was killed keeps the lease until its session is over; its folder knows better.
     dead = seen is not None and seen.ended and seen.incarnation == life.get("incarnation")
-    if dead or holder is None or life.get("phase") != "running" or not address:
+    if dead or holder is None or life.get("phase") != "running" or not at.address:
         raise NotRunning(
             f'job "{name}" does not run',
             where=f"{folder.path}, and ZooKeeper at {conf.zookeeper.hosts}",
@@ -63,8 +64,8 @@ def control_of(conf: Conf, name: str) -> ControlClient:
     if conf.control.token_file is None:
         raise TokenRefused(
             f'job "{name}" runs as {holder}, and the token of its control API is not known here',
-            where=address,
+            where=at.address,
             way_out="ask in the folder that it was started in ([job].folder); or give it and this command the same "
             "[control].token_file",
         )
-    return ControlClient(address, job_token(conf.control))
+    return ControlClient(at, job_token(conf.control))

@@ -53,7 +53,8 @@ def status_page(view: JobView) -> RenderableType:
 def _title(view: JobView) -> Text:
     since = f" since {time_of(view.started_ms)} UTC" if view.started_ms is not None else ""
     title = Text.assemble((view.job, "bold"), "  ", (view.phase, COLOURS.get(view.phase, "")))
-    title.append(f"  incarnation {view.incarnation}{since}  control API at {view.control or '-'}")
+    control = f"https://{view.control}" if view.control else "-"
+    title.append(f"  incarnation {view.incarnation}{since}  control API at {control}")
     return title
 
 

@@ -69,11 +69,11 @@ def ask_figures(folder: JobFolder, state: JobState, limit_s: float = LIMIT_S) ->
 
 def ask_view(folder: JobFolder, state: JobState, limit_s: float = LIMIT_S) -> JobView | None:
     """Return the view of a running job; None if its control API does not answer in time, or does not know us."""
-    token = folder.token()
-    if token is None or not state.control:
+    token, control = folder.token(), state.control_address()
+    if token is None or control is None:
         return None
     try:
-        return ControlClient(state.control, token, limit_s).status()
+        return ControlClient(control, token, limit_s).status()
     except (ControlUnreachable, TokenRefused):
         return None
 

@@ -22,6 +22,7 @@ class JobFolder:
         state_file: The state of its life, see `JobState`.
         secret_file: The secret of its service, in hexadecimal, for its owner alone; there while it runs.
         token_file: The token of its control API, likewise.
+        certificate_file: The certificate of its control API, in PEM, for everybody; there while it runs.
         lock_file: Locked by the processes of a life.
         log_file: What Spark, the workers and, if it is detached, the job itself have said.
     """
@@ -33,6 +34,7 @@ class JobFolder:
         self.state_file = self.path / "state.json"
         self.secret_file = self.path / "secret"
         self.token_file = self.path / "token"
+        self.certificate_file = self.path / "control.pem"
         self.lock_file = self.path / "lock"
         self.log_file = self.path / "job.log"
 
@@ -123,13 +125,17 @@ class JobFolder:
             return None
 
     def forget_secret(self) -> None:
-        """Delete the secret and the token: the service has gone."""
-        self.secret_file.unlink(missing_ok=True)
-        self.token_file.unlink(missing_ok=True)
+        """Delete the secret, the token and the certificate: the service has gone."""
+        for file in (self.secret_file, self.token_file, self.certificate_file):
+            file.unlink(missing_ok=True)
 
     def keep_token(self, token: str) -> None:
         """Write down the control API's token, readable for the owner alone from the start."""
         _write_for_owner(self.token_file, token)
+
+    def keep_certificate(self, pem: str) -> None:
+        """Write down what the control API shows, for other programs to know it by."""
+        self.certificate_file.write_text(pem)
 
     def token(self) -> str | None:
         """Return the control API's token; None if the job does not run, or is another user's."""

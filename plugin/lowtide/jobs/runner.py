@@ -158,7 +158,9 @@ class Runner:
             self._signals.hear(breaks_off=True)
             self._folder.keep_secret(job.secret)
             self._folder.keep_token(job.token)
-            self._note(jvm=child_jvm(), incarnation=job.incarnation, address=job.address, control=job.control)
+            self._folder.keep_certificate(job.certificate)
+            control = {} if job.control is None else job.control.fields()
+            self._note(jvm=child_jvm(), incarnation=job.incarnation, address=job.address, **control)
             self._step("waiting for the workers")
             job.wait_for_workers(self._conf.job.start_limit_s)
         except BaseException as error:

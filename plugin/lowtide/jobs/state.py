@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from lowtide.jobs.process import Process
+from lowtide_snapshots.control_address import ControlAddress
 
 Phase = Literal["starting", "running", "stopping", "stopped", "failed"]
 ENDED: tuple[Phase, Phase] = ("stopped", "failed")
@@ -29,6 +30,7 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
         incarnation: The number of this life.
         address: Where the job's service listens, `host:port`; empty before.
         control: Where its control API listens, `host:port`; empty before.
+        control_certificate: What it shows there, and a proof of both, as `ControlAddress` has them.
         restarts: How often the runner has started the job again by itself.
         jvm: Spark's driver where it is this runner's child.
     """
@@ -46,6 +48,8 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     incarnation: int | None = None
     address: str = ""
     control: str = ""
+    control_certificate: str = ""
+    control_proof: str = ""
     restarts: int = 0
     ready_at: datetime | None = None
     ended_at: datetime | None = None
@@ -54,6 +58,10 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     def ended(self) -> bool:
         """Whether this life is written down as over."""
         return self.phase in ENDED
+
+    def control_address(self) -> ControlAddress | None:
+        """Return where its control API listens; None before it does."""
+        return ControlAddress.of(self.name, msgspec.structs.asdict(self)) if self.control else None
 
     def seen(self) -> JobState:
         """Return the state as it is now: a life whose processes have gone without a word has failed."""

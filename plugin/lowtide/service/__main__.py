@@ -18,8 +18,7 @@ async def run(first: dict[str, Any]) -> None:
     """Serve until standard input closes."""
     host = first.get("bind") or first["host"]
     service = Service(bytes.fromhex(first["secret"]), versions(), host)
-    server = await service.serve(host)
-    own, port = server.sockets[0].getsockname()[:2]
+    own, port = service.serve(host)
     say({"ready": f"{first['host'] if first.get('bind') else own}:{port}"})
     loop = asyncio.get_running_loop()
     closed = loop.run_in_executor(None, sys.stdin.read)

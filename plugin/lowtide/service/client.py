@@ -36,11 +36,11 @@ class ServiceClient:
             self._gone(error)
         self._connection.settimeout(limit_s)
 
-    def begin(self, setting: LifeSetting, deployment: bytes) -> str:
+    def begin(self, setting: LifeSetting, deployment: bytes) -> tuple[str, str]:
         """Begin a life with its setting, and the pickled deployment that every worker is given.
 
         Returns:
-            Where the life's control API listens, `host:port`.
+            Where the life's control API listens, `host:port`, and the certificate that it shows, in PEM.
 
         Raises:
             AlreadyRunning: another life runs in this session.
@@ -54,7 +54,7 @@ class ServiceClient:
             )
         if "refused" in answer:
             raise LifeEnded(answer["refused"], way_out="start the job again")
-        return str(answer["control"])
+        return str(answer["control"]), str(answer["certificate"])
 
     def stopping(self, incarnation: int, cause: str) -> None:
         """Say that the life's query is about to be stopped: what breaks off with it is no failure.

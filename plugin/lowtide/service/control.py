@@ -1,11 +1,12 @@
-"""The job's control API: a small HTTP server in the service's event loop.
+"""The job's control API: a small HTTPS server in the service's event loop.
 
-    control = Control(watch.view, token, metrics=JobMetrics(watch.view, watch.histograms).exposition, stop=stop)
+    control = Control(watch.view, token, certificate, metrics=metrics.exposition, stop=stop)
     address = await control.start()
 
 Status, metrics and stop ask for the token; health does not, and says nothing. A client can neither hold the service up
-nor fill it: a connection serves one request, lives for `CONNECTION_LIMIT_S` whatever it does, and there are
-`MAX_CONNECTIONS` of them.
+nor fill it: a connection serves one request; until it has shown the token it is a stranger's, and limited as
+`lowtide_tracker.strangers` says; from then on it lives for `CONNECTION_LIMIT_S` whatever it does, and there are
+`MAX_USERS` of them.
 """
 
 from __future__ import annotations
@@ -21,18 +22,19 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from lowtide.errors import LowtideError
+from lowtide.service.certificate import Certificate
 from lowtide.service.history import HistoryView
 from lowtide.service.job_view import JobView, SnapshotView
+from lowtide_tracker.entrance import Entrance, listen
 
 __all__ = ["Control"]
 
 LOG = logging.getLogger(__name__)
 
-MAX_CONNECTIONS = 32
+MAX_USERS = 32
 CONNECTION_LIMIT_S = 10.0
 MAX_BODY_BYTES = 4 << 10
 MAX_HEADER_BYTES = 4 << 10
-BACKLOG = 64
 MAX_TIME_DIGITS = 15
 
 ROUTES = {
@@ -66,13 +68,14 @@ class Control:
     Args:
         view: The job's view; None while there is none.
         token: What a request has to show.
+        certificate: What the server shows.
         metrics: The metrics, in the format that is asked for.
         history: What the life has looked like after a moment.
         stop: Begins to end the job, and returns at once.
         take: Begins to take a snapshot, of this name, and to commit it if that is wanted; None where none are taken.
         snapshots: Those of this life.
         look: Answers with a key's state, as `Questions.ask` does.
-        host: Where to listen. What goes through is not encrypted: other than loopback is at the user's risk.
+        host: Where to listen.
         port: 0 for a free one.
     """
 
@@ -80,6 +83,7 @@ class Control:
         self,
         view: Callable[[], JobView | None],
         token: str,
+        certificate: Certificate,
         *,
         metrics: Metrics,
         history: Past,
@@ -93,6 +97,7 @@ class Control:
         assert token, "an empty token lets everybody in"
         self._view = view
         self._token = token.encode()
+        self._certificate = certificate
         self._metrics = metrics
         self._history = history
         self._stop = stop
@@ -102,7 +107,9 @@ class Control:
         self._host = host
         self._port = port
         self._runner: web.AppRunner | None = None
-        self._server: asyncio.Server | None = None
+        self._entrance: Entrance | None = None
+        self._users: set[web.RequestHandler] = set()
+        """The connections that have shown the token, and have perhaps gone since."""
 
     async def start(self) -> str:
         """Begin to listen; return the address that clients of this machine use, `host:port`.
@@ -132,16 +139,16 @@ class Control:
         await self._runner.setup()
         server = self._runner.server
         assert server is not None
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _admit(server, loop), self._host, self._port, backlog=BACKLOG)
-        host, port = self._server.sockets[0].getsockname()[:2]
+        self._entrance = Entrance(listen(self._host, self._port), server, tls=self._certificate.tls)
+        self._entrance.open()
+        host, port = self._entrance.address
         here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - what the conf says
         return f"[{here}]:{port}" if ":" in here else f"{here}:{port}"
 
     async def close(self) -> None:
         """Stop listening, and close what connections there are."""
-        if self._server is not None:
-            self._server.close()
+        if self._entrance is not None:
+            await self._entrance.close()
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -222,8 +229,21 @@ class Control:
         if request.match_info.http_exception is None and request.path != "/health":
             if not self._knows_token(request):
                 return _says(401, "this needs the job's token", HOW_TO_GET_IN, {"WWW-Authenticate": "Bearer"})
+            if not self._let_in(request.protocol):
+                return _says(503, f"{MAX_USERS} others are being answered", "ask again in a second")
             await request.read()
         return await handler(request)
+
+    def _let_in(self, user: web.RequestHandler) -> bool:
+        """Count a connection as a user's; return whether there is room for it."""
+        assert self._entrance is not None, "it has taken the connection"
+        self._entrance.proved(user)
+        asyncio.get_running_loop().call_later(CONNECTION_LIMIT_S, _end, user)
+        self._users = {each for each in self._users if each.transport is not None}
+        room = len(self._users) < MAX_USERS
+        if room:
+            self._users.add(user)
+        return room
 
     def _knows_token(self, request: web.Request) -> bool:
         scheme, _, shown = request.headers.get("Authorization", "").partition(" ")
@@ -239,25 +259,9 @@ class _Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     key: Annotated[str, msgspec.Meta(min_length=1, max_length=200)] | None = None
 
 
-class _TurnedAway(asyncio.Protocol):
-    """What a connection meets when there are too many."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        transport.abort()
-
-
-def _admit(server: web.Server, loop: asyncio.AbstractEventLoop) -> asyncio.BaseProtocol:
-    if len(server.connections) >= MAX_CONNECTIONS:
-        return _TurnedAway()
-    protocol = server()
-
-    def end() -> None:
-        if protocol.transport is not None:
-            protocol.transport.abort()
-
-    loop.call_later(CONNECTION_LIMIT_S, end)
-    return protocol
+def _end(user: web.RequestHandler) -> None:
+    if user.transport is not None:
+        user.transport.abort()
 
 
 def _refusal(request: web.Request, error: web.HTTPException) -> web.Response:

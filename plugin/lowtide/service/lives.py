@@ -87,21 +87,21 @@ class Lives:
             link.close()
         await self.close()
         self.deaths = Deaths()
-        running = Running(
-            setting,
-            secret=self._secret,
-            host=self._host,
-            register=register,
-            on_end=partial(self.end, incarnation),
-            tell_worker=self._tell_worker,
-        )
         try:
+            running = Running(
+                setting,
+                secret=self._secret,
+                host=self._host,
+                register=register,
+                on_end=partial(self.end, incarnation),
+                tell_worker=self._tell_worker,
+            )
             control = await running.start()
         except (LowtideError, SnapshotsError, OSError) as error:
             register.end(str(error))
             return {"refused": str(error)}
         self.running = running
-        return {"begun": incarnation, "control": control}
+        return {"begun": incarnation, **control}
 
     async def close(self) -> None:
         """End what the last life has started here."""

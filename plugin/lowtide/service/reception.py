@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Awaitable, Callable
 
 from lowtide.service.peer import Peer
 from lowtide.wire import NONCE_BYTES, ConnectionClosed, expect_acks, tune
+from lowtide_tracker.entrance import Entrance, listen
 from lowtide_tracker.handshake import REPLY_BYTES, HandshakeError, ServerHandshake
 
 __all__ = ["receive_on"]
 
-LOG = logging.getLogger(__name__)
-HANDSHAKE_TIMEOUT_S = 10.0
 
+def receive_on(host: str, secret: bytes, talk: Callable[[Peer], Awaitable[None]]) -> Entrance:
+    """Listen on a free port of `host`, and let `talk` serve everybody who knows the secret, until their line breaks.
 
-async def receive_on(host: str, secret: bytes, talk: Callable[[Peer], Awaitable[None]]) -> asyncio.Server:
-    """Listen on a free port of `host`, and let `talk` serve everybody who knows the secret, until their line breaks."""
+    Those who do not are limited as `lowtide_tracker.strangers` says.
+    """
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -27,15 +27,22 @@ async def receive_on(host: str, secret: bytes, talk: Callable[[Peer], Awaitable[
             expect_acks(connection)
             shake = ServerHandshake(secret, os.urandom(NONCE_BYTES))
             writer.write(shake.hello())
-            async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
-                writer.write(shake.answer(await reader.readexactly(REPLY_BYTES)))
+            writer.write(shake.answer(await reader.readexactly(REPLY_BYTES)))
+            entrance.proved(writer.transport.get_protocol())
             await talk(Peer(reader, writer))
-        except (HandshakeError, TimeoutError, asyncio.IncompleteReadError, ConnectionClosed, OSError) as error:
-            if isinstance(error, HandshakeError):
-                LOG.warning("a connection was refused: %s", error)
+        except HandshakeError as error:
+            entrance.refused(error)
+        except (asyncio.IncompleteReadError, ConnectionClosed, OSError):
+            pass  # It has gone, or it was sent away.
         except asyncio.CancelledError:
             pass  # The service ends; there is nobody to tell.
         finally:
             writer.close()
 
-    return await asyncio.start_server(connected, host, 0)
+    def protocol() -> asyncio.StreamReaderProtocol:
+        loop = asyncio.get_running_loop()
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(loop=loop), connected, loop=loop)
+
+    entrance = Entrance(listen(host), protocol)
+    entrance.open()
+    return entrance

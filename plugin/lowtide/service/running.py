@@ -24,6 +24,9 @@ class Running:
         register: The life's workers.
         on_end: Called with the cause when the life cannot go on.
         tell_worker: Sends a message to a worker, by name.
+
+    Raises:
+        ConfError: the control API's certificate cannot be used.
     """
 
     def __init__(
@@ -49,8 +52,11 @@ class Running:
         )
         self._showing = Showing(self.life, self.events, register)
 
-    async def start(self) -> str:
-        """Start all of it; return where the control API listens, `host:port`.
+    async def start(self) -> dict[str, str]:
+        """Start all of it.
+
+        Returns:
+            Of the control API: `control`, where it listens (`host:port`), and `certificate`, what it shows (PEM).
 
         Raises:
             LowtideError, SnapshotsError, OSError: what could not be started; nothing is left running.
@@ -62,7 +68,7 @@ class Running:
             await self.close()
             raise
         self.events.event("life_begun", fronts=len(self.life.fronts.known))
-        return self._showing.address
+        return {"control": self._showing.address, "certificate": self._showing.certificate}
 
     async def close(self) -> None:
         """End all of it."""

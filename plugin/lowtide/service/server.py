@@ -14,6 +14,7 @@ from lowtide.service.register import Fork, Found, Refused, Register, Worker
 from lowtide.wire import Kind
 from lowtide.worker import welcome
 from lowtide_snapshots.errors import SnapshotsError
+from lowtide_tracker.entrance import Entrance
 
 
 class Service:
@@ -32,10 +33,12 @@ class Service:
         self._secret = secret
         self._executors = Executors(python)
         self.lives = Lives(secret, self._executors, host)
+        self._entrance: Entrance | None = None
 
-    async def serve(self, host: str) -> asyncio.Server:
-        """Starts to listen on a free port of ``host``."""
-        return await receive_on(host, self._secret, self._talk)
+    def serve(self, host: str) -> tuple[str, int]:
+        """Starts to listen on a free port of ``host``; returns host and port."""
+        self._entrance = receive_on(host, self._secret, self._talk)
+        return self._entrance.address
 
     async def _talk(self, peer: Peer) -> None:
         while True:

@@ -17,11 +17,13 @@ _HEAD = struct.Struct("<QI")
 
 
 class ControlSetting(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the control API listens, and what it asks for."""
+    """Where the control API listens, what it asks for, and the PEM files of its certificate, if it has one."""
 
     host: str
     port: int
     token: str
+    tls_cert: str | None = None
+    tls_key: str | None = None
 
 
 class SnapshotSetting(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lowtide.events import EventLog
+from lowtide.service.certificate import certificate_of
 from lowtide.service.control import Control
 from lowtide.service.job_view import SnapshotsView, SnapshotView
 from lowtide.service.job_watch import JobWatch
@@ -30,6 +31,9 @@ class Showing:
         life: The life.
         events: Its events.
         register: Its workers.
+
+    Raises:
+        ConfError: the conf's certificate cannot be used.
     """
 
     def __init__(self, life: Life, events: EventLog, register: Register) -> None:
@@ -41,18 +45,22 @@ class Showing:
         self._halted = False
         setting = life.setting
         self._watch = JobWatch(setting.shape, events)
-        metrics = JobMetrics(self._watch.view, self._watch.histograms)
+        metrics, said = JobMetrics(self._watch.view, self._watch.histograms), setting.control
+        certificate = certificate_of(said.tls_cert, said.tls_key, said.host)
+        self.certificate = certificate.pem
+        """What the control API shows, in PEM."""
         self._control = Control(
             self._watch.view,
-            setting.control.token,
+            said.token,
+            certificate,
             metrics=metrics.exposition,
             history=self._watch.history.view,
             stop=lambda: os.kill(setting.driver_pid, signal.SIGTERM),
             take=self._take if setting.snapshots is not None else None,
             look=life.questions.ask if setting.snapshots is not None else None,
             snapshots=lambda: [] if life.snapshots is None else life.snapshots.views(),
-            host=setting.control.host,
-            port=setting.control.port,
+            host=said.host,
+            port=said.port,
         )
 
     def _take(self, name: str | None, commit: bool, key: str | None) -> SnapshotView:

@@ -20,7 +20,7 @@ from lowtide.errors import LifeEnded, ServiceUnavailable
 from lowtide.service.lookout import Lookout
 from lowtide.service.tracker_report import TrackerReport
 from lowtide.service.tracker_setting import TrackerSetting
-from lowtide_tracker.server import BACKLOG
+from lowtide_tracker.strangers import BACKLOG
 
 __all__ = ["TrackerProcess"]
 

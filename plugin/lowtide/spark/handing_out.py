@@ -89,8 +89,19 @@ def setting_of(plan: Plan, conf: Conf, opening: Opening, token: str) -> LifeSett
         topic_ids=dict(opening.topic_ids),
         kafka=librdkafka_settings(conf.kafka),
         zookeeper=ZooKeeperAccess.of(conf.zookeeper),
-        control=ControlSetting(host=conf.control.host, port=conf.control.port, token=token),
+        control=_control(conf, token),
         snapshots=_snapshots(plan, conf, opening) if job.tracking == "on" else None,
+    )
+
+
+def _control(conf: Conf, token: str) -> ControlSetting:
+    said = conf.control
+    return ControlSetting(
+        host=said.host,
+        port=said.port,
+        token=token,
+        tls_cert=None if said.tls_cert is None else os.path.abspath(said.tls_cert),
+        tls_key=None if said.tls_key is None else os.path.abspath(said.tls_key),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import ssl
 import tempfile
 import time
 from collections.abc import Callable
@@ -15,12 +16,14 @@ import cloudpickle
 
 from lowtide.compiler import compile_job
 from lowtide.conf import Conf
+from lowtide.control_client import ControlClient
 from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
 from lowtide.events import EventLog
 from lowtide.flow import Flow
 from lowtide.jobs.token import job_token
 from lowtide.pickling import dump_plan, register_modules
 from lowtide.plan import Plan
+from lowtide.service.certificate import read_certificate
 from lowtide.service.client import ServiceClient
 from lowtide.spark import preflight, slots
 from lowtide.spark.broker_watch import BrokerWatch
@@ -35,6 +38,7 @@ from lowtide.spark.refusing import as_ours
 from lowtide.spark.session import master_of, session_runs, start_session
 from lowtide.zookeeper_access import ZooKeeperAccess
 from lowtide_snapshots.commit_log import ZooKeeperCommitLog
+from lowtide_snapshots.control_address import ControlAddress, fingerprint
 from lowtide_snapshots.errors import SnapshotsError
 
 LOG = logging.getLogger(__name__)
@@ -55,8 +59,10 @@ class Job:
         self.plan = plan
         self.token: str = job_token(conf.control)
         """What the control API asks for."""
-        self.control = ""
-        """Where the control API listens, `host:port`; empty before the life has begun."""
+        self.control: ControlAddress | None = None
+        """Where the control API listens; None before the life has begun."""
+        self.certificate = ""
+        """What the control API shows, in PEM; empty before."""
         self._executors = 0
         """How many there were when the life was ready."""
         self._conf = conf
@@ -108,6 +114,7 @@ class Job:
             LowtideError: what is wrong, where, and what to do; nothing is left running.
         """
         say("checking the flow")
+        read_certificate(conf.control.tls_cert, conf.control.tls_key)  # Whether the service will be able to.
         plan = compile_job(flow, conf)
         dump_plan(plan)
         say(f"asking ZooKeeper at {conf.zookeeper.hosts}")
@@ -149,7 +156,14 @@ class Job:
         deployment = deployment_of(plan, conf, found, opening)
         setting = setting_of(plan, conf, opening, self.token)
         self._load_limit_s = setting.load_limit_s
-        self.control = self._note.control = self._service.begin(setting, cloudpickle.dumps(deployment))
+        address, self.certificate = self._service.begin(setting, cloudpickle.dumps(deployment))
+        self.control = self._note.control = ControlAddress.proved(
+            self.token,
+            job=plan.name,
+            incarnation=self.incarnation,
+            address=address,
+            certificate=fingerprint(ssl.PEM_cert_to_DER_cert(self.certificate)),
+        )
         self._note.running()
         fronts = {start.name: start.offset for start in opening.fronts}
         self._query = start_query(
@@ -201,6 +215,11 @@ class Job:
             raise LifeEnded(
                 "Spark's JVM is gone: it was killed, or it ended by itself", way_out="see the log; start the job again"
             ) from error
+
+    def client(self) -> ControlClient:
+        """Return the life's control API."""
+        assert self.control is not None, "the life has not begun"
+        return ControlClient(self.control, self.token)
 
     def status(self) -> dict[str, Any]:
         """Return what the service knows of the job."""

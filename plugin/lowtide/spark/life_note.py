@@ -8,6 +8,7 @@ import socket
 from datetime import UTC, datetime
 from typing import Literal
 
+from lowtide_snapshots.control_address import ControlAddress
 from lowtide_snapshots.errors import SnapshotsError
 from lowtide_snapshots.job_store import JobStore
 
@@ -25,7 +26,7 @@ class LifeNote:
     Attributes:
         incarnation: The life's number; 0 before it has one, and then nothing is written.
         commit: The id of the snapshot that it began from; None for none.
-        control: Where its control API listens, `host:port`.
+        control: Where its control API listens; None before it does.
         cause: Why it has ended by itself; empty if it has not.
         ran: Whether it has come to run.
         again: Whether its program begins another life after it; None where that is not known.
@@ -41,7 +42,7 @@ class LifeNote:
         """
         self.incarnation = 0
         self.commit: str | None = None
-        self.control = ""
+        self.control: ControlAddress | None = None
         self.cause = ""
         self.ran = False
         self.again: bool | None = False
@@ -74,7 +75,7 @@ class LifeNote:
             "incarnation": self.incarnation,
             "phase": phase,
             "cause": self.cause,
-            "control": self.control,
+            **({"control": ""} if self.control is None else self.control.fields()),
             "commit": self.commit,
             "submission": self._submission,
             "delivery": self._delivery,

@@ -1,4 +1,8 @@
-"""A host's door: who connects proves the job's secret and asks to be taken; nobody is waited for."""
+"""A host's door: who connects proves the job's secret and asks to be taken; nobody is waited for.
+
+Strangers are limited as `lowtide_tracker.strangers` says, and so is the time of those that have proved the secret and
+not asked yet.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +20,13 @@ from lowtide.wire import NONCE_BYTES, ConnectionClosed, tune
 from lowtide.worker.link import Link
 from lowtide.worker.watch import READ, Watch
 from lowtide_tracker.handshake import REPLY_BYTES, HandshakeError, ServerHandshake
+from lowtide_tracker.strangers import Refusals, Strangers
 
 LOG = logging.getLogger(__name__)
-NEWCOMERS = 8
-"""How many may stand at the door, beside one for each worker; one more takes the place of the one that is there longest
-without a proof."""
+AT_ONCE = 32
+"""How many are let in before the loop looks up: records wait meanwhile."""
 PATIENCE_S = 10.0
-"""How long a newcomer may take for its proof, and then again for its question."""
+"""How long a task may take for its question after its proof."""
 
 Asked = Callable[[Link, dict[str, Any]], None]
 
@@ -34,16 +38,16 @@ class Newcomer:
     Attributes:
         connection: The socket, non-blocking.
         shake: The host's half of the handshake.
-        deadline: When it is sent away, in seconds of the monotonic clock.
         reply: What has come of the peer's half of the handshake.
         link: The same connection once the peer has proved the secret.
+        deadline: When it is sent away in that case, in seconds of the monotonic clock.
     """
 
     connection: socket.socket
     shake: ServerHandshake
-    deadline: float
     reply: bytearray = field(default_factory=bytearray)
     link: Link | None = None
+    deadline: float = 0.0
 
 
 class Door:
@@ -54,10 +58,7 @@ class Door:
         secret: The job's.
         watch: The loop's.
         asked: Called with the connection, which is no longer watched, and the question.
-        patience_s: How long a newcomer may take for each step.
-
-    Attributes:
-        workers: How many may be asked for: the tasks of all come at once when an epoch begins.
+        strangers: Who may stand there without a proof; fresh, by default of the usual size.
     """
 
     def __init__(
@@ -66,44 +67,59 @@ class Door:
         secret: bytes,
         watch: Watch,
         asked: Asked,
-        patience_s: float = PATIENCE_S,
+        strangers: Strangers[Newcomer] | None = None,
     ) -> None:
         self._listener = listener
         self._secret = secret
         self._watch = watch
         self._asked = asked
-        self._patience_s = patience_s
-        self.workers = 0
-        self._newcomers: list[Newcomer] = []
+        self._strangers: Strangers[Newcomer] = Strangers() if strangers is None else strangers
+        self._proven: list[Newcomer] = []
+        """Those that have not asked yet."""
+        self._refusals = Refusals()
+        self._open = True
+        """Whether the listener is watched: it is not while there is no room."""
         listener.setblocking(False)
         watch.set(listener.fileno(), READ, self._accept)
 
     def tick(self) -> None:
-        """Send away who took too long."""
-        if not self._newcomers:
+        """Send away who took too long, and let in who waits for room; to be called after every turn."""
+        if self._open and not self._strangers and not self._proven:
             return
         now = time.monotonic()
-        for newcomer in [each for each in self._newcomers if each.deadline <= now]:
-            self._send_away(newcomer, f"it was silent for {self._patience_s:g} s")
+        for newcomer in self._strangers.late(now):
+            self._send_away(newcomer, f"it had not proved who it is for {self._strangers.limit_s:g} s")
+        for newcomer in [each for each in self._proven if each.deadline <= now]:
+            self._send_away(newcomer, f"it asked for nothing for {PATIENCE_S:g} s")
+        if not self._open:
+            self._accept()
 
-    def _accept(self, _events: int) -> None:
-        for _ in range(NEWCOMERS + self.workers):
+    def _accept(self, _events: int = READ) -> None:
+        """Let in who waits, as far as there is room or the stranger that came first has had its time."""
+        strangers, failed = self._strangers, False
+        for _ in range(AT_ONCE):
+            first = strangers.yields(time.monotonic())
+            if strangers.full and first is None:
+                break
             try:
                 connection, _ = self._listener.accept()
             except BlockingIOError:
-                return
+                break
             except OSError as error:
-                LOG.warning("a connection could not be accepted: %s", error)
-                return
+                self._say(f"it could not be accepted: {error}")
+                failed = True
+                break
+            if first is not None:
+                self._send_away(first, f"it had not proved who it is, and {strangers.most} others were there")
             self._greet(connection)
+        if self._open == (strangers.full or failed):
+            self._open = not self._open
+            self._watch.set(self._listener.fileno(), READ if self._open else 0, self._accept)
 
     def _greet(self, connection: socket.socket) -> None:
-        if len(self._newcomers) >= NEWCOMERS + self.workers:
-            longest = min(self._newcomers, key=lambda each: (each.link is not None, each.deadline))
-            self._send_away(longest, f"{NEWCOMERS + self.workers} others came")
         shake = ServerHandshake(self._secret, os.urandom(NONCE_BYTES))
-        newcomer = Newcomer(connection, shake, time.monotonic() + self._patience_s)
-        self._newcomers.append(newcomer)
+        newcomer = Newcomer(connection, shake)
+        self._strangers.come(newcomer, time.monotonic())
         connection.setblocking(False)
         self._watch.set(connection.fileno(), READ, partial(self._hear, newcomer))
         try:
@@ -113,7 +129,7 @@ class Door:
             self._send_away(newcomer, str(error))
 
     def _hear(self, newcomer: Newcomer, _events: int) -> None:
-        if newcomer not in self._newcomers:
+        if newcomer not in self._strangers and newcomer not in self._proven:
             return  # Sent away while its bytes were already announced.
         try:
             if newcomer.link is None:
@@ -132,14 +148,22 @@ class Door:
         if len(newcomer.reply) == REPLY_BYTES:
             newcomer.connection.send(newcomer.shake.answer(bytes(newcomer.reply)))
             newcomer.link = Link(newcomer.connection)
-            newcomer.deadline = time.monotonic() + self._patience_s
+            newcomer.deadline = time.monotonic() + PATIENCE_S
+            self._strangers.leave(newcomer)
+            self._proven.append(newcomer)
 
     def _leave(self, newcomer: Newcomer) -> None:
-        self._newcomers.remove(newcomer)
+        self._strangers.leave(newcomer)
+        if newcomer in self._proven:
+            self._proven.remove(newcomer)
         self._watch.drop(newcomer.connection.fileno())
 
     def _send_away(self, newcomer: Newcomer, why: str) -> None:
-        LOG.warning("a connection was refused: %s", why)
-        if newcomer in self._newcomers:
-            self._leave(newcomer)
+        self._say(why)
+        self._leave(newcomer)
         newcomer.connection.close()
+
+    def _say(self, why: str) -> None:
+        said = self._refusals.add(why, time.monotonic())
+        if said:
+            LOG.warning("%s", said)

@@ -36,11 +36,11 @@ from lowtide.pandas_later import leave_pandas_for_later
 from lowtide.wire import ConnectionClosed, Kind, MessageReader, connect, send
 from lowtide.worker.birth import Birth
 from lowtide.worker.environment import versions
+from lowtide_tracker.strangers import BACKLOG
 
 LOG = logging.getLogger(__name__)
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None, use_errno=True)
-BACKLOG = 128
 RECEIVE_BYTES = 1 << 16
 SINGLE_THREADED = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 """What keeps numpy and pyarrow from starting threads when they are imported: a fork would leave their locks behind."""

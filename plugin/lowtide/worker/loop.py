@@ -305,7 +305,6 @@ class Loop:
             for order in orders:
                 birth = self._birth.of(json.loads(order))
                 self._expected.append(birth)
-                self._door.workers = len(self._workers) + len(self._expected)
                 self._tell(self._hello(birth))
 
     def _welcome(self, payload: bytes) -> None:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from lowtide.control_client import ControlClient
 from lowtide.events import EventLog
+from lowtide.service.certificate import made_certificate
 from lowtide.service.control import Control
 from lowtide.service.job_view import SnapshotView
 from lowtide.service.job_watch import JobWatch
 from lowtide.service.metrics import JobMetrics
 from lowtide.service.moment import JobShape
+from lowtide_snapshots.control_address import ControlAddress, fingerprint
 
-TOKEN = "a token of a test"
+TOKEN = "a-token-of-a-test"
 
 
 @dataclass
@@ -23,16 +27,32 @@ class ControlledJob:
     """What stands behind a control API.
 
     Attributes:
+        at: Where it is, as its life publishes it.
+        certificate: What it shows, in PEM.
         taking: What is answered of the snapshot that is asked for, one answer after the other; the last one stays.
         asked: The names of the snapshots that were asked for, and whether they were to be committed.
     """
 
     watch: JobWatch
-    address: str = ""
+    at: ControlAddress = field(default_factory=lambda: ControlAddress("", 0, "", "", ""))
+    certificate: str = ""
     stops: list[str] = field(default_factory=list)
     broken: bool = False
     taking: list[SnapshotView] = field(default_factory=list)
     asked: list[tuple[str | None, bool]] = field(default_factory=list)
+
+    @property
+    def address(self) -> str:
+        """Host and port."""
+        return self.at.address
+
+    def client(self, token: str = TOKEN) -> ControlClient:
+        """The API, asked with this token; the address is one that was published with it."""
+        at = self.at
+        proved = ControlAddress.proved(
+            token, job=at.job, incarnation=at.incarnation, address=at.address, certificate=at.certificate
+        )
+        return ControlClient(proved, token)
 
     def metrics(self, accept: str) -> tuple[bytes, str]:
         assert not self.broken, "the test breaks it"
@@ -49,10 +69,12 @@ class ControlledJob:
 @contextmanager
 def controlled(shape: JobShape, events: EventLog) -> Iterator[ControlledJob]:
     """Serve the control API of a job of this shape until the block ends."""
-    job = ControlledJob(JobWatch(shape, events))
+    certificate = made_certificate("127.0.0.1")
+    job = ControlledJob(JobWatch(shape, events), certificate=certificate.pem)
     control = Control(
         job.watch.view,
         TOKEN,
+        certificate,
         metrics=job.metrics,
         history=job.watch.history.view,
         stop=lambda: job.stops.append("stop"),
@@ -63,7 +85,11 @@ def controlled(shape: JobShape, events: EventLog) -> Iterator[ControlledJob]:
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:
-        job.address = asyncio.run_coroutine_threadsafe(control.start(), loop).result(10)
+        address = asyncio.run_coroutine_threadsafe(control.start(), loop).result(10)
+        shown = fingerprint(ssl.PEM_cert_to_DER_cert(certificate.pem))
+        job.at = ControlAddress.proved(
+            TOKEN, job=shape.job, incarnation=shape.incarnation, address=address, certificate=shown
+        )
         yield job
     finally:
         asyncio.run_coroutine_threadsafe(control.close(), loop).result(10)

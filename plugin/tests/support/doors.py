@@ -1,0 +1,149 @@
+"""The doors at which strangers may stand: each a real server in this process, with somebody who knows how to enter."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from controlled import controlled
+from seen import SHAPE, moment
+from stage_rig import SECRET, Served
+
+from lowtide.events import EventLog
+from lowtide.service.peer import Peer
+from lowtide.service.reception import receive_on
+from lowtide.wire import Kind, connect, receive, send
+from lowtide.worker.door import Door
+from lowtide.worker.link import Link
+from lowtide.worker.watch import Watch
+from lowtide_tracker.handshake import MAGIC
+
+__all__ = ["DOORS", "Opened"]
+
+LIMIT_S = 10.0
+QUESTION = {"hello": 1}
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A door.
+
+    Attributes:
+        address: Where strangers come.
+        enter: Comes, proves itself, asks and gets an answer; raises what prevents it.
+        begins: What somebody sends who pretends to know what is spoken there.
+        greet: Makes of a stranger's connection one over which that may be sent.
+    """
+
+    address: tuple[str, int]
+    enter: Callable[[], None]
+    begins: bytes
+    greet: Callable[[socket.socket], socket.socket] = lambda connection: connection
+
+
+@contextmanager
+def control() -> Iterator[Opened]:
+    with controlled(SHAPE, EventLog("index", 3, io.StringIO())) as job:
+        job.watch.look(0.0, moment(5000))
+        host, port = job.address.split(":")
+        tls = ssl.create_default_context(cadata=job.certificate)
+
+        def greet(connection: socket.socket) -> socket.socket:
+            return tls.wrap_socket(connection, server_hostname="localhost")
+
+        def enter() -> None:
+            assert job.client().status().job == "index"
+
+        yield Opened((host, int(port)), enter, b"GET /status HTTP/1.1\r\nHost: a\r\n" + b"X: y\r\n" * 100, greet)
+
+
+@contextmanager
+def service() -> Iterator[Opened]:
+    async def talk(peer: Peer) -> None:
+        while True:
+            await peer.send(Kind.ASK, (await peer.receive())[1])
+
+    with _loop() as do:
+
+        async def begin() -> Any:
+            return receive_on("127.0.0.1", SECRET, talk)
+
+        entrance = do(begin())
+        try:
+            yield _opened(entrance.address)
+        finally:
+            do(entrance.close())
+
+
+@contextmanager
+def tracker() -> Iterator[Opened]:
+    with Served() as served:
+        host, port = served.address.split(":")
+        yield _opened((host, int(port)), answers=False)
+
+
+@contextmanager
+def worker() -> Iterator[Opened]:
+    watch, over = Watch(), threading.Event()
+    links = []
+
+    def asked(link: Link, question: dict[str, Any]) -> None:
+        link.send(Kind.ATTACH, json.dumps(question).encode())
+        link.flush()
+        links.append(link)
+
+    def run() -> None:
+        while not over.is_set():
+            watch.turn(0.05)
+            door.tick()
+
+    with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
+        door = Door(listener, SECRET, watch, asked)
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            yield _opened(listener.getsockname())
+        finally:
+            over.set()
+            thread.join(LIMIT_S)
+            watch.close()
+            for link in links:
+                link.close()
+
+
+DOORS = {"control": control, "service": service, "tracker": tracker, "worker": worker}
+
+
+def _opened(address: tuple[str, int], *, answers: bool = True) -> Opened:
+    """A door with the handshake; where nothing is answered, the server's own proof is what one gets."""
+
+    def enter() -> None:
+        with connect(f"{address[0]}:{address[1]}", SECRET) as connection:
+            if answers:
+                connection.settimeout(LIMIT_S)
+                send(connection, Kind.ASK, QUESTION)
+                assert json.loads(receive(connection)[1]) == QUESTION
+
+    return Opened(address, enter, MAGIC + bytes(60))
+
+
+@contextmanager
+def _loop() -> Iterator[Callable[[Coroutine[Any, Any, Any]], Any]]:
+    """An event loop in a thread, and what runs something in it."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield lambda work: asyncio.run_coroutine_threadsafe(work, loop).result(LIMIT_S)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(LIMIT_S)
+        loop.close()

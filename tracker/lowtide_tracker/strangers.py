@@ -1,0 +1,88 @@
+"""Those who stand at a door and have not proved who they are: few at a time, each for a limited time. No I/O.
+
+Whoever comes for nothing can neither fill a door nor push anybody else out. While `most` strangers are there, nobody
+more is let in: the others wait in the kernel's queue, first come, first served. A stranger may be sent away for them
+only after its grace, which a peer that knows the secret needs a fraction of. So a crowd of silent ones passes through a
+door at `most` per `grace_s`, and who comes behind 500 of them waits for a second.
+"""
+
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+MOST = 128
+GRACE_S = 0.25
+"""What a proof needs is one round trip from the moment on at which the connection is taken."""
+LIMIT_S = 10.0
+"""How long a stranger may stay where nobody waits."""
+BACKLOG = 1024
+"""How many may wait in the kernel's queue."""
+TELL_EVERY_S = 60.0
+
+S = TypeVar("S")
+
+
+class Strangers(Generic[S]):
+    """The strangers at one door, each known by a value of its own; time is in seconds of a monotonic clock.
+
+    Args:
+        most: how many there may be.
+        grace_s: how long one may stay though others wait.
+        limit_s: how long one may stay though nobody waits.
+    """
+
+    def __init__(self, most: int = MOST, grace_s: float = GRACE_S, limit_s: float = LIMIT_S) -> None:
+        self.most = most
+        self.limit_s = limit_s
+        self._grace_s = grace_s
+        self._came_s: dict[S, float] = {}
+        """When each came, the first one first."""
+
+    def __len__(self) -> int:
+        return len(self._came_s)
+
+    def __contains__(self, stranger: S) -> bool:
+        return stranger in self._came_s
+
+    def __iter__(self) -> Iterator[S]:
+        return iter(self._came_s)
+
+    @property
+    def full(self) -> bool:
+        """Whether nobody more may be let in."""
+        return len(self._came_s) >= self.most
+
+    def come(self, stranger: S, now_s: float) -> None:
+        """One was let in."""
+        assert not self.full, "somebody was let in over the limit"
+        self._came_s[stranger] = now_s
+
+    def leave(self, stranger: S) -> None:
+        """One has proved who it is, or has gone."""
+        self._came_s.pop(stranger, None)
+
+    def yields(self, now_s: float) -> S | None:
+        """Who has to go for somebody that waits: the one that came first, if it has had its grace; None for nobody."""
+        if not self.full:
+            return None
+        first = next(iter(self._came_s))
+        return first if now_s - self._came_s[first] >= self._grace_s else None
+
+    def late(self, now_s: float) -> list[S]:
+        """Who has been there for too long."""
+        return [stranger for stranger, came_s in self._came_s.items() if now_s - came_s >= self.limit_s]
+
+
+class Refusals:
+    """Counts who was refused at a door, so that a crowd does not fill the log."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._told_s = float("-inf")
+
+    def add(self, why: str, now_s: float) -> str:
+        """Count one; what to write into the log now, or nothing."""
+        self._count += 1
+        if now_s - self._told_s < TELL_EVERY_S:
+            return ""
+        count, self._count, self._told_s = self._count, 0, now_s
+        return f"a connection was refused: {why}" + (f"; {count - 1} others before it" if count > 1 else "")
