@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from lowtide.fields import encode_rows
+from lowtide.fields import decoder_of, encode_rows
 from lowtide.formats import json, raw
 from lowtide.raw_record import Raw
 
@@ -142,3 +142,51 @@ def test_raw_messages_stay_as_they_are(values: list[bytes | None]) -> None:
     assert decoded.rows == list(map(Raw, keys, values))
     assert raw().encode(decoded.rows) == values
     assert not decoded.failures
+
+
+@dataclass(frozen=True)
+class Measured:
+    unit: str = field(default="m", kw_only=True)
+
+
+@dataclass(frozen=True)
+class Place:
+    city: str
+    streets: tuple[str, ...] = ("a",)
+    height: float = 1.5
+
+
+@dataclass(frozen=True)
+class Walk(Measured):
+    name: str
+    start: Place = Place("home")
+    stops: list[Place] = field(default_factory=list)
+    length: int | None = None
+
+
+@dataclass(slots=True)
+class SlottedPlace:
+    name: str
+    place: Place
+    size: int = 3
+
+
+def test_what_is_written_has_all_fields_though_what_was_read_lacked_them() -> None:
+    """A default that a record found at its class was not written: nested, inherited, as it came or from an exchange."""
+    messages = [b'{"name":"a","start":{"city":"b"},"stops":[{"city":"c","height":2}]}', b'{"name":"a","unit":"km"}']
+    home = b'{"city":"home","streets":["a"],"height":1.5}'
+    b, c = home.replace(b"home", b"b"), home.replace(b"home", b"c").replace(b"1.5", b"2.0")
+    expected = [
+        b'{"unit":"m","name":"a","start":' + b + b',"stops":[' + c + b'],"length":null}',
+        b'{"unit":"km","name":"a","start":' + home + b',"stops":[],"length":null}',
+    ]
+    walks = json(Walk).decode([None] * 2, messages).rows
+    passed_on = decoder_of(Walk)(encode_rows(walks))
+    for rows in (walks, passed_on):
+        assert json(Walk).encode(rows) == expected
+    assert walks == passed_on == [Walk("a", Place("b"), [Place("c", height=2.0)]), Walk("a", unit="km")]
+    slotted = json(SlottedPlace).decode([None], [b'{"name":"a","place":{"city":"b"}}']).rows
+    assert json(SlottedPlace).encode(slotted) == [
+        b'{"name":"a","place":{"city":"b","streets":["a"],"height":1.5},"size":3}'
+    ]
+    assert (Place.height, Walk.unit, Walk.start) == (1.5, "m", Place("home")), "at the class they are as ever"

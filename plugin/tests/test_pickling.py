@@ -11,6 +11,7 @@ import pytest
 from lowtide import Flow, json, kafka
 from lowtide.compiler import compile_flow
 from lowtide.errors import FlowError
+from lowtide.formats import JsonFormat
 from lowtide.loading import load_flow
 from lowtide.pickling import dump_plan, load_plan
 
@@ -83,6 +84,7 @@ RUN = """
 import sys
 from pathlib import Path
 from lowtide.fields import decoder_of, encode_rows
+from lowtide.formats import JsonFormat
 from lowtide.local import run_plan
 from lowtide.pickling import load_plan
 
@@ -91,7 +93,7 @@ assert "typed" not in sys.modules
 out = run_plan(plan, {"readings": Path(sys.argv[2]).read_bytes().splitlines()})
 record = next(vertex.gives for vertex in plan.vertices if vertex.name == "level")
 assert decoder_of(record)(encode_rows(out["levels"])) == out["levels"]
-print(out)
+print(out, JsonFormat(record).encode(out["levels"]))
 """
 
 
@@ -107,7 +109,8 @@ def test_a_flow_whose_module_workers_have_not_does_there_what_it_does_here(tmp_p
     done = subprocess.run(
         [sys.executable, "-c", RUN, str(plan), str(log)], capture_output=True, text=True, check=False, cwd=tmp_path
     )
-    assert done.stdout.strip() == str(expected), done.stderr
+    written = JsonFormat(type(expected["levels"][0])).encode(expected["levels"])
+    assert done.stdout.strip() == f"{expected} {written}", done.stderr
 
 
 SENTINEL = """
