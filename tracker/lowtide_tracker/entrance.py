@@ -223,10 +223,10 @@ class _Connection:
     async def speaks(self) -> None:
         """Wait for the first byte, or the end of the connection."""
         loop = asyncio.get_running_loop()
-        spoken = loop.create_future()
-        loop.add_reader(self.socket, lambda: spoken.done() or spoken.set_result(None))
+        spoken = asyncio.Event()
+        loop.add_reader(self.socket, spoken.set)
         try:
-            await spoken
+            await spoken.wait()
         finally:
             loop.remove_reader(self.socket)
 
