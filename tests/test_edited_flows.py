@@ -16,7 +16,6 @@ from lowtide import Flow, kafka
 from lowtide import json as as_json
 from lowtide.cli.recovery import look
 from lowtide.cli.taking import take
-from lowtide.control_client import ControlClient
 from lowtide.errors import FlowError, LifeEnded
 from lowtide.loading import load_flow
 from lowtide.spark.job import Job
@@ -202,7 +201,7 @@ def test_states_and_records_that_got_fields_with_defaults_go_on_from_a_commit(sp
                 kafka_.produce(names["SOURCE"], orders[partition::2], partition)
             said = [json.loads(each.value()) for each in kafka_.messages(names["SINK"], 6 + 6 * number, within_s=60)]
             if text is first:
-                take(ControlClient(job.control, job.token), flow.name, None, limit_s=60)
+                take(job.client(), flow.name, None, limit_s=60)
     assert len(said) == 12
     assert kafka_.messages(names["LETTERS"]) == []
     for user in range(3):
