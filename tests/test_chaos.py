@@ -20,14 +20,14 @@ from tests.chaos.verdict import Letters, Result, judged
 from lowtide.oracle import Output
 
 SEEDS = range(200)
-SEVENTEEN = ["kill-at-seal (service) after", "s3-500 for 7.0 s", "kill-at-request (driver)"]
+SEVENTEEN = ["kill-at-seal (service) after", "s3-restart for 7.0 s", "kill-at-request (driver)"]
 LETTERS: Letters = Counter({(b"k", b"bad"): 2})
 
 
 def test_a_seed_gives_its_schedule_and_no_other() -> None:
     assert [schedule(seed, 20) for seed in SEEDS] == [schedule(seed, 20) for seed in SEEDS]
     assert len({tuple(schedule(seed, 20)) for seed in SEEDS}) == len(SEEDS)
-    # For good: what a failure says of how to replay it has to hold tomorrow.
+    # What a failure says of how to replay it has to hold tomorrow: only a new kind changes this.
     assert [str(fault) for fault in schedule(17, 2, 1)] == SEVENTEEN
 
 
