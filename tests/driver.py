@@ -76,6 +76,14 @@ class Driver:
         assert "job" in status, f"{status}\n{self.log()}"
         return status
 
+    def moved(self, records: int = 200, within_s: float = 120.0) -> dict[str, Any]:
+        """Wait until the job has delivered so many more; what it says of itself then."""
+        before, deadline = self.status()["totals"]["delivered"], time.monotonic() + within_s
+        while (status := self.status())["totals"]["delivered"] < before + records:
+            assert time.monotonic() < deadline, status
+            time.sleep(0.2)
+        return status
+
     def stop(self) -> None:
         """Stop the job and the program."""
         self._say("stop")

@@ -70,16 +70,6 @@ def _lives(kafka: Kafka, settings: dict[str, object], tmp_path: Path) -> Iterato
         lives.close()
 
 
-def moved(driver: Driver, records: int = 200) -> dict[str, Any]:
-    """Wait until the job has delivered so many more; what it says of itself then."""
-    deadline = time.monotonic() + MOVED_WITHIN_S
-    before = driver.status()["totals"]["delivered"]
-    while (status := driver.status())["totals"]["delivered"] < before + records:
-        assert time.monotonic() < deadline, status
-        time.sleep(0.2)
-    return status
-
-
 def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
 
@@ -92,20 +82,20 @@ def test_one_program_lives_on_without_its_tracker_and_again_without_workers(live
     shop_lives = lives("killed-workers")
     driver, judge = shop_lives.start(), shop_lives.shop.judge
     with shop_lives.load():
-        before = moved(driver)
+        before = driver.moved()
         kill(before["tracker"]["pid"])
         after = wait_for_another_tracker(driver, before)
-        moved(driver)
+        driver.moved()
     assert after["incarnation"] == before["incarnation"]
     assert judge.right()
 
     for worker in ("0/", "1/0", "2/1"):
         with shop_lives.load():
-            pid = worker_of(moved(driver), worker)
+            pid = worker_of(driver.moved(), worker)
             kill(pid)
             assert f"(pid {pid} on executor driver) died" in driver.ended()
             driver.again()
-            moved(driver)
+            driver.moved()
         assert judge.right(), worker
     driver.stop()
     assert judge.right()
@@ -129,20 +119,20 @@ def test_nothing_is_lost_with_the_fork_server_the_service_or_the_driver(lives: C
     driver = shop_lives.start()
     for what in ("-m lowtide.worker.forkserver", "-m lowtide.service "):
         with shop_lives.load():
-            moved(driver)
+            driver.moved()
             victim = driver.children(what)[0]
             kill(victim)
             assert driver.ended()
             driver.stop()
             driver = shop_lives.start()
-            moved(driver)
+            driver.moved()
         assert judge.right(), what
     with shop_lives.load():
-        moved(driver)
+        driver.moved()
         driver.kill()
         # The next one waits until ZooKeeper has given up the lease of the dead one.
         driver = shop_lives.start()
-        moved(driver)
+        driver.moved()
     assert judge.right()
     driver.stop()
     assert judge.right()
@@ -154,11 +144,11 @@ def test_nothing_is_lost_with_an_executor(lives: Callable[..., Lives]) -> None:
     judge = shop_lives.shop.judge
     driver = shop_lives.start()
     with shop_lives.load():
-        moved(driver)
+        driver.moved()
         kill(driver.children("CoarseGrainedExecutorBackend")[0])
         assert driver.ended()
         driver.again()
-        moved(driver)
+        driver.moved()
     assert judge.right()
     driver.stop()
     assert judge.right()

@@ -95,8 +95,7 @@ def _own(tmp_path: Path) -> Iterator[EmbeddedServices]:
 
 def moved(driver: Driver, records: int = 100) -> dict[str, Any]:
     """Wait until the job has delivered so many more; what it says of itself then."""
-    before = driver.status()["totals"]["delivered"]
-    return until(driver, lambda status: status["totals"]["delivered"] >= before + records)
+    return driver.moved(records, SEEN_WITHIN_S)
 
 
 def until(driver: Driver, seen: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:

@@ -95,14 +95,10 @@ def visit(door: Listener, says: bytes) -> None:
         return  # It was refused, or an epoch has ended and its port is gone.
 
 
-def moved(driver: Driver, records: int = 200) -> int:
-    """Wait until the job has delivered so many more; its incarnation."""
-    deadline = time.monotonic() + MOVED_WITHIN_S
-    before = driver.status()["totals"]["delivered"]
-    while (status := driver.status())["totals"]["delivered"] < before + records:
-        assert not status["cause"], status["cause"]
-        assert time.monotonic() < deadline, status
-        time.sleep(0.2)
+def life_of(driver: Driver) -> int:
+    """Wait until the job has delivered more; its life's number."""
+    status = driver.moved(within_s=MOVED_WITHIN_S)
+    assert not status["cause"], status["cause"]
     return int(status["incarnation"])
 
 
@@ -135,11 +131,11 @@ def test_strangers_at_every_port_change_nothing(driver: Driver, shop: Shop) -> N
     """While they talk, and while they stand at every door: epochs end, workers are found again, status is told."""
     driver.ready()
     with Load(shop), ExitStack() as held:
-        life = moved(driver)
+        life = life_of(driver)
         knock(driver)
-        assert moved(driver) == life
+        assert life_of(driver) == life
         stand(driver, held)
         time.sleep(EPOCH_S)
-        assert moved(driver) == life
+        assert life_of(driver) == life
     shop.judge.right()
     driver.stop()

@@ -11,13 +11,13 @@ from typing import Any
 
 from lowtide.bench.arrivals import Arrivals
 from lowtide.bench.backlog import Backlog, Drained
-from lowtide.bench.child import Child, ChildFailed
+from lowtide.bench.child import ChildFailed
 from lowtide.bench.flows import COUNTING as FLOW
 from lowtide.bench.ground import PARTITIONS, Ground, described, ground, modes
 from lowtide.bench.killable import Killable
 from lowtide.bench.run import warm
 from lowtide.bench.schedule import NS
-from lowtide.bench.session import POLL_S, SAVE_LIMIT_S, Say, Subject, child, first_record, start_reader
+from lowtide.bench.session import SAVE_LIMIT_S, Say, Subject, child, first_record, start_reader
 from lowtide.bench.sides import OTHERS, SUBJECTS, ratio
 from lowtide.bench.systems import Bare, System, Way
 from lowtide.conf import Conf
@@ -28,6 +28,7 @@ SLOWEST_PER_S = 1_000
 """What is worked off more slowly is given up."""
 LATE_LIMIT_S = 30.0
 """How much longer than that it may take, whatever its size."""
+SLOW = "lower --records: this machine is slow"
 
 Side = Mapping[str, Any]
 """What became of one backlog in one system, as it stands in the JSON object."""
@@ -119,7 +120,9 @@ def _fill(here: Ground, source: str, backlog: Backlog, say: Say) -> None:
     task = {"flow": FLOW, "kafka": here.conf.kafka.bootstrap, "topic": source, "partitions": PARTITIONS}
     with ExitStack() as stack:
         feeder = child(stack, "lowtide.bench.feeder", {**task, "backlog": asdict(backlog)})
-        line = _awaited(feeder, "fed", _limit_s(backlog.count), lambda line: say(f"filling: {line.get('sent')} sent"))
+        line = feeder.expect(
+            "fed", _limit_s(backlog.count), lambda line: say(f"filling: {line.get('sent')} sent"), SLOW
+        )
     if line["fed"] != backlog.count:
         raise ChildFailed(f"Kafka took {line['fed']} of the backlog's {backlog.count} records")
 
@@ -143,7 +146,7 @@ def drain(subject: Subject, records: int) -> dict[str, Any]:
             system.check()
             subject.say(f"catching up: {line.get('received', 0)} of {records} records")
 
-        _awaited(reader, "saved", limit_s + SAVE_LIMIT_S, look)
+        reader.expect("saved", limit_s + SAVE_LIMIT_S, look, SLOW)
         system.check()
     arrivals = Arrivals.load(subject.file, subject.way.records)
     drained = Drained.of(arrivals)
@@ -159,17 +162,3 @@ def drain(subject: Subject, records: int) -> dict[str, Any]:
 
 def _limit_s(records: int) -> float:
     return LATE_LIMIT_S + records / SLOWEST_PER_S
-
-
-def _awaited(process: Child, key: str, limit_s: float, look: Callable[[Mapping[str, Any]], None]) -> dict[str, Any]:
-    """Return the line of a process that has a key; others are looked at."""
-    deadline = time.monotonic() + limit_s
-    while time.monotonic() < deadline:
-        line = process.hear(POLL_S)
-        if line is not None and key in line:
-            return line
-        if line is not None:
-            look(line)
-    raise ChildFailed(
-        f'{process.module} did not say "{key}" within {limit_s:.0f} s', way_out="lower --records: this machine is slow"
-    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from lowtide.bench.machine import in_words
 from lowtide.bench.sides import OTHERS
 from lowtide.bench.tables import Table, number
 
@@ -30,11 +31,9 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
 
 def told(result: Mapping[str, Any]) -> str:
     """Return in a line where and how it was measured."""
-    where = result["machine"]
     rounds = len(result["spans"][0]["rounds"])
     return (
-        f"{where['cores']} cores ({where['model']}), load {where['load']} before and {where['load_after']} after; "
-        f"{result['partitions']} partitions, {result['grouping']}, medians of {rounds}"
+        f"{in_words(result['machine'])}; {result['partitions']} partitions, {result['grouping']}, medians of {rounds}"
     )
 
 

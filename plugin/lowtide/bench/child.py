@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -77,8 +77,16 @@ class Child:
             raise ChildFailed(f"{self.module} ended with {code}: {self._errors.strip()[-ERROR_CHARACTERS:]}")
         return line
 
-    def expect(self, key: str, limit_s: float) -> dict[str, Any]:
-        """Return the next line that has this key; others are dropped.
+    def expect(
+        self, key: str, limit_s: float, look: Callable[[dict[str, Any]], None] = lambda _: None, way_out: str = ""
+    ) -> dict[str, Any]:
+        """Return the next line that has this key.
+
+        Args:
+            key: What is waited for.
+            limit_s: For how long at most.
+            look: Called with each other line that comes before.
+            way_out: What to do where it does not come in time.
 
         Raises:
             ChildFailed: it did not come in time, or the child has ended.
@@ -88,7 +96,9 @@ class Child:
             line = self.hear(left)
             if line is not None and key in line:
                 return line
-        raise ChildFailed(f'{self.module} did not say "{key}" within {limit_s:g} s')
+            if line is not None:
+                look(line)
+        raise ChildFailed(f'{self.module} did not say "{key}" within {limit_s:g} s', way_out=way_out)
 
     def terminate(self, limit_s: float) -> None:
         """Ask the child to end by SIGTERM, and wait for that, no longer than the limit."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from lowtide.bench.machine import in_words
 from lowtide.bench.tables import Table
 
 _TITLES = {"raw": "raw() records, running count", "json": "json(dataclass) records, clicks per user"}
@@ -28,9 +29,9 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
 
 def told(result: Mapping[str, Any]) -> str:
     """Return in a line where it was measured."""
-    where, found = result["machine"], result["versions"]
+    found = result["versions"]
     return (
-        f"{where['cores']} cores ({where['model']}), load {where['load']} before and {where['load_after']} after, one "
+        f"{in_words(result['machine'])}, one "
         f"thread; calibration {result['calibration_us']:.1f} µs; python {found['python']}, msgspec {found['msgspec']}"
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,11 @@ def machine() -> dict[str, Any]:
         "kernel": platform.release(),
         "load": load(),
     }
+
+
+def in_words(where: Mapping[str, Any]) -> str:
+    """Return what a line beside figures says of their machine, given the object's `machine`."""
+    return f"{where['cores']} cores ({where['model']}), load {where['load']} before and {where['load_after']} after"
 
 
 def load() -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from lowtide.bench.machine import in_words
 from lowtide.bench.recovering import FIGURES, of
 from lowtide.bench.tables import Table, number
 from lowtide.bench.variants_report import pace, snapshots
@@ -27,12 +28,8 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
 
 def told(result: Mapping[str, Any]) -> str:
     """Return in a line where it was measured, and whether all of it came out once."""
-    where = result["machine"]
     faults = ", ".join("-" if result[name] is None else str(result[name]) for name in ("lost", "duplicated", "faults"))
-    return (
-        f"{where['cores']} cores ({where['model']}), load {where['load']} before and {where['load_after']} after; "
-        f"lost, doubled, wrong: {faults}"
-    )
+    return f"{in_words(result['machine'])}; lost, doubled, wrong: {faults}"
 
 
 def _cells(values: Sequence[float | None]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from lowtide.bench.machine import in_words
 from lowtide.bench.tables import Table, number
 
 MB = 1e6
@@ -38,11 +39,7 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
 
 def told(result: Mapping[str, Any]) -> str:
     """Return in a line where it was measured."""
-    where = result["machine"]
-    return (
-        f"{where['cores']} cores ({where['model']}), load {where['load']} before and {where['load_after']} after; "
-        f"medians of {result['trials']}, one worker"
-    )
+    return f"{in_words(result['machine'])}; medians of {result['trials']}, one worker"
 
 
 def _kind(where: str) -> str:

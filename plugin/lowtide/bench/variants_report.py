@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from lowtide.bench.machine import in_words
 from lowtide.bench.tables import Table, change, number
 
 _MB = 1e6
@@ -66,9 +67,8 @@ def pace(every_s: float) -> str:
 
 def told(result: Mapping[str, Any]) -> str:
     """Return in a line where and how it was measured."""
-    where = result["machine"]
     faults = ", ".join("-" if result[name] is None else str(result[name]) for name in ("lost", "duplicated", "faults"))
     return (
-        f"{where['cores']} cores ({where['model']}), load {where['load']} before and {where['load_after']} after; "
+        f"{in_words(result['machine'])}; "
         f"{result['rounds']} x {result['seconds']:g} s each, {result['grouping']}; lost, doubled, wrong: {faults}"
     )

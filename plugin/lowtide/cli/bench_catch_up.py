@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from lowtide.cli.bench_options import GROUPING, MARKDOWN, SUBJECTS, WARM, Grouping, Paces, measured_conf
+from lowtide.cli.bench_options import EPOCH, GROUPING, MARKDOWN, SUBJECTS, WARM, Grouping, Paces, measured_conf
 from lowtide.cli.bench_running import ended_by_sigterm, progress, show
 from lowtide.cli.options import as_json, with_conf
 from lowtide.conf import Conf
@@ -34,7 +34,7 @@ from lowtide.conf import Conf
 )
 @WARM
 @SUBJECTS
-@click.option("--epoch", type=click.FloatRange(min=5), default=60.0, show_default=True, help="Seconds of an epoch.")
+@EPOCH
 @GROUPING
 @MARKDOWN
 @with_conf

@@ -11,8 +11,8 @@ from lowtide.conf import Conf
 from lowtide.errors import ConfError
 
 __all__ = [
-    "FLOW", "GROUPING", "MARKDOWN", "STATE_KEYS", "SUBJECTS", "TIMESTAMPS", "WARM", "Grouping", "Paces", "Rates",
-    "Subjects", "measured_conf",
+    "EPOCH", "FLOW", "GROUPING", "MARKDOWN", "STATE_KEYS", "SUBJECTS", "TIMESTAMPS", "WARM", "Grouping", "Paces",
+    "Rates", "Subjects", "measured_conf",
 ]  # fmt: skip
 
 Grouping = Literal["optimistic", "ordered"]
@@ -73,6 +73,9 @@ class Subjects(click.ParamType[tuple[str, ...]]):
         return names
 
 
+EPOCH = click.option(
+    "--epoch", type=click.FloatRange(min=5), default=60.0, show_default=True, help="Seconds of an epoch."
+)
 FLOW = click.option(
     "--flow",
     type=click.Choice(["running-count", "inverted-index", "passthrough"]),

@@ -6,7 +6,7 @@ from typing import Literal
 
 import click
 
-from lowtide.cli.bench_options import GROUPING, MARKDOWN, STATE_KEYS, Grouping, measured_conf
+from lowtide.cli.bench_options import EPOCH, GROUPING, MARKDOWN, STATE_KEYS, Grouping, measured_conf
 from lowtide.cli.bench_running import ended_by_sigterm, progress, show
 from lowtide.cli.options import as_json, with_conf
 from lowtide.conf import Conf
@@ -31,7 +31,7 @@ from lowtide.conf import Conf
 @click.option(
     "--warmup", type=click.FloatRange(min=0), default=15.0, show_default=True, help="Seconds before the first."
 )
-@click.option("--epoch", type=click.FloatRange(min=5), default=60.0, show_default=True, help="Seconds of an epoch.")
+@EPOCH
 @GROUPING
 @MARKDOWN
 @with_conf

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from lowtide.cli.bench_options import GROUPING, MARKDOWN, STATE_KEYS, Grouping, Paces, measured_conf
+from lowtide.cli.bench_options import EPOCH, GROUPING, MARKDOWN, STATE_KEYS, Grouping, Paces, measured_conf
 from lowtide.cli.bench_running import ended_by_sigterm, progress, show
 from lowtide.cli.options import as_json, with_conf
 from lowtide.conf import Conf
@@ -18,7 +18,7 @@ from lowtide.conf import Conf
 @click.option("--settle", type=click.FloatRange(min=0), default=10.0, show_default=True, help="Seconds between two.")
 @click.option("--rounds", type=click.IntRange(min=1), default=1, show_default=True, help="How often each has its turn.")
 @click.option("--warmup", type=click.FloatRange(min=0), default=15.0, show_default=True, help="Seconds before them.")
-@click.option("--epoch", type=click.FloatRange(min=5), default=60.0, show_default=True, help="Seconds of an epoch.")
+@EPOCH
 @GROUPING
 @MARKDOWN
 @with_conf
