@@ -63,6 +63,8 @@ num.io.threads=4
 log.cleaner.dedupe.buffer.size=16777216
 log.segment.bytes=268435456
 log.message.timestamp.type=CreateTime
+# Retention counts from the records' own timestamps: the default of a week deletes what a replay of old records writes.
+log.retention.ms=-1
 """
 
 
