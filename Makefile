@@ -92,11 +92,11 @@ demo: env jars jar  ## index real text, kill the driver in the middle, compare e
 
 .PHONY: airflow
 airflow: classes  ## run Airflow beside Kafka and ZooKeeper, the demo's job under it, until Ctrl-C
-	@PYTHONPATH=examples $(RUN) -m airflow_demo
+	@PYTHONPATH=examples:dags/tests/support $(RUN) -m airflow_demo
 
 .PHONY: airflow-demo
 airflow-demo: classes  ## Airflow starts, snapshots and recovers the demo's job, whose driver is killed; compare every byte
-	@PYTHONPATH=examples $(RUN) -m airflow_demo --story
+	@PYTHONPATH=examples:dags/tests/support $(RUN) -m airflow_demo --story
 
 .PHONY: bench
 bench: env $(if $(filter core,$(firstword $(ARGS))),,classes)  ## measure (ARGS='latency --flow passthrough --rate 1000', ARGS='core')

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
-
-from lowtide_airflow.embedded import api as api_module
-from lowtide_airflow.embedded.api import AirflowApi
-from lowtide_airflow.embedded.errors import AirflowRefused
+from embedded_airflow import api as api_module
+from embedded_airflow.api import AirflowApi
+from embedded_airflow.errors import AirflowRefused
 
 
 class Starting(HTTPServer):

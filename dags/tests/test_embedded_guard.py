@@ -9,8 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from lowtide_airflow.embedded import guard
+from embedded_airflow import guard
 
 GRACE_S = 0.5
 # A process that starts one in its process group, one in a group of its own, and one in a session of its own.

@@ -9,10 +9,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-
-from lowtide_airflow.embedded import Health, Home, HomeInUse, PortTaken, Settings
-from lowtide_airflow.embedded.airflow import _placed
-from lowtide_airflow.embedded.home import ROLES
+from embedded_airflow import Health, Home, HomeInUse, PortTaken, Settings
+from embedded_airflow.airflow import _placed
+from embedded_airflow.home import ROLES
 
 
 @pytest.fixture(name="home")
@@ -82,7 +81,7 @@ def test_a_home_is_for_one_airflow_at_a_time(home: Home) -> None:
     taken = pytest.raises(HomeInUse, match=f"process {os.getpid()} runs an Airflow")
     with home.locked(), taken as error, home.locked():
         pass
-    assert "name another folder" in str(error.value)
+    assert "use another folder" in str(error.value)
     with home.locked():
         pass
 

@@ -13,6 +13,7 @@ from typing import Self
 
 from demo.running import Job
 from demo.showing import Show
+from embedded_airflow import AirflowApi, EmbeddedAirflow, Settings
 from inverted_index import flow
 
 from lowtide.conf import Conf
@@ -20,7 +21,6 @@ from lowtide.embedded import EmbeddedServices
 from lowtide.jobs.folder import JobFolder
 from lowtide.topics import Topics
 from lowtide_airflow.client import JobClient
-from lowtide_airflow.embedded import AirflowApi, EmbeddedAirflow, Settings
 from lowtide_airflow.place import Place
 
 ROOT = Path(__file__).parents[2]

@@ -15,13 +15,13 @@ from demo.corpus import read_corpus
 from demo.feeding import Feeder
 from demo.reading import Reader, caught_up
 from demo.showing import Show
+from embedded_airflow import DagRun
 from inverted_index import flow
 
 from airflow_demo.killing import kill_driver
 from airflow_demo.scene import FOLDER, PARTITIONS, Scene
 from lowtide.jobs.figures import ask_view, headline
 from lowtide.oracle import Verdict
-from lowtide_airflow.embedded import DagRun
 
 SNAPSHOT_EVERY = "20 seconds"
 SNAPSHOTS_WANTED = 2

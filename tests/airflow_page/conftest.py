@@ -11,9 +11,8 @@ from typing import Any
 import httpx
 import pytest
 from controlled import TOKEN
+from embedded_airflow import EmbeddedAirflow, Settings
 from tests.airflow_page.jobs import Jobs, jobs
-
-from lowtide_airflow.embedded import EmbeddedAirflow, Settings
 
 SECRET = "page-tests:a-password-of-zookeeper"
 JOBS = """\
@@ -83,7 +82,7 @@ def _page(zookeeper: str, unique: Callable[[str], str], tmp_path_factory: pytest
         with EmbeddedAirflow(folder / "home", settings, environment=environment, parts=["api-server"]) as airflow:
             # One in Airflow's database, the other one in the environment: the page finds both.
             away = {"connection_id": "lowtide_away", "conn_type": "lowtide", "host": "127.0.0.1", "port": 1}
-            airflow.api()._send("POST", "/api/v2/connections", away)
+            airflow.api()._send("POST", "/api/v2/connections", json=away)
             yield Page(airflow, made)
 
 

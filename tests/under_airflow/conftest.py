@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from embedded_airflow import AirflowApi, DagRun, EmbeddedAirflow, Settings
+from embedded_airflow.airflow import PARTS
 from tests.waiting import wait_until
 
 from lowtide.jobs.folder import JobFolder
 from lowtide_airflow.client import JobClient
-from lowtide_airflow.embedded import AirflowApi, DagRun, EmbeddedAirflow, Settings
-from lowtide_airflow.embedded.airflow import PARTS
 from lowtide_airflow.place import Place
 
 if TYPE_CHECKING:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-
-from lowtide_airflow.embedded import AirflowApi, AirflowRefused
-from lowtide_airflow.embedded.airflow import PARTS
+from embedded_airflow import AirflowApi, AirflowRefused
+from embedded_airflow.airflow import PARTS
 
 if TYPE_CHECKING:
     from .conftest import Stage

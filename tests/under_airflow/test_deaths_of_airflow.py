@@ -17,7 +17,7 @@ from tests.waiting import wait_until
 from .conftest import SUBMIT_WITHIN_S
 
 if TYPE_CHECKING:
-    from lowtide_airflow.embedded import DagRun
+    from embedded_airflow import DagRun
 
     from .conftest import Stage
 

@@ -18,7 +18,7 @@ from lowtide_snapshots.job_store import JobStore
 from .conftest import HOURS
 
 if TYPE_CHECKING:
-    from lowtide_airflow.embedded import DagRun
+    from embedded_airflow import DagRun
 
     from .conftest import Stage
 

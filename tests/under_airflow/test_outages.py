@@ -13,7 +13,7 @@ from tests.waiting import wait_until
 from lowtide.embedded.ports import port_owner
 
 if TYPE_CHECKING:
-    from lowtide_airflow.embedded import DagRun
+    from embedded_airflow import DagRun
 
     from .conftest import Stage
 

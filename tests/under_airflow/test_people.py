@@ -10,9 +10,8 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 from airflow_demo.killing import kill_driver
+from embedded_airflow.errors import AirflowRefused
 from tests.waiting import wait_until
-
-from lowtide_airflow.embedded.errors import AirflowRefused
 
 from .conftest import JOB
 

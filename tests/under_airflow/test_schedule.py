@@ -12,7 +12,7 @@ from tests.waiting import wait_until
 from .conftest import SNAPSHOT_EVERY_S
 
 if TYPE_CHECKING:
-    from lowtide_airflow.embedded import DagRun
+    from embedded_airflow import DagRun
 
     from .conftest import Stage
 

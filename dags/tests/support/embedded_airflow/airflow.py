@@ -1,4 +1,4 @@
-"""An Airflow of one's own, process by process: for as long as a `with` block, or the process that began it, lives."""
+"""An Airflow that lives as long as a `with` block and the process that started it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from lowtide_airflow.embedded.api import POLL_S, AirflowApi
-from lowtide_airflow.embedded.component import STOP_GRACE_S, Component
-from lowtide_airflow.embedded.errors import AirflowDied, AirflowSilent, PortTaken
-from lowtide_airflow.embedded.home import HOST, Home, Settings
+from embedded_airflow.api import POLL_S, AirflowApi
+from embedded_airflow.component import STOP_GRACE_S, Component
+from embedded_airflow.errors import AirflowDied, AirflowSilent, PortTaken
+from embedded_airflow.home import HOST, Home, Settings
 
 __all__ = ["EmbeddedAirflow"]
 
@@ -26,11 +26,11 @@ PARTS = {
     "dag-processor": ("dag-processor",),
     "triggerer": ("triggerer", "--skip-serve-logs"),
 }
-"""Airflow's processes. Logs lie in files that all of them read, so nothing else has to listen."""
+"""Airflow's processes. All of them read the log files, so none has to serve logs."""
 API = "api-server"
 API_GRACE_S = 2.0
-"""The API server has said all it had to say within that; what follows is the interpreter's tidying up."""
-# Below the range that the kernel hands out to outgoing connections, so that a port found free stays free.
+"""The API server has answered its last requests by then; what follows is the interpreter's clean-up."""
+# Below the kernel's range for outgoing connections, so that a port found free stays free.
 PORTS = range(20_000, 32_000)
 PORT_TRIES = 200
 
@@ -41,7 +41,7 @@ class EmbeddedAirflow:
     """Airflow with sqlite, on loopback; its processes end with the block, and with this process however it dies.
 
     Attributes:
-        home: The folder with its configuration, passwords, database and logs.
+        home: the folder with its configuration, passwords, database and logs.
     """
 
     def __init__(
@@ -54,16 +54,16 @@ class EmbeddedAirflow:
         parts: Sequence[str] = tuple(PARTS),
         say: Say = lambda _: None,
     ) -> None:
-        """Say what is to run; nothing is started yet.
+        """Describe what to run; nothing is started yet.
 
         Args:
-            home: Made if it is missing; what it keeps from an earlier time is used again.
-            settings: What differs from Airflow to Airflow.
-            port: Where its pages are; 0 takes a free one.
-            environment: What its processes inherit beside ours: `AIRFLOW_CONN_…`, for instance. Variables of ours
+            home: created if it is missing, reused if not.
+            settings: see `Settings`.
+            port: of its pages and API; 0 picks a free one.
+            environment: variables for its processes, besides ours: `AIRFLOW_CONN_…`, for instance. Variables of ours
                 that belong to another Airflow are left out.
-            parts: Which of its processes; the API server is always one of them.
-            say: Told what happens.
+            parts: the processes to start; the API server is always one of them.
+            say: called with each step, as a line.
         """
         self.home = Home(home)
         self._settings = settings
@@ -77,22 +77,22 @@ class EmbeddedAirflow:
 
     @property
     def url(self) -> str:
-        """Where Airflow's pages and its API are; known once it has been started."""
+        """The address of Airflow's pages and API; known once it has been started."""
         return f"http://{HOST}:{self._port}"
 
     def api(self, user: str = "admin") -> AirflowApi:
-        """Airflow's API as "admin", "op" or "viewer" has it."""
+        """Return Airflow's API for the user "admin", "op" or "viewer"."""
         if user not in self._apis:
             self._apis[user] = AirflowApi(self.url, user, self.home.passwords()[user])
         return self._apis[user]
 
     def __enter__(self) -> Self:
-        """Start Airflow and wait until all of it is alive.
+        """Start Airflow and wait until all of it is healthy.
 
         Raises:
-            HomeInUse: Another process runs an Airflow in this home.
-            PortTaken: Somebody else listens on the port.
-            AirflowDied: A process ended at its start; the message has its last lines.
+            HomeInUse: another process runs an Airflow in this home.
+            PortTaken: another process listens on the port.
+            AirflowDied: a process ended during the start; the message has its last lines.
             AirflowSilent: Airflow was not healthy in time.
         """
         with ExitStack() as stack:
@@ -115,11 +115,11 @@ class EmbeddedAirflow:
     # -- one process -------------------------------------------------------------------------------------------------
 
     def part(self, name: str) -> Component:
-        """One of the processes: "api-server", "scheduler", "dag-processor", "triggerer"."""
+        """Return one of the processes: "api-server", "scheduler", "dag-processor", "triggerer"."""
         return self._parts[name]
 
     def ended(self) -> list[Component]:
-        """The processes that have been started and do not run any more."""
+        """Return the processes that were started and do not run any more."""
         return [part for part in self._parts.values() if not part.running]
 
     def stop(self, name: str) -> None:
@@ -128,7 +128,7 @@ class EmbeddedAirflow:
         self.part(name).stop()
 
     def kill(self, name: str) -> None:
-        """Kill one process and what it has started, as if the power had failed."""
+        """Kill one process and those it has started, as a power failure would."""
         self._say(f"SIGKILL to Airflow's {name}")
         self.part(name).kill()
 
@@ -159,7 +159,7 @@ class EmbeddedAirflow:
         self.home.tune()
 
     def _wait(self, began: datetime, names: list[str]) -> None:
-        """Wait until Airflow is healthy, and these parts have been heard of since they were started."""
+        """Wait until Airflow is healthy, and these processes have had a heartbeat since they were started."""
         deadline = time.monotonic() + START_LIMIT_S
         warm = API not in names
         ours = [self._parts[name] for name in names]
@@ -170,8 +170,8 @@ class EmbeddedAirflow:
                 if not part.running:
                     raise _died(part, f"Airflow's {part.name} ended with {part.exit_code} while it started")
             if time.monotonic() > deadline:
-                what = f"Airflow is not healthy after {START_LIMIT_S:.0f} s, it lacks: {', '.join(missing)}"
-                raise AirflowSilent(what, where=str(self.home.logs), way_out="see the log of what is lacking")
+                what = f"Airflow is not healthy after {START_LIMIT_S:.0f} s, missing: {', '.join(missing)}"
+                raise AirflowSilent(what, where=str(self.home.logs), way_out="see the logs of the missing processes")
             time.sleep(POLL_S)
             missing = self._missing(began, names)
             if not warm and API not in missing:
@@ -186,7 +186,7 @@ class EmbeddedAirflow:
         return [name for name in late if name.replace("_", "-") in names or name == "database"]
 
     def _close(self) -> None:
-        """Stop everything: what runs tasks first, then what tasks talk to."""
+        """Stop everything: first the processes that run tasks, then the API that tasks use."""
         self._say("stopping Airflow")
         for name, part in self._parts.items():
             if name != API:
@@ -202,12 +202,12 @@ def _died(part: Component, what: str) -> AirflowDied:
     return AirflowDied(
         f"{what}; its last lines:\n{part.last_words()}",
         where=f"the whole log is {part.log}",
-        way_out="mend what the lines name; if the database is damaged, remove Airflow's folder",
+        way_out="correct what the lines name; if the database is damaged, remove Airflow's folder",
     )
 
 
 def _placed(port: int) -> int:
-    """A free port of loopback: this one, or any."""
+    """A free port of loopback: the given one, or any."""
     if port:
         if not _free(port):
             what = f"port {port} of {HOST} is taken"

@@ -1,14 +1,14 @@
-"""Keeps one process of Airflow, and ends all that it has started when it or this process's starter goes.
+"""Guard of one Airflow process: ends it, and all processes that it has started, when it or the guard's starter ends.
 
-Run as a script by the interpreter's path, without site packages, so that it starts in a few milliseconds:
+It runs as a script without site packages, so that it starts in a few milliseconds:
 
     python -I -S guard.py STARTER_PID GRACE_S COMMAND...
 
-It is started as the leader of a session, and everything that Airflow starts stays in that session: what is left in it
-at the end is killed. A job that was told to outlive Airflow has a session of its own, and is not touched.
+It leads a session, and everything that Airflow starts stays in that session: processes left in it at the end are
+killed. A job that outlives Airflow has a session of its own, and is not touched.
 
-SIGTERM to the guard, or the starter's death however it dies, passes SIGTERM to the command, and SIGKILL after GRACE_S
-seconds. Should the guard itself be killed, the kernel kills the command (PR_SET_PDEATHSIG).
+When the guard gets SIGTERM, or the starter dies in any way, the command gets SIGTERM, and SIGKILL after GRACE_S
+seconds. If the guard itself is killed, the kernel kills the command (PR_SET_PDEATHSIG).
 """
 
 import ctypes
@@ -24,12 +24,12 @@ CANNOT_RUN = 127
 SWEEP_LIMIT_S = 5.0
 POLL_S = 0.02
 REAP_EVERY_MS = 1000
-"""Orphans of the session become our children; those that have ended are collected so often."""
+"""How often ended orphans of the session are collected, which become our children."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def session_of(pid: int) -> int:
-    """The session that a process is in; 0 if the process has gone or has ended and is not collected yet."""
+    """Return a process's session; 0 if the process is gone, or has ended and is not collected yet."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             # The second field is the command in parentheses and may hold anything, parentheses too.
@@ -40,7 +40,7 @@ def session_of(pid: int) -> int:
 
 
 def members(session: int) -> "list[int]":
-    """The processes of a session but its leader."""
+    """Return the processes of a session except its leader."""
     numbers = (int(name) for name in os.listdir("/proc") if name.isdecimal())
     return [pid for pid in numbers if pid != session and session_of(pid) == session]
 
@@ -63,8 +63,8 @@ def start(command: "list[str]") -> int:
         os._exit(CANNOT_RUN)
 
 
-class Keeping:
-    """One command, from its start until nothing of it is left."""
+class Guarded:
+    """One command, from its start until none of its processes is left."""
 
     def __init__(self, command: "list[str]") -> None:
         self.asked, self._wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -100,7 +100,7 @@ class Keeping:
         return self.descriptor in ready
 
     def end(self, grace_s: float) -> None:
-        """Ask the command to end, and kill it when it has not in time."""
+        """Ask the command to end, and kill it if it has not in time."""
         poll = select.poll()
         poll.register(self.descriptor, select.POLLIN)
         signal.pidfd_send_signal(self.descriptor, signal.SIGTERM)
@@ -122,15 +122,15 @@ class Keeping:
 
 
 def main(arguments: "list[str]") -> int:
-    """Keep the command; see the module."""
+    """Guard the command; see the module."""
     starter, grace_s, *command = arguments
     _LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    keeping = Keeping(command)
-    if not keeping.wait(int(starter)):
-        keeping.end(float(grace_s))
-    keeping.sweep()
-    keeping.reap()
-    return keeping.code if keeping.code >= 0 else 128 - keeping.code
+    guarded = Guarded(command)
+    if not guarded.wait(int(starter)):
+        guarded.end(float(grace_s))
+    guarded.sweep()
+    guarded.reap()
+    return guarded.code if guarded.code >= 0 else 128 - guarded.code
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What can go wrong with the embedded Airflow: one class per thing to be done.
+"""Errors of the embedded Airflow: one class per thing to do about it.
 
 All have the form of `SnapshotsError`: what, where, and the way out.
 """
@@ -17,11 +17,11 @@ class EmbeddedError(SnapshotsError):
 
 
 class HomeInUse(EmbeddedError):
-    """End the Airflow that runs in that folder, or take another folder."""
+    """End the Airflow that runs in that folder, or use another folder."""
 
 
 class PortTaken(EmbeddedError):
-    """Take another port, or end the process that listens on this one."""
+    """Use another port, or end the process that listens on this one."""
 
 
 class AirflowDied(EmbeddedError):
@@ -29,19 +29,21 @@ class AirflowDied(EmbeddedError):
 
 
 class AirflowSilent(EmbeddedError):
-    """Read the logs: the processes run, but what was waited for did not come in time."""
+    """Read the logs: the processes run, but something did not happen in time."""
 
 
 class AirflowRefused(EmbeddedError):
     """Change the request, or make it as another user.
 
     Attributes:
-        status: The HTTP status: 401 not signed in, 403 not allowed, 404 not there, 409 there already.
+        status: the HTTP status: 401 not signed in, 403 not allowed, 404 missing, 409 exists already.
+        path: the path that was requested.
     """
 
-    def __init__(self, what: str, *, status: int, where: str = "", way_out: str = "") -> None:
+    def __init__(self, what: str, *, status: int, path: str, where: str = "", way_out: str = "") -> None:
         super().__init__(what, where=where, way_out=way_out)
         self.status = status
+        self.path = path
 
 
 class RunFailed(EmbeddedError):

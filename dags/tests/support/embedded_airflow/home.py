@@ -1,4 +1,4 @@
-"""The folder that an embedded Airflow lives in: its configuration, users, database and logs; and the lock on it."""
+"""Folder of an embedded Airflow: its configuration, users, database and logs, and the lock on it."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lowtide_airflow.embedded.errors import HomeInUse
+from embedded_airflow.errors import HomeInUse
 
 __all__ = ["ROLES", "Home", "Settings"]
 
 HOST = "127.0.0.1"
 ROLES = {"admin": "admin", "op": "op", "viewer": "viewer"}
-"""The users, and what each may do: everything; run and change DAGs and connections; look."""
+"""The users with their roles: all rights; running DAGs and editing connections; reading."""
 PASSWORD_BYTES = 18
 SECRET_BYTES = 32
 FOREIGN = ("AIRFLOW_", "_AIRFLOW_")
-"""Environment variables that begin so belong to another Airflow."""
+"""Prefixes of environment variables that belong to another Airflow."""
 TOKEN_S = 24 * 3600
 """How long a user stays signed in."""
 PRELOADED = (
@@ -40,26 +40,26 @@ LOCAL = """\
 import sys
 
 __all__ = []
-if {{"scheduler", "dag-processor", "triggerer"}} & set(sys.argv):  # they fork what runs DAG files, tasks and triggers
+if {{"scheduler", "dag-processor", "triggerer"}} & set(sys.argv):  # they fork what runs DAG files, tasks, triggers
     pass{imports}
 """
 LOCK_LIMIT_S = 30
-"""How long a process waits while another one writes to the database."""
+"""How long a process waits for another one to finish a write to the database."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What differs from Airflow to Airflow.
+    """Settings of one Airflow.
 
     Attributes:
-        dags: The folder of the DAG files.
-        workers: How many tasks run at once.
-        plugins: The folder of Airflow plugins; None has none.
-        paused: Whether a DAG that is seen for the first time waits until somebody lets it run.
-        heartbeat_limit_s: A worker, scheduler or triggerer that has not been heard of for so long is taken for dead.
-        idle_sleep_s: How long the scheduler sleeps when there was nothing to do.
-        refresh_s: How often new DAG files are looked for, and known ones are read again.
-        preload: Modules that are there before tasks, triggers and DAG files run, so that not each imports them anew.
+        dags: the folder of the DAG files.
+        workers: how many tasks run at once.
+        plugins: the folder of Airflow plugins; None for none.
+        paused: whether new DAGs are paused.
+        heartbeat_limit_s: a worker, scheduler or triggerer without a heartbeat for this long counts as dead.
+        idle_sleep_s: how long the scheduler sleeps when it has nothing to do.
+        refresh_s: how often Airflow searches for new DAG files, and reads known ones again.
+        preload: modules to import before tasks, triggers and DAG files are forked, so that each has them.
     """
 
     dags: Path
@@ -73,24 +73,24 @@ class Settings:
 
 
 class Home:
-    """One folder with everything of an embedded Airflow in it; what it keeps is used again by the next one."""
+    """One folder with everything of an embedded Airflow; the next one in it reuses its contents."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
 
     @property
     def configuration(self) -> Path:
-        """Airflow's own file of settings; it has secrets, so it is readable for its owner alone."""
+        """Airflow's configuration file; it has secrets, so only its owner can read it."""
         return self.folder / "airflow.cfg"
 
     @property
     def database(self) -> Path:
-        """Airflow's database, a file of sqlite."""
+        """Airflow's database, an sqlite file."""
         return self.folder / "airflow.db"
 
     @property
     def passwords_file(self) -> Path:
-        """The users' passwords as JSON, readable for their owner alone."""
+        """The users' passwords as JSON; only its owner can read it."""
         return self.folder / "passwords.json"
 
     @property
@@ -99,35 +99,35 @@ class Home:
         return self.folder / "logs"
 
     def passwords(self) -> dict[str, str]:
-        """The password of each user."""
+        """Return the password of each user."""
         found: dict[str, str] = json.loads(self.passwords_file.read_text())
         return found
 
     def environment(self, extra: dict[str, str]) -> dict[str, str]:
-        """What Airflow's processes inherit: ours without what belongs to another Airflow, its home, and `extra`."""
+        """Return the environment of Airflow's processes: ours without another Airflow's variables, and `extra`."""
         ours = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
         return ours | {"AIRFLOW_HOME": str(self.folder), "PYTHONUNBUFFERED": "1"} | extra
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder; the kernel lets go of it when we die.
+        """Lock the folder; the kernel releases it when we die.
 
         Raises:
-            HomeInUse: another process holds it, or the folder cannot be made.
+            HomeInUse: another process has the lock, or the folder cannot be made.
         """
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             what = f"Airflow's folder cannot be used: {error.strerror}"
-            raise HomeInUse(what, where=str(self.folder), way_out="name another folder") from error
+            raise HomeInUse(what, where=str(self.folder), way_out="use another folder") from error
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 holder = os.pread(descriptor, 20, 0).decode().strip() or "unknown"
                 what = f"process {holder} runs an Airflow in this folder"
-                raise HomeInUse(what, where=str(self.folder), way_out="end it, or name another folder") from error
+                raise HomeInUse(what, where=str(self.folder), way_out="end it, or use another folder") from error
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
             yield
@@ -153,19 +153,19 @@ class Home:
         write_private(self.configuration, text.getvalue())
 
     def tune(self) -> None:
-        """Let the database's readers and its writer not wait for each other, nor each write for the disk."""
+        """Have the database's readers and its writer not wait for each other, nor each write for the disk."""
         with closing(sqlite3.connect(self.database)) as connection:
             connection.execute("PRAGMA journal_mode=WAL")
 
     def _secret(self, section: str, name: str) -> str:
-        """A secret of this home: the one that it has, for what it encrypted can be read with no other."""
+        """A secret of this home: the one it has, if any, as data encrypted with it needs it."""
         parser = configparser.ConfigParser(interpolation=None)
         parser.read(self.configuration)
         kept = parser.get(section, name, fallback="")
         return kept or base64.urlsafe_b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
 
     def _options(self, settings: Settings, port: int) -> dict[str, dict[str, object]]:
-        """Airflow's configuration, where it differs from Airflow's own defaults, by section."""
+        """The settings that differ from Airflow's defaults, by section."""
         address = f"http://{HOST}:{port}"
         return {
             "core": {
@@ -175,7 +175,7 @@ class Home:
                 "executor": "LocalExecutor",
                 "parallelism": settings.workers,
                 "dags_are_paused_at_creation": settings.paused,
-                # The machine's name is asked of no name server.
+                # No name server is needed for the machine's name.
                 "hostname_callable": "socket.gethostname",
                 "execution_api_server_url": f"{address}/execution/",
                 "simple_auth_manager_users": ",".join(f"{user}:{role}" for user, role in ROLES.items()),
@@ -189,7 +189,7 @@ class Home:
                 "scheduler_idle_sleep_time": settings.idle_sleep_s,
                 "task_instance_heartbeat_timeout": settings.heartbeat_limit_s,
                 "task_instance_heartbeat_timeout_detection_interval": 2,
-                # What a scheduler that died has left is taken over by the next one, by default after five minutes.
+                # How soon the next scheduler adopts the tasks of a dead one, by default after five minutes.
                 "scheduler_heartbeat_sec": 2,
                 "scheduler_health_check_threshold": settings.heartbeat_limit_s,
                 "orphaned_tasks_check_interval": 5,
@@ -212,7 +212,7 @@ class Home:
 
 
 def write_private(file: Path, text: str) -> None:
-    """Write a file that only its owner may read, at once or not at all."""
+    """Write a file that only its owner may read, atomically."""
     draft = file.with_name(f"{file.name}.{os.getpid()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w") as stream:

@@ -1,4 +1,4 @@
-"""One of Airflow's processes: started with a log of its own, asked whether it lives, stopped without leftovers."""
+"""One of Airflow's processes: started with a log of its own, observed, and stopped without leftovers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from lowtide_airflow.embedded import guard
+from embedded_airflow import guard
 
 __all__ = ["Component"]
 
@@ -26,8 +26,8 @@ class Component:
     """A process of Airflow, under a guard that ends with us.
 
     Attributes:
-        name: As Airflow calls it: "scheduler", "api-server", …
-        log: What it prints; it is begun anew with each start.
+        name: Airflow's name for it: "scheduler", "api-server", …
+        log: the file with its output; each start overwrites it.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Component:
 
     @property
     def exit_code(self) -> int | None:
-        """What it ended with; None while it runs and before its first start."""
+        """Its exit status; None while it runs and before its first start."""
         return None if self._guard is None else self._guard.poll()
 
     def start(self) -> None:
@@ -72,7 +72,7 @@ class Component:
             )
 
     def wait(self, limit_s: float) -> int | None:
-        """Wait until it has ended; returns what it ended with, None if it still runs."""
+        """Wait until it has ended; returns its exit status, None if it still runs."""
         assert self._guard is not None
         try:
             return self._guard.wait(limit_s)
@@ -80,7 +80,7 @@ class Component:
             return None
 
     def processes(self) -> list[int]:
-        """Its processes, those that it has started among them, without the guard."""
+        """Return its processes, including those that it has started, without the guard."""
         return guard.members(self._guard.pid) if self._guard is not None else []
 
     def ask_to_stop(self) -> None:
@@ -89,12 +89,12 @@ class Component:
             self._guard.send_signal(signal.SIGTERM)
 
     def stop(self) -> None:
-        """End it and all that is left of what it has started."""
+        """End it, and every process left of those that it has started."""
         self.ask_to_stop()
         self._finish()
 
     def kill(self) -> None:
-        """End it as if the power had failed."""
+        """End it as a power failure would."""
         for pid in self.processes():
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -103,7 +103,7 @@ class Component:
         self._finish()
 
     def last_words(self) -> str:
-        """The last lines that it printed."""
+        """Return the last lines of its output."""
         try:
             with self.log.open("rb") as stream:
                 stream.seek(max(0, self.log.stat().st_size - TAIL_BYTES))

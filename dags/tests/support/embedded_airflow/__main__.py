@@ -1,4 +1,4 @@
-"""Runs an Airflow in a folder until Ctrl-C or SIGTERM: ``python -m lowtide_airflow.embedded --help``."""
+"""Runs an Airflow in a folder until Ctrl-C or SIGTERM: ``python -m embedded_airflow --help``."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from lowtide_airflow.embedded.airflow import EmbeddedAirflow
-from lowtide_airflow.embedded.errors import EmbeddedError
-from lowtide_airflow.embedded.home import ROLES, Settings
+from embedded_airflow.airflow import EmbeddedAirflow
+from embedded_airflow.errors import EmbeddedError
+from embedded_airflow.home import ROLES, Settings
 
 LOOK_EVERY_S = 1.0
 
 
 def main() -> int:
     """Run it; returns the exit status: 0 after Ctrl-C, 4 if Airflow does not start or one of its processes ends."""
-    parser = argparse.ArgumentParser(prog="python -m lowtide_airflow.embedded", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m embedded_airflow", description=__doc__)
     parser.add_argument("--home", type=Path, required=True, help="its folder: configuration, passwords, database, logs")
     parser.add_argument("--dags", type=Path, required=True, help="the folder of the DAG files")
-    parser.add_argument("--port", type=int, default=0, help="where its pages are (a free one)")
+    parser.add_argument("--port", type=int, default=0, help="the port of its pages (a free one)")
     parser.add_argument("--workers", type=int, default=2, help="how many tasks run at once (2)")
-    parser.add_argument("--unpaused", action="store_true", help="let new DAGs run at once")
+    parser.add_argument("--unpaused", action="store_true", help="do not pause new DAGs")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, _interrupt)
     settings = Settings(dags=given.dags, workers=given.workers, paused=not given.unpaused)
