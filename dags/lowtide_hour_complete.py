@@ -1,9 +1,9 @@
-"""Announces each hour of a job's output that is complete: one DAG per job of the jobs file that wants it.
+"""Announces each complete hour of a job's output: one DAG per job of the jobs file with `hour_complete`.
 
-An hour is complete when all of its output is durable in the sinks: it rests on the job's delivered time, never on min
-time, and is so for good. A watcher in the triggerer sees it; this DAG makes the asset `lowtide_hours__JOB` of it, which
-starts every DAG that is scheduled on it, with the hours as `hours` in the asset's event: each has `from` and `to`, ISO.
-Run by hand it waits for the hour that it is given.
+An hour is complete when all of its output is durable in the sinks. That follows from the job's delivered time, never
+from min time, and is final. A watcher in the triggerer detects it; this DAG updates the asset `lowtide_hours__JOB`,
+which triggers every DAG scheduled on it. The asset's event has the hours as `hours`, each with `from` and `to`, ISO.
+Started by hand it waits for the given hour.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -12,8 +12,7 @@ from typing import Any
 
 from airflow.sdk import Param, task
 
-from lowtide_airflow.asset_events import payloads
-from lowtide_airflow.job_dag import asset_of, job_dag, place_of_job, watched
+from lowtide_airflow.job_dag import asset_of, event_payloads, job_arguments, job_dag, watched
 from lowtide_airflow.jobs_file import JobEntry, read_jobs
 from lowtide_airflow.sensors import DeliveredTimeSensor
 from lowtide_airflow.triggers import DeliveredTimePassedTrigger
@@ -23,10 +22,13 @@ HOUR = timedelta(hours=1)
 
 def hour_complete(entry: JobEntry) -> None:
     """The DAG of one job."""
-    trigger = DeliveredTimePassedTrigger(job=entry.name, connection=entry.connection, every_s=3600)
+    trigger = DeliveredTimePassedTrigger(job=entry.name, lowtide_conn_id=entry.connection, every_s=3600)
     params = {
         "hour": Param(
-            None, type=["null", "string"], format="date-time", description="Run by hand: the hour's beginning, UTC."
+            None,
+            type=["null", "string"],
+            format="date-time",
+            description="For a run by hand: the hour's start, UTC.",
         )
     }
     complete = asset_of(entry, "hours")
@@ -35,8 +37,8 @@ def hour_complete(entry: JobEntry) -> None:
 
         @task
         def find(**context: Any) -> list[dict[str, str]]:
-            told = [(said["from_ms"], said["to_ms"]) for said in payloads(context)]
-            hours = [tuple(datetime.fromtimestamp(ms / 1000, UTC) for ms in each) for each in sorted(told)]
+            slots = sorted((slot["from_ms"], slot["to_ms"]) for slot in event_payloads(context))
+            hours = [tuple(datetime.fromtimestamp(ms / 1000, UTC) for ms in slot) for slot in slots]
             if not hours:
                 asked = context["params"]["hour"]
                 at = datetime.fromisoformat(asked) if asked else datetime.now(UTC) - HOUR
@@ -51,7 +53,7 @@ def hour_complete(entry: JobEntry) -> None:
         hours: Any = find()
         wait = DeliveredTimeSensor(
             task_id="wait",
-            **place_of_job(entry),
+            **job_arguments(entry),
             at="{{ (ti.xcom_pull(task_ids='find') | last)['to'] }}",
             timeout=timedelta(days=7),
         )

@@ -1,7 +1,7 @@
-"""An example of a batch DAG that starts when an hour of a job's output is complete: one per job that announces hours.
+"""Example of a batch DAG that is triggered by each complete hour of a job's output: one per job that announces hours.
 
-It reports, for each hour, the commit that holds the state after it, if there is one already, with its rows by step. Put
-your own in its place: what it reads of that hour will not change any more.
+It reports for each hour the first commit after it, if there is one already, with its rows by step. Replace it with your
+own: the output of that hour does not change any more.
 """
 
 from collections import Counter
@@ -11,9 +11,8 @@ from typing import Any
 
 from airflow.sdk import task
 
-from lowtide_airflow.asset_events import payloads
 from lowtide_airflow.hook import LowtideHook
-from lowtide_airflow.job_dag import asset_of, job_dag
+from lowtide_airflow.job_dag import asset_of, event_payloads, job_dag
 from lowtide_airflow.jobs_file import JobEntry, read_jobs
 
 
@@ -23,7 +22,7 @@ def hourly_report(entry: JobEntry) -> None:
 
         @task
         def report(**context: Any) -> list[dict[str, Any]]:
-            hours = [hour for said in payloads(context) for hour in said["hours"]]
+            hours = [hour for event in event_payloads(context) for hour in event["hours"]]
             with LowtideHook(entry.connection).job(entry.name) as job, job.snapshots() as snapshots:
                 delivered_ms = job.delivered_ms()
                 commits = [each for each in snapshots.all() if each.phase == "committed" and each.manifest]

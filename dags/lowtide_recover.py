@@ -1,11 +1,11 @@
-"""Starts a job again that has died, from its last good commit: one DAG per job of the jobs file.
+"""Restarts a dead job from its last good commit: one DAG per job of the jobs file.
 
-A watcher in the triggerer sees the death: nobody holds the job's lease, nobody stopped it, and its program has not
-begun it again by itself. `recover` chooses the newest commit that is whole, starts the job, and waits until it delivers
-beyond the point of its failure; while Kafka, ZooKeeper or the store is away it tries again, for a day. Where a machine
-should not decide (all commits are damaged, the flow's own function ended it, it ends again and again, it does not
-start) a person is asked: `ask_a_person` waits under *Required actions*, for three days. Approved, the job is started
-all the same, without state if no commit is good by then; rejected, it is left.
+A watcher in the triggerer detects the death: the job's lease is free, the job was not stopped, and its program has not
+restarted it. `recover` chooses the newest commit that is whole, starts the job, and waits until it delivers beyond the
+point of failure; while Kafka, ZooKeeper or the store is away it tries again, for a day. If a person has to decide (all
+commits are damaged, the flow's own function ended the job, it ends again and again, it does not start), `ask_a_person`
+waits under *Required actions*, for three days. *Approve* restarts the job anyway, without state if no commit is good by
+then; *Reject* leaves it.
 """
 
 from datetime import timedelta
@@ -15,46 +15,47 @@ from typing import Any
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Param, task
 
-from lowtide_airflow.deaths import MOST_ENDED
-from lowtide_airflow.job_dag import asset_of, job_dag, start_of_job, watched
+from lowtide_airflow.job.deaths import MAX_DEATHS
+from lowtide_airflow.job_dag import asset_of, job_dag, start_arguments, watched
 from lowtide_airflow.jobs_file import JobEntry, read_jobs
-from lowtide_airflow.operators import RecoverFlow
+from lowtide_airflow.operators import RecoverFlowOperator
 from lowtide_airflow.triggers import JobDiedTrigger
 
 MOST_RUNS = 3
 QUESTION = """
 {{ ti.xcom_pull(task_ids='recover')['says'] }}
 
-The life that ended: {{ ti.xcom_pull(task_ids='recover')['dead'] }}, its cause:
+Life {{ ti.xcom_pull(task_ids='recover')['dead'] }} ended with:
 {{ ti.xcom_pull(task_ids='recover')['cause'] }}
 
 {% if ti.xcom_pull(task_ids='recover')['why'] == 'no_good_commit' -%}
-**Approve** starts the job without state, from where its sources were read first. **Reject** leaves it: restore the
+**Approve** restarts the job without state, from where its sources were read first. **Reject** leaves it: restore the
 store from a backup, then run this DAG again.
 {%- else -%}
-**Approve** starts the job once more from its last good commit. **Reject** leaves it: mend what ended it, then run
-this DAG again.
+**Approve** restarts the job from its last good commit. **Reject** leaves it: correct what ended it, then run this DAG
+again.
 {%- endif %}
 """
 
 
 def recover(entry: JobEntry) -> None:
     """The DAG of one job."""
-    died = watched(entry, "deaths", JobDiedTrigger(job=entry.name, connection=entry.connection))
+    died = watched(entry, "deaths", JobDiedTrigger(job=entry.name, lowtide_conn_id=entry.connection))
     params = {
-        "forced": Param(False, type="boolean", description="Start it though a machine should not decide that."),
-        "most": Param(MOST_ENDED, type="integer", minimum=0, description="Lives that may end within half an hour."),
+        "forced": Param(False, type="boolean", description="Restart it even if a person should decide."),
+        "max_deaths": Param(MAX_DEATHS, type="integer", minimum=0, description="Deaths allowed within half an hour."),
     }
     recovered = asset_of(entry, "recoveries")
     schedule = [died] if entry.recover else None
-    # A question that nobody has answered keeps no later death waiting; of two runs that start the job, one does.
+    # An open question must not block the recovery from a later death; of two runs that start the job, only one does.
     runs = {"max_active_runs": MOST_RUNS}
     with job_dag(entry, "recover", doc=__doc__ or "", schedule=schedule, params=params, **runs) as dag:
-        first = RecoverFlow(
+        param: Any = dag.param
+        first = RecoverFlowOperator(
             task_id="recover",
-            **start_of_job(entry),
-            forced=dag.param("forced"),
-            most=dag.param("most"),
+            **start_arguments(entry),
+            forced=param("forced"),
+            max_deaths=param("max_deaths"),
             outlets=[recovered],
         )
 
@@ -69,9 +70,9 @@ def recover(entry: JobEntry) -> None:
             response_timeout=timedelta(days=3),
             defaults="Reject",
         )
-        approved = RecoverFlow(
+        approved = RecoverFlowOperator(
             task_id="recover_as_approved",
-            **start_of_job(entry),
+            **start_arguments(entry),
             forced=True,
             no_state="{{ ti.xcom_pull(task_ids='recover')['why'] == 'no_good_commit' }}",
             outlets=[recovered],

@@ -1,4 +1,4 @@
-"""What the provider refuses or fails with, besides what `lowtide_snapshots` raises: one class per thing to be done.
+"""Errors of the provider, besides those of `lowtide_snapshots`: one class per thing to do about it.
 
 All have the form of `SnapshotsError`: what, where, and the way out.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 from lowtide_snapshots.errors import SnapshotsError
 
 __all__ = [
+    "ConnectionInvalid",
     "ControlRefused",
     "ControlUnreachable",
     "JobsFileRefused",
     "NotRunning",
-    "PlaceRefused",
     "RunsAlready",
     "SnapshotFailed",
     "SubmitFailed",
@@ -20,59 +20,43 @@ __all__ = [
 ]
 
 
-class PlaceRefused(SnapshotsError, ValueError):
-    """Correct the Airflow connection: a field of it is missing or cannot be."""
-
-    exit_code = 2
+class ConnectionInvalid(SnapshotsError, ValueError):
+    """Correct the Airflow connection: it, or a field of it, is missing or wrong."""
 
 
 class JobsFileRefused(SnapshotsError, ValueError):
     """Correct the jobs file: the text names the job and the key."""
 
-    exit_code = 2
-
 
 class NotRunning(SnapshotsError):
-    """Start the job, or wait until it is recovered: what was asked can only be done by a job that runs."""
-
-    exit_code = 4
+    """Start the job, or wait until it is recovered: only a running job can do this."""
 
 
 class RunsAlready(SnapshotsError):
-    """Stop the job first, or leave it: it runs already, and not by this submission."""
-
-    exit_code = 4
+    """Stop the job first, or leave it: it runs already, and this submission did not start it."""
 
 
 class ControlUnreachable(SnapshotsError):
-    """Look whether the job still runs, then ask again: its control API gave no answer that could be used."""
-
-    exit_code = 4
+    """Check that the job still runs, then try again: its control API gave no usable answer."""
 
 
 class ControlRefused(SnapshotsError):
-    """Ask for something else: the job answers, and says why it does not do this."""
-
-    exit_code = 3
+    """Change the request: the job refused it, and its answer has the reason."""
 
 
 class TokenRefused(SnapshotsError):
     """Give the Airflow connection the content of the job's [control].token_file as its password."""
 
-    exit_code = 4
-
 
 class SnapshotFailed(SnapshotsError):
-    """Take another snapshot: this one was given up, and the text says why; the job goes on."""
-
-    exit_code = 6
+    """Take another snapshot: this one was abandoned, and the text has the reason; the job goes on."""
 
 
 class SubmitFailed(SnapshotsError):
-    """Mend what the command names, then submit again.
+    """Correct what the command names, then submit again.
 
     Attributes:
-        code: what the command ended with.
+        code: the command's exit status.
     """
 
     def __init__(self, what: str, *, where: str = "", way_out: str = "", code: int = 1) -> None:

@@ -1,4 +1,4 @@
-"""The Airflow connection of type `lowtide`: where jobs are found, and with what they are started."""
+"""Hook for Airflow connections of type `lowtide`: the services that jobs use, and the commands that start them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ from typing import Any
 
 from airflow.sdk import BaseHook, Connection
 
-from lowtide_airflow.client import JobClient, jobs_at
-from lowtide_airflow.errors import PlaceRefused
-from lowtide_airflow.place import Place
+from lowtide_airflow.arguments import refuse_old_names
+from lowtide_airflow.errors import ConnectionInvalid
+from lowtide_airflow.job.client import JobClient, jobs_at
+from lowtide_airflow.job.services import Services
 
 __all__ = ["LowtideHook", "Programs"]
 
 DEFAULT_PORT = 2181
+PROGRAMS = ("lowtide", "conf", "folder", "spark_submit")
+"""The fields of `Programs`, as a connection has them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """With what jobs are started, on the host that Airflow's worker runs on.
+    """Commands that start jobs, on the host of Airflow's worker.
 
     Attributes:
         lowtide: the command `lowtide`.
@@ -34,72 +37,68 @@ class Programs:
 
 
 class LowtideHook(BaseHook):
-    """Jobs of one ZooKeeper root.
+    """The jobs of one ZooKeeper root.
 
     Args:
-        connection: the Airflow connection's id.
+        lowtide_conn_id: the Airflow connection's id.
     """
 
-    conn_name_attr = "connection"
+    conn_name_attr = "lowtide_conn_id"
     default_conn_name = "lowtide_default"
     conn_type = "lowtide"
     hook_name = "Lowtide"
 
-    def __init__(self, connection: str = default_conn_name, **kwargs: Any) -> None:
+    def __init__(self, lowtide_conn_id: str = default_conn_name, **kwargs: Any) -> None:
+        refuse_old_names(type(self), kwargs)
         super().__init__(**kwargs)
-        self.connection = connection
+        self.lowtide_conn_id = lowtide_conn_id
 
-    def get_conn(self) -> Place:
-        """Where the jobs are."""
-        return place_of(self.get_connection(self.connection))
+    def get_conn(self) -> Services:
+        """Return the services that the connection describes (errors: ConnectionInvalid)."""
+        return _services(self.get_connection(self.lowtide_conn_id))
 
-    async def aget_conn(self) -> Place:
-        """The same in a trigger, whose event loop must not wait."""
-        return place_of(await self.aget_connection(self.connection))
+    async def aget_conn(self) -> Services:
+        """Return the same in a trigger, without blocking its event loop."""
+        return _services(await self.aget_connection(self.lowtide_conn_id))
 
     def programs(self) -> Programs:
-        """With what jobs are started."""
-        return programs_of(self.get_connection(self.connection))
+        """Return the commands that start jobs (errors: ConnectionInvalid)."""
+        given = _extra(self.get_connection(self.lowtide_conn_id))
+        return Programs(**{name: given[name] for name in PROGRAMS if given.get(name)})
 
     def job(self, name: str) -> JobClient:
-        """A job; not connected yet, a context."""
+        """Return a job's client; not connected yet, a context."""
         return JobClient(self.get_conn(), name)
 
     def test_connection(self) -> tuple[bool, str]:
-        """Whether ZooKeeper and the store answer, for the button in Airflow's page of connections."""
+        """Check that ZooKeeper and the store answer, for the button on Airflow's page of connections."""
         try:
-            place = self.get_conn()
-            found = jobs_at(place)
-            if place.snapshots_url:
-                files = place.open_files()
+            services = self.get_conn()
+            found = jobs_at(services)
+            if services.snapshots_url:
+                files = services.open_files()
                 try:
                     files.names("lowtide-connection-test")
                 finally:
                     files.close()
         except Exception as error:  # noqa: BLE001 - whatever it is, the button shows it
             return False, str(error)
-        return True, f"ZooKeeper answers and knows {len(found)} jobs" + (
-            ", the store answers" if place.snapshots_url else "; no store is given"
-        )
+        store = ", the store answers" if services.snapshots_url else "; no store is given"
+        return True, f"ZooKeeper answers and has {len(found)} jobs{store}"
 
 
-def place_of(connection: Connection) -> Place:
-    """The place that a connection names.
-
-    Raises:
-        PlaceRefused: a field of it cannot be.
-    """
+def _services(connection: Connection) -> Services:
     extra = _extra(connection)
     host = (connection.host or "").strip()
     if not host:
-        raise PlaceRefused(
-            "it is not said where ZooKeeper is",
+        raise ConnectionInvalid(
+            "ZooKeeper's address is missing",
             where=f"Airflow connection {connection.conn_id!r}, field host",
             way_out='give "host:port", with commas between several',
         )
     port = connection.port or DEFAULT_PORT
     hosts = ",".join(each if ":" in each else f"{each}:{port}" for each in (part.strip() for part in host.split(",")))
-    return Place(
+    return Services(
         zookeeper=hosts,
         root=extra.get("root") or "lowtide",
         snapshots_url=extra.get("snapshots_url") or "",
@@ -110,26 +109,15 @@ def place_of(connection: Connection) -> Place:
     )
 
 
-def programs_of(connection: Connection) -> Programs:
-    """With what a connection says that jobs are started; errors as of `place_of`."""
-    extra, default = _extra(connection), Programs()
-    return Programs(
-        lowtide=extra.get("lowtide") or default.lowtide,
-        conf=extra.get("conf") or default.conf,
-        folder=extra.get("folder") or default.folder,
-        spark_submit=extra.get("spark_submit") or default.spark_submit,
-    )
-
-
 def _extra(connection: Connection) -> dict[str, str]:
-    known = ("root", "snapshots_url", "s3_endpoint", "s3_region", "zookeeper_password", "lowtide", "conf", "folder")
+    known = ("root", "snapshots_url", "s3_endpoint", "s3_region", "zookeeper_password", *PROGRAMS)
     extra = connection.extra_dejson
-    unknown = sorted(set(extra) - {*known, "spark_submit"})
+    unknown = sorted(set(extra) - set(known))
     wrong = sorted(name for name in extra if not isinstance(extra[name], str | None))
     if unknown or wrong:
-        raise PlaceRefused(
-            f"extra fields that are not known: {', '.join(unknown)}" if unknown else f"{wrong[0]} is no text",
+        raise ConnectionInvalid(
+            f"unknown extra fields: {', '.join(unknown)}" if unknown else f"{wrong[0]} is not a text",
             where=f"Airflow connection {connection.conn_id!r}",
-            way_out=f"there are {', '.join(known)}, spark_submit; all are texts",
+            way_out=f"the fields are {', '.join(known)}; all are texts",
         )
     return dict(extra)

@@ -1,4 +1,4 @@
-"""What the DAGs of one job share, and the assets by which they start each other."""
+"""Parts that a job's DAGs share: settings, arguments of operators, and the assets by which they trigger each other."""
 
 from __future__ import annotations
 
@@ -14,32 +14,34 @@ from airflow.triggers.base import BaseEventTrigger
 
 from lowtide_airflow.hook import LowtideHook
 from lowtide_airflow.jobs_file import JobEntry
-from lowtide_airflow.operators.job_operator import RETRIES, RETRY_DELAY
+from lowtide_airflow.operators.base import RETRIES, RETRY_DELAY
+from lowtide_airflow.triggers.watcher import event_payloads
 
 __all__ = [
     "asset_of",
+    "event_payloads",
     "if_it_ran_before",
+    "is_running",
+    "job_arguments",
     "job_dag",
     "parallelism_variable",
-    "place_of_job",
-    "runs_now",
-    "start_of_job",
+    "start_arguments",
     "watched",
 ]
 
 LOG = logging.getLogger(__name__)
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
-"""Before any run: nothing is made good that lies before a DAG was switched on."""
+"""Before any run: nothing from before a DAG was switched on is caught up on."""
 
 
 def job_dag(entry: JobEntry, purpose: str, *, doc: str, **given: Any) -> DAG:
-    """A DAG of a job, one run at a time.
+    """Return a DAG of a job, one run at a time.
 
     Args:
         entry: the job.
-        purpose: what it does, as in its id.
-        doc: what its page says, Markdown; the job's own lines follow.
-        given: as of `DAG`.
+        purpose: what the DAG does, as in its id.
+        doc: the text of its page, Markdown; facts about the job are appended.
+        given: further arguments of `DAG`.
     """
     facts = f"\n\n**Job** `{entry.name}` of connection `{entry.connection}`, flow `{entry.flow}`."
     contact = f" **When a person is needed**: {entry.contact}." if entry.contact else ""
@@ -56,27 +58,27 @@ def job_dag(entry: JobEntry, purpose: str, *, doc: str, **given: Any) -> DAG:
 
 
 class _Failed:
-    """Says in the log of a DAG run that failed whom to tell."""
+    """Logs, when a DAG run has failed, whom to notify."""
 
     def __init__(self, entry: JobEntry) -> None:
         self._entry = entry
 
     def __call__(self, context: Mapping[str, Any]) -> None:
-        contact = f"; tell {self._entry.contact}" if self._entry.contact else ""
+        contact = f"; notify {self._entry.contact}" if self._entry.contact else ""
         LOG.error('job "%s": %s has failed%s', self._entry.name, context["dag_run"].run_id, contact)
 
 
-def place_of_job(entry: JobEntry) -> dict[str, Any]:
-    """What every operator is told of a job."""
-    return {"job": entry.name, "connection": entry.connection}
+def job_arguments(entry: JobEntry) -> dict[str, Any]:
+    """Return the arguments that every operator and sensor of a job takes; they wait in the triggerer."""
+    return {"job": entry.name, "lowtide_conn_id": entry.connection, "deferrable": True}
 
 
-def start_of_job(entry: JobEntry) -> dict[str, Any]:
-    """What an operator is told that starts a job; a parallelism that was set by rescaling goes before the file's."""
-    kept = entry.settings.get("job.parallelism", "")
-    parallelism = f"{{{{ var.value.get('{parallelism_variable(entry)}', '{kept}') }}}}"
+def start_arguments(entry: JobEntry) -> dict[str, Any]:
+    """Return the arguments of operators that start a job; a parallelism kept by *rescale* overrides the jobs file's."""
+    listed = entry.settings.get("job.parallelism", "")
+    parallelism = f"{{{{ var.value.get('{parallelism_variable(entry)}', '{listed}') }}}}"
     return {
-        **place_of_job(entry),
+        **job_arguments(entry),
         "flow": entry.flow,
         "conf": entry.conf,
         "settings": {**entry.settings, "job.parallelism": parallelism},
@@ -85,42 +87,42 @@ def start_of_job(entry: JobEntry) -> dict[str, Any]:
     }
 
 
-def runs_now(entry: JobEntry) -> bool:
-    """Whether somebody runs a job, or starts it; asked in a task."""
+def is_running(entry: JobEntry) -> bool:
+    """Whether a job runs or is being started; for use in a task."""
     with LowtideHook(entry.connection).job(entry.name) as job:
-        return job.look().alive
+        return job.status().alive
 
 
 def if_it_ran_before(ran: Any, stop: Any) -> Any:
-    """The task between a start that failed and the job's start as before.
+    """Return the task between a start that failed and the job's start as before.
 
-    It lets go on only what has stopped the job itself: one that did not run when the DAG run began, or that was not
-    stopped as something before that was refused, is left as it is.
+    It continues only if this DAG run stopped the job: a job that did not run before, or that was not stopped because
+    an earlier task was refused, is left alone.
 
     Args:
-        ran: the task that returned whether it ran.
+        ran: the task that returned whether the job ran.
         stop: the task that stopped it.
     """
 
     @task.short_circuit(task_id="if_it_ran_before", trigger_rule="one_failed")
-    def looked_up(**context: Any) -> bool:
-        found = context["ti"].xcom_pull
-        return bool(found(task_ids=ran.operator.task_id)) and found(task_ids=stop.task_id) is not None
+    def was_stopped_here(**context: Any) -> bool:
+        pull = context["ti"].xcom_pull
+        return bool(pull(task_ids=ran.operator.task_id)) and pull(task_ids=stop.task_id) is not None
 
-    return looked_up()
+    return was_stopped_here()
 
 
 def parallelism_variable(entry: JobEntry) -> str:
-    """The Airflow variable that keeps a job's parallelism once it was rescaled."""
+    """Return the Airflow variable that keeps a job's parallelism after a rescale."""
     return f"lowtide_parallelism__{entry.dag_name}"
 
 
 def asset_of(entry: JobEntry, what: str) -> Asset:
-    """An asset of a job: "commits", "recoveries", "hours"."""
+    """Return an asset of a job: "commits", "recoveries", "hours"."""
     return Asset(name=f"lowtide_{what}__{entry.dag_name}", uri=f"lowtide://{quote(entry.name, safe='')}/{what}")
 
 
 def watched(entry: JobEntry, what: str, trigger: BaseEventTrigger) -> Asset:
-    """The same, made by what a trigger tells."""
+    """Return an asset of a job that a trigger's events update."""
     asset = asset_of(entry, what)
     return Asset(name=asset.name, uri=asset.uri, watchers=[AssetWatcher(name=asset.name, trigger=trigger)])

@@ -1,7 +1,7 @@
-"""The jobs file: which jobs Airflow runs, and how. One DAG per job and purpose is made from it.
+"""The jobs file: the jobs that Airflow runs, each with a DAG per purpose.
 
-It is `conf/airflow.toml` beside the folder of the DAG files, or the one that LOWTIDE_AIRFLOW_CONF names; it is read
-whenever Airflow parses the DAG files, and nothing else is asked then.
+It is `conf/airflow.toml` beside the folder of the DAG files, or the file that LOWTIDE_AIRFLOW_CONF names. It is read
+whenever Airflow parses the DAG files; no other file or service is.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ _CRON_FIELDS = 5
 
 @dataclass(frozen=True, slots=True)
 class SparkEntry:
-    """Where spark-submit puts a job that is submitted so, the table `[job.spark]`.
+    """The arguments of spark-submit for one job, the table `[job.spark]`.
 
     Attributes:
         master: "yarn" or "k8s://https://host:port".
         queue: YARN's queue.
         namespace: of Kubernetes.
-        image: of the container, on Kubernetes; it holds Lowtide and the flow.
-        service_account: with which the driver makes its executors, on Kubernetes.
-        archive: on YARN the packed environment, `path#name`; its `bin/python` runs the driver and the executors.
+        image: the container image with Lowtide and the flow, on Kubernetes.
+        service_account: the one under which the driver creates its executors, on Kubernetes.
+        archive: the packed environment, `path#name`, on YARN; its `bin/python` runs the driver and the executors.
         python: the interpreter, as a path on the cluster.
-        jars: what `lowtide submit-args` names, as the cluster sees it.
-        files: what is put beside the program: the conf.
-        properties: handed to Spark as they are.
+        jars: the paths that `lowtide submit-args` prints, as the cluster sees them.
+        files: files to ship with the program: the conf.
+        properties: Spark properties, passed through unchanged.
     """
 
     master: str
@@ -62,20 +62,20 @@ class JobEntry:
     """One `[[job]]`.
 
     Attributes:
-        name: the job's, which is its flow's.
+        name: the job's name, which is its flow's.
         flow: flow.py, or flow.py:name; a path on the machine that starts it.
         connection: the Airflow connection of type lowtide.
-        submit: who runs the driver: "supervised" on the host of Airflow's worker, or "spark-submit" on a cluster.
+        submit: where the driver runs: "supervised" on the host of Airflow's worker, or "spark-submit" on a cluster.
         conf: the job's conf file; by default the connection's.
-        settings: keys of the conf that are set besides, `"job.parallelism" = 4`.
-        snapshot: how often a snapshot is taken and committed: "10 minutes", or a cron text; "never": only by hand.
-        keep: how many commits are kept.
-        max_age: commits that are older are not kept, "7 days"; empty for no limit.
-        recover: whether a job that died is started again from its last good commit.
-        owner: whose it is, shown in Airflow.
-        contact: whom to tell when a person is needed; free text, shown where somebody is asked.
-        hour_complete: whether each hour is announced once it is complete, and starts the example of a batch DAG.
-        spark: where spark-submit puts it.
+        settings: keys of the conf to override, `"job.parallelism" = 4`.
+        snapshot: how often to take and commit a snapshot: "10 minutes", or a cron expression; "never": only by hand.
+        keep: how many commits to keep.
+        max_age: drop commits older than this, "7 days"; empty for no limit.
+        recover: whether to restart a dead job from its last good commit.
+        owner: the owner shown in Airflow.
+        contact: whom to notify when a person is needed; free text, shown with the question.
+        hour_complete: whether to announce each complete hour, which triggers the example of a batch DAG.
+        spark: the arguments of spark-submit.
     """
 
     name: str
@@ -95,16 +95,16 @@ class JobEntry:
 
     @property
     def dag_name(self) -> str:
-        """The job's name as it stands in ids of DAGs, which have letters, digits, `_`, `-` and `.` alone."""
+        """The job's name in ids of DAGs, which have only letters, digits, `_`, `-` and `.`."""
         return re.sub(r"[^\w.-]", "_", self.name, flags=re.ASCII)
 
     def dag_id(self, purpose: str) -> str:
-        """The id of the DAG that does this for the job."""
+        """Return the id of the job's DAG for a purpose."""
         return f"lowtide_{purpose}__{self.dag_name}"
 
     @property
     def schedule(self) -> timedelta | str | None:
-        """When snapshots are taken, as Airflow takes it."""
+        """The schedule of snapshots, in Airflow's form."""
         if self.snapshot == "never":
             return None
         seconds = _seconds(self.snapshot)
@@ -120,13 +120,13 @@ def read_jobs(dags_folder: Path | str | None = None) -> tuple[JobEntry, ...]:
     """Read the jobs file.
 
     Args:
-        dags_folder: where the DAG files lie; `conf/` is beside it. By default the working directory holds `conf/`.
+        dags_folder: the folder of the DAG files; `conf/` is beside it. By default `conf/` is in the working directory.
 
     Returns:
-        Its jobs; none if the default file is not there.
+        Its jobs; none if the default file does not exist.
 
     Raises:
-        JobsFileRefused: the file that LOWTIDE_AIRFLOW_CONF names is not there, or one says what cannot be.
+        JobsFileRefused: the file that LOWTIDE_AIRFLOW_CONF names does not exist, or a file has a mistake.
     """
     named = os.environ.get(VARIABLE)
     beside = Path(dags_folder).resolve().parent if dags_folder else Path()
@@ -138,11 +138,11 @@ def read_jobs(dags_folder: Path | str | None = None) -> tuple[JobEntry, ...]:
             raise JobsFileRefused("there is no such file", where=str(file), way_out=f"correct {VARIABLE}") from None
         return ()
     except (OSError, ValueError) as error:
-        raise JobsFileRefused(f"it cannot be read: {error}", where=str(file), way_out="mend the file") from error
+        raise JobsFileRefused(f"it cannot be read: {error}", where=str(file), way_out="correct the file") from error
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise JobsFileRefused(f"it is no TOML: {error}", where=str(file), way_out="correct that line") from error
+        raise JobsFileRefused(f"it is not TOML: {error}", where=str(file), way_out="correct that line") from error
     return _jobs(values, str(file))
 
 
@@ -162,13 +162,15 @@ def _jobs(values: dict[str, Any], file: str) -> tuple[JobEntry, ...]:
     twice = sorted({name for name in ids if ids.count(name) > 1})
     if twice:
         raise JobsFileRefused(
-            f"two jobs have DAGs of one id: {twice[0]}", where=file, way_out="leave one of them out, or rename it"
+            f"two jobs have DAGs with the same id: {twice[0]}",
+            where=file,
+            way_out="remove one of them, or rename it",
         )
     return tuple(jobs)
 
 
 def _check(job: JobEntry, where: str) -> None:
-    for wrong, says, way_out in (
+    for wrong, what, way_out in (
         (not job.name.strip(), "name is empty", "give the flow's name"),
         (not job.flow.strip(), "flow is empty", "give the path of the flow's file"),
         (job.keep < 1, f"keep is {job.keep}", "keep one commit at least"),
@@ -180,7 +182,7 @@ def _check(job: JobEntry, where: str) -> None:
         (
             job.snapshot != "never" and not _seconds(job.snapshot) and len(job.snapshot.split()) != _CRON_FIELDS,
             f"snapshot is {job.snapshot!r}",
-            'write "10 minutes", a cron text like "*/10 * * * *", or "never"',
+            'write "10 minutes", a cron expression like "*/10 * * * *", or "never"',
         ),
         (
             (job.submit == "spark-submit") != (job.spark is not None),
@@ -189,19 +191,19 @@ def _check(job: JobEntry, where: str) -> None:
         ),
     ):
         if wrong:
-            raise JobsFileRefused(says, where=where, way_out=way_out)
+            raise JobsFileRefused(what, where=where, way_out=way_out)
 
 
 def _seconds(text: str) -> float | None:
-    """A length of time; None if the text is none."""
+    """A length of time in seconds; None if the text is not one."""
     found = _AGE.fullmatch(text.strip())
     return int(found[1]) * _UNITS[found[2]] if found else None
 
 
 def _entry(values: Any, where: str) -> JobEntry:
-    """One job, every key and type of which is held against the class."""
+    """One job; every key and type is checked against the class."""
     if not isinstance(values, dict):
-        raise JobsFileRefused("it is no table", where=where, way_out="write [[job]] and keys below it")
+        raise JobsFileRefused("it is not a table", where=where, way_out="write [[job]] and keys below it")
     _must_be_known(values, _names(JobEntry), where)
     if isinstance(spark := values.get("spark"), dict):
         _must_be_known(spark, _names(SparkEntry), f"{where}, spark")
@@ -222,4 +224,4 @@ def _must_be_known(values: dict[str, Any], known: tuple[str, ...], where: str) -
         if key not in known:
             near = difflib.get_close_matches(key, known, 1)
             way_out = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-            raise JobsFileRefused(f"{key} is no key", where=where, way_out=way_out)
+            raise JobsFileRefused(f"{key} is not a key", where=where, way_out=way_out)

@@ -1,4 +1,4 @@
-"""What Airflow's provider manager reads: the connection type with its form, and the modules on offer."""
+"""Metadata for Airflow's provider manager: the connection type with its form, and the modules."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ def _text(label: str, description: str, default: str | None = None, *, secret: b
 
 
 FIELDS = {
-    "root": _text("Root", "The node under which all jobs lie in ZooKeeper: [zookeeper].root of the job.", "lowtide"),
-    "snapshots_url": _text("Snapshots", "/path or s3://bucket/prefix: [snapshots].url of the job."),
-    "s3_endpoint": _text("S3 endpoint", "The URL of an S3 server that is not Amazon's. Credentials come as boto3's."),
-    "s3_region": _text("S3 region", "As of [snapshots].region."),
-    "zookeeper_password": _text("ZooKeeper user:password", "Where the jobs' nodes are closed to others.", secret=True),
+    "root": _text("Root", "ZooKeeper node that holds all jobs: the job's [zookeeper].root.", "lowtide"),
+    "snapshots_url": _text("Snapshots", "/path or s3://bucket/prefix: the job's [snapshots].url."),
+    "s3_endpoint": _text("S3 endpoint", "URL of an S3 server other than Amazon's. Credentials come as boto3's."),
+    "s3_region": _text("S3 region", "The job's [snapshots].region."),
+    "zookeeper_password": _text("ZooKeeper user:password", "If the jobs' nodes are closed to others.", secret=True),
     "lowtide": _text("Command lowtide", "On the host of Airflow's worker.", "lowtide"),
-    "conf": _text("Conf file", "With which jobs are started, unless the jobs file names another."),
-    "folder": _text("Folder", "In which jobs are started: relative paths of the conf lie below it."),
+    "conf": _text("Conf file", "Conf of jobs for which the jobs file names none."),
+    "folder": _text("Folder", "Working directory of the commands; the conf's relative paths start here."),
     "spark_submit": _text("Command spark-submit", "For jobs that run on a cluster.", "spark-submit"),
 }
 
 
 def provider_info(version: str) -> dict[str, Any]:
-    """The provider's description.
+    """Return the provider's metadata.
 
     Args:
         version: the package's.
@@ -54,8 +54,8 @@ def provider_info(version: str) -> dict[str, Any]:
                     "relabeling": {"host": "ZooKeeper", "port": "ZooKeeper's port", "password": "Token"},
                     "placeholders": {
                         "host": "zk-1.example:2181,zk-2.example:2181",
-                        "port": "2181, where the hosts name none",
-                        "password": "what the file [control].token_file of the jobs holds",
+                        "port": "2181, for hosts without a port",
+                        "password": "the content of the jobs' [control].token_file",
                     },
                 },
             }

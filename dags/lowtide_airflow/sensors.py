@@ -1,17 +1,18 @@
-"""Waits in a DAG until everything before a moment has been delivered."""
+"""Sensor for delivered time: waits until everything before a moment is durable in a job's sinks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from airflow.configuration import conf
 from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from lowtide_airflow.arguments import is_true, ms_of, refuse_old_names
 from lowtide_airflow.hook import LowtideHook
-from lowtide_airflow.moments import ms_of
-from lowtide_airflow.triggers.delivered import DeliveredTimeTrigger
+from lowtide_airflow.triggers.job import DeliveredTimeTrigger
 from lowtide_airflow.ui.links import JobLink
 from lowtide_snapshots.errors import SnapshotsError
 
@@ -19,67 +20,80 @@ __all__ = ["DeliveredTimeSensor"]
 
 
 class DeliveredTimeSensor(BaseSensorOperator):
-    """Waits until all of a job's output of before a moment is durable in its sinks (R18), also over its death.
+    """Waits until all of a job's output from before a moment is durable in its sinks (R18), across its deaths.
 
-    A job that is dead delivers nothing, so it is waited for until it is recovered. One with `delivery =
-    "at_least_once"` tells no delivered time: the task fails, or is skipped. Returns `delivered_ms`.
+    A dead job delivers nothing, so the sensor waits until it is recovered. A job with `delivery = "at_least_once"` has
+    no delivered time: the task fails, or is skipped. Returns `delivered_ms`.
 
     Args:
         job: the job's name.
         at: the moment, ISO or ms since 1970; in UTC unless it names a zone.
-        connection: the Airflow connection's id.
-        deferrable: whether it waits in the triggerer, which costs no worker.
-        poll_s: how often the triggerer looks.
-        if_untold: of a job that tells no delivered time: "fail", or "skip".
-        kwargs: as of every sensor; `timeout` seconds after which it fails, `poke_interval` if it is not deferrable.
+        lowtide_conn_id: the Airflow connection's id.
+        deferrable: wait in the triggerer, which takes no worker slot; by default `[operators] default_deferrable`.
+        poll_interval: seconds between two polls of the triggerer.
+        timeout: seconds, or a timedelta, after which the task fails.
+        if_at_least_once: what to do with a job that has no delivered time: "fail", or "skip".
+        kwargs: see `BaseSensorOperator`; `poke_interval` if it is not deferrable.
     """
 
-    template_fields: Sequence[str] = ("job", "at", "connection", "deferrable", "poll_s", "if_untold")
+    template_fields: Sequence[str] = (
+        "job",
+        "at",
+        "lowtide_conn_id",
+        "deferrable",
+        "poll_interval",
+        "if_at_least_once",
+    )
     ui_color = "#d7ecee"
     operator_extra_links = (JobLink(),)
 
     def __init__(
         self,
         *,
-        job: Any,
-        at: Any,
-        connection: Any = "lowtide_default",
-        deferrable: bool = True,
-        poll_s: float = 1.0,
-        if_untold: str = "fail",
+        job: str,
+        at: str | int,
+        lowtide_conn_id: str = LowtideHook.default_conn_name,
+        deferrable: bool | str = conf.getboolean("operators", "default_deferrable", fallback=False),
+        poll_interval: float | str = 1.0,
+        timeout: float | timedelta | None = None,
+        if_at_least_once: str = "fail",
         **kwargs: Any,
     ) -> None:
+        refuse_old_names(type(self), kwargs)
         kwargs.setdefault("retries", 2)
-        super().__init__(**kwargs)
+        super().__init__(timeout=timeout, **kwargs)
         self.job = job
         self.at = at
-        self.connection = connection
+        self.lowtide_conn_id = lowtide_conn_id
         self.deferrable = deferrable
-        self.poll_s = poll_s
-        self.if_untold = if_untold
+        self.poll_interval = poll_interval
+        self.if_at_least_once = if_at_least_once
 
     def execute(self, context: Any) -> Any:
-        """Look once, and wait in the triggerer where that is wanted."""
-        JobLink.note(context, job=self.job, connection=self.connection)
-        if not self.deferrable:
+        """Poll once, then wait in the triggerer if that is wanted."""
+        JobLink.note(context, job=self.job, connection=self.lowtide_conn_id)
+        if not is_true(self.deferrable):
             super().execute(context)
             return {"job": self.job, "delivered_ms": self._delivered_ms()}
         delivered = self._delivered_ms()
         if delivered is not None and delivered >= self.at_ms:
             return {"job": self.job, "delivered_ms": delivered}
-        until = datetime.now(UTC).timestamp() + self.timeout
         trigger = DeliveredTimeTrigger(
-            job=self.job, connection=self.connection, at_ms=self.at_ms, until=until, poll_s=float(self.poll_s)
+            job=self.job,
+            lowtide_conn_id=self.lowtide_conn_id,
+            at_ms=self.at_ms,
+            end_time=datetime.now(UTC).timestamp() + self.timeout,
+            poll_interval=float(self.poll_interval),
         )
         return self.defer(trigger=trigger, method_name="delivered")
 
     def poke(self, context: Any) -> bool:
-        """Look once."""
+        """Poll once."""
         delivered = self._delivered_ms()
         return delivered is not None and delivered >= self.at_ms
 
     def delivered(self, context: Any, event: Mapping[str, Any]) -> Any:
-        """Go on when the moment is over."""
+        """Resume when everything before the moment is delivered."""
         if event.get("error"):
             raise SnapshotsError(str(event["error"]))
         return {"job": self.job, "delivered_ms": event["delivered_ms"]}
@@ -96,9 +110,9 @@ class DeliveredTimeSensor(BaseSensorOperator):
             raise AirflowFailException(f"at is {text!r}: give ISO, or ms since 1970") from error
 
     def _delivered_ms(self) -> int | None:
-        with LowtideHook(self.connection).job(self.job) as client:
-            look = client.look()
-        if look.told_ms is None and look.life is not None and look.life.delivery == "at_least_once":
-            untold = f'job "{self.job}" delivers at least once, so nobody knows what is durable for good'
-            raise (AirflowSkipException if self.if_untold == "skip" else AirflowFailException)(untold)
-        return look.told_ms
+        with LowtideHook(self.lowtide_conn_id).job(self.job) as client:
+            status = client.status()
+        if status.delivered_ms is None and status.life is not None and status.life.delivery == "at_least_once":
+            unknown = f'job "{self.job}" delivers at least once, so it has no delivered time'
+            raise (AirflowSkipException if self.if_at_least_once == "skip" else AirflowFailException)(unknown)
+        return status.delivered_ms

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from kept_snapshots import commit, record, seal
 
-from lowtide_airflow.client import JobClient
-from lowtide_airflow.place import Place
+from lowtide_airflow.job.client import JobClient
+from lowtide_airflow.job.services import Services
 from lowtide_snapshots.commit_log import Commit, ZooKeeperCommitLog
 from lowtide_snapshots.control_address import ControlAddress
 from lowtide_snapshots.job_store import JobStore
@@ -26,11 +26,11 @@ SHORT_S = 1.0
 
 
 class Job:
-    """A job's place, as its driver would write it; `place` is what is known of it outside."""
+    """A job's place, as its driver would write it; `services` is what others know of it."""
 
     def __init__(self, zookeeper: str, folder: Path, opened: contextlib.ExitStack) -> None:
         self.name = f"job {uuid.uuid4().hex[:8]}"
-        self.place = Place(zookeeper, snapshots_url=str(folder / "snapshots"), token=TOKEN, limit_s=5.0)
+        self.services = Services(zookeeper, snapshots_url=str(folder / "snapshots"), token=TOKEN, limit_s=5.0)
         (folder / "snapshots").mkdir(exist_ok=True)
         self._opened = opened
         self._number = 0
@@ -38,17 +38,17 @@ class Job:
 
     def client(self) -> JobClient:
         """Connected, until the test ends."""
-        return self._opened.enter_context(JobClient(self.place, self.name))
+        return self._opened.enter_context(JobClient(self.services, self.name))
 
     def files(self) -> Store:
         """The store."""
-        files = self.place.open_files()
+        files = self.services.open_files()
         self._opened.callback(files.close)
         return files
 
     def start(self, submission: str | None = None) -> int:
         """Begins a life, in a driver of its own; it has said nothing yet."""
-        driver = JobStore(self.place.zookeeper, self.name, session_timeout_s=SHORT_S)
+        driver = JobStore(self.services.zookeeper, self.name, session_timeout_s=SHORT_S)
         self._opened.enter_context(driver)
         driver.freeze(record(self.name))
         driver.take_lease("process 1 on a test", 10.0, lambda _: None)
@@ -107,7 +107,7 @@ class Job:
     def damage(self, manifest: Manifest, part: int = 0) -> None:
         """Spoils a part's bytes in the folder."""
         name = manifest.parts[part].name(self.name, manifest.record.slack_ms)
-        file = Path(self.place.snapshots_url) / name
+        file = Path(self.services.snapshots_url) / name
         file.chmod(0o644)
         file.write_bytes(b"x" * file.stat().st_size)
 
@@ -133,13 +133,19 @@ def _job(jobs: Callable[[], Job]) -> Job:
 
 
 @pytest.fixture(name="connected")
-def _connected(job: Job, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """What an operator or a trigger of this job is told; the connection leads to it."""
-    host, _, port = job.place.zookeeper.partition(":")
-    extra = {"snapshots_url": job.place.snapshots_url}
-    connection = {"conn_type": "lowtide", "host": host, "port": int(port), "password": job.place.token, "extra": extra}
+def _connected(job: Job, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Arguments of an operator or a sensor for this job; the connection leads to it."""
+    host, _, port = job.services.zookeeper.partition(":")
+    extra = {"snapshots_url": job.services.snapshots_url}
+    connection = {
+        "conn_type": "lowtide",
+        "host": host,
+        "port": int(port),
+        "password": job.services.token,
+        "extra": extra,
+    }
     monkeypatch.setenv("AIRFLOW_CONN_LOWTIDE_TEST", json.dumps(connection))
-    return {"job": job.name, "connection": "lowtide_test"}
+    return {"job": job.name, "lowtide_conn_id": "lowtide_test", "deferrable": True}
 
 
 @pytest.fixture(name="airflow_home", scope="session")

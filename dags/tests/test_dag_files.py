@@ -1,4 +1,4 @@
-"""The DAG files: which DAGs come of a jobs file, and that what they are made of survives Airflow's store."""
+"""The DAG files: the DAGs of a jobs file, and their survival in Airflow's store."""
 
 from __future__ import annotations
 
@@ -76,16 +76,16 @@ def test_every_dag_is_described_typed_and_stored(bag: Any) -> None:
 def test_every_argument_of_an_operator_is_stored_with_its_task(bag: Any) -> None:
     from airflow.serialization.serialized_objects import DagSerialization
 
-    from lowtide_airflow.operators.job_operator import JobOperator
+    from lowtide_airflow.operators.base import LowtideOperator
 
     seen = set()
     for dag in bag.dags.values():
         stored = {task["__var"]["task_id"]: task["__var"] for task in DagSerialization.serialize_dag(dag)["tasks"]}
         for task in dag.tasks:
-            if not isinstance(task, JobOperator):
+            if not isinstance(task, LowtideOperator):
                 continue
             seen.add(task.task_type)
-            kinds = [kind for kind in type(task).__mro__ if issubclass(kind, JobOperator)]
+            kinds = [kind for kind in type(task).__mro__ if issubclass(kind, LowtideOperator)]
             named = {name for kind in kinds for name in inspect.signature(vars(kind).get("__init__", kind)).parameters}
             named -= {"self", "kwargs", "args"}
             assert named <= set(task.template_fields), task

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lowtide_airflow.errors import PlaceRefused
+from lowtide_airflow.errors import ConnectionInvalid
 
 pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow_home")]
 
@@ -28,33 +28,42 @@ def test_a_connection_says_where_jobs_are_and_with_what_they_are_started(monkeyp
         "folder": "/var", "spark_submit": "/opt/spark-submit",
     }  # fmt: skip
     hook = connect(monkeypatch, host="zk-1, zk-2:2182", port=2281, password=" token\n", extra=extra)
-    place = hook.get_conn()
-    assert (place.zookeeper, place.root, place.token) == ("zk-1:2281,zk-2:2182", "streams", "token")
-    assert (place.snapshots_url, place.s3_endpoint, place.s3_region) == ("s3://bucket/prefix", "http://s3", "eu")
+    services = hook.get_conn()
+    assert (services.zookeeper, services.root, services.token) == ("zk-1:2281,zk-2:2182", "streams", "token")
+    assert (services.snapshots_url, services.s3_endpoint, services.s3_region) == (
+        "s3://bucket/prefix",
+        "http://s3",
+        "eu",
+    )
     assert hook.programs() == Programs("/opt/bin/lowtide", "/etc/lowtide.toml", "/var", "/opt/spark-submit")
-    assert "token" not in repr(place)
-    assert "password" not in repr(place)
+    assert "token" not in repr(services)
+    assert "password" not in repr(services)
 
 
 def test_a_connection_with_a_host_alone_has_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     from lowtide_airflow.hook import Programs
 
     hook = connect(monkeypatch, host="zk")
-    place = hook.get_conn()
-    assert (place.zookeeper, place.root, place.snapshots_url, place.token) == ("zk:2181", "lowtide", "", None)
+    services = hook.get_conn()
+    assert (services.zookeeper, services.root, services.snapshots_url, services.token) == (
+        "zk:2181",
+        "lowtide",
+        "",
+        None,
+    )
     assert hook.programs() == Programs()
 
 
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({}, "not said where ZooKeeper is"),
-        ({"host": "zk", "extra": {"rot": "x"}}, "extra fields that are not known: rot"),
-        ({"host": "zk", "extra": {"root": 1}}, "root is no text"),
+        ({}, "ZooKeeper's address is missing"),
+        ({"host": "zk", "extra": {"rot": "x"}}, "unknown extra fields: rot"),
+        ({"host": "zk", "extra": {"root": 1}}, "root is not a text"),
     ],
 )
 def test_a_field_that_cannot_be_is_named(monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], says: str) -> None:
-    with pytest.raises(PlaceRefused, match=f"{says}(?s:.*)'lowtide_test'"):
+    with pytest.raises(ConnectionInvalid, match=f"{says}(?s:.*)'lowtide_test'"):
         connect(monkeypatch, **fields).get_conn()
 
 

@@ -47,10 +47,10 @@ def test_the_example_as_it_lies_there_has_no_job() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("jobs = 1", r"jobs is no key(?s:.*)did you mean job"),
+        ("jobs = 1", r"jobs is not a key(?s:.*)did you mean job"),
         ("job = 1", r"write \[\[job\]\]"),
         ('[[job]]\nname = "o"', r"missing required field `flow`(?s:.*)job 'o'"),
-        ('[[job]]\nname = "o"\nflw = "f"', r"flw is no key(?s:.*)did you mean flow"),
+        ('[[job]]\nname = "o"\nflw = "f"', r"flw is not a key(?s:.*)did you mean flow"),
         ('[[job]]\nname = "o"\nflow = "f"\nkeep = "3"', r"Expected `int`, got `str` - at `\$.keep`"),
         ('[[job]]\nname = "o"\nflow = "f"\nkeep = 0', "keep is 0"),
         ('[[job]]\nname = "o"\nflow = "f"\nkeep = true', "Expected `int`"),
@@ -59,9 +59,15 @@ def test_the_example_as_it_lies_there_has_no_job() -> None:
         ('[[job]]\nname = "o"\nflow = "f"\nsubmit = "yarn"', "Invalid enum value 'yarn'"),
         ('[[job]]\nname = "o"\nflow = "f"\nsubmit = "spark-submit"', r"without a table \[job.spark\]"),
         ('[[job]]\nname = " "\nflow = "f"', "name is empty"),
-        ('[[job]]\nname = "o"\nflow = "f"\n[job.spark]\nmastr = "yarn"', r"mastr is no key(?s:.*)did you mean master"),
-        ('[[job]]\nname = "a b"\nflow = "f"\n[[job]]\nname = "a_b"\nflow = "f"', "two jobs have DAGs of one id: a_b"),
-        ("[[job", "it is no TOML"),
+        (
+            '[[job]]\nname = "o"\nflow = "f"\n[job.spark]\nmastr = "yarn"',
+            r"mastr is not a key(?s:.*)mean master",
+        ),
+        (
+            '[[job]]\nname = "a b"\nflow = "f"\n[[job]]\nname = "a_b"\nflow = "f"',
+            "DAGs with the same id: a_b",
+        ),
+        ("[[job", "it is not TOML"),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_place(file: Path, text: str, says: str) -> None:

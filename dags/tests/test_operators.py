@@ -1,8 +1,11 @@
-"""What operators do when something is not as it should be: on a real ZooKeeper, with jobs that no program runs."""
+"""Operators in outages, failures and odd states: on a real ZooKeeper, with jobs that no program runs."""
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -10,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lowtide_airflow.errors import SubmitFailed
-from lowtide_airflow.submit import Start
+from lowtide_airflow.job.program import Start
 
 if TYPE_CHECKING:
     from tests.conftest import Job
@@ -44,11 +47,11 @@ class Submitting:
         self.act = act
         self.starts: list[Start] = []
 
-    def submit(self, start: Start, key: str, say: Any) -> None:
+    def submit(self, start: Start, key: str, log: Any) -> None:
         self.starts.append(start)
         self.act(key)
 
-    def preview(self, start: Start, say: Any) -> None:
+    def preview(self, start: Start, log: Any) -> None:
         self.starts.append(start)
 
 
@@ -61,15 +64,15 @@ def refuse(code: int) -> Callable[[str], None]:
 
 @pytest.fixture(name="recover")
 def _recover(connected: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Any, Submitting]]:
-    """Makes a RecoverFlow of the job, and what stands for its program."""
-    from lowtide_airflow.operators import RecoverFlow
+    """Makes a RecoverFlowOperator of the job, and what stands for its program."""
+    from lowtide_airflow.operators import RecoverFlowOperator
 
-    monkeypatch.setattr("lowtide_airflow.submission.SURROUNDINGS", -1)  # It is not waited 30 s for them here.
+    monkeypatch.setattr("lowtide_airflow.job.submission.SURROUNDINGS", -1)  # It is not waited 30 s for them here.
 
     def make(act: Callable[[str], Any], **given: Any) -> tuple[Any, Submitting]:
         submit = Submitting(act)
-        task = RecoverFlow(task_id="task", flow="flow.py", **connected, **given)
-        monkeypatch.setattr(RecoverFlow, "submitter", lambda _: submit)
+        task = RecoverFlowOperator(task_id="task", flow="flow.py", **{**connected, **given})
+        monkeypatch.setattr(RecoverFlowOperator, "launcher", lambda _: submit)
         return task, submit
 
     return make
@@ -79,7 +82,7 @@ def died(job: Job, cause: str = "worker 1/0 died", **more: Any) -> dict[str, Any
     """Let the job die; what a watcher tells of it."""
     life = job.runs()
     job.ends("failed", cause, again=False, **more)
-    return {"job": job.name, "incarnation": life, "cause": cause, "told_ms": None}
+    return {"job": job.name, "incarnation": life, "cause": cause, "delivered_at_death_ms": None}
 
 
 def deferral(run: Callable[[], Any]) -> Any:
@@ -107,7 +110,7 @@ def test_a_store_that_is_away_is_waited_for_as_well(job: Job, recover: Any) -> N
     job.start()
     job.commit(job.seal(5))
     job.leave()
-    store = Path(job.place.snapshots_url)
+    store = Path(job.services.snapshots_url)
     store.rename(store.with_name("aside"))
     task, submit = recover(job.runs, death={**death, "incarnation": 2})
     assert deferral(lambda: task.execute(context())).method_name == "again"
@@ -147,7 +150,7 @@ def test_an_approval_to_begin_without_state_takes_a_good_commit_if_there_is_one_
     manifest = job.seal(5)
     job.commit(manifest)
     job.ends("failed", again=False)
-    death = {"job": job.name, "incarnation": 1, "cause": "", "told_ms": None}
+    death = {"job": job.name, "incarnation": 1, "cause": "", "delivered_at_death_ms": None}
     task, submit = recover(lambda _key: None, death=death, forced=True, no_state="True")
     deferral(lambda: task.execute(context()))
     job.damage(manifest)
@@ -156,22 +159,58 @@ def test_an_approval_to_begin_without_state_takes_a_good_commit_if_there_is_one_
     assert [start.no_state for start in (*submit.starts, *other.starts)] == [False, True]
 
 
+def test_without_deferring_an_outage_and_the_recovery_are_waited_for_by_the_task(
+    job: Job, recover: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paused: list[float] = []
+    clock = SimpleNamespace(time=time.time, sleep=paused.append)
+    monkeypatch.setattr("lowtide_airflow.operators.recover.time", clock)
+    death = died(job)
+
+    def begin_once_it_is_back(key: str) -> None:
+        if len(paused) < 3:
+            refuse(4)(key)
+        job.runs(key)
+        job.tell(7)
+
+    task, submit = recover(begin_once_it_is_back, death=death, deferrable=False, poll_interval=0.05)
+    done = task.execute(context())
+    assert (done["recovered"], done["incarnation"], done["delivered_ms"]) == (True, 2, 70)
+    assert (paused, len(submit.starts)) == ([10.0, 20.0, 40.0], 4)
+
+
+def test_without_deferring_a_task_fails_if_the_event_does_not_come_in_time(job: Job, connected: dict[str, Any]) -> None:
+    from lowtide_airflow.operators import StopFlowOperator
+    from lowtide_snapshots.errors import SnapshotsError
+
+    job.start()
+    given = {**connected, "deferrable": False, "poll_interval": 0.05, "timeout": timedelta(seconds=0.3)}
+    task = StopFlowOperator(task_id="task", **given)
+    with pytest.raises(SnapshotsError, match="timed out waiting for the end or the next life"):
+        task.execute(context())
+    end = threading.Timer(0.5, job.ends, ("stopped",))
+    end.start()
+    task.timeout = 20.0
+    assert task.execute(context())["state"] == "stopped"
+    end.join()
+
+
 def test_a_job_that_there_never_was_is_a_mistake(recover: Any) -> None:
     from airflow.sdk.exceptions import AirflowFailException
 
     task, _ = recover(refuse(3))
-    with pytest.raises(AirflowFailException, match="there never was"):
+    with pytest.raises(AirflowFailException, match="was never started"):
         task.execute(context())
 
 
 def test_what_a_cluster_has_taken_is_known_to_every_later_try(
     job: Job, connected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lowtide_airflow.operators import RunFlow
+    from lowtide_airflow.operators import RunFlowOperator
 
     submit = Submitting(lambda _key: None)
-    monkeypatch.setattr(RunFlow, "submitter", lambda _: submit)
-    task = RunFlow(task_id="task", flow="local:///flow.py", submit="spark-submit", **connected)
+    monkeypatch.setattr(RunFlowOperator, "launcher", lambda _: submit)
+    task = RunFlowOperator(task_id="task", flow="local:///flow.py", submit="spark-submit", **connected)
     tried = context()
     for _ in range(2):
         assert deferral(lambda: task.execute(tried)).method_name == "running"
@@ -183,16 +222,16 @@ def test_what_a_cluster_has_taken_is_known_to_every_later_try(
 def test_ahead_of_a_start_on_a_cluster_its_commit_is_verified(
     job: Job, connected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lowtide_airflow.operators import PreviewFlow
+    from lowtide_airflow.operators import PreviewFlowOperator
     from lowtide_snapshots.errors import NoGoodCommit, NoSuchCommit
 
-    monkeypatch.setattr(PreviewFlow, "submitter", lambda _: Submitting(refuse(1)))
+    monkeypatch.setattr(PreviewFlowOperator, "launcher", lambda _: Submitting(refuse(1)))
     job.runs()
     manifest = job.seal(5, name="here")
     job.commit(manifest)
 
     def ahead(**given: Any) -> Any:
-        return PreviewFlow(task_id="task", flow="local:///flow.py", **connected, **given).execute(context())
+        return PreviewFlowOperator(task_id="task", flow="local:///flow.py", **connected, **given).execute(context())
 
     assert ahead(commit="here") == ahead(time="2026-01-01T00:00:00") == ahead() == {"commit": {"id": manifest.id}}
     assert ahead(no_state=True) == {"commit": None}
@@ -205,9 +244,9 @@ def test_ahead_of_a_start_on_a_cluster_its_commit_is_verified(
 
 
 def test_a_job_that_its_program_may_begin_again_is_not_taken_for_stopped(job: Job, connected: dict[str, Any]) -> None:
-    from lowtide_airflow.operators import StopFlow
+    from lowtide_airflow.operators import StopFlowOperator
 
-    task = StopFlow(task_id="task", **connected)
+    task = StopFlowOperator(task_id="task", **connected)
     job.runs()
     job.ends("failed", again=True)
     assert deferral(lambda: task.execute(context())).method_name == "settled"
@@ -221,28 +260,31 @@ def test_a_job_that_its_program_may_begin_again_is_not_taken_for_stopped(job: Jo
 def test_a_snapshot_that_a_newer_commit_holds_is_no_failure(job: Job, connected: dict[str, Any]) -> None:
     from airflow.sdk.exceptions import AirflowSkipException
 
-    from lowtide_airflow.operators import CommitSnapshot
+    from lowtide_airflow.operators import CommitSnapshotOperator
 
     job.runs()
     older, newer = job.seal(5), job.seal(9)
     job.commit(newer)
     with pytest.raises(AirflowSkipException, match=f"a newer one is committed: {newer.id}"):
-        CommitSnapshot(task_id="task", snapshot=older.id, **connected).execute(context())
-    assert CommitSnapshot(task_id="task", snapshot=newer.id, **connected).execute(context())["snapshot"] == newer.id
+        CommitSnapshotOperator(task_id="task", snapshot=older.id, **connected).execute(context())
+    assert (
+        CommitSnapshotOperator(task_id="task", snapshot=newer.id, **connected).execute(context())["snapshot"]
+        == newer.id
+    )
 
 
-@pytest.mark.parametrize("if_untold", ["fail", "skip"])
+@pytest.mark.parametrize("if_at_least_once", ["fail", "skip"])
 def test_nobody_waits_for_the_delivered_time_of_a_job_that_tells_none(
-    job: Job, connected: dict[str, Any], if_untold: str
+    job: Job, connected: dict[str, Any], if_at_least_once: str
 ) -> None:
     from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
     from lowtide_airflow.sensors import DeliveredTimeSensor
 
     job.runs()
-    task = DeliveredTimeSensor(task_id="task", at="2026-01-01", if_untold=if_untold, **connected)
+    task = DeliveredTimeSensor(task_id="task", at="2026-01-01", if_at_least_once=if_at_least_once, **connected)
     assert deferral(lambda: task.execute(context())).method_name == "delivered"
     job.say("running", delivery="at_least_once")
-    expected = AirflowSkipException if if_untold == "skip" else AirflowFailException
+    expected = AirflowSkipException if if_at_least_once == "skip" else AirflowFailException
     with pytest.raises(expected, match="delivers at least once"):
         task.execute(context())

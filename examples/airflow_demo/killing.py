@@ -1,4 +1,4 @@
-"""Kills a job's driver in such a way that nobody but Airflow can bring it back.
+"""Kills a job's driver and its supervisor, so that only Airflow can bring the job back.
 
 PYTHONPATH=examples .venv/bin/python -m airflow_demo.killing    # that of `make airflow`
 """

@@ -1,4 +1,4 @@
-"""What the demonstration plays on: Kafka, ZooKeeper, a folder for snapshots, and an Airflow that knows the job."""
+"""The demonstration's services: Kafka, ZooKeeper, a folder for snapshots, and an Airflow that knows the job."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from lowtide.conf import Conf
 from lowtide.embedded import EmbeddedServices
 from lowtide.jobs.folder import JobFolder
 from lowtide.topics import Topics
-from lowtide_airflow.client import JobClient
-from lowtide_airflow.place import Place
+from lowtide_airflow.job.client import JobClient
+from lowtide_airflow.job.services import Services
 
 ROOT = Path(__file__).parents[2]
 FLOW = ROOT / "examples/inverted_index.py"
@@ -131,7 +131,7 @@ class Scene:
         """The job as Airflow sees it; a context."""
         token = (FOLDER / "token").read_text()
         return JobClient(
-            Place(self.services.zookeeper, snapshots_url=str(FOLDER / "snapshots"), token=token), flow.name
+            Services(self.services.zookeeper, snapshots_url=str(FOLDER / "snapshots"), token=token), flow.name
         )
 
     def watch_for_deaths(self) -> None:

@@ -1,4 +1,4 @@
-"""Airflow with the demo's job under it, for people: until Ctrl-C."""
+"""Airflow with the demo's job under it, to try by hand, until Ctrl-C."""
 
 from __future__ import annotations
 

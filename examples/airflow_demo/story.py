@@ -1,4 +1,4 @@
-"""The story without hands: submitted, snapshotted, killed and recovered by Airflow, and every byte compared."""
+"""A day of operations by itself: Airflow submits, snapshots and recovers the job, and every byte is compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page is told, by a real Airflow API server, of jobs in a real ZooKeeper; and who is told it."""
+"""The page's answers about jobs in a real ZooKeeper, from a real Airflow API server, and the users who get them."""
 
 from __future__ import annotations
 
@@ -95,14 +95,14 @@ def test_a_dead_job_says_since_when_why_and_what_to_do(page: Page) -> None:
     assert answer["why"].startswith('step "count": raised ValueError: no such word')
     first, *rest = answer["to_do"]
     assert first == "Correct the function, or give the flow dead_letters."
-    assert f"under Required actions, by the task ask_a_person of the DAG lowtide_recover__{page.jobs.dead}:" in rest[0]
-    assert "by itself" not in rest[0]
-    assert "begins from commit 000001-0003, with all before 20" in rest[1]
+    assert f"under Required actions, in the task ask_a_person of the DAG lowtide_recover__{page.jobs.dead}:" in rest[0]
+    assert "restarts it." not in rest[0]
+    assert "begins from commit 000001-0003, with everything before 20" in rest[1]
     assert "the stream team, +49 30 1234" in rest[2]
     (life,) = answer["lives"]
     assert 11 * 60_000 < answer["asked_ms"] - life["ended_ms"] < 60 * 60_000
     assert not life["about"]
-    assert answer["told_ms"] < life["ended_ms"] + 1000
+    assert answer["delivered_ms"] < life["ended_ms"] + 1000
 
 
 def test_a_commit_that_cannot_be_read_is_shown_as_damaged(page: Page) -> None:
@@ -116,11 +116,11 @@ def test_a_commit_that_cannot_be_read_is_shown_as_damaged(page: Page) -> None:
 def test_a_job_that_ended_without_a_word_is_dead_since_about_when_it_last_told_something(page: Page) -> None:
     answer = page.job(page.jobs.gone)
     assert answer["state"] == "gone"
-    assert "gone without a word" in answer["why"]
+    assert "gone without reporting an end" in answer["why"]
     assert any("not in the jobs file" in each for each in answer["to_do"])
     assert any("It has no commit" in each for each in answer["to_do"])
     (life,) = answer["lives"]
-    assert (life["phase"], life["about"], life["ended_ms"]) == ("gone", True, answer["told_ms"])
+    assert (life["phase"], life["about"], life["ended_ms"]) == ("gone", True, answer["delivered_ms"])
 
 
 def test_a_job_that_runs_but_does_not_answer_is_shown_as_zookeeper_knows_it(page: Page) -> None:

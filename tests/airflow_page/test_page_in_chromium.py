@@ -1,4 +1,4 @@
-"""The page as somebody sees it: inside Airflow's UI, in headless Chromium, light and dark, wide and narrow.
+"""The page in a browser: inside Airflow's UI, in headless Chromium, light and dark, wide and narrow.
 
 `LOWTIDE_SHOTS=FOLDER` keeps pictures of what is seen.
 """
@@ -104,7 +104,7 @@ def test_a_job_that_lives_is_drawn(window: Window, page: Page) -> None:
     frame = window.open(page.jobs.living)
     assert "runs" in frame.locator("#verdict strong").inner_text()
     frame.get_by_role("button", name="15 min", exact=True).click()
-    for panel in ("Behind", "Records per second", "Latency"):
+    for panel in ("Lag", "Records per second", "Latency"):
         figure = frame.locator("figure", has_text=panel).first
         assert figure.locator("path.line").count() >= 2
         assert len(figure.locator("path.line").first.get_attribute("d")) > 2000
@@ -157,7 +157,7 @@ def test_jobs_are_changed_by_a_click_and_the_address_follows(window: Window, pag
     frame = window.open(page.jobs.living)
     frame.locator(f"#jobs a:has-text('{page.jobs.gone}')").click()
     frame.locator("#verdict strong", has_text=page.jobs.gone).wait_for()
-    assert "gone without a word" in frame.locator("#verdict").inner_text()
+    assert "gone without reporting an end" in frame.locator("#verdict").inner_text()
     window.tab.wait_for_url(lambda url: page.jobs.gone in url)
 
 
@@ -220,7 +220,7 @@ def test_nothing_is_wider_than_a_narrow_window(narrow: Window, page: Page, state
 def test_a_place_that_does_not_answer_claims_nothing(narrow: Window) -> None:
     narrow.tab.goto("/plugin/lowtide/lowtide/?job=elsewhere&connection=lowtide_away")
     frame = narrow.tab.frame_locator("iframe")
-    frame.locator("#verdict strong", has_text="cannot be looked at now").wait_for()
+    frame.locator("#verdict strong", has_text="cannot be read now").wait_for()
     assert "ZooKeeper did not answer" in frame.locator("#trouble").inner_text()
     assert "lowtide_missing" in frame.locator("#elsewhere").inner_text()
     assert frame.locator(".tile").count() == 0
@@ -233,7 +233,7 @@ def test_when_the_api_server_is_gone_what_was_known_stays_and_is_said_to_be_old(
     narrow.tab.route("**/lowtide/api/**", lambda route: route.abort())
     frame.locator("#trouble", has_text="does not answer").wait_for()
     assert frame.locator("body.stale").count() == 1
-    assert "Shown is what was known at" in frame.locator("#trouble").inner_text()
+    assert "The page shows the status of" in frame.locator("#trouble").inner_text()
     assert frame.locator(".tile").count() == 4
     narrow.tab.unroute("**/lowtide/api/**")
     frame.locator("body:not(.stale)").wait_for()

@@ -20,8 +20,8 @@ from tests.waiting import wait_until
 
 from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.mark import marked
-from lowtide_airflow.client import JobClient
-from lowtide_airflow.place import Place
+from lowtide_airflow.job.client import JobClient
+from lowtide_airflow.job.services import Services
 
 if TYPE_CHECKING:
     from tests.conftest import Kafka
@@ -50,7 +50,7 @@ class Stage:
 
     shop: Shop
     folder: Path
-    place: Place
+    services: Services
     environment: dict[str, str]
     program: DagProgram
 
@@ -69,7 +69,7 @@ class Stage:
 
     def client(self) -> JobClient:
         """The job as Airflow sees it; a context."""
-        return JobClient(self.place, self.name)
+        return JobClient(self.services, self.name)
 
     @property
     def job(self) -> JobFolder:
@@ -78,11 +78,11 @@ class Stage:
     def running(self) -> int:
         """See that it runs, starting it if it does not; its incarnation."""
         with self.client() as client:
-            if client.look().state != "running":
+            if client.status().state != "running":
                 self.run("submit")
-            look = client.look()
-        assert look.state == "running"
-        return look.incarnation
+            status = client.status()
+        assert status.state == "running"
+        return status.incarnation
 
     def kill(self) -> None:
         """SIGKILL to the driver program and to its supervisor, so that nobody writes down that it died."""
@@ -121,8 +121,8 @@ def _stage(kafka: Kafka, zookeeper: str, tmp_path_factory: pytest.TempPathFactor
     jobs += f"hour_complete = true\n[job.settings]\n{settings}\n"
     (folder / "airflow.toml").write_text(jobs)
     commands = Path(sys.executable).parent
-    place = Place(zookeeper, snapshots_url=str(folder / "snapshots"), token=TOKEN)
-    extra = {"snapshots_url": place.snapshots_url, "lowtide": str(commands / "lowtide"), "folder": str(folder)}
+    services = Services(zookeeper, snapshots_url=str(folder / "snapshots"), token=TOKEN)
+    extra = {"snapshots_url": services.snapshots_url, "lowtide": str(commands / "lowtide"), "folder": str(folder)}
     connection = {"conn_type": "lowtide", "host": zookeeper, "password": TOKEN, "extra": extra}
     environment = {
         "LOWTIDE_AIRFLOW_CONF": str(folder / "airflow.toml"),
@@ -131,6 +131,6 @@ def _stage(kafka: Kafka, zookeeper: str, tmp_path_factory: pytest.TempPathFactor
         "JAVA_TOOL_OPTIONS": QUICK_JVM,
     }
     assert (ROOT / "dags/lowtide_submit.py").exists()
-    stage = Stage(shop, folder, place, environment, DagProgram(folder / "home", environment))
+    stage = Stage(shop, folder, services, environment, DagProgram(folder / "home", environment))
     yield stage
     stage.close()

@@ -1,4 +1,4 @@
-"""Every DAG with `dag.test()` on one real job, whose output is held against the oracle after all that is done to it."""
+"""Every DAG, run with `dag.test()` on one real job, whose output is compared with the oracle's at the end."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def order(stage: Stage, first: int, count: int = 300) -> None:
 @contextmanager
 def store_away(stage: Stage) -> Iterator[None]:
     """The store's folder is not there for a while."""
-    store = Path(stage.place.snapshots_url)
+    store = Path(stage.services.snapshots_url)
     aside = store.rename(store.with_name("unmounted"))
     back = Timer(AWAY_S, aside.rename, (store,))
     back.start()
@@ -90,7 +90,7 @@ def test_a_job_is_rescaled_and_keeps_its_parallelism(stage: Stage) -> None:
     with Load(stage.shop, first=10_000, per_s=100):
         stage.run("rescale", parallelism=1)
     with stage.client() as job:
-        levels = [worker["level"] for worker in job.status()["workers"]]
+        levels = [worker["level"] for worker in job.control().status()["workers"]]
         assert levels.count(1) == 1
     order(stage, 20_000)
     assert stage.shop.judge.right()
@@ -102,41 +102,41 @@ def test_a_job_that_was_killed_is_recovered_from_its_last_good_commit(stage: Sta
     good = stage.run("snapshot").results["commit"]["snapshot"]
     order(stage, 31_000)
     bad = stage.run("snapshot").results["commit"]["snapshot"]
-    written = sorted(Path(stage.place.snapshots_url).rglob(f"*-{bad}.parquet"))
+    written = sorted(Path(stage.services.snapshots_url).rglob(f"*-{bad}.parquet"))
     assert written
     written[0].unlink()
     stage.kill()
     stage.shop.produce(range(32_000, 32_300))
     with store_away(stage):
         done = stage.run("recover").results["recover"]
-    assert "it is tried again in" in stage.program.log(last=1_000_000), "the store was away"
+    assert "trying again in" in stage.program.log(last=1_000_000), "the store was away"
     assert (done["recovered"], done["dead"], done["incarnation"], done["commit"]) == (True, dead, dead + 1, good)
-    assert done["delivered_ms"] > done["told_ms"]
+    assert done["delivered_ms"] > done["delivered_at_death_ms"]
     with stage.client() as job:
-        levels = [worker["level"] for worker in job.status()["workers"]]
+        levels = [worker["level"] for worker in job.control().status()["workers"]]
         assert levels.count(1) == 1, "the parallelism that it was rescaled to"
     assert stage.shop.judge.right()
     waited = stage.run("recover")
     assert waited.results["recover"]["incarnation"] == dead + 1, "it runs again, so nothing else is begun"
     with stage.client() as job:
-        assert job.look().incarnation == dead + 1
+        assert job.status().incarnation == dead + 1
 
 
 def test_where_no_commit_is_good_a_person_is_asked_and_it_begins_without_state(stage: Stage) -> None:
     dead = stage.running()
-    for manifest in Path(stage.place.snapshots_url).rglob("manifests/*.json"):
+    for manifest in Path(stage.services.snapshots_url).rglob("manifests/*.json"):
         manifest.unlink()
     stage.kill()
     program = stage.program
     with stage.client() as job:
-        wait_until(lambda: job.look().state == "gone", SEEN_WITHIN_S, "the end of its lease")
+        wait_until(lambda: job.status().state == "gone", SEEN_WITHIN_S, "the end of its lease")
         refused = program.run(stage.dag("submit"))
         assert refused.state == "failed"
-        look = job.look()
-        assert (look.state, look.incarnation) == ("failed", dead + 1)
-        assert look.said is not None
-        assert "no commit that was asked for can be recovered from" in look.said.cause
-        assert (look.said.ran, look.said.again) == (False, False)
+        status = job.status()
+        assert (status.state, status.incarnation) == ("failed", dead + 1)
+        assert status.current is not None
+        assert "no commit that was asked for can be recovered from" in status.current.cause
+        assert (status.current.ran, status.current.again) == (False, False)
     dead += 1
     done = program.run(stage.dag("recover"), mark="ask_a_person")
     assert done.state == "success", program.log()
@@ -174,8 +174,8 @@ def test_a_job_is_rewound_to_a_chosen_commit(stage: Stage) -> None:
     assert (done.results["run"]["incarnation"], done.results["run"]["commit"]) == (before + 1, chosen)
     with stage.client() as job:
         begun = next(each.since or "" for each in job.lives() if each.incarnation == before + 1)
-    told_ms = done.results["delivered"]["delivered_ms"]
-    assert told_ms > datetime.fromisoformat(begun).timestamp() * 1000, "the new life says so"
+    delivered_ms = done.results["delivered"]["delivered_ms"]
+    assert delivered_ms > datetime.fromisoformat(begun).timestamp() * 1000, "the new life says so"
     order(stage, 42_000)
     assert stage.shop.judge.right()
 
@@ -195,16 +195,16 @@ def test_a_submission_whose_process_is_killed_before_it_could_say_so_begins_one_
     with stage.client() as job:
         before = stage.running()
         job.control().stop()
-        wait_until(lambda: job.look().state == "stopped", SEEN_WITHIN_S, "the end of the job")
+        wait_until(lambda: job.status().state == "stopped", SEEN_WITHIN_S, "the end of the job")
         missing = stage.program.run(stage.dag("rewind"), {"commit": "nowhere"})
         assert (missing.tasks["look_ahead"], missing.tasks["run_as_before"]) == ("failed", "skipped")
-        assert job.look().state == "stopped", "what was refused starts nothing that somebody has stopped"
+        assert job.status().state == "stopped", "what was refused starts nothing that somebody has stopped"
         at = datetime.now(UTC).isoformat()
         other = DagProgram(stage.folder / "home of another", stage.environment)
         try:
             other.begin(stage.dag("submit"), at=at)
             # The life is begun in ZooKeeper, and the command that begins it has not returned.
-            wait_until(lambda: job.look().incarnation > before, SEEN_WITHIN_S * 2, "a life")
+            wait_until(lambda: job.status().incarnation > before, SEEN_WITHIN_S * 2, "a life")
             other.kill()
         finally:
             other.close()
@@ -213,6 +213,6 @@ def test_a_submission_whose_process_is_killed_before_it_could_say_so_begins_one_
         assert done.results["run"]["incarnation"] == before + 1
         assert [life.incarnation for life in job.lives()][-2:] == [before, before + 1]
         time.sleep(3)
-        assert (job.look().state, job.look().incarnation) == ("running", before + 1)
+        assert (job.status().state, job.status().incarnation) == ("running", before + 1)
     order(stage, 60_000)
     assert stage.shop.judge.right()

@@ -18,8 +18,8 @@ from embedded_airflow.airflow import PARTS
 from tests.waiting import wait_until
 
 from lowtide.jobs.folder import JobFolder
-from lowtide_airflow.client import JobClient
-from lowtide_airflow.place import Place
+from lowtide_airflow.job.client import JobClient
+from lowtide_airflow.job.services import Services
 
 if TYPE_CHECKING:
     from tests.conftest import Kafka
@@ -143,7 +143,7 @@ class Stage:
 
     def client(self) -> JobClient:
         """The job as Airflow sees it; a context."""
-        return JobClient(Place(self.zookeeper, snapshots_url=str(self.folder / "snapshots"), token=TOKEN), JOB)
+        return JobClient(Services(self.zookeeper, snapshots_url=str(self.folder / "snapshots"), token=TOKEN), JOB)
 
     def runs_job(self) -> bool:
         state = self.jobs.state()

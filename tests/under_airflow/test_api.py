@@ -1,4 +1,4 @@
-"""Airflow's own API, as its users have it."""
+"""Airflow's own API, with the rights of each user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Airflow's own processes die while they see to a job: the job has one life, each snapshot is taken once."""
+"""Deaths of Airflow's own processes while they handle a job: it has one life, each snapshot is taken once."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def is_busy_worker(pid: int) -> bool:
 def test_a_worker_that_is_killed_between_submit_and_record_leaves_one_life(stage: Stage) -> None:
     stage.stop_job()
     with stage.client() as job:
-        before = job.look().incarnation
+        before = job.status().incarnation
         stage.api.unpause(stage.dag("submit"))
         run = stage.api.trigger(stage.dag("submit"))
         # From here on the program has its life in ZooKeeper, and Airflow knows nothing of it yet.
         wait_until(
-            lambda: job.look().incarnation > before or stage.api.run(run.dag, run.id).over, BEGUN_WITHIN_S, "a life"
+            lambda: job.status().incarnation > before or stage.api.run(run.dag, run.id).over, BEGUN_WITHIN_S, "a life"
         )
         pids = working(stage)
         assert pids
@@ -61,8 +61,8 @@ def test_a_worker_that_is_killed_between_submit_and_record_leaves_one_life(stage
         stage.api.wait(run.dag, run.id, SUBMIT_WITHIN_S)
         tries = {task.id: task.tries for task in stage.api.tasks(run.dag, run.id)}
         assert tries == {"run": 2}
-        assert job.look().incarnation == before + 1
-        assert job.look().state == "running"
+        assert job.status().incarnation == before + 1
+        assert job.status().state == "running"
     assert stage.runs_job()
     state = stage.jobs.state()
     assert state is not None
@@ -97,7 +97,7 @@ def test_a_death_is_told_though_the_triggerer_was_away_and_dies_once_more(stage:
         return [run for run in stage.api.runs(dag) if run.id not in before]
 
     with stage.client() as job:
-        dead = job.look().incarnation
+        dead = job.status().incarnation
         stage.airflow.kill("triggerer")
         kill_driver(stage.jobs)
         stage.order()
@@ -110,4 +110,4 @@ def test_a_death_is_told_though_the_triggerer_was_away_and_dies_once_more(stage:
         # The one that began anew may tell it once more.
         wait_until(lambda: all(run.over for run in runs()), RECOVERED_WITHIN_S, "the end of all runs")
         assert {run.state for run in runs()} == {"success"}
-        assert (job.look().state, job.look().incarnation) == ("running", dead + 1)
+        assert (job.status().state, job.status().incarnation) == ("running", dead + 1)

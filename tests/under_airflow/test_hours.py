@@ -1,4 +1,4 @@
-"""Hours that are complete start a batch DAG; of a job in ZooKeeper, whose delivered time the test tells."""
+"""Complete hours trigger a batch DAG; the test publishes the job's delivered time in ZooKeeper."""
 
 from __future__ import annotations
 

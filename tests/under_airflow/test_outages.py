@@ -1,4 +1,4 @@
-"""The store or ZooKeeper is away while a snapshot is on its way to be the commit: it gets there later, once."""
+"""Outages of the store or ZooKeeper during a snapshot: it is committed later, once."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_zookeeper_that_stands_still_while_a_snapshot_is_committed_ends_nothin
     owner = port_owner(int(stage.zookeeper.rpartition(":")[2]))
     assert owner is not None
     with stage.client() as job, stage.snapshots():
-        life = job.look().incarnation
+        life = job.status().incarnation
         run = stage.api.trigger(stage.dag("snapshot"), {"name": "while ZooKeeper stands still"})
         wait_for(stage, run, "verify", "success")
         os.kill(owner.pid, signal.SIGSTOP)
@@ -74,4 +74,4 @@ def test_a_zookeeper_that_stands_still_while_a_snapshot_is_committed_ends_nothin
         stage.api.wait(run.dag, run.id, WITHIN_S)
         named = [commit.id for commit in job.commits() if commit.name == "while ZooKeeper stands still"]
         assert named == [stage.api.result(run.dag, run.id, "commit")["snapshot"]]
-        assert (job.look().state, job.look().incarnation) == ("running", life)
+        assert (job.status().state, job.status().incarnation) == ("running", life)

@@ -1,4 +1,4 @@
-"""What people do in Airflow: they follow a task's button, rewind a job, and answer when a machine should not decide."""
+"""People in Airflow: they follow a task's button, rewind a job, and answer when a person has to decide."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_job_is_rewound_and_all_from_there_on_is_delivered_again(stage: Stage)
     wrong = delivered(stage, before + ORDERS)
     assert len(wrong) == before + ORDERS
     with stage.client() as job:
-        lives = job.look().incarnation
+        lives = job.status().incarnation
         dag = stage.dag("rewind")
         stage.api.unpause(dag)
         run = stage.api.trigger(dag, {"commit": "before-the-mistake", "redeliver": True})
@@ -83,7 +83,7 @@ def test_a_job_is_rewound_and_all_from_there_on_is_delivered_again(stage: Stage)
         ahead = stage.api.result(dag, run.id, "look_ahead")
         assert ahead["records"] >= ORDERS
         done = stage.api.result(dag, run.id, "run")
-        assert done["incarnation"] == job.look().incarnation == lives + 1
+        assert done["incarnation"] == job.status().incarnation == lives + 1
         assert done["commit"] == ahead["commit"]["id"]
     again = delivered(stage, before + 2 * ORDERS)
     assert len(again) == before + 2 * ORDERS
@@ -98,7 +98,7 @@ def test_where_no_commit_is_good_the_job_waits_for_a_persons_answer(stage: Stage
     dag = stage.dag("recover")
     before = {run.id for run in stage.api.runs(dag)}
     with stage.client() as job:
-        dead = job.look().incarnation
+        dead = job.status().incarnation
         for manifest in (stage.folder / "snapshots").rglob("manifests/*.json"):
             manifest.unlink()
         kill_driver(stage.jobs)
@@ -110,7 +110,7 @@ def test_where_no_commit_is_good_the_job_waits_for_a_persons_answer(stage: Stage
 
         wait_until(lambda: state("ask_a_person") == "awaiting_input", WITHIN_S, "a question")
         assert stage.api.result(dag, run.id, "recover")["why"] == "no_good_commit"
-        assert job.look().incarnation == dead, "nobody has answered yet"
+        assert job.status().incarnation == dead, "nobody has answered yet"
 
         def answered() -> bool:
             # Airflow asks again if it is answered within the second in which it begins to ask.
@@ -123,4 +123,4 @@ def test_where_no_commit_is_good_the_job_waits_for_a_persons_answer(stage: Stage
         stage.api.wait(dag, run.id, WITHIN_S)
         done = stage.api.result(dag, run.id, "recover_as_approved")
         assert (done["recovered"], done["incarnation"], done["commit"]) == (True, dead + 1, None)
-        assert job.look().state == "running"
+        assert job.status().state == "running"

@@ -1,21 +1,30 @@
-"""What Airflow does with jobs. Every operator finds out by itself what an earlier try of its task has done."""
+"""Operators for jobs. Each finds out by itself what an earlier try of its task has done."""
 
 from __future__ import annotations
 
-from lowtide_airflow.operators.keeping import CommitSnapshot, PruneSnapshots, VerifySnapshot
-from lowtide_airflow.operators.previewing import PreviewFlow
-from lowtide_airflow.operators.recovering import RecoverFlow
-from lowtide_airflow.operators.running import RunFlow
-from lowtide_airflow.operators.stopping import StopFlow
-from lowtide_airflow.operators.taking import TakeSnapshot
+from lowtide_airflow.operators.job import PreviewFlowOperator, RunFlowOperator, StopFlowOperator
+from lowtide_airflow.operators.recover import RecoverFlowOperator
+from lowtide_airflow.operators.snapshot import (
+    CommitSnapshotOperator,
+    PruneSnapshotsOperator,
+    TakeSnapshotOperator,
+    VerifySnapshotOperator,
+)
 
 __all__ = [
-    "CommitSnapshot",
-    "PreviewFlow",
-    "PruneSnapshots",
-    "RecoverFlow",
-    "RunFlow",
-    "StopFlow",
-    "TakeSnapshot",
-    "VerifySnapshot",
+    "CommitSnapshotOperator",
+    "PreviewFlowOperator",
+    "PruneSnapshotsOperator",
+    "RecoverFlowOperator",
+    "RunFlowOperator",
+    "StopFlowOperator",
+    "TakeSnapshotOperator",
+    "VerifySnapshotOperator",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Refuse a former name, and give the current one."""
+    if f"{name}Operator" in __all__:
+        raise ImportError(f"{__name__}.{name} is now called {name}Operator: import that", name=__name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

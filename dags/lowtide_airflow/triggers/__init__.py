@@ -1,14 +1,16 @@
-"""What waits in Airflow's triggerer: each looks at a job now and then, and tells once what it waited for."""
+"""Triggers: poll a job in Airflow's triggerer until something happens to it."""
 
 from __future__ import annotations
 
-from lowtide_airflow.triggers.delivered import DeliveredTimePassedTrigger, DeliveredTimeTrigger
-from lowtide_airflow.triggers.died import JobDiedTrigger
-from lowtide_airflow.triggers.ended import JobEndedTrigger
-from lowtide_airflow.triggers.recovered import RecoveredTrigger
-from lowtide_airflow.triggers.running import JobRunningTrigger
-from lowtide_airflow.triggers.settled import JobSettledTrigger
+from lowtide_airflow.triggers.job import (
+    DeliveredTimeTrigger,
+    JobEndedTrigger,
+    JobRunningTrigger,
+    JobSettledTrigger,
+    RecoveredTrigger,
+)
 from lowtide_airflow.triggers.snapshot import SnapshotTrigger
+from lowtide_airflow.triggers.watcher import DeliveredTimePassedTrigger, JobDiedTrigger
 
 __all__ = [
     "DeliveredTimePassedTrigger",

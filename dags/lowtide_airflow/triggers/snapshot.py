@@ -1,27 +1,28 @@
-"""Waits until a snapshot is sealed or committed."""
+"""Trigger for a snapshot that has been requested."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
-from lowtide_airflow.client import JobClient
 from lowtide_airflow.errors import ControlUnreachable, NotRunning
-from lowtide_airflow.triggers.polling import PollingTrigger
+from lowtide_airflow.job.client import JobClient
+from lowtide_airflow.job.snapshots import plain
+from lowtide_airflow.triggers.base import JobTrigger
 from lowtide_snapshots.errors import NoSuchCommit
 from lowtide_snapshots.names import incarnation_of
 
-__all__ = ["SnapshotTrigger", "told_of"]
+__all__ = ["SnapshotTrigger", "Wanted", "poll_snapshot"]
 
 Wanted = Literal["sealed", "committed"]
 
 
-class SnapshotTrigger(PollingTrigger):
-    """Tells that a snapshot is sealed, or committed where that is wanted: `snapshot`, its view as the job tells it.
+class SnapshotTrigger(JobTrigger):
+    """Waits until a snapshot is sealed, or committed if that is wanted: `snapshot`, as the control API shows it.
 
     Args:
         snapshot: its id.
         wanted: "sealed" or "committed".
-        job, connection, until, poll_s: as of `PollingTrigger`.
+        job, lowtide_conn_id, end_time, poll_interval: see `JobTrigger`.
     """
 
     waits_for = "the snapshot"
@@ -30,29 +31,25 @@ class SnapshotTrigger(PollingTrigger):
         self,
         *,
         job: str,
-        connection: str,
+        lowtide_conn_id: str,
         snapshot: str,
         wanted: Wanted = "sealed",
-        until: float | None = None,
-        poll_s: float = 1.0,
+        end_time: float | None = None,
+        poll_interval: float = 1.0,
     ) -> None:
-        super().__init__(job=job, connection=connection, until=until, poll_s=poll_s)
+        super().__init__(job=job, lowtide_conn_id=lowtide_conn_id, end_time=end_time, poll_interval=poll_interval)
         self.snapshot = snapshot
         self.wanted = wanted
 
-    def arguments(self) -> dict[str, Any]:
-        """See `PollingTrigger.arguments`."""
-        return {**super().arguments(), "snapshot": self.snapshot, "wanted": self.wanted}
-
-    def look(self, client: JobClient) -> dict[str, Any] | None:
-        """See `PollingTrigger.look`."""
-        return told_of(client, self.snapshot, self.wanted)
+    def poll(self, client: JobClient) -> dict[str, Any] | None:
+        """See `JobTrigger.poll`."""
+        return poll_snapshot(client, self.snapshot, self.wanted)
 
 
-def told_of(client: JobClient, snapshot: str, wanted: Wanted) -> dict[str, Any] | None:
-    """What is to be told of a snapshot: `snapshot` with its view once it is as wanted, or `error`; None to look again.
+def poll_snapshot(client: JobClient, snapshot: str, wanted: Wanted) -> dict[str, Any] | None:
+    """Return `snapshot` once it is as wanted, `error` if it never will be, None to poll again.
 
-    A job that is silent or gone leaves what it has put into the store: that is looked at then.
+    If the job does not answer or has ended, the store shows what it has written.
     """
     try:
         views = client.control().snapshots()
@@ -73,8 +70,8 @@ def _from_store(client: JobClient, snapshot: str, wanted: Wanted) -> dict[str, A
         except NoSuchCommit:
             known = None
     if known is not None and known.phase in (wanted, "committed"):
-        return {"snapshot": known.as_object()}
-    look = client.look()
-    if look.incarnation > incarnation_of(snapshot) or look.state in ("stopped", "failed"):
-        return {"error": f"snapshot {snapshot} came to nothing: its life ended before it was {wanted}"}
+        return {"snapshot": plain(known)}
+    status = client.status()
+    if status.incarnation > incarnation_of(snapshot) or status.state in ("stopped", "failed"):
+        return {"error": f"snapshot {snapshot} was abandoned: its life ended before it was {wanted}"}
     return None

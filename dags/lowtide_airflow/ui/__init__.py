@@ -1,1 +1,1 @@
-"""Lowtide's page in Airflow: jobs, min time and its lag, who holds it, snapshots and lives on one time axis."""
+"""Lowtide's page in Airflow: jobs, min time with its lag and holder, snapshots and lives on one time axis."""

@@ -1,6 +1,6 @@
-"""What Lowtide's page is told: plain values, without a secret in any of them.
+"""Answers to Lowtide's page: plain values, none of which has a secret.
 
-Times are ms since 1970, and None where they are not known.
+Times are ms since 1970, and None if unknown.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LifePhase = Literal["running", "stopped", "failed", "gone"]
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Something that could not be found out: what, where, and what to do."""
+    """Something that could not be read: what, where, and what to do."""
 
     what: str
     where: str = ""
@@ -25,7 +25,7 @@ class Trouble:
 
     @classmethod
     def of(cls, error: SnapshotsError) -> Self:
-        """An error's."""
+        """Return that of an error."""
         return cls(error.what, error.where, error.way_out)
 
 
@@ -35,8 +35,8 @@ class JobLine:
 
     Attributes:
         job: its name.
-        connection: the Airflow connection to its place.
-        state: as of `JobLook`; "unreachable" if its place does not answer.
+        connection: the id of its Airflow connection.
+        state: see `JobStatus`; "unreachable" if its services do not answer.
         listed: whether it is in the jobs file.
     """
 
@@ -48,7 +48,7 @@ class JobLine:
 
 @dataclass(frozen=True, slots=True)
 class JobsAnswer:
-    """All jobs: those of the jobs file first, then the others that their places know."""
+    """All jobs: those of the jobs file first, then the others that ZooKeeper knows."""
 
     asked_ms: int
     jobs: list[JobLine]
@@ -61,14 +61,14 @@ class LifeLine:
 
     Attributes:
         incarnation: its number.
-        phase: "gone" is one that ended without a word.
+        phase: "gone" if it ended without reporting it.
         began_ms: when it began to run.
         ended_ms: None while it runs.
-        about: whether the end is a guess: it was alive then, and over soon after.
-        cause: why it ended; empty if it said nothing.
+        about: whether the end is an estimate: it was alive then, and over soon after.
+        cause: why it ended; empty if it reported nothing.
         way_out: what to do, as far as the cause says.
         commit: the snapshot that it began from; None for none.
-        begun_by: who began it: a DAG, its own program after the life before, or somebody.
+        begun_by: what began it: a DAG, its own program after the life before, or a start by hand.
     """
 
     incarnation: int
@@ -88,9 +88,9 @@ class SnapshotLine:
 
     Attributes:
         phase: "committed", "sealed" or "over".
-        min_time_ms: its T: it holds all before it.
+        min_time_ms: its T: it holds everything before it.
         at_ms: when it was committed, or sealed if it is not.
-        rows, bytes, parts: None where its manifest cannot be read; `why` says why.
+        rows, bytes, parts: None if its manifest cannot be read, for the reason in `why`.
         last: whether it is the commit to recover from.
     """
 
@@ -113,17 +113,17 @@ class JobAnswer:
 
     Attributes:
         asked_ms: this machine's time.
-        state: as of `JobLook`; "unreachable" if its place does not answer, and then nothing else is known.
-        holder: who holds the lease; empty if nobody does.
-        incarnation: of the current or last life; 0 if there was none.
-        told_ms: everything before it is durable in the sinks (R18).
+        state: see `JobStatus`; "unreachable" if its services do not answer, and then nothing else is known.
+        holder: the process that holds the lease; empty for none.
+        incarnation: that of the current or last life; 0 if there was none.
+        delivered_ms: everything before it is durable in the sinks (R18).
         why: why it does not run; empty while it runs.
         to_do: what to do about it, a sentence each.
-        live: what its control API tells: `Sight.LIVE` of its status; None if it does not answer.
-        history: as `GET /history` tells it; None likewise.
+        live: the keys `LIVE` of its control API's status; None if that does not answer.
+        history: its control API's history; None if that does not answer.
         snapshots: ascending.
         lives: ascending.
-        troubles: what could not be found out.
+        troubles: what could not be read.
     """
 
     job: str
@@ -132,7 +132,7 @@ class JobAnswer:
     state: str
     holder: str = ""
     incarnation: int = 0
-    told_ms: int | None = None
+    delivered_ms: int | None = None
     why: str = ""
     to_do: list[str] = field(default_factory=list)
     live: dict[str, Any] | None = None

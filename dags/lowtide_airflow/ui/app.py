@@ -1,6 +1,6 @@
-"""The page's web application: three files and two questions, for users who are signed in to Airflow.
+"""The page's web application: its files and two requests, for users who are signed in to Airflow.
 
-Everybody who may see Airflow's plugins may see it: that is who finds it in the navigation. It only reads.
+Every user who may see Airflow's plugins may see it, as these find it in the navigation. It only reads.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from airflow.api_fastapi.core_api.security import requires_access_view
 from fastapi import Depends, FastAPI, HTTPException, Query, Response
 
 from lowtide_airflow.ui.answers import JobAnswer
-from lowtide_airflow.ui.watching import Watching
+from lowtide_airflow.ui.board import Board
 
 __all__ = ["page_app"]
 
@@ -33,11 +33,11 @@ _FILE = re.compile(r"[a-z]+\.(css|js)")
 Name = Annotated[str, Query(min_length=1, max_length=250)]
 
 
-def page_app(watching: Watching) -> FastAPI:
+def page_app(board: Board) -> FastAPI:
     """Build the application.
 
     Args:
-        watching: looks at the jobs.
+        board: answers its requests.
     """
     app = FastAPI(
         title="Lowtide",
@@ -57,21 +57,21 @@ def page_app(watching: Watching) -> FastAPI:
 
     @app.get("/api/jobs")
     def jobs() -> Response:
-        return _json(watching.jobs())
+        return _json(board.jobs())
 
     @app.get("/api/job")
     def job(job: Name, connection: Name, since_ms: Annotated[int, Query(ge=0)] = 0) -> Response:
         try:
-            answer = watching.job(connection, job)
+            answer = board.job(connection, job)
         except LookupError:
-            raise HTTPException(404, f"no job is looked for at connection {connection!r}") from None
+            raise HTTPException(404, f"connection {connection!r} is not one of the page's") from None
         return _json(_after(answer, since_ms))
 
     return app
 
 
 def _after(answer: JobAnswer, since_ms: int) -> JobAnswer:
-    """An answer without the part of the history that whoever asks has already."""
+    """An answer without the part of the history that the page has already."""
     history = answer.history
     if history is None or not since_ms:
         return answer

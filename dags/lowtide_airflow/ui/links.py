@@ -1,6 +1,6 @@
-"""The button of a task instance that leads to what it did to a job, on Lowtide's page.
+"""Buttons of a task instance that lead to its job or snapshot on Lowtide's page.
 
-class TakeSnapshot(BaseOperator):
+class TakeSnapshotOperator(BaseOperator):
     operator_extra_links = (SnapshotLink(),)
 
     def execute(self, context):
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 __all__ = ["PAGE", "JobLink", "SnapshotLink", "page_url"]
 
 PAGE = "plugin/lowtide/lowtide/"
-"""Where the page is below Airflow's root: the plugin's route in the UI, and behind it the path that its frame shows."""
+"""The page's path below Airflow's root: the plugin's route in the UI, then the path that its frame shows."""
 
 
 def page_url(job: str, *, connection: str = "", snapshot: str = "") -> str:
-    """Return the address of a job on the page, with a snapshot brought out.
+    """Return the address of a job on the page, with a snapshot highlighted.
 
     Args:
-        job: Its name.
-        connection: The id of the Airflow connection to its place; empty for whichever knows the job.
-        snapshot: A snapshot's id; empty for none.
+        job: its name.
+        connection: the id of its Airflow connection; empty for any that knows the job.
+        snapshot: a snapshot's id; empty for none.
     """
     from airflow.configuration import conf
 
@@ -44,23 +44,23 @@ def page_url(job: str, *, connection: str = "", snapshot: str = "") -> str:
 
 
 class JobLink(BaseOperatorLink):
-    """Leads to the job that a task was about."""
+    """Leads to the job of a task."""
 
     name = "Job in Lowtide"
     key = "lowtide_job"
 
     @classmethod
     def note(cls, context: Mapping[str, Any], **place: str) -> None:
-        """Say what the task instance is about, before it ends.
+        """Record the job of a task instance, before it ends.
 
         Args:
-            context: The task's.
-            place: As of `page_url`.
+            context: the task's.
+            place: arguments of `page_url`.
         """
         context["ti"].xcom_push(key=cls.key, value=place)
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """Return the address; empty as long as the task has not said what it is about."""
+        """Return the address; empty as long as the task has not recorded its job."""
         from airflow.sdk.execution_time.xcom import XCom
 
         place = XCom.get_value(ti_key=ti_key, key=self.key)
@@ -68,7 +68,7 @@ class JobLink(BaseOperatorLink):
 
 
 class SnapshotLink(JobLink):
-    """Leads to the snapshot that a task took, verified or committed."""
+    """Leads to the snapshot of a task."""
 
     name = "Snapshot in Lowtide"
     key = "lowtide_snapshot"

@@ -1,4 +1,4 @@
-"""What Airflow loads: the page in its navigation, and the links that operators name."""
+"""Airflow plugin: the page in the navigation, and the buttons of tasks."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ class LowtidePlugin(AirflowPlugin):
     def fastapi_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]
         """The page's application; built only where Airflow serves it, as workers load plugins too."""
         from lowtide_airflow.ui.app import page_app
-        from lowtide_airflow.ui.serving import watching
+        from lowtide_airflow.ui.board import airflow_board
 
-        return [{"app": page_app(watching()), "url_prefix": "/lowtide", "name": "Lowtide"}]
+        return [{"app": page_app(airflow_board()), "url_prefix": "/lowtide", "name": "Lowtide"}]

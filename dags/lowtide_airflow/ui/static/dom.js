@@ -1,4 +1,4 @@
-// Makes elements out of texts; nothing that a job says ever becomes markup.
+// Elements made of texts; no text of a job ever becomes markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -7,7 +7,7 @@ export function h(tag, attributes, ...children) {
   return filled(document.createElement(tag), attributes, children);
 }
 
-/** An element of SVG, likewise. */
+/** An SVG element, made the same way. */
 export function s(tag, attributes, ...children) {
   return filled(document.createElementNS(SVG, tag), attributes, children);
 }
@@ -23,7 +23,7 @@ function filled(element, attributes, children) {
 
 const shown = new WeakMap();
 
-/** Fill a place anew if what it depends on has changed: so that a selection or a focus in it stays. */
+/** Refill an element only if its content has changed, so that a selection or a focus in it stays. */
 export function put(place, content, build) {
   const key = JSON.stringify(content);
   if (shown.get(place) === key) return;

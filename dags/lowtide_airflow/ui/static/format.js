@@ -1,4 +1,4 @@
-// Numbers with their units, and times, as text. Times are ms since 1970 and are said in UTC, as in the job's log.
+// Numbers with their units, and times, as text. Times are ms since 1970, and are shown in UTC, as in the job's log.
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
@@ -79,7 +79,7 @@ export function timeTicks(from, to, want) {
   return ticks;
 }
 
-/** The ticks of an axis of durations in decades people know, from below `low` to above `high`: [ms, text]. */
+/** The ticks of an axis of durations, at familiar steps, from below `low` to above `high`: [ms, text]. */
 export function decades(low, high) {
   const known = [
     [1, "1 ms"], [10, "10 ms"], [100, "100 ms"], [SECOND, "1 s"], [10 * SECOND, "10 s"], [MINUTE, "1 min"],

@@ -1,4 +1,4 @@
-// Lowtide's page: asks Airflow's API server every two seconds how it stands with a job, and shows it.
+// Lowtide's page: fetches a job's status from Airflow's API server every two seconds, and shows it.
 
 import { h, put } from "./dom.js";
 import { duration, rate, size, time } from "./format.js";
@@ -43,7 +43,7 @@ async function ask(path) {
   try {
     response = await fetch(path, { signal: AbortSignal.timeout(LIMIT_MS), credentials: "same-origin" });
   } catch {
-    throw new Error("Airflow's API server does not answer. Asking again.");
+    throw new Error("Airflow's API server does not answer. Trying again.");
   }
   if (response.status === 401) throw new Error("You are signed out of Airflow. Reload the page to sign in.");
   if (response.status === 403) throw new Error("Your Airflow role may not see this page. It needs to read plugins.");
@@ -65,7 +65,7 @@ async function look() {
   const query = new URLSearchParams({ job: job.job, connection: job.connection, since_ms: next.past.seenMs });
   const found = await ask(`api/job?${query}`);
   next.past.take(found.history);
-  // What is known of a job whose place does not answer now is what was known before.
+  // A job whose services do not answer now keeps its last known status.
   const known = found.state === "unreachable" && next.answer;
   next.answer = known ? { ...known, live: null, state: found.state, troubles: found.troubles } : found;
   next.shown = { asked: found.asked_ms, at: performance.now() };
@@ -88,7 +88,7 @@ async function run() {
   }
 }
 
-/** The job that was looked at, as long as it is listed; else the one that the address names; else the first dead one, else the first. */
+/** The job shown before, as long as it is listed; else the one that the address names; else the first dead one, else the first. */
 function chosenOf(jobs) {
   const named = asked.get("job");
   const at = asked.get("connection");
@@ -107,7 +107,7 @@ function isSame(one, other) {
 const STATES = {
   running: ["good", "runs"], starting: ["warn", "is starting or ending"], stopped: ["quiet", "is stopped"],
   failed: ["bad", "is dead"], gone: ["bad", "is dead"], unknown: ["quiet", "was never started"],
-  unreachable: ["warn", "cannot be looked at now"],
+  unreachable: ["warn", "cannot be read now"],
 };
 const toneOf = (state) => (STATES[state] ?? ["quiet"])[0];
 
@@ -127,7 +127,7 @@ function showNone({ troubles }) {
   elsewhere = troubles;
   put(place("verdict"), "none", () => h("div", { class: "quiet-edge" },
     h("p", { class: "state" }, h("strong", {}, "No jobs yet")),
-    h("p", { class: "why" }, "Name a job in conf/airflow.toml, or start one under the ZooKeeper root of the connection lowtide_default. It then shows here.")));
+    h("p", { class: "why" }, "Name a job in conf/airflow.toml, or start one under the ZooKeeper root of the connection lowtide_default. It will then be listed here.")));
 }
 
 function show() {
@@ -135,7 +135,7 @@ function show() {
   const now = shown ? shown.asked + (performance.now() - shown.at) : 0;
   document.body.classList.toggle("stale", Boolean(problem) || answer?.state === "unreachable");
   put(place("asof"), problem || !shown ? "" : `${time(now, now)} UTC`, (text) => text);
-  const troubles = [...(problem ? [{ what: problem, where: "", way_out: shown ? `Shown is what was known at ${time(shown.asked, now)} UTC.` : "" }] : []), ...(answer ? answer.troubles : elsewhere)];
+  const troubles = [...(problem ? [{ what: problem, where: "", way_out: shown ? `The page shows the status of ${time(shown.asked, now)} UTC.` : "" }] : []), ...(answer ? answer.troubles : elsewhere)];
   put(place("trouble"), troubles, () => troubles.map(trouble));
   const nothing = !answer?.incarnation;
   for (const id of ["time", "snapshots", "lives"]) place(id).hidden = nothing;
@@ -186,7 +186,7 @@ function showRanges(now) {
     RANGES.map(([text, ms]) => h("button", { type: "button", "aria-pressed": String(ms === range), click: () => { sight.range = ms; show(); } }, text)));
 }
 
-/** An hour, or less of a job that is younger; of a job that does not run, what reaches back to its last life's end and commit; to a snapshot that is asked for. */
+/** An hour, or less for a younger job; back to the last life's end and commit for one that does not run; back to the snapshot in the address. */
 function firstRange(answer, now) {
   const chosen = answer.snapshots.find(({ id }) => id === asked.get("snapshot"));
   const last = answer.lives.at(-1);
@@ -196,7 +196,7 @@ function firstRange(answer, now) {
   return (RANGES.find(([, ms]) => ms > 1.15 * back) ?? RANGES.at(-1))[1];
 }
 
-// -- how it stands ---------------------------------------------------------------------------------------------------
+// -- the verdict -----------------------------------------------------------------------------------------------------
 
 function verdictOf({ state, live, lives, incarnation, why, to_do, job }, now) {
   const life = lives.findLast((each) => each.incarnation === incarnation);
@@ -205,7 +205,7 @@ function verdictOf({ state, live, lives, incarnation, why, to_do, job }, now) {
   if (state === "running" && live) {
     const stands = live.lag_ms > STANDS_MS && live.held_s * 1000 > STANDS_MS;
     const old = now - live.seen_ms;
-    const notes = [old > OLD_MS && `What it tells of itself is ${duration(minute(old))} old: it makes no new figures, or its clock is another than this one.`, stands && `Min time stands. It is held by ${live.holder || "nobody known"}.`, ...live.troubles].filter(Boolean).map(sentence);
+    const notes = [old > OLD_MS && `Its figures are ${duration(minute(old))} old: it computes no new ones, or its clock differs from the API server's.`, stands && `Min time stands. It is held by ${live.holder || "an unknown holder"}.`, ...live.troubles].filter(Boolean).map(sentence);
     const phase = live.phase === "running" ? "runs" : live.phase;
     return { tone: notes.length ? "warn" : "good", state: `${job} ${phase}`, note: lasted, why: notes.join("\n"), to_do: [] };
   }
@@ -230,27 +230,27 @@ function showVerdict({ tone, state, note, why, to_do }) {
 // -- figures ---------------------------------------------------------------------------------------------------------
 
 function tilesOf(found, now) {
-  const { live, told_ms, snapshots, lives } = found;
+  const { live, delivered_ms, snapshots, lives } = found;
   const commit = snapshots.findLast(({ last }) => last);
-  const delivered = live?.delivered_time_ms ?? told_ms;
+  const delivered = live?.delivered_time_ms ?? delivered_ms;
   const committed = commit
     ? ["Last commit", `${duration(minute(Math.max(0, now - commit.at_ms)))} ago`, `${commit.id}${commit.name ? ` “${commit.name}”` : ""}, ${size(commit.bytes)}`]
     : ["Last commit", "none", "a start would read everything again"];
   const day = lives.filter(({ ended_ms, phase }) => ended_ms > now - 1440 * MINUTE && (phase === "failed" || phase === "gone"));
   const died = ["Died in 24 h", day.length === 1 ? "once" : day.length ? `${day.length} times` : "never", `${found.incarnation === 1 ? "1 life" : `${found.incarnation} lives`} in all`];
   if (!live) {
-    const again = commit && told_ms > commit.min_time_ms ? duration(told_ms - commit.min_time_ms) : "–";
+    const again = commit && delivered_ms > commit.min_time_ms ? duration(delivered_ms - commit.min_time_ms) : "–";
     return [
-      ["Delivered up to", time(delivered, now), "UTC; all before it is in the sinks"],
+      ["Delivered up to", time(delivered, now), "UTC; everything before is in the sinks"],
       committed,
-      ["A start reads again", again, "of input: from the last commit up to what is delivered"],
+      ["A start reads again", again, "of input: from the last commit up to the delivered time"],
       died,
     ];
   }
   const held = live.holder ? `held by ${live.holder}${live.held_s >= 1 ? ` for ${duration(live.held_s * 1000)}` : ""}` : "";
   return [
-    ["Min time behind", duration(live.lag_ms), held],
-    ["Delivered behind", delivered === null ? "–" : duration(Math.max(0, live.seen_ms - delivered)), delivered === null ? "nothing told yet" : `all before ${time(delivered, now)} UTC is in the sinks`],
+    ["Min time lag", duration(live.lag_ms), held],
+    ["Delivery lag", delivered === null ? "–" : duration(Math.max(0, live.seen_ms - delivered)), delivered === null ? "nothing delivered yet" : `everything before ${time(delivered, now)} UTC is in the sinks`],
     ["Read", rate(live.rates.records_in), `${rate(live.rates.delivered)} delivered`],
     ["Latency p50", duration(live.latency_ms.p50), `p99 ${duration(live.latency_ms.p99)}`],
     committed,

@@ -1,4 +1,4 @@
-// What was seen of a job so far, kept while the page is open, and the model that the timeline draws of it.
+// A job's figures and events so far, kept while the page is open, and the timeline's model of them.
 
 import { duration, rate, size, time } from "./format.js";
 
@@ -8,7 +8,7 @@ const FINE_KEPT_MS = 20 * 60_000;
 const COARSE_KEPT_MS = 8 * 3_600_000;
 const MARKS_KEPT = 600;
 
-/** Figures and events as they came in; those of a life that has died meanwhile stay. */
+/** Figures and events as they came in; those of a dead life stay. */
 export class Past {
   #fine = new Map();
   #coarse = new Map();
@@ -16,7 +16,7 @@ export class Past {
   seenMs = 0;
   incarnation = null;
 
-  /** Take what `GET /history` told; only what is newer than `seenMs` has to be in it. */
+  /** Add an answer of `GET /history`; entries up to `seenMs` may be left out. */
   take(history) {
     if (!history) return;
     const row = ([at, lag, delivered, read, written, p50, p99, held, holder]) => ({
@@ -46,7 +46,7 @@ export class Past {
   }
 }
 
-/** Seconds as coarse samples, as the job sums them up: the most of what should be small, the mean of the rest. */
+/** Seconds as coarse samples, aggregated as the job does: the maximum of lags and latencies, the mean of the rest. */
 function summed(fine) {
   const steps = Map.groupBy(fine, ({ at }) => Math.floor(at / COARSE_MS));
   return [...steps.values()].map((each) => {
@@ -69,13 +69,13 @@ function forget(kept, old) {
   for (const [key, each] of kept) if (old(each)) kept.delete(key);
 }
 
-/** The timeline's model: what was seen of a job within a time. */
+/** The timeline's model of one range of time. */
 export function modelOf(answer, past, { from, to, now, chosen }) {
   const step = to - from > FINE_KEPT_MS ? COARSE_MS : FINE_MS;
   const samples = past.samples(from - step, step);
   const series = (name, tone, value) => ({ name, tone, step, points: samples.map((each) => [each.at, each[value]]) });
   const panels = [
-    { title: "Behind", log: true, format: duration, series: [series("min time", "one", "lag"), series("delivered", "two", "delivered")] },
+    { title: "Lag", log: true, format: duration, series: [series("min time", "one", "lag"), series("delivered", "two", "delivered")] },
     { title: "Records per second", log: false, format: rate, series: [series("read", "one", "read"), series("delivered", "two", "written")] },
     { title: "Latency", log: true, format: duration, series: [series("p50", "one", "p50"), series("p99", "two", "p99")] },
   ];
@@ -83,7 +83,7 @@ export function modelOf(answer, past, { from, to, now, chosen }) {
     from, to, now,
     hint: answer.live || samples.length
       ? "Point at the charts, or use the arrow keys, to see one moment."
-      : "There is no chart of time behind, records and latency here: the job itself keeps those figures, for as long as it runs.",
+      : "There are no charts of lag, records and latency: the job itself keeps those figures, as long as it runs.",
     panels: samples.length ? panels : [],
     lanes: [lives(answer, to, now), snapshots(answer, past.marks, chosen, now), troubles(past.marks, to, now)],
     ends: answer.lives.filter(({ phase, ended_ms }) => ended_ms && phase !== "stopped").map(({ ended_ms }) => ended_ms),
@@ -102,7 +102,7 @@ export function firstLine(text) {
   return text.split("\n", 1)[0];
 }
 
-const ENDS = { stopped: "stopped", failed: "died", gone: "died without a word", running: "runs" };
+const ENDS = { stopped: "stopped", failed: "died", gone: "died without reporting it", running: "runs" };
 
 /** How a life ended, in a word or two. */
 export function endOf(life) {
@@ -131,7 +131,7 @@ function snapshots(answer, marks, chosen, now) {
     .map((each) => ({
       at: each.at_ms, shape: "diamond", tone: each.phase === "committed" ? "one" : "quiet", big: each.id === chosen,
       text: `${each.phase === "committed" ? "commit" : `snapshot (${each.phase})`} ${called(each)}, ` +
-        `all before ${time(each.min_time_ms, now)}, ${size(each.bytes)}`,
+        `everything before ${time(each.min_time_ms, now)}, ${size(each.bytes)}`,
     }));
   const failed = marks
     .filter(({ event }) => event === "snapshot_failed")

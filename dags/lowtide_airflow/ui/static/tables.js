@@ -25,7 +25,7 @@ export function snapshotTable({ snapshots, chosen, now, all }, more) {
           h("td", { class: "number" }, each.incarnation))
       : null,
   );
-  const heads = ["Snapshot", "Name", "Is", "#All before (UTC)", "#Made (UTC)", "#Rows", "#Parts", "#Size", "#Life"];
+  const heads = ["Snapshot", "Name", "Phase", "#Before (UTC)", "#Made (UTC)", "#Rows", "#Parts", "#Size", "#Life"];
   return [title, table("snapshots-title", heads, rows), moreButton(newest.length, all, more)];
 }
 

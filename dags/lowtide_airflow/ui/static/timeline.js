@@ -93,14 +93,14 @@ export class Timeline {
       }
       for (const series of panel.series.toReversed()) svg.append(...this.#lines(series, scale, width));
     } else {
-      svg.append(s("text", { class: "none", x: (LEFT + width) / 2, y: PANEL / 2 + 4, "text-anchor": "middle" }, "nothing known"));
+      svg.append(s("text", { class: "none", x: (LEFT + width) / 2, y: PANEL / 2 + 4, "text-anchor": "middle" }, "no data"));
     }
     svg.append(...this.#cuts(width, PANEL));
     const legend = panel.series.map((series) => this.#key_of(series, panel, svg, scale, width));
     return h("figure", {}, h("figcaption", {}, h("strong", {}, panel.title), ...legend), svg);
   }
 
-  /** A series in the legend, with its value at the time that is pointed at, else its last one. */
+  /** A series in the legend, with its value at the pointer, else its last one. */
   #key_of(series, panel, svg, scale, width) {
     const value = h("span", { class: "value" });
     const dot = s("circle", { class: `dot ${series.tone}`, r: 3.5, visibility: "hidden" });
@@ -144,7 +144,7 @@ export class Timeline {
     });
   }
 
-  /** The ends of lives and the time that is pointed at, through all charts. */
+  /** The ends of lives and the pointer's time, through all charts. */
   #cuts(width, height) {
     const { from, to } = this.#model;
     const ends = this.#model.ends.filter((at) => at >= from && at <= to);
@@ -241,7 +241,7 @@ function nearest(points, at, within) {
 function summary(panel) {
   const said = panel.series.map(({ name, points }) => {
     const last = points.findLast(([, value]) => value !== null);
-    return `${name} ${last ? panel.format(last[1]) : "not known"}`;
+    return `${name} ${last ? panel.format(last[1]) : "no data"}`;
   });
   return `${panel.title}: now ${said.join(", ")}`;
 }

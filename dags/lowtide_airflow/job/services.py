@@ -1,0 +1,71 @@
+"""The services that jobs share: ZooKeeper, the store of their snapshots, and the token of their control APIs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from lowtide_airflow.errors import ConnectionInvalid
+from lowtide_snapshots.job_store import JobStore
+from lowtide_snapshots.stores import Store, StoreSetting, open_store
+
+__all__ = ["Services"]
+
+SESSION_TIMEOUT_S = 10.0
+"""Of a ZooKeeper session that holds no lease, so nothing depends on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """One ZooKeeper root with the store and the token that its jobs share.
+
+    Attributes:
+        zookeeper: "host:port", with commas between several.
+        root: the node that holds all jobs.
+        snapshots_url: `/path`, `file:path` or `s3://bucket/prefix`; empty where no snapshots are read.
+        s3_endpoint: the URL of an S3 server other than Amazon's.
+        s3_region: S3's region.
+        zookeeper_auth: "user:password" for the jobs' nodes.
+        token: for the control API, the content of [control].token_file.
+        limit_s: how long ZooKeeper may take to answer.
+        store_limit_s: how long one request to the store may take, retries and pauses included.
+    """
+
+    zookeeper: str
+    root: str = "lowtide"
+    snapshots_url: str = ""
+    s3_endpoint: str | None = None
+    s3_region: str | None = None
+    zookeeper_auth: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    limit_s: float = 10.0
+    store_limit_s: float = 30.0
+
+    def job_store(self, job: str) -> JobStore:
+        """Return a job's nodes in ZooKeeper; not connected yet."""
+        return JobStore(
+            self.zookeeper,
+            job,
+            root=self.root,
+            session_timeout_s=SESSION_TIMEOUT_S,
+            limit_s=self.limit_s,
+            auth=self.zookeeper_auth,
+        )
+
+    def open_files(self) -> Store:
+        """Open the store of the snapshots; this sends no request yet.
+
+        Raises:
+            ConnectionInvalid: no URL is given.
+            StoreRefused: the URL is not that of a store.
+        """
+        if not self.snapshots_url:
+            raise ConnectionInvalid(
+                "the location of the snapshots is missing",
+                where="the Airflow connection, field snapshots_url",
+                way_out="give the job's [snapshots].url: a folder that this machine sees, or s3://bucket/prefix",
+            )
+        return open_store(
+            StoreSetting(
+                self.snapshots_url, endpoint=self.s3_endpoint, region=self.s3_region, limit_s=self.store_limit_s
+            )
+        )

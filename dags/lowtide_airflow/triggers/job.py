@@ -1,0 +1,183 @@
+"""Triggers for what happens to a job: it runs, ends, settles, is recovered, has delivered everything before a time."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from lowtide_airflow.errors import TokenRefused
+from lowtide_airflow.job.client import JobClient
+from lowtide_airflow.job.deaths import Death, Deaths
+from lowtide_airflow.job.status import State
+from lowtide_airflow.triggers.base import OUTAGES, JobTrigger
+
+__all__ = [
+    "DeliveredTimeTrigger",
+    "JobEndedTrigger",
+    "JobRunningTrigger",
+    "JobSettledTrigger",
+    "RecoveredTrigger",
+]
+
+
+class JobRunningTrigger(JobTrigger):
+    """Waits until the life that a submission began runs, or one after it: `incarnation`, `commit`, `control`.
+
+    Args:
+        key: the submission's.
+        job, lowtide_conn_id, end_time, poll_interval: see `JobTrigger`.
+    """
+
+    waits_for = "the submitted life"
+
+    def __init__(
+        self, *, job: str, lowtide_conn_id: str, key: str, end_time: float | None = None, poll_interval: float = 1.0
+    ) -> None:
+        super().__init__(job=job, lowtide_conn_id=lowtide_conn_id, end_time=end_time, poll_interval=poll_interval)
+        self.key = key
+        self._deaths: Deaths | None = None
+
+    def poll(self, client: JobClient) -> dict[str, Any] | None:
+        """See `JobTrigger.poll`."""
+        begun = client.submission(self.key)
+        if begun is None:
+            return None
+        status = client.status()
+        life = status.current
+        if status.state == "running" and life is not None and status.incarnation >= begun:
+            return {"incarnation": status.incarnation, "commit": life.commit, "control": life.control}
+        if status.state == "stopped" and status.incarnation >= begun:
+            return {"error": f'life {status.incarnation} of job "{self.job}" was stopped before it ran'}
+        self._deaths = self._deaths or Deaths(begun - 1)
+        death = self._deaths.observe(status, time.monotonic())
+        return None if death is None else {"error": f"life {death.incarnation} ended before it ran: {death.cause}"}
+
+
+class JobEndedTrigger(JobTrigger):
+    """Waits until the job's lease is free: `state` ("stopped", "failed", "gone"), `incarnation`, `cause`.
+
+    Args:
+        job, lowtide_conn_id, end_time, poll_interval: see `JobTrigger`.
+    """
+
+    waits_for = "the end"
+
+    def poll(self, client: JobClient) -> dict[str, Any] | None:
+        """See `JobTrigger.poll`."""
+        status = client.status()
+        if status.alive:
+            return None
+        life = status.current
+        return {"state": status.state, "incarnation": status.incarnation, "cause": life.cause if life else ""}
+
+
+class JobSettledTrigger(JobTrigger):
+    """Waits until a job that was starting or ending runs, is stopped, or has died: `state`, `death` (or None).
+
+    Args:
+        job, lowtide_conn_id, end_time, poll_interval: see `JobTrigger`.
+    """
+
+    waits_for = "the end or the next life"
+
+    def __init__(
+        self, *, job: str, lowtide_conn_id: str, end_time: float | None = None, poll_interval: float = 1.0
+    ) -> None:
+        super().__init__(job=job, lowtide_conn_id=lowtide_conn_id, end_time=end_time, poll_interval=poll_interval)
+        self._deaths = Deaths()
+
+    def poll(self, client: JobClient) -> dict[str, Any] | None:
+        """See `JobTrigger.poll`."""
+        status = client.status()
+        if status.state in ("unknown", "running", "stopped"):
+            return {"state": status.state, "death": None}
+        death = self._deaths.observe(status, time.monotonic())
+        return None if death is None else {"state": status.state, "death": death.as_object()}
+
+
+class RecoveredTrigger(JobTrigger):
+    """Waits until a later life has delivered more than a dead one: `incarnation`, `commit`, `delivered_ms`.
+
+    The event repeats the arguments about the death.
+
+    A job that delivers at least once stores no delivered time: its min time counts instead, which its control API gives
+    while it runs. So the recovery of such a job is only seen with its token, which may be corrected in the meantime;
+    for all others ZooKeeper is enough.
+
+    Args:
+        dead: the life that died.
+        delivered_at_death_ms: the largest delivered time published until then; None if there was none.
+        cause: of the death.
+        job, lowtide_conn_id, end_time, poll_interval: see `JobTrigger`.
+    """
+
+    waits_for = "output beyond the point of failure"
+    passing = (*OUTAGES, TokenRefused)
+
+    def __init__(
+        self,
+        *,
+        job: str,
+        lowtide_conn_id: str,
+        dead: int,
+        delivered_at_death_ms: int | None,
+        cause: str = "",
+        end_time: float | None = None,
+        poll_interval: float = 1.0,
+    ) -> None:
+        super().__init__(job=job, lowtide_conn_id=lowtide_conn_id, end_time=end_time, poll_interval=poll_interval)
+        self.dead = dead
+        self.delivered_at_death_ms = delivered_at_death_ms
+        self.cause = cause
+        self._deaths = Deaths(dead)
+
+    def poll(self, client: JobClient) -> dict[str, Any] | None:
+        """See `JobTrigger.poll`."""
+        status = client.status()
+        life = status.current
+        if status.state != "running" or life is None or status.incarnation <= self.dead:
+            return _end_of_recovery(status.state, self._deaths.observe(status, time.monotonic()))
+        delivered = status.delivered_ms
+        if delivered is None and life.delivery != "exactly_once":
+            delivered = _min_time_of_at_least_once(client.control().status())
+        before = self.delivered_at_death_ms if self.delivered_at_death_ms is not None else -1
+        if delivered is None or delivered <= before:
+            return None
+        death = {"dead": self.dead, "delivered_at_death_ms": self.delivered_at_death_ms, "cause": self.cause}
+        return death | {"incarnation": status.incarnation, "commit": life.commit, "delivered_ms": delivered}
+
+
+def _end_of_recovery(state: State, death: Death | None) -> dict[str, Any] | None:
+    if death is not None:
+        return {"error": f"life {death.incarnation}, which was to recover it, has ended: {death.cause}"}
+    return {"error": "it was stopped before it had caught up"} if state == "stopped" else None
+
+
+def _min_time_of_at_least_once(status: dict[str, Any]) -> int | None:
+    sinks = status.get("sinks") or []
+    if not sinks or any(sink.get("delivery") != "at_least_once" for sink in sinks):
+        return None
+    found: int | None = status.get("min_time_ms")
+    return found
+
+
+class DeliveredTimeTrigger(JobTrigger):
+    """Waits until everything before a time is durable in the sinks (R18), across deaths of the job: `delivered_ms`.
+
+    Args:
+        at_ms: the time, ms since 1970.
+        job, lowtide_conn_id, end_time, poll_interval: see `JobTrigger`.
+    """
+
+    waits_for = "the delivered time"
+
+    def __init__(
+        self, *, job: str, lowtide_conn_id: str, at_ms: int, end_time: float | None = None, poll_interval: float = 1.0
+    ) -> None:
+        super().__init__(job=job, lowtide_conn_id=lowtide_conn_id, end_time=end_time, poll_interval=poll_interval)
+        self.at_ms = at_ms
+
+    def poll(self, client: JobClient) -> dict[str, Any] | None:
+        """See `JobTrigger.poll`."""
+        delivered = client.delivered_ms()
+        return None if delivered is None or delivered < self.at_ms else {"delivered_ms": delivered}

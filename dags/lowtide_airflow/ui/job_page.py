@@ -1,0 +1,186 @@
+"""Answer about one job: from ZooKeeper and the store always, from its control API while the job runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from lowtide_airflow.errors import ControlRefused
+from lowtide_airflow.job.client import JobClient
+from lowtide_airflow.job.control import Control
+from lowtide_airflow.job.snapshots import plain
+from lowtide_airflow.job.status import AIRFLOW, JobStatus, Life
+from lowtide_airflow.jobs_file import JobEntry
+from lowtide_airflow.ui.advice import advice, parted
+from lowtide_airflow.ui.answers import JobAnswer, LifeLine, LifePhase, SnapshotLine, Trouble
+from lowtide_snapshots.commit_log import Commit
+from lowtide_snapshots.errors import SnapshotsError
+from lowtide_snapshots.known_snapshots import KnownSnapshot
+
+__all__ = ["LIVE", "JobPage", "life_lines"]
+
+LIVE = (
+    "phase",
+    "started_ms",
+    "seen_ms",
+    "min_time_ms",
+    "lag_ms",
+    "holder",
+    "held_s",
+    "delivered_time_ms",
+    "rates",
+    "totals",
+    "latency_ms",
+    "troubles",
+    "snapshots",
+)
+"""Keys of a job's full status that the page gets."""
+STORE_EVERY_MS = 30_000
+"""How often the store is searched for snapshots without a commit."""
+MOST_SNAPSHOTS = 200
+
+
+class JobPage:
+    """One job's answers; for one thread at a time.
+
+    Args:
+        connection: the id of its Airflow connection.
+        job: its name.
+    """
+
+    def __init__(self, connection: str, job: str) -> None:
+        self._connection = connection
+        self._job = job
+        self._snapshots: list[SnapshotLine] = []
+        self._commits: list[str] = []
+        self._searched_ms = 0
+        self._store_trouble: Trouble | None = None
+
+    def answer(self, client: JobClient, entry: JobEntry | None, now_ms: int) -> JobAnswer:
+        """Read everything about the job.
+
+        Args:
+            client: connected.
+            entry: the job's in the jobs file; None if it has none.
+            now_ms: this machine's time.
+
+        Raises:
+            SnapshotsError: ZooKeeper does not answer.
+        """
+        status = client.status()
+        reports = client.lives()
+        lives = life_lines(reports, status)
+        snapshots = self._read_snapshots(client, now_ms)
+        troubles = [] if self._store_trouble is None else [self._store_trouble]
+        live, history = None, None
+        if status.state == "running":
+            try:
+                live, history = _read_control(client.control())
+            except SnapshotsError as error:
+                troubles.append(Trouble.of(error))
+        ended_ms = lives[-1].ended_ms if lives else None
+        why, to_do = advice(status, reports, ended_ms or now_ms, snapshots, entry)
+        return JobAnswer(
+            job=self._job,
+            connection=self._connection,
+            asked_ms=now_ms,
+            state=status.state,
+            holder=status.holder or "",
+            incarnation=status.incarnation,
+            delivered_ms=status.delivered_ms,
+            why=why,
+            to_do=to_do,
+            live=live,
+            history=history,
+            snapshots=snapshots,
+            lives=lives,
+            troubles=troubles,
+        )
+
+    def _read_snapshots(self, client: JobClient, now_ms: int) -> list[SnapshotLine]:
+        """The snapshots; the store is searched only if the commits have changed, or after a while."""
+        commits = client.commits()
+        ids = [commit.id for commit in commits]
+        if ids == self._commits and now_ms - self._searched_ms < STORE_EVERY_MS:
+            return self._snapshots
+        last = ids[-1] if ids else None
+        try:
+            with client.snapshots() as found:
+                self._snapshots = [_line(known, last) for known in found.all()[-MOST_SNAPSHOTS:]]
+            self._store_trouble = None
+        except SnapshotsError as error:
+            self._store_trouble = Trouble.of(error)
+            self._snapshots = [_line(_without_manifest(commit), last) for commit in commits[-MOST_SNAPSHOTS:]]
+        self._commits, self._searched_ms = ids, now_ms
+        return self._snapshots
+
+
+def _read_control(control: Control) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    status = control.status()
+    try:
+        history = control.history()
+    except ControlRefused:
+        history = None  # An older job has none.
+    return {name: status.get(name) for name in LIVE}, history
+
+
+def life_lines(lives: Sequence[Life], status: JobStatus) -> list[LifeLine]:
+    """Return the lives as the page draws them: one without a reported end was over when the next one began."""
+    lines = []
+    for before, life, after in zip([None, *lives], lives, [*lives[1:], None], strict=False):
+        cause, way_out = parted(life.cause)
+        phase: LifePhase = "stopped" if life.phase == "stopped" else "failed" if life.phase == "failed" else "gone"
+        ended_ms, about = _ms(life.at), False
+        if phase == "gone" and after is not None:
+            ended_ms, about = _ms(after.since), True
+        elif phase == "gone" and status.alive and life.incarnation == status.incarnation:
+            phase, ended_ms = "running", None
+        elif phase == "gone":
+            signs = (_ms(life.at), status.delivered_ms)
+            ended_ms, about = max((ms for ms in signs if ms is not None), default=None), True
+        lines.append(
+            LifeLine(
+                incarnation=life.incarnation,
+                phase=phase,
+                began_ms=_ms(life.since),
+                ended_ms=ended_ms,
+                about=about,
+                cause=cause,
+                way_out=way_out,
+                commit=life.commit,
+                begun_by=_begun_by(life, before),
+            )
+        )
+    return lines
+
+
+def _begun_by(life: Life, before: Life | None) -> str:
+    key = life.submission or ""
+    if key.startswith(AIRFLOW):
+        return f"DAG {key.removeprefix(AIRFLOW).partition('/')[0]}"
+    if key:
+        return f"submission {key}"
+    if before is not None and life.driver and life.driver == before.driver:
+        return "its program, after the life before"
+    return "a start by hand"
+
+
+def _line(known: KnownSnapshot, last: str | None) -> SnapshotLine:
+    values = plain(known)
+    shown = ("id", "name", "phase", "min_time_ms", "parts", "rows", "bytes", "incarnation", "why")
+    return SnapshotLine(
+        **{name: values[name] for name in shown},
+        at_ms=_ms(values["committed"] or values["created"]),
+        last=known.id == last and known.commit is not None,
+    )
+
+
+def _without_manifest(commit: Commit) -> KnownSnapshot:
+    """A commit as ZooKeeper alone knows it."""
+    time_ms, life = commit.min_time_ms, commit.incarnation
+    return KnownSnapshot(commit.id, commit.name, "committed", time_ms, commit.manifest, life, commit, None, "")
+
+
+def _ms(at: str | None) -> int | None:
+    return round(datetime.fromisoformat(at).timestamp() * 1000) if at else None

@@ -1,0 +1,145 @@
+"""Detecting deaths from a job's status: values in, values out."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from lowtide_airflow.job.deaths import Death, Deaths, why_not_restart
+from lowtide_airflow.job.status import JobStatus, Life
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+def life(phase: str, number: int = 1, cause: str = "", ago: timedelta = timedelta(), again: bool | None = None) -> Life:
+    return Life(number, phase, cause, "127.0.0.1:1", "process 1", (NOW - ago).isoformat(), again=again)
+
+
+def status(phase: str, *, held: bool, number: int = 1, cause: str = "") -> JobStatus:
+    return JobStatus("orders", True, "process 1" if held else None, number, life(phase, number, cause), 500, 10, 2)
+
+
+@pytest.mark.parametrize(
+    ("phase", "held", "state"),
+    [
+        ("running", True, "running"),
+        ("running", False, "gone"),
+        ("failed", True, "starting"),
+        ("failed", False, "failed"),
+        ("stopped", True, "starting"),
+        ("stopped", False, "stopped"),
+    ],
+)
+def test_a_state_is_who_holds_the_lease_and_what_the_life_said(phase: str, held: bool, state: str) -> None:
+    assert status(phase, held=held).state == state
+
+
+def test_a_life_that_has_said_nothing_yet_starts_and_one_that_never_said_anything_is_gone() -> None:
+    before = life("failed", 1)
+    assert JobStatus("orders", True, "process 2", 2, before, None, 10, 2).state == "starting"
+    assert JobStatus("orders", True, None, 2, before, None, 10, 2).state == "gone"
+    assert JobStatus("orders", False, None, 0, None, None, 0, 0).state == "unknown"
+    assert JobStatus("orders", True, None, 0, None, None, 10, 2).state == "unknown"
+
+
+def test_a_job_that_was_killed_is_dead_once_its_lease_stays_free() -> None:
+    deaths = Deaths(gone_s=3.0)
+    assert deaths.observe(status("running", held=True), 0.0) is None
+    assert deaths.observe(status("running", held=False), 10.0) is None
+    assert deaths.observe(status("running", held=False), 12.9) is None
+    died = deaths.observe(status("running", held=False), 13.0)
+    assert died == Death("orders", 1, "it was killed, or its machine went down", 500)
+    assert deaths.observe(status("running", held=False), 20.0) is None
+
+
+def test_a_job_that_was_cut_off_and_takes_its_lease_again_has_not_died() -> None:
+    deaths = Deaths(gone_s=3.0)
+    for second in range(20):
+        assert deaths.observe(status("running", held=second % 3 == 0), float(second)) is None
+
+
+def test_one_that_said_that_it_does_not_begin_again_is_dead_at_once() -> None:
+    deaths, said = Deaths(gone_s=3.0, failed_s=30.0), life("failed", 1, "Kafka is away", again=False)
+    ended = JobStatus("orders", True, None, 1, said, 500, 10, 2)
+    assert deaths.observe(ended, 0.0) is None
+    assert deaths.observe(ended, 3.0) == Death("orders", 1, "Kafka is away", 500)
+
+
+def test_one_that_said_why_it_ended_may_be_begun_again_by_its_program() -> None:
+    deaths = Deaths(gone_s=3.0, failed_s=30.0)
+    assert deaths.observe(status("failed", held=False, cause="worker 1/0 died"), 0.0) is None
+    assert deaths.observe(status("failed", held=False, cause="worker 1/0 died"), 29.0) is None
+    assert deaths.observe(status("failed", held=True, number=2), 29.5) is None
+    assert deaths.observe(status("running", held=True, number=2), 35.0) is None
+    assert deaths.observe(status("failed", held=False, number=2, cause="again"), 40.0) is None
+    died = deaths.observe(status("failed", held=False, number=2, cause="again"), 70.0)
+    assert died == Death("orders", 2, "again", 500)
+
+
+def test_each_death_is_told_once_also_by_a_watcher_that_begins_anew() -> None:
+    deaths = Deaths(reported=4, gone_s=0.0)
+    assert deaths.observe(status("running", held=False, number=4), 1.0) is None
+    died = deaths.observe(status("running", held=False, number=5), 2.0)
+    assert died is not None
+    assert died.incarnation == 5
+
+
+def test_a_life_that_was_told_dead_and_holds_its_lease_again_is_told_when_it_dies() -> None:
+    deaths = Deaths(reported=4, gone_s=3.0)
+    assert deaths.observe(status("running", held=False, number=5), 0.0) is None
+    assert deaths.observe(status("running", held=False, number=5), 3.0) is not None
+    assert deaths.observe(status("running", held=True, number=5), 15.0) is None
+    assert deaths.reported == 4
+    assert deaths.observe(status("running", held=False, number=5), 7_000.0) is None
+    died = deaths.observe(status("running", held=False, number=5), 7_003.0)
+    assert died is not None
+    assert (died.incarnation, deaths.reported) == (5, 5)
+
+
+def test_a_life_that_follows_one_which_died_takes_nothing_back() -> None:
+    deaths = Deaths(reported=5)
+    assert deaths.observe(status("running", held=True, number=6), 0.0) is None
+    assert deaths.reported == 5
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_where_lives_are_counted_anew_what_was_told_is_forgotten(held: bool) -> None:
+    deaths = Deaths(reported=7, gone_s=3.0)
+    assert deaths.observe(status("running", held=held, number=2), 0.0) is None
+    assert deaths.reported == 1
+    assert deaths.observe(status("running", held=False, number=2), 1.0) is None
+    assert deaths.observe(status("running", held=False, number=2), 4.0) is not None
+    assert deaths.reported == 2
+
+
+def test_a_job_that_is_not_known_makes_nobody_forget() -> None:
+    deaths = Deaths(reported=7)
+    assert deaths.observe(JobStatus("orders", False, None, 0, None, None, 0, 0), 0.0) is None
+    assert deaths.reported == 7
+    # Its first driver is there, and has not begun a life yet.
+    assert deaths.observe(JobStatus("orders", True, "process 1", 0, None, None, 10, 2), 1.0) is None
+    assert deaths.reported == 0
+
+
+def test_a_job_that_was_stopped_has_not_died() -> None:
+    deaths = Deaths(gone_s=0.0, failed_s=0.0)
+    assert deaths.observe(status("stopped", held=False), 1.0) is None
+
+
+@pytest.mark.parametrize(
+    "cause", ['step "sold": raised ValueError', 'source "orders": a message cannot be read as Order']
+)
+def test_what_the_flow_itself_brings_about_would_come_again(cause: str) -> None:
+    vain = why_not_restart(cause, [], NOW, max_deaths=5, within_s=600)
+    assert vain is not None
+    assert vain[0] == "in_vain"
+
+
+def test_lives_that_end_again_and_again_need_a_person() -> None:
+    ended = [life("failed", number, ago=timedelta(seconds=60 * number)) for number in range(1, 7)]
+    vain = why_not_restart("worker 1/0 died", ended, NOW, max_deaths=5, within_s=600)
+    assert vain is not None
+    assert vain[0] == "too_often"
+    assert why_not_restart("worker 1/0 died", ended, NOW, max_deaths=6, within_s=600) is None
+    assert why_not_restart("worker 1/0 died", ended, NOW, max_deaths=5, within_s=300) is None
+    stopped = [life("stopped", number) for number in range(1, 9)]
+    assert why_not_restart("worker 1/0 died", stopped, NOW, max_deaths=5, within_s=600) is None

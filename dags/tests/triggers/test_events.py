@@ -1,0 +1,218 @@
+"""Triggers: their arguments survive Airflow's store, and each yields one event of a job on a real ZooKeeper."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.conftest import Job
+
+pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow_home")]
+
+GIVEN: dict[str, Any] = {
+    "job": "orders",
+    "lowtide_conn_id": "somewhere",
+    "end_time": 1_800_000_000.5,
+    "poll_interval": 0.25,
+    "key": "airflow:dag/run/task",
+    "dead": 7,
+    "delivered_at_death_ms": 5_000,
+    "cause": "worker 1/0 died",
+    "snapshot": "000007-0001",
+    "wanted": "committed",
+    "at_ms": 6_000,
+    "every_s": 60,
+    "gone_s": 1.5,
+    "failed_s": 2.5,
+}
+
+
+def kinds() -> list[Any]:
+    from lowtide_airflow import triggers
+
+    return [getattr(triggers, name) for name in triggers.__all__]
+
+
+def test_every_argument_of_a_trigger_survives_being_stored() -> None:
+    from airflow.sdk._shared.module_loading import import_string
+
+    assert len(kinds()) == 8
+    for kind in kinds():
+        names = set(inspect.signature(kind.__init__).parameters) - {"self"}
+        trigger = kind(**{name: GIVEN[name] for name in names})
+        path, arguments = trigger.serialize()
+        assert set(arguments) == names, kind
+        again = import_string(path)(**json.loads(json.dumps(arguments)))
+        assert {name: getattr(again, name) for name in names} == {name: GIVEN[name] for name in names}
+        assert again.serialize() == trigger.serialize()
+
+
+def test_no_trigger_is_given_a_secret() -> None:
+    for kind in kinds():
+        assert not {"token", "password", "services"} & set(inspect.signature(kind.__init__).parameters)
+
+
+@pytest.fixture(name="connected")
+def _connected(connected: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of a trigger for the test's job."""
+    return {"job": connected["job"], "lowtide_conn_id": connected["lowtide_conn_id"], "poll_interval": 0.05}
+
+
+def events(trigger: Any, acts: Sequence[Callable[[], Any]], count: int = 1, after_s: float = 0.4) -> list[Any]:
+    """What a trigger tells, of `count` events at most, while things are done to the job one after the other."""
+
+    async def run() -> list[Any]:
+        found: list[Any] = []
+
+        async def hear() -> None:
+            async for event in trigger.run():
+                # One by one: what comes is looked at meanwhile.
+                found.append(event.payload)  # noqa: PERF401
+
+        hearing = asyncio.create_task(hear())
+        for act in acts:
+            await asyncio.sleep(after_s)
+            assert not (hearing.done() and count), found
+            await asyncio.to_thread(act)
+        deadline = time.monotonic() + 20
+        while len(found) < count and not hearing.done() and time.monotonic() < deadline:
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(0.3)
+        if hearing.done():
+            hearing.result()
+        hearing.cancel()
+        return found
+
+    return asyncio.run(run())
+
+
+@pytest.mark.zookeeper
+def test_a_life_that_was_submitted_is_told_once_it_runs(job: Job, connected: dict[str, Any]) -> None:
+    from lowtide_airflow.triggers import JobRunningTrigger
+
+    trigger = JobRunningTrigger(key="k", **connected)
+    (event,) = events(trigger, [lambda: job.start("k"), lambda: job.say("running", commit="000001-0001")])
+    assert event == {
+        "job": job.name, "error": None, "incarnation": 1, "commit": "000001-0001", "control": "127.0.0.1:1",
+    }  # fmt: skip
+
+
+@pytest.mark.zookeeper
+def test_a_life_that_is_stopped_before_it_runs_is_an_error(job: Job, connected: dict[str, Any]) -> None:
+    from lowtide_airflow.triggers import JobRunningTrigger
+
+    (event,) = events(JobRunningTrigger(key="k", **connected), [lambda: job.start("k"), lambda: job.ends("stopped")])
+    assert "was stopped before it ran" in event["error"]
+
+
+@pytest.mark.zookeeper
+def test_what_does_not_come_in_time_is_an_error_of_its_own(job: Job, connected: dict[str, Any]) -> None:
+    from lowtide_airflow.triggers import JobRunningTrigger
+
+    (event,) = events(JobRunningTrigger(key="k", end_time=time.time() + 0.3, **connected), [])
+    assert event["error"] == f'timed out waiting for the submitted life of job "{job.name}"'
+
+
+@pytest.mark.zookeeper
+def test_the_end_of_a_job_is_told_when_nobody_runs_it(job: Job, connected: dict[str, Any]) -> None:
+    from lowtide_airflow.triggers import JobEndedTrigger
+
+    job.runs()
+    (event,) = events(JobEndedTrigger(**connected), [lambda: job.say("stopped"), job.leave])
+    assert event == {"job": job.name, "error": None, "state": "stopped", "incarnation": 1, "cause": ""}
+
+
+@pytest.mark.zookeeper
+def test_a_recovery_is_over_when_a_later_life_has_delivered_more(job: Job, connected: dict[str, Any]) -> None:
+    from lowtide_airflow.triggers import RecoveredTrigger
+
+    job.runs()
+    job.tell(100)
+    job.ends()
+    trigger = RecoveredTrigger(dead=1, delivered_at_death_ms=1_000, cause="c", **connected)
+    (event,) = events(trigger, [job.runs, lambda: job.tell(100), lambda: job.tell(101)])
+    assert event == {
+        "job": job.name, "error": None, "dead": 1, "delivered_at_death_ms": 1_000, "cause": "c",
+        "incarnation": 2, "commit": None, "delivered_ms": 1_010,
+    }  # fmt: skip
+
+
+@pytest.mark.zookeeper
+def test_a_snapshot_whose_job_is_silent_is_found_in_the_store(job: Job, connected: dict[str, Any]) -> None:
+    from lowtide_airflow.triggers import SnapshotTrigger
+
+    life = job.runs()
+    trigger = SnapshotTrigger(snapshot=f"{life:06d}-0001", wanted="sealed", **connected)
+    (event,) = events(trigger, [lambda: job.seal(100)])
+    assert (event["error"], event["snapshot"]["id"], event["snapshot"]["rows"]) == (None, "000001-0001", 2)
+
+
+@pytest.mark.zookeeper
+def test_a_snapshot_whose_life_ended_came_to_nothing(job: Job, connected: dict[str, Any]) -> None:
+    from lowtide_airflow.triggers import SnapshotTrigger
+
+    job.runs()
+    (event,) = events(SnapshotTrigger(snapshot="000001-0001", **connected), [job.ends])
+    assert "was abandoned: its life ended before it was sealed" in event["error"]
+
+
+@pytest.mark.zookeeper
+def test_a_delivered_time_is_waited_for_over_a_death(job: Job, connected: dict[str, Any]) -> None:
+    from lowtide_airflow.triggers import DeliveredTimeTrigger
+
+    job.runs()
+    trigger = DeliveredTimeTrigger(at_ms=5_000, **connected)
+    (event,) = events(trigger, [lambda: job.tell(499), job.ends, job.runs, lambda: job.tell(500)])
+    assert event == {"job": job.name, "error": None, "delivered_ms": 5_000}
+
+
+@pytest.mark.zookeeper
+def test_each_complete_slot_is_told_once_and_in_order(job: Job, connected: dict[str, Any]) -> None:
+    from lowtide_airflow.triggers import DeliveredTimePassedTrigger
+
+    job.runs()
+    job.tell(1_150)
+    trigger = DeliveredTimePassedTrigger(every_s=1, **connected)
+    acts = [lambda: job.tell(1_199), lambda: job.tell(1_200), lambda: job.tell(1_420)]
+    told = events(trigger, acts, count=3)
+    assert [(event["from_ms"], event["to_ms"]) for event in told] == [
+        (11_000, 12_000),
+        (12_000, 13_000),
+        (13_000, 14_000),
+    ]
+
+
+@pytest.mark.zookeeper
+def test_a_death_is_told_once_and_a_stop_never(job: Job, connected: dict[str, Any]) -> None:
+    from lowtide_airflow.triggers import JobDiedTrigger
+
+    job.runs()
+    job.tell(100)
+    trigger = JobDiedTrigger(gone_s=0.2, failed_s=0.2, **connected)
+    acts: list[Callable[[], Any]] = [job.ends, lambda: time.sleep(0.5), job.runs]
+    acts += [lambda: job.ends("stopped"), job.runs, job.leave]
+    told = events(trigger, acts, count=2)
+    assert told == [
+        {"job": job.name, "incarnation": 1, "cause": "worker 1/0 died", "delivered_at_death_ms": 1_000},
+        {
+            "job": job.name,
+            "incarnation": 3,
+            "cause": "it was killed, or its machine went down",
+            "delivered_at_death_ms": 1_000,
+        },
+    ]
+
+
+@pytest.mark.zookeeper
+def test_a_connection_that_is_not_there_yet_fails_a_trigger_and_no_loop(job: Job) -> None:
+    from lowtide_airflow.triggers import JobEndedTrigger
+
+    with pytest.raises(Exception, match="isn't defined"):
+        events(JobEndedTrigger(job=job.name, lowtide_conn_id="nowhere"), [])

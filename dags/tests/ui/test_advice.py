@@ -1,0 +1,217 @@
+"""The page's advice about a job that does not run."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from lowtide_airflow.job.deaths import MAX_DEATHS, WITHIN_S
+from lowtide_airflow.job.status import JobStatus, Life
+from lowtide_airflow.jobs_file import JobEntry
+from lowtide_airflow.ui.advice import advice, parted
+from lowtide_airflow.ui.answers import LifeLine, SnapshotLine
+from lowtide_airflow.ui.job_page import life_lines
+
+AT = "2026-11-21T22:00:00+00:00"
+AT_MS = 1_795_298_400_000
+LIFE = Life(7, "running", "", "127.0.0.1:1", "process 4 on here", AT, since=AT, commit="000006-0009")
+LOOK = JobStatus("orders", True, None, 7, LIFE, AT_MS + 60_000, 2, 4)
+ENTRY = JobEntry("orders", "flow.py", contact="the stream team")
+COMMIT = SnapshotLine("000007-0004", "before", "committed", AT_MS, AT_MS, 1, 2, 3, 7, last=True, why="")
+
+
+def told(
+    look: JobStatus,
+    entry: JobEntry | None = ENTRY,
+    commits: tuple[SnapshotLine, ...] = (COMMIT,),
+    before: Sequence[Life] = (),
+) -> tuple[str, str]:
+    lives = [*before, *([] if look.life is None else [look.life])]
+    lines = life_lines(lives, look)
+    why, to_do = advice(look, lives, (lines[-1].ended_ms if lines else None) or AT_MS, commits, entry)
+    return why, " ".join(to_do)
+
+
+def ended(phase: str, cause: str = "") -> JobStatus:
+    return replace(LOOK, life=replace(LIFE, phase=phase, cause=cause, at="2026-11-21T22:05:00+00:00"))
+
+
+def test_a_job_that_runs_needs_no_advice() -> None:
+    assert told(replace(LOOK, holder="process 4")) == ("", "")
+
+
+def test_a_job_that_was_stopped_is_started_again_by_its_dag() -> None:
+    assert told(ended("stopped")) == (
+        "It was stopped on purpose.",
+        "To start it, trigger the DAG lowtide_submit__orders.",
+    )
+    assert "not in Airflow's jobs file" in told(ended("stopped"), None)[1]
+
+
+def test_a_job_that_was_never_started_says_how_it_is() -> None:
+    never = replace(LOOK, known=False, incarnation=0, life=None, delivered_ms=None)
+    assert told(never, commits=()) == ("", "To start it, trigger the DAG lowtide_submit__orders.")
+
+
+def test_a_cause_is_shown_with_its_own_way_out_first() -> None:
+    why, to_do = told(
+        ended("failed", "worker 1/0 died: killed by SIGKILL\n  what to do: more memory, or smaller limits")
+    )
+    assert why == "worker 1/0 died: killed by SIGKILL"
+    assert to_do.startswith(
+        "More memory, or smaller limits. The DAG lowtide_recover__orders restarts it. If it does not"
+    )
+    assert 'from commit 000007-0004 "before", with everything before 2026-11-21 22:00:00 UTC' in to_do
+    assert to_do.endswith("If it stays dead, notify the stream team.")
+
+
+def test_a_job_that_ended_without_a_word_is_said_to_have() -> None:
+    why, to_do = told(LOOK)
+    assert "gone without reporting an end" in why
+    assert "lowtide_recover__orders" in to_do
+
+
+def test_who_starts_it_again_is_what_the_jobs_file_says() -> None:
+    assert "recover = false" in told(ended("failed", "x"), replace(ENTRY, recover=False))[1]
+    assert "Airflow does not recover it" in told(ended("failed", "x"), None)[1]
+
+
+IN_VAIN = 'step "count": raised ValueError: no such word\n  what to do: correct the function'
+
+
+def test_where_the_flow_itself_ended_it_airflow_asks_once_that_is_corrected() -> None:
+    why, to_do = told(ended("failed", IN_VAIN))
+    assert why == 'step "count": raised ValueError: no such word'
+    assert to_do.startswith("Correct the function. A function or a record of the flow ended it")
+    assert "under Required actions, in the task ask_a_person of the DAG lowtide_recover__orders: Approve" in to_do
+    assert "restarts it anyway, Reject leaves it." in to_do
+    assert "If there is no question" in to_do
+    assert "trigger the DAG lowtide_submit__orders." in to_do
+    assert "restarts it." not in to_do
+
+
+def before(minutes: Sequence[int], phase: str = "failed") -> list[Life]:
+    """Lives that ended so many minutes before the last one did, at 22:05."""
+    ends = (datetime.fromtimestamp(AT_MS / 1000 + 60 * (5 - each), UTC).isoformat() for each in minutes)
+    return [replace(LIFE, incarnation=1, phase=phase, at=at) for at in ends]
+
+
+def test_where_lives_ended_too_often_airflow_asks_however_long_ago_that_was() -> None:
+    to_do = told(ended("failed", "worker 1/0 died"), before=before([29, 25, 20, 15, 10]))[1]
+    assert "More than 5 lives have ended within 30 min: find out why first. Airflow asks about it" in to_do
+    assert "restarts it." not in to_do
+
+
+@pytest.mark.parametrize(
+    "lives", [before([25, 20, 15, 10]), before([31, 25, 20, 15, 10]), before([25, 20, 15, 10, 5, 4], "stopped")]
+)
+def test_where_few_lives_ended_nobody_is_asked(lives: list[Life]) -> None:
+    assert "restarts it. If it does not" in told(ended("failed", "worker 1/0 died"), before=lives)[1]
+
+
+def test_lives_that_ended_without_a_word_count_until_about_when_the_last_one_was_heard_of() -> None:
+    assert "Airflow asks about it" in told(LOOK, before=before([28, 25, 20, 15, 10]))[1]
+    later = replace(LOOK, delivered_ms=AT_MS + 1_800_000)
+    assert "restarts it. If it does not" in told(later, before=before([28, 25, 20, 15, 10]))[1]
+
+
+def damaged(line: SnapshotLine) -> SnapshotLine:
+    return replace(line, rows=None, bytes=None, parts=None, why="its manifest is damaged")
+
+
+EARLIER = replace(COMMIT, id="000007-0003", name=None, last=False)
+
+
+def test_where_no_commit_can_be_read_airflow_asks_whether_to_begin_without_state() -> None:
+    sealed = replace(COMMIT, id="000007-0005", phase="sealed", last=False)
+    to_do = told(LOOK, commits=(damaged(EARLIER), damaged(COMMIT), sealed))[1]
+    assert to_do.startswith("None of its commits can be read: first restore the store from a backup, if there is one.")
+    assert "Approve restarts it anyway, without state if none of them can be read even then, Reject" in to_do
+    assert "trigger the DAG lowtide_submit__orders, with no_state if none of them can be read even then." in to_do
+    assert "It has no commit that can be read: the next life reads everything again" in to_do
+    assert "restarts it." not in to_do
+
+
+def test_a_commit_that_cannot_be_read_is_passed_over() -> None:
+    to_do = told(LOOK, commits=(EARLIER, damaged(COMMIT)))[1]
+    assert "restarts it. If it does not" in to_do
+    assert "The next life begins from commit 000007-0003, with" in to_do
+
+
+@pytest.mark.parametrize("look", [ended("failed", IN_VAIN), ended("failed", "worker 1/0 died"), LOOK])
+@pytest.mark.parametrize("commits", [(), (COMMIT,), (damaged(COMMIT),)])
+@pytest.mark.parametrize("recover", [True, False])
+def test_nobody_is_told_to_trigger_beside_a_run_that_asks(
+    look: JobStatus, commits: tuple[SnapshotLine, ...], recover: bool
+) -> None:
+    to_do = told(look, replace(ENTRY, recover=recover), commits)[1]
+    assert "trigger it." not in to_do
+    assert "trigger the DAG lowtide_recover__orders." not in to_do
+    if recover:
+        assert "Required actions" in to_do
+
+
+def test_where_nobody_is_asked_it_is_said_what_to_do_by_hand() -> None:
+    by_hand = told(ended("failed", IN_VAIN), replace(ENTRY, recover=False))[1]
+    assert "correct that first. Airflow does not restart it" in by_hand
+    assert "recover = false: trigger the DAG lowtide_submit__orders." in by_hand
+    assert "ask_a_person" not in by_hand
+    unlisted = told(LOOK, None, (damaged(COMMIT),))[1]
+    assert "where it ran, with --allow-no-state if none of them can be read even then." in unlisted
+    assert "with --allow-no-state" not in told(LOOK, None)[1]
+
+
+@pytest.mark.airflow
+@pytest.mark.usefixtures("airflow_home")
+def test_the_page_and_the_dag_count_alike() -> None:
+    from lowtide_airflow.operators import RecoverFlowOperator
+
+    takes = inspect.signature(RecoverFlowOperator.__init__).parameters
+    assert (takes["max_deaths"].default, takes["within_s"].default) == (MAX_DEATHS, WITHIN_S)
+
+
+def test_without_a_commit_everything_is_read_again() -> None:
+    assert "reads everything again from the job's first record" in told(ended("failed", "x"), commits=())[1]
+
+
+def test_a_job_that_starts_asks_for_patience() -> None:
+    why, to_do = told(replace(ended("failed", "x"), holder="process 9 on there"))
+    assert "process 9 on there holds its lease" in why
+    assert to_do.startswith("Wait.")
+
+
+@pytest.mark.parametrize(
+    ("cause", "parts"),
+    [("", ("", "")), ("a", ("a", "")), ("a\n  where: b\n  what to do: c", ("a\n  where: b", "c"))],
+)
+def test_a_cause_is_parted(cause: str, parts: tuple[str, str]) -> None:
+    assert parted(cause) == parts
+
+
+def test_a_life_that_said_nothing_was_over_when_the_next_began() -> None:
+    key = "airflow:lowtide_recover__orders/manual__2026/recover"
+    first = replace(
+        LIFE, incarnation=6, submission=key, since="2026-11-21T20:00:00+00:00", at="2026-11-21T20:00:00+00:00"
+    )
+    lines = life_lines([first, LIFE], replace(LOOK, holder="process 4"))
+    assert lines == [
+        LifeLine(6, "gone", AT_MS - 7_200_000, AT_MS, True, "", "", "000006-0009", "DAG lowtide_recover__orders"),
+        LifeLine(7, "running", AT_MS, None, False, "", "", "000006-0009", "its program, after the life before"),
+    ]
+
+
+def test_who_began_a_life_is_told() -> None:
+    lives = [LIFE, LIFE, replace(LIFE, driver="process 5 on here"), replace(LIFE, submission="by script")]
+    told = [line.begun_by for line in life_lines(lives, LOOK)]
+    assert told == ["a start by hand", "its program, after the life before", "a start by hand", "submission by script"]
+
+
+def test_the_last_life_that_said_nothing_lived_until_it_told_something_last() -> None:
+    (line,) = life_lines([LIFE], LOOK)
+    assert (line.phase, line.ended_ms, line.about) == ("gone", AT_MS + 60_000, True)
+    (line,) = life_lines([LIFE], replace(LOOK, delivered_ms=None))
+    assert line.ended_ms == AT_MS
