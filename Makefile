@@ -35,15 +35,15 @@ env:  ## build the Python environment from requirements.lock, and link .venv to 
 
 .PHONY: jars
 jars: env  ## fetch the third-party jars: Spark's Kafka connector, Kafka's broker
-	@$(RUN) -m lowtide.spark.jars
+	@$(RUN) -m lowtide.jars.third_party
 
 .PHONY: jar
 jar: env  ## compile the Java shim
-	@$(RUN) -m lowtide.spark.build
+	@$(RUN) -m lowtide.jars.build
 
 .PHONY: classes
 classes: jars jar  ## rehearse a job, so that Spark's and Kafka's JVMs start in half the time; once
-	@$(RUN) -m lowtide.rehearsal
+	@$(RUN) -m lowtide.jobs.rehearsal
 
 .PHONY: s3-server
 s3-server:  ## build the tests' S3 server with Go; without Go, S3=moto takes moto instead
@@ -120,8 +120,8 @@ lock:  ## make requirements.lock anew from requirements.in and the pyproject.tom
 	    $(ARGS) requirements.in --output-file requirements.lock
 
 .PHONY: lock-jars
-lock-jars: env  ## fetch the jars of plugin/lowtide/spark/ivy.xml anew and make jars.lock from them
-	@$(RUN) -m lowtide.spark.jars lock
+lock-jars: env  ## fetch the jars of plugin/lowtide/jars/ivy.xml anew and make jars.lock from them
+	@$(RUN) -m lowtide.jars.third_party lock
 
 .PHONY: clean
 clean:  ## delete what was built inside the clone

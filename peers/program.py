@@ -17,7 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 from lowtide.bench.child import ChildFailed
 from lowtide.bench.systems import System, Way
 from lowtide.conf import Conf
-from lowtide.jobs.mark import VARIABLE, end_marked, new_life
+from lowtide.process.mark import VARIABLE, end_marked, new_life
 
 PROGRAMS = Path(__file__).with_name("programs")
 STOP_LIMIT_S = 5.0

@@ -13,11 +13,11 @@ from confluent_kafka.admin import AdminClient
 from tests.shop import Load, Shop
 
 from lowtide.cli.taking import take
-from lowtide.control_client import ControlRefused
-from lowtide.oracle import Output, compare_lanes, read_output
-from lowtide.service.job_view import SnapshotView
-from lowtide.spark.job import Job
-from lowtide.spark.recovering import StartFrom
+from lowtide.driver.job import Job
+from lowtide.driver.recovery import StartFrom
+from lowtide.local.oracle import Output, compare_lanes, read_output
+from lowtide.status.control_client import ControlRefused
+from lowtide.status.job_view import SnapshotView
 
 if TYPE_CHECKING:
     from tests.conftest import Spark

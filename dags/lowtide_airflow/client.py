@@ -16,9 +16,9 @@ from lowtide_airflow.errors import NotRunning, TokenRefused
 from lowtide_airflow.job_look import JobLook, Life
 from lowtide_airflow.job_snapshots import JobSnapshots
 from lowtide_airflow.place import Place
-from lowtide_snapshots.commit_log import Commit, ZooKeeperCommitLog
-from lowtide_snapshots.control_address import ControlAddress
-from lowtide_snapshots.registry import jobs
+from lowtide_snapshots.commits.log import Commit, ZooKeeperCommitLog
+from lowtide_snapshots.job.control_address import ControlAddress
+from lowtide_snapshots.job.registry import jobs
 
 __all__ = ["JobClient", "jobs_at"]
 

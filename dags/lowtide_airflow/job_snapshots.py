@@ -8,17 +8,17 @@ from datetime import UTC, datetime
 from typing import Any, Self
 
 from lowtide_airflow.known_snapshot import KnownSnapshot, Phase
-from lowtide_snapshots.choosing import Choice, choose, manifest_of
-from lowtide_snapshots.commit_log import Commit, CommitLog
+from lowtide_snapshots.commits.choice import Choice, choose, manifest_of
+from lowtide_snapshots.commits.log import Commit, CommitLog
+from lowtide_snapshots.commits.retention import Rule, Swept, bases, plan, sweep
+from lowtide_snapshots.commits.verification import Damage, Told, verify
 from lowtide_snapshots.errors import FormatTooNew, ManifestDamaged, NoSuchCommit
-from lowtide_snapshots.job_paths import node_name
-from lowtide_snapshots.manifest import Manifest
-from lowtide_snapshots.names import ObjectName, incarnation_of, parse_name
-from lowtide_snapshots.parts import sha256
-from lowtide_snapshots.retention import Rule, Swept, bases, plan, sweep
+from lowtide_snapshots.format.manifest import Manifest
+from lowtide_snapshots.format.names import ObjectName, incarnation_of, parse_name
+from lowtide_snapshots.format.parts import sha256
+from lowtide_snapshots.job.paths import node_name
 from lowtide_snapshots.stores import Store
 from lowtide_snapshots.stores.errors import NotThere, StoreDamaged
-from lowtide_snapshots.verifying import Damage, Told, verify
 
 __all__ = ["JobSnapshots", "Pruned"]
 

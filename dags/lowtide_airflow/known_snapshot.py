@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lowtide_snapshots.commit_log import Commit
-from lowtide_snapshots.manifest import Manifest
+from lowtide_snapshots.commits.log import Commit
+from lowtide_snapshots.format.manifest import Manifest
 
 __all__ = ["KnownSnapshot", "Phase"]
 

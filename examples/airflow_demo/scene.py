@@ -16,9 +16,9 @@ from demo.showing import Show
 from inverted_index import flow
 
 from lowtide.conf import Conf
+from lowtide.connectors.topics import Topics
 from lowtide.embedded import EmbeddedServices
 from lowtide.jobs.folder import JobFolder
-from lowtide.topics import Topics
 from lowtide_airflow.client import JobClient
 from lowtide_airflow.embedded import AirflowApi, EmbeddedAirflow, Settings
 from lowtide_airflow.place import Place

@@ -31,11 +31,11 @@ from demo.running import Job
 from demo.showing import Show
 from lowtide.bench.arrivals import percentiles
 from lowtide.conf import Conf
+from lowtide.connectors.topics import Topics
 from lowtide.embedded import EmbeddedServices
 from lowtide.errors import LowtideError
 from lowtide.jobs.figures import headline
-from lowtide.oracle import Output, Verdict
-from lowtide.topics import Topics
+from lowtide.local.oracle import Output, Verdict
 
 FLOW = Path("examples/inverted_index.py")
 FOLDER = Path(".lowtide/demo")

@@ -32,10 +32,10 @@ from lowtide.bench.roles import roles, roles_of
 from lowtide.bench.run import shares
 from lowtide.bench.schedule import NS, Schedule
 from lowtide.bench.sides import ratios
-from lowtide.compiler import compile_flow
+from lowtide.core.operators.order import Position
+from lowtide.flow.compiler import compile_flow
 from lowtide.histogram import Histogram
-from lowtide.local import Message, run_log
-from lowtide.operators.order import Position
+from lowtide.local.run import Message, run_log
 
 START = 1_700_000_000 * NS
 MS = 1_000_000
@@ -349,7 +349,7 @@ def test_workers_are_known_by_their_fork_server_and_everything_else_by_its_comma
     commands = {
         2: "java -cp x org.apache.spark.deploy.SparkSubmit pyspark-shell",
         3: "python -m lowtide.service",
-        4: "python -m lowtide.service.tracker_main",
+        4: "python -m lowtide.service.tracker.main",
         5: fork_server,
         6: fork_server,
         7: fork_server,

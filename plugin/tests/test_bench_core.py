@@ -13,7 +13,7 @@ from lowtide.bench.core_levels import FILLING_SIZE, KINDS, Receiver, Records, Se
 from lowtide.bench.core_timing import STATES, Samples, Timer, spread
 from lowtide.bench.tables import markdown, shown
 from lowtide.cli.main import run
-from lowtide.worker.garbage import THRESHOLDS, set_up_collector
+from lowtide.process.garbage import THRESHOLDS, set_up_collector
 
 SIZES = (1, 3)
 

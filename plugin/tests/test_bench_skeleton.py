@@ -17,7 +17,7 @@ from lowtide.bench.skeleton.frames import decode, encode
 from lowtide.bench.skeleton.sink import Outgoing, Sink
 from lowtide.bench.skeleton.worker import Counter, Sender, frames, serve
 from lowtide.cli.bench import bench
-from lowtide.spark.jar import shim_jar
+from lowtide.jars.shim import shim_jar
 
 STAMPS, VALUES = [3, 1 << 40, -1], [b"one", b"", b"three"]
 

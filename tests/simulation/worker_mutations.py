@@ -5,16 +5,16 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import Any
 
-from lowtide.operators.barrier import Barrier
-from lowtide.operators.batch import Batch
-from lowtide.operators.exchange import ExchangeNode
-from lowtide.operators.feed import Parcel
-from lowtide.operators.grouping import GroupingNode
-from lowtide.operators.pending import Pending
-from lowtide.operators.scanning import ScanGrouping
-from lowtide.worker import early as early_module
-from lowtide.worker.core import WorkerCore
-from lowtide.worker.effects import Effects, Frame
+from lowtide.core import early_frames as early_module
+from lowtide.core.effects import Effects, Frame
+from lowtide.core.operators.barrier import Barrier
+from lowtide.core.operators.batch import Batch
+from lowtide.core.operators.exchange import ExchangeNode
+from lowtide.core.operators.grouping import GroupingNode
+from lowtide.core.operators.node import Parcel
+from lowtide.core.operators.pending import Pending
+from lowtide.core.operators.scanning import ScanGrouping
+from lowtide.core.worker import WorkerCore
 from lowtide_tracker import Floor
 
 from .mutation import Mutation, Patch

@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from lowtide_airflow.job_snapshots import JobSnapshots
 from lowtide_airflow.operators.job_operator import JobOperator, is_true
 from lowtide_airflow.ui.links import JobLink, SnapshotLink
-from lowtide_snapshots.commit_log import Commit
+from lowtide_snapshots.commits.log import Commit
 from lowtide_snapshots.errors import CommitRefused
 
 __all__ = ["CommitSnapshot", "PruneSnapshots", "VerifySnapshot"]

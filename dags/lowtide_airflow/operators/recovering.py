@@ -21,7 +21,7 @@ from lowtide_airflow.submission import SURROUNDINGS
 from lowtide_airflow.triggers.recovered import RecoveredTrigger
 from lowtide_airflow.triggers.settled import JobSettledTrigger
 from lowtide_airflow.ui.links import JobLink
-from lowtide_snapshots.choosing import Choice
+from lowtide_snapshots.commits.choice import Choice
 from lowtide_snapshots.errors import NoGoodCommit, NoSuchCommit, SnapshotsError, ZooKeeperUnavailable
 from lowtide_snapshots.stores.errors import StoreUnavailable
 

@@ -8,7 +8,7 @@ from lowtide_airflow.client import JobClient
 from lowtide_airflow.errors import ControlUnreachable, NotRunning
 from lowtide_airflow.triggers.polling import PollingTrigger
 from lowtide_snapshots.errors import NoSuchCommit
-from lowtide_snapshots.names import incarnation_of
+from lowtide_snapshots.format.names import incarnation_of
 
 __all__ = ["SnapshotTrigger", "told_of"]
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from lowtide.bench.arrivals import Arrivals, percentiles
-from lowtide.compiler import DEFAULT_SLACK_MS
+from lowtide.flow.compiler import DEFAULT_SLACK_MS
 from lowtide.histogram import Histogram
 
 

@@ -13,19 +13,19 @@ from lowtide.bench import core_levels
 from lowtide.bench.core_levels import FILLING, KINDS, Receiver, Records, Sender, TrackerServer, applied, recorded
 from lowtide.bench.core_timing import Samples, State, Timer
 from lowtide.bench.machine import load, machine
-from lowtide.formats import JsonFormat, RawFormat
-from lowtide.frames import Outbox
-from lowtide.fronts.front import Front
-from lowtide.operators import exchange
-from lowtide.operators.barrier import Barrier
-from lowtide.operators.exchange import ExchangeNode
-from lowtide.operators.grouping import Grouping
-from lowtide.operators.program import Program
-from lowtide.operators.sink import SinkEncoder
-from lowtide.operators.source import SourceNode
+from lowtide.core.early_frames import Early
+from lowtide.core.frames import Outbox
+from lowtide.core.fronts.front import Front
+from lowtide.core.operators import exchange
+from lowtide.core.operators.barrier import Barrier
+from lowtide.core.operators.exchange import ExchangeNode
+from lowtide.core.operators.grouping import Grouping
+from lowtide.core.operators.program import Program
+from lowtide.core.operators.sink import SinkEncoder
+from lowtide.core.operators.source import SourceNode
+from lowtide.flow.formats import JsonFormat, RawFormat
+from lowtide.process.garbage import set_up_collector
 from lowtide.version import __version__
-from lowtide.worker.early import Early
-from lowtide.worker.garbage import set_up_collector
 from lowtide.worker.intake import Intake
 from lowtide_tracker import LocalTracker, Tracker
 

@@ -17,22 +17,22 @@ from lowtide import Flow, json, kafka
 from lowtide.bench.counted import SPREAD
 from lowtide.bench.flows import running_count
 from lowtide.bench.record import KEYS
-from lowtide.compiler import compile_flow
-from lowtide.connectors.kafka_rows import PackedRows, open_rows
-from lowtide.frames import Outbox
-from lowtide.fronts.front import Front, Window
-from lowtide.fronts.source_rows import SourceRows
-from lowtide.operators.limits import Limits
-from lowtide.operators.sink import Message, SinkEncoder
-from lowtide.plan import Plan
-from lowtide.steps import Write
-from lowtide.worker.core import WorkerCore
-from lowtide.worker.early import Early
-from lowtide.worker.effects import Effects
+from lowtide.core.early_frames import Early
+from lowtide.core.effects import Effects
+from lowtide.core.frames import Outbox
+from lowtide.core.fronts.front import Front, Window
+from lowtide.core.fronts.source_rows import SourceRows
+from lowtide.core.operators.limits import Limits
+from lowtide.core.operators.sink import Message, SinkEncoder
+from lowtide.core.optimism import Optimism
+from lowtide.core.rows import PackedRows, open_rows
+from lowtide.core.worker import WorkerCore
+from lowtide.flow.compiler import compile_flow
+from lowtide.flow.plan import Plan
+from lowtide.flow.steps import Write
 from lowtide.worker.figures import Figures
 from lowtide.worker.intake import Intake
-from lowtide.worker.optimism import Optimism
-from lowtide_snapshots.hashing import hash_unit
+from lowtide_snapshots.keys.hashing import hash_unit
 from lowtide_tracker import Flush, Graph, LocalTracker, Notice, Tracker
 from lowtide_tracker.message_reader import MessageReader
 from lowtide_tracker.wire import decode, encode

@@ -7,7 +7,7 @@ import struct
 import numpy as np
 
 from lowtide.bench.record import KEYS, Int64s
-from lowtide.raw_record import Raw
+from lowtide.flow.raw_record import Raw
 
 _VALUE = struct.Struct("<8sqqq")
 _ROWS = np.dtype([("key", "S8"), ("sequence", "<i8"), ("sent_ns", "<i8"), ("count", "<i8")])

@@ -19,8 +19,8 @@ from lowtide.bench.skeleton.jar import skeleton_jar
 from lowtide.bench.skeleton.system import Skeleton
 from lowtide.bench.systems import Bare, Running, System, Way
 from lowtide.conf import Conf
+from lowtide.connectors.topics import Topics
 from lowtide.embedded import EmbeddedServices
-from lowtide.topics import Topics
 
 PARTITIONS = 2
 

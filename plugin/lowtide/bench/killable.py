@@ -14,10 +14,10 @@ from typing import Literal
 from lowtide.bench.child import Child, ChildFailed
 from lowtide.bench.systems import Way
 from lowtide.conf import Conf
-from lowtide.control_client import ControlClient
 from lowtide.jobs.folder import JobFolder
-from lowtide.jobs.mark import end_marked
 from lowtide.jobs.state import JobState
+from lowtide.process.mark import end_marked
+from lowtide.status.control_client import ControlClient
 
 STOP_SLACK_S = 15.0
 """How much longer than the job itself allows for its end is waited for it."""

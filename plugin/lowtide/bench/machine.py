@@ -9,8 +9,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from lowtide.embedded.java import find_java
-from lowtide.spark.jars import broker_jars
+from lowtide.jars.java import find_java
+from lowtide.jars.third_party import broker_jars
 from lowtide.version import __version__
 
 _PACKAGES = ("pyspark", "numpy", "pyarrow", "confluent-kafka", "msgspec")

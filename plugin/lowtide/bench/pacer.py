@@ -15,9 +15,9 @@ from lowtide.bench.gaps import Span
 from lowtide.bench.phases import Phase
 from lowtide.bench.schedule import NS, Schedule
 from lowtide.bench.systems import System
-from lowtide.control_client import ControlClient
 from lowtide.errors import LowtideError
-from lowtide.service.job_view import SnapshotView
+from lowtide.status.control_client import ControlClient
+from lowtide.status.job_view import SnapshotView
 
 POLL_S = 0.1
 """How often it is looked what has become of a snapshot; as fine as its time of commit is known."""

@@ -10,8 +10,8 @@ from lowtide.bench.child import Parent
 from lowtide.bench.flows import FLOWS
 from lowtide.errors import LowtideError
 from lowtide.jobs.folder import JobFolder
-from lowtide.jobs.mark import new_life
 from lowtide.jobs.runner import Runner
+from lowtide.process.mark import new_life
 
 
 def main() -> int:

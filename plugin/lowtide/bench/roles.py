@@ -12,7 +12,7 @@ WORKERS = "workers"
 _OF_COMMAND = (
     # The first that stands in a command line decides.
     (FORK_SERVER, "fork_server"),
-    ("lowtide.service.tracker_main", "tracker"),
+    ("lowtide.service.tracker.main", "tracker"),
     ("lowtide.service", "service"),
     ("kafka.Kafka", "kafka"),
     ("org.apache.zookeeper.server.quorum.QuorumPeerMain", "zookeeper"),

@@ -7,10 +7,10 @@ from random import Random
 
 from lowtide import Flow, kafka, raw
 from lowtide.bench.counted import SPREAD, count, state_message
-from lowtide.compiler import compile_flow
-from lowtide.plan import Plan
-from lowtide.raw_record import Raw
-from lowtide.worker.core import WorkerCore
+from lowtide.core.worker import WorkerCore
+from lowtide.flow.compiler import compile_flow
+from lowtide.flow.plan import Plan
+from lowtide.flow.raw_record import Raw
 from lowtide_tracker import LocalTracker
 
 STEP = "count"

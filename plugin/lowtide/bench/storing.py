@@ -21,14 +21,14 @@ from lowtide.bench.core_timing import spread
 from lowtide.bench.ground import described
 from lowtide.bench.session import Say
 from lowtide.bench.stored import START, STEP, filled
+from lowtide.core.operators.saving import saved_steps
+from lowtide.core.worker import WorkerCore
 from lowtide.errors import SnapshotFailed
-from lowtide.operators.saving import saved_steps
-from lowtide.worker.core import WorkerCore
-from lowtide.worker.garbage import set_up_collector
+from lowtide.process.garbage import set_up_collector
 from lowtide.worker.loading import GETS_AT_ONCE
 from lowtide.worker.saver import Saver
-from lowtide_snapshots.manifest import Part
-from lowtide_snapshots.parts import PartHead, decode_part, encode_part, sha256
+from lowtide_snapshots.format.manifest import Part
+from lowtide_snapshots.format.parts import PartHead, decode_part, encode_part, sha256
 from lowtide_snapshots.stores import Store, StoreSetting, open_store
 from lowtide_snapshots.stores.errors import StoreDamaged
 from lowtide_tracker import Request

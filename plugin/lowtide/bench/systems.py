@@ -15,8 +15,8 @@ from lowtide.bench.flows import FLOWS, records_of
 from lowtide.bench.processes import command, descendants, parents
 from lowtide.bench.record import Records
 from lowtide.conf import Conf
-from lowtide.control_client import ControlClient
-from lowtide.spark.job import Job
+from lowtide.driver.job import Job
+from lowtide.status.control_client import ControlClient
 
 JVM = "org.apache.spark.deploy.SparkSubmit"
 

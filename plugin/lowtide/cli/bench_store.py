@@ -39,7 +39,7 @@ def store(
     """
     from lowtide.bench import storing_report
     from lowtide.bench.storing import run
-    from lowtide.store_access import store_setting
+    from lowtide.conf.store_access import store_setting
 
     with ended_by_sigterm(), progress() as say, plain_errors(), tempfile.TemporaryDirectory("-lowtide-bench") as mine:
         local = store_setting(dataclasses.replace(conf.snapshots, url=folder or mine))

@@ -9,17 +9,17 @@ from typing import Literal
 
 from lowtide.cli.refusals import plain_errors
 from lowtide.conf import Conf
+from lowtide.conf.store_access import store_setting
+from lowtide.conf.zookeeper_access import ZooKeeperAccess
 from lowtide.errors import ConfError, NotRunning
-from lowtide.store_access import store_setting
-from lowtide.zookeeper_access import ZooKeeperAccess
-from lowtide_snapshots.choosing import manifest_of
-from lowtide_snapshots.commit_log import Commit, CommitLog, ZooKeeperCommitLog
+from lowtide_snapshots.commits.choice import manifest_of
+from lowtide_snapshots.commits.log import Commit, CommitLog, ZooKeeperCommitLog
 from lowtide_snapshots.errors import FormatTooNew, ManifestDamaged, SnapshotsError
-from lowtide_snapshots.job_paths import node_name
-from lowtide_snapshots.job_store import JobStore
-from lowtide_snapshots.manifest import Manifest
-from lowtide_snapshots.names import ObjectName, incarnation_of, parse_name
-from lowtide_snapshots.registry import jobs
+from lowtide_snapshots.format.manifest import Manifest
+from lowtide_snapshots.format.names import ObjectName, incarnation_of, parse_name
+from lowtide_snapshots.job.paths import node_name
+from lowtide_snapshots.job.registry import jobs
+from lowtide_snapshots.job.store import JobStore
 from lowtide_snapshots.stores import Store, open_store
 from lowtide_snapshots.stores.errors import NotThere, StoreDamaged
 

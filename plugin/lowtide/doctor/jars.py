@@ -1,9 +1,9 @@
 """The third-party jars, and Lowtide's own."""
 
 from lowtide.doctor.check import Answer, Surroundings
-from lowtide.rehearsal import archives
-from lowtide.spark.jar import shim_jar
-from lowtide.spark.jars import broker_jars, connector_jars, jars_folder
+from lowtide.jars.shim import shim_jar
+from lowtide.jars.third_party import broker_jars, connector_jars, jars_folder
+from lowtide.jobs.rehearsal import archives
 
 
 def third_party_jars(_: Surroundings) -> Answer:
@@ -11,7 +11,7 @@ def third_party_jars(_: Surroundings) -> Answer:
     folder = jars_folder()
     if not folder.is_dir():
         # They are fetched at the first start, which takes a minute; a look around should not.
-        return Answer("warn", f"not fetched yet: {folder}", "fetch them: python -m lowtide.spark.jars")
+        return Answer("warn", f"not fetched yet: {folder}", "fetch them: python -m lowtide.jars.third_party")
     return Answer("ok", f"connector {len(connector_jars())}, broker {len(broker_jars())}: {folder}")
 
 
@@ -23,10 +23,10 @@ def own_jar(_: Surroundings) -> Answer:
 def class_archives(_: Surroundings) -> Answer:
     """A job has been rehearsed, so that Spark and an embedded Kafka start in half the time."""
     if not jars_folder().is_dir():
-        return Answer("warn", "the jars are not fetched yet", "fetch them, then: python -m lowtide.rehearsal")
+        return Answer("warn", "the jars are not fetched yet", "fetch them, then: python -m lowtide.jobs.rehearsal")
     wanted = archives()
     missing = [archive.name for archive in wanted if not archive.path.is_file()]
     if missing:
-        way_out = "start them sooner: python -m lowtide.rehearsal (half a minute, once)"
+        way_out = "start them sooner: python -m lowtide.jobs.rehearsal (half a minute, once)"
         return Answer("warn", f"none of {', '.join(missing)}", way_out)
     return Answer("ok", str(wanted[0].path.parent))

@@ -13,16 +13,16 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from lowtide.fields import kept
-from lowtide.operators.limits import PLACE_BYTES
-from lowtide.worker.birth import Birth
+from lowtide.assignment.birth import Birth
+from lowtide.assignment.deployment import Deployment
+from lowtide.core.effects import Frame
+from lowtide.core.operators.limits import PLACE_BYTES
+from lowtide.core.worker import WorkerCore
+from lowtide.flow.fields import kept
+from lowtide.process.tracker_line import TrackerLine
 from lowtide.worker.building import delivers, make_delivery, make_saver
-from lowtide.worker.core import WorkerCore
-from lowtide.worker.deployment import Deployment
-from lowtide.worker.effects import Frame
 from lowtide.worker.protocol import Emitted, Frames, Says
 from lowtide.worker.shares import Share, SharedDelivery
-from lowtide.worker.tracker_line import TrackerLine
 from lowtide_tracker import Floor, LocalTracker, Request
 from lowtide_tracker.floors import Floors
 

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from lowtide.cache import cache_folder
-from lowtide.spark.build import RELEASE, make_jar
+from lowtide.jars.build import RELEASE, make_jar
 
 SOURCE = Path(__file__).with_name("Stage.java")
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from lowtide.bench.child import Child, Parent
 from lowtide.bench.epochs import epoch_ends_ns
 from lowtide.conf import Conf
+from lowtide.connectors.kafka_access import spark_options
+from lowtide.driver.session import launch_settings, settings
 from lowtide.errors import LifeEnded, LowtideError
-from lowtide.kafka_access import spark_options
-from lowtide.spark.jars import connector_jars
-from lowtide.spark.session import launch_settings, settings
+from lowtide.jars.third_party import connector_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
