@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterable
 from contextlib import suppress
 
-from lowtide.bench.processes import command, parents
+from lowtide_bench.processes import command, parents
 from tests.driver import below
 
 __all__ = ["MARK", "marked", "of_program", "send"]

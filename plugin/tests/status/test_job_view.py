@@ -8,7 +8,6 @@ import msgspec
 import pytest
 from seen import MIN_TIME, PARTITIONS, SHAPE, moment, reader, report, worker
 
-from lowtide.bench.flows import inverted_index
 from lowtide.core.fronts.floors import NO_TICK
 from lowtide.events import EventLog
 from lowtide.flow.compiler import compile_flow
@@ -18,6 +17,7 @@ from lowtide.status.job_watch import JobWatch
 from lowtide.status.moment import OUTLET, JobShape, Moment
 from lowtide.status.recent import Recent
 from lowtide.status.teller import delivered_time, job_view
+from lowtide_bench.flows import inverted_index
 from lowtide_tracker import Holder
 
 
