@@ -57,6 +57,7 @@ chromium:  ## install the tests' browser, where this user may
 check: env  ## ruff (lint, format, import rules) and mypy --strict over everything
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
+	$(ENV)/bin/lint-imports --no-logo
 	@# One run per folder: the folders' test modules may have the same names.
 	@for folder in $(FOLDERS); do echo "mypy $$folder"; \
 	    $(RUN) -m mypy --cache-dir .mypy_cache/$$folder $$folder; done
@@ -116,7 +117,7 @@ wheel: env jar  ## build the four wheels into dist/
 lock:  ## make requirements.lock anew from requirements.in and the pyproject.toml files (ARGS=--upgrade)
 	@$$($(HOUSE) uv) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	    --no-emit-index-url --no-emit-package lowtide --no-emit-package lowtide-tracker \
-	    --no-emit-package lowtide-snapshots --no-emit-package lowtide-airflow \
+	    --no-emit-package lowtide-snapshots --no-emit-package lowtide-airflow --no-emit-package lowtide-bench \
 	    $(ARGS) requirements.in --output-file requirements.lock
 
 .PHONY: lock-jars

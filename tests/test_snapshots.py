@@ -79,7 +79,7 @@ def test_a_job_goes_on_from_its_last_commit(spark: Spark) -> None:
 
 
 def test_a_job_that_is_rewound_delivers_again_what_came_behind_the_commit(spark: Spark) -> None:
-    """C17: a new output generation; and a life after it goes on with that one."""
+    """A new output generation; and a life after it goes on with that one."""
     shop = Shop.open("rewound", spark.kafka, spark.settings(), letters=2)
     shop.produce(range(400))
     with shop.running() as job:

@@ -306,7 +306,7 @@ FLOW = [
     flow("no-window", "R8", "fronts run ahead of min time as they like", no_window),
     flow("released-at-min-time", "R12", "a barrier releases min time itself", released_at_min_time),
     flow("released-unsorted", "R12", "a barrier releases in the order of arrival", released_unsorted),
-    flow("tombstones-lost", "R12, F3", "a barrier does not look at tombstones", tombstones_lost,
+    flow("tombstones-lost", "R12", "a barrier does not look at tombstones", tombstones_lost,
          flow="index", grouping="optimistic"),
     flow("last-forgotten", "R13", "a lane's last record is not looked at", last_forgotten, faults=OFTEN),
     flow("last-by-tick", "R12, W11", "last is compared by tick", last_by_tick, faults=OFTEN),

@@ -4,7 +4,7 @@
 2. the lease, and a new incarnation
 3. every transactional id that any life may have used is claimed, the incarnation is checked again, and only then the
    lanes' `last` and floors are read: nothing of an earlier life can become durable after that (R13, W10). The flow is
-   held against the one that delivered them, and takes its place (C12)
+   held against the one that delivered them, and takes its place
 4. the front register is completed (R3)
 """
 

@@ -1,4 +1,4 @@
-"""Whether the flow of now gives records the lanes and the places in the order that the one that delivered gave (C12).
+"""Whether the flow of now gives records the lanes and the places in the order that the one that delivered gave.
 
 Both hang on the steps a record goes through and on the columns it is keyed by. Where they differ, a lane's `last` says
 nothing about what was delivered: records would come twice, or never. So the steps of the flow that delivers are kept in

@@ -1,4 +1,4 @@
-"""From which commit a life begins, and whether the flow of now can read its state (C6, C9, C12)."""
+"""From which commit a life begins, and whether the flow of now can read its state."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class StartFrom:
         commit: This commit, by its id or name.
         before_ms: The newest commit with a min time at or before this.
         no_state: At the sources' beginning, though there are commits.
-        redeliver: Whether all from there on is delivered again, as a new output generation (C17).
+        redeliver: Whether all from there on is delivered again, as a new output generation.
     """
 
     commit: str | None = None

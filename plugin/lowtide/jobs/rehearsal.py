@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from lowtide.api import Flow
+from lowtide import Flow
 from lowtide.conf import Conf
 from lowtide.connectors.kafka_access import librdkafka_settings
 from lowtide.connectors.topics import Topics

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Handed", "LevelHost"]
 
 FLUSH_S = 0.002
-"""Least time between two flushes to the tracker (T4): it bounds what tracking adds to a record's latency."""
+"""Least time between two flushes to the tracker: it bounds what tracking adds to a record's latency."""
 MEND_S = 0.005
 """How often a line that is broken is looked after."""
 KEEP_FLOORS_S = 1.0

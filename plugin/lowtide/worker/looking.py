@@ -1,4 +1,4 @@
-"""The state of one key as of min time, for whoever asks over the control API (C11)."""
+"""The state of one key as of min time, for whoever asks over the control API."""
 
 from __future__ import annotations
 

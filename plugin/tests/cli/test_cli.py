@@ -11,7 +11,7 @@ from lowtide import Flow
 from lowtide.cli import main_flow
 from lowtide.cli.main import COMMANDS, run
 
-FLOWS = Path(__file__).parent / "flows"
+FLOWS = Path(__file__).parents[1] / "flows"
 SAID_BY_HELP = """
 import sys
 from lowtide.cli.main import run

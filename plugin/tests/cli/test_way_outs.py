@@ -15,7 +15,7 @@ import pytest
 from lowtide.cli.main import COMMANDS
 from lowtide.conf import Conf
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FOLDERS = ("plugin/lowtide", "snapshots/lowtide_snapshots", "tracker/lowtide_tracker", "dags/lowtide_airflow")
 GAP = "\0"
 """Stands for what is filled in."""

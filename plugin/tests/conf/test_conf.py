@@ -8,7 +8,7 @@ import pytest
 from lowtide.conf import Conf, parse_settings
 from lowtide.errors import ConfError
 
-CONF = Path(__file__).parents[2] / "conf"
+CONF = Path(__file__).parents[3] / "conf"
 
 
 def load(tmp_path: Path, text: str) -> Conf:

@@ -27,7 +27,7 @@ from lowtide_tracker.handshake import NONCE_BYTES, REPLY_BYTES, ServerHandshake
 
 pytestmark = pytest.mark.slow
 
-SOURCE = Path(__file__).parent / "support" / "jvm" / "RowsFromStdin.java"
+SOURCE = Path(__file__).parents[1] / "support" / "jvm" / "RowsFromStdin.java"
 LIMIT_S = 30.0
 QUIET_S = 0.5
 """So long nothing comes: the JVM has read what it was given."""

@@ -135,7 +135,7 @@ def manifest(steps: str = "", generation: int = 0) -> Manifest:
 
 
 def test_a_sink_that_has_lost_what_a_snapshot_knew_is_refused() -> None:
-    """R13; but not where all is delivered anew (C17)."""
+    """R13; but not where all is delivered anew."""
     lane = LaneName(0, "out", 0)
     refuse_shorter_lasts(manifest(), {lane: OrderKey(12, 0, 6, (), 1)}, 0)
     for last in ({}, {lane: OrderKey(12, 0, 5, (), 1)}):
@@ -192,7 +192,7 @@ def kept(plan: Plan, begins: int = 0) -> dict[str, Any]:
 
 
 def test_other_steps_are_refused_where_the_old_ones_have_delivered_behind_the_snapshot() -> None:
-    """C12, W15: a record's place in the order hangs on the steps that it goes through."""
+    """W15: a record's place in the order hangs on the steps that it goes through."""
     plan = deployment().plan
     for known in (None, kept(plan)):
         refuse_other_places(plan, known, manifest(text_of(plan)), BEHIND, 10)

@@ -20,7 +20,7 @@ from lowtide.flow.compiler import compile_flow
 from lowtide.flow.explain import explain
 from lowtide.flow.pickling import PLAN_LIMIT_BYTES
 
-FLOWS = Path(__file__).parent / "flows"
+FLOWS = Path(__file__).parents[1] / "flows"
 
 
 @dataclass(frozen=True)

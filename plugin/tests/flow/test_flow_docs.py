@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "flows.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "flows.md"
 
 
 def test_every_example_of_the_documentation_does_what_it_says() -> None:

@@ -15,7 +15,7 @@ from lowtide.flow.formats import JsonFormat
 from lowtide.flow.loading import load_flow
 from lowtide.flow.pickling import dump_plan, load_plan
 
-FLOWS = Path(__file__).parent / "flows"
+FLOWS = Path(__file__).parents[1] / "flows"
 
 
 def test_a_flow_that_was_run_here_can_still_be_sent_to_workers() -> None:

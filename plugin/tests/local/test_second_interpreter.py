@@ -27,7 +27,7 @@ from lowtide.flow.plan import Plan
 from lowtide.local.run import Message, run_log
 from lowtide_tracker import Floor
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SEEDS = range(200)
 UNREADABLE: list[bytes | None] = [
     b"",

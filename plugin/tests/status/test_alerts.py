@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 RUNBOOK = (ROOT / "docs" / "operations.md").read_text()
 RULES: list[dict[str, Any]] = [
     rule for group in yaml.safe_load((ROOT / "conf" / "alerts.yml").read_text())["groups"] for rule in group["rules"]

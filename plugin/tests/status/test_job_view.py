@@ -39,7 +39,7 @@ def durations(*ms: float) -> dict[int, int]:
 
 
 def test_who_holds_min_time_is_named_and_for_how_long() -> None:
-    """T7: the front with its partition, an open ack with its segment; time that stands is counted."""
+    """The front with its partition, an open ack with its segment; time that stands is counted."""
     seen = view(moment(5000), moment(1000), moment(3000))
     assert (seen.min_time_ms, seen.lag_ms, seen.holder) == (2 * MIN_TIME, 5000, "front 3 (documents-1)")
     assert seen.held_s == 2.0

@@ -1,4 +1,4 @@
-"""The state of one key as of min time (C11)."""
+"""The state of one key as of min time."""
 
 from __future__ import annotations
 

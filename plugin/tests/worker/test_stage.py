@@ -88,7 +88,7 @@ def flushes_of(stage: stage_module.LevelStage, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_flushes_keep_their_distance(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """T4: however often the loop turns."""
+    """However often the loop turns."""
     stage = rig.stages["0/orders-1"]
     tick(stage, 100.0)
     sent = flushes_of(stage, monkeypatch)

@@ -12,7 +12,7 @@ from lowtide_snapshots.format.manifest import FloorAt, FrontAt, LaneLast, Manife
 from lowtide_snapshots.format.parts import PartHead, decode_part, sha256
 from lowtide_snapshots.stores import Store, StoreSetting, open_store
 
-ROOT = Path(__file__).parent / "data" / "format-1"
+ROOT = Path(__file__).parents[1] / "data" / "format-1"
 NAME = "shop/manifests/000000000425000-000003-0007.json"
 WORD = pa.struct([("word", pa.string())])
 COUNT = pa.struct([("count", pa.int64()), ("pages", pa.list_(pa.int32()))])

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-README = Path(__file__).parent.parent / "README.md"
-ROOT = Path(__file__).parent / "data" / "format-1"
+README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[1] / "data" / "format-1"
 COUNTS = {"be": 2, "to": 3, "潮": 2**40, None: None}
 
 

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("boto3", reason="boto3 is an extra")
 pytestmark = pytest.mark.s3
 
-CLONE = Path(__file__).resolve().parents[2]
+CLONE = Path(__file__).resolve().parents[3]
 ONE = "snapshots/tests/stores/test_s3_store.py::TestS3Store::test_a_check_leaves_nothing"
 
 

@@ -109,7 +109,7 @@ class Coordinator:
         """What keeps snapshots from being taken or committed, and since when; empty if nothing does."""
 
     async def start(self) -> None:
-        """Hear of every commit, whoever makes it (C16)."""
+        """Hear of every commit, whoever makes it."""
         self._spawn(self._look_at_store())
         await self.commits.watch(lambda commit: self._spawn(self._committed(commit)))
 
@@ -260,7 +260,7 @@ class Coordinator:
     # -- commits ---------------------------------------------------------------------------------------------------
 
     async def _committed(self, commit: Commit) -> None:
-        """Somebody has committed a snapshot: tell all that it concerns, once (C16)."""
+        """Somebody has committed a snapshot: tell all that it concerns, once."""
         self._committed_s, self.trouble = time.monotonic(), ""
         if commit.incarnation == self._incarnation and self._takings.of_id(commit.id) is None:
             # It was sealed so long ago that it is not told of any more.

@@ -1,4 +1,4 @@
-"""Whether min time stands for no reason: a frame that was lost is named, and the life ends in replay (R10, T9)."""
+"""Whether min time stands for no reason: a frame that was lost is named, and the life ends in replay (R10)."""
 
 from __future__ import annotations
 

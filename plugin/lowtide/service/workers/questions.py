@@ -1,4 +1,4 @@
-"""Asks the workers for the state of a key: all of them, as only one has it (C11)."""
+"""Asks the workers for the state of a key: all of them, as only one has it."""
 
 from __future__ import annotations
 

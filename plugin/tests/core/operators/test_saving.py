@@ -170,7 +170,6 @@ class NewPrices:
 
 
 def test_a_field_that_was_added_takes_its_default_however_deep_it_lies() -> None:
-    """C12."""
     before: Kind = kind_of(Prices, "it")
     now: Kind = kind_of(NewPrices, "it")
     one = Price(1.0)

@@ -157,7 +157,7 @@ def test_a_request_that_is_repeated_gets_the_snapshot_that_it_began(rig: Rig) ->
 
 @pytest.mark.parametrize("answer_first", [False, True])
 def test_a_snapshot_is_sealed_committed_and_told_once(rig: Rig, answer_first: bool) -> None:
-    """R15, R16, C16; whoever answers first, the tracker or the workers."""
+    """R15, R16; whichever answers first, the tracker or the workers."""
     rig.answer_first = answer_first
 
     async def story(it: Coordinator) -> None:

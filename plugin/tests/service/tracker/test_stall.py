@@ -1,4 +1,4 @@
-"""R10, T9: min time that stands for no reason ends the life, and only that does."""
+"""R10: min time that stands for no reason ends the life, and only that does."""
 
 from __future__ import annotations
 
