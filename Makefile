@@ -43,7 +43,7 @@ jar: env  ## compile the Java shim
 
 .PHONY: classes
 classes: jars jar  ## rehearse a job, so that Spark's and Kafka's JVMs start in half the time; once
-	@$(RUN) -m lowtide.jobs.rehearsal
+	@$(RUN) -m lowtide.rehearsal
 
 .PHONY: s3-server
 s3-server:  ## build the tests' S3 server with Go; without Go, S3=moto takes moto instead

@@ -1,7 +1,7 @@
 """What a JVM has loaded of its classes, in a file that the next one maps instead of loading them anew.
 
 It is Java's dynamic class-data sharing (JEP 350). A JVM that finds its archive made by another Java, or from other
-jars, goes without it. `lowtide.jobs.rehearsal` makes the archives; where there is none, all starts as ever, only later.
+jars, goes without it. `lowtide.rehearsal` makes the archives; where there is none, all starts as ever, only later.
 """
 
 from __future__ import annotations

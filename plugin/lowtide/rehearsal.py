@@ -1,4 +1,4 @@
-"""Run a small job once, on services of its own, and keep what its JVMs have loaded: `python -m lowtide.jobs.rehearsal`.
+"""Run a small job once, on services of its own, and keep what its JVMs have loaded: `python -m lowtide.rehearsal`.
 
 The next start of Spark, and of an embedded Kafka, takes about half as long.
 """
@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from lowtide import Flow
+from lowtide.api import Flow
 from lowtide.conf import Conf
 from lowtide.connectors.kafka_access import librdkafka_settings
 from lowtide.connectors.topics import Topics
@@ -32,11 +32,6 @@ __all__ = ["rehearse"]
 READY_WITHIN_S = 120.0
 PLAYS_S = 3.0
 EXIT_WITHIN_S = 120.0
-
-
-def archives() -> list[ClassArchive]:
-    """Return those that a job on this machine uses."""
-    return [driver_archive(), broker_archive()]
 
 
 def rehearse(wanted: Sequence[ClassArchive]) -> None:
@@ -113,7 +108,7 @@ def _apart() -> Iterator[None]:
 def main() -> int:
     """Make what is missing, and say where the archives are."""
     try:
-        wanted = archives()
+        wanted = [driver_archive(), broker_archive()]
         missing = [archive for archive in wanted if not archive.path.is_file()]
         if missing:
             sys.stdout.write("rehearsing a job, so that later ones start sooner (half a minute)\n")
