@@ -18,7 +18,7 @@ SEED ?=
 HOUSE := $(PYTHON) tools/environment.py
 ENV = $(or $(CACHED_ENV),$(eval CACHED_ENV := $(shell $(HOUSE) path))$(CACHED_ENV))
 RUN = $(ENV)/bin/python
-FOLDERS := tracker snapshots plugin dags tools peers $(wildcard examples tests)
+FOLDERS := tracker snapshots plugin dags bench tools peers $(wildcard examples tests)
 UNDER_AIRFLOW := tests/airflow_page tests/dag_runs tests/under_airflow
 UNIT := not (spark or kafka or zookeeper or s3 or postgres or airflow or slow)
 
@@ -35,11 +35,11 @@ env:  ## build the Python environment from requirements.lock, and link .venv to 
 
 .PHONY: jars
 jars: env  ## fetch the third-party jars: Spark's Kafka connector, Kafka's broker
-	@$(RUN) -m lowtide.spark.jars
+	@$(RUN) -m lowtide.jars.third_party
 
 .PHONY: jar
 jar: env  ## compile the Java shim
-	@$(RUN) -m lowtide.spark.build
+	@$(RUN) -m lowtide.jars.build
 
 .PHONY: classes
 classes: jars jar  ## rehearse a job, so that Spark's and Kafka's JVMs start in half the time; once
@@ -57,6 +57,7 @@ chromium:  ## install the tests' browser, where this user may
 check: env  ## ruff (lint, format, import rules) and mypy --strict over everything
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
+	$(ENV)/bin/lint-imports --no-logo
 	@# One run per folder: the folders' test modules may have the same names.
 	@for folder in $(FOLDERS); do echo "mypy $$folder"; \
 	    $(RUN) -m mypy --cache-dir .mypy_cache/$$folder $$folder; done
@@ -116,12 +117,12 @@ wheel: env jar  ## build the four wheels into dist/
 lock:  ## make requirements.lock anew from requirements.in and the pyproject.toml files (ARGS=--upgrade)
 	@$$($(HOUSE) uv) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	    --no-emit-index-url --no-emit-package lowtide --no-emit-package lowtide-tracker \
-	    --no-emit-package lowtide-snapshots --no-emit-package lowtide-airflow \
+	    --no-emit-package lowtide-snapshots --no-emit-package lowtide-airflow --no-emit-package lowtide-bench \
 	    $(ARGS) requirements.in --output-file requirements.lock
 
 .PHONY: lock-jars
-lock-jars: env  ## fetch the jars of plugin/lowtide/spark/ivy.xml anew and make jars.lock from them
-	@$(RUN) -m lowtide.spark.jars lock
+lock-jars: env  ## fetch the jars of plugin/lowtide/jars/ivy.xml anew and make jars.lock from them
+	@$(RUN) -m lowtide.jars.third_party lock
 
 .PHONY: clean
 clean:  ## delete what was built inside the clone

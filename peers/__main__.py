@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from lowtide.cli.bench_options import Rates
-from lowtide.cli.bench_running import ended_by_sigterm, progress
 from lowtide.conf import Conf
+from lowtide_bench.cli.options import Rates
+from lowtide_bench.cli.running import ended_by_sigterm, progress
 from peers.measure import Extent, run
 from peers.systems import SYSTEMS, WARMING
 from peers.table import table

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lowtide.cache import cache_folder
-from lowtide.embedded.java import find_java
 from lowtide.errors import LowtideError
-from lowtide.spark.jars import pyspark_folder
+from lowtide.jars.java import find_java
+from lowtide.jars.third_party import pyspark_folder
 
 REQUIREMENTS = Path(__file__).with_name("requirements")
 INSTALL_LIMIT_S = 900.0

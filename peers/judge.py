@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.bench.counted import Counted
-from lowtide.bench.record import Int64s
+from lowtide_bench.counted import Counted
+from lowtide_bench.record import Int64s
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.bench.arrivals import Arrivals
-from lowtide.bench.ramp import Ramp
-from lowtide.bench.schedule import NS
+from lowtide_bench.arrivals import Arrivals
+from lowtide_bench.ramp import Ramp
+from lowtide_bench.schedule import NS
 
 LAG_LIMIT_MS = 3_000.0
 GROWTH_LIMIT = 0.05
@@ -61,7 +61,7 @@ def steps(arrivals: Arrivals, ramp: Ramp) -> list[Step]:
 def latency_ms(arrivals: Arrivals, due: int, percent: float) -> float:
     """Return a percentile of the latencies of so many records that were due; infinite where it is one that never came.
 
-    The next higher value that occurred, as of `lowtide.bench.arrivals.percentiles`.
+    The next higher value that occurred, as of `lowtide_bench.arrivals.percentiles`.
     """
     latencies = np.sort(arrivals.latency_ms())
     place = int(np.ceil((due - 1) * percent / 100))

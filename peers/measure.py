@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from lowtide.bench.companion import Companion
-from lowtide.bench.ground import Ground, described, ground
-from lowtide.bench.load import Load, Rise
-from lowtide.bench.outages import outage
-from lowtide.bench.pacer import Pacer
-from lowtide.bench.phases import Phase
-from lowtide.bench.ramp import drained_per_s
-from lowtide.bench.session import Say, Subject, observe
-from lowtide.bench.systems import Way
 from lowtide.conf import Conf
 from lowtide.errors import LowtideError
+from lowtide_bench.companion import Companion
+from lowtide_bench.ground import Ground, described, ground
+from lowtide_bench.load import Load, Rise
+from lowtide_bench.outages import outage
+from lowtide_bench.pacer import Pacer
+from lowtide_bench.phases import Phase
+from lowtide_bench.ramp import drained_per_s
+from lowtide_bench.session import Say, Subject, observe
+from lowtide_bench.systems import Way
 from peers.judge import Verdict, judge
 from peers.lags import finite, latency_ms, steps
 from peers.patience import Killer, Patience

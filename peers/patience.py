@@ -1,6 +1,6 @@
 """Follows a system's results until all have come, beside the reader, and may kill the system before that.
 
-The reader of `lowtide.bench` gives up after 10 s of silence. A peer that is restored, or whose batches are long on a
+The reader of `lowtide_bench` gives up after 10 s of silence. A peer that is restored, or whose batches are long on a
 busy machine, may need longer; its late results would count as lost.
 """
 
@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from contextlib import closing
 
-from lowtide.bench.companion import Companion
-from lowtide.bench.counted import Counted
-from lowtide.bench.schedule import NS, Schedule
-from lowtide.bench.systems import System, Way
+from lowtide_bench.companion import Companion
+from lowtide_bench.counted import Counted
+from lowtide_bench.schedule import NS, Schedule
+from lowtide_bench.systems import System, Way
 from peers.program import Restartable
 
 SILENCE_LIMIT_S = 240.0

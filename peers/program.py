@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from lowtide.bench.child import ChildFailed
-from lowtide.bench.systems import System, Way
 from lowtide.conf import Conf
-from lowtide.jobs.mark import VARIABLE, end_marked, new_life
+from lowtide.process.mark import VARIABLE, end_marked, new_life
+from lowtide_bench.child import ChildFailed
+from lowtide_bench.systems import System, Way
 
 PROGRAMS = Path(__file__).with_name("programs")
 STOP_LIMIT_S = 5.0

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from tests.settings import settings_of
 
+from lowtide.api import Flow
 from lowtide.conf import Conf
+from lowtide.connectors.topics import Topics
+from lowtide.driver.job import Job
+from lowtide.driver.session import start_session
 from lowtide.embedded import EmbeddedServices
-from lowtide.flow import Flow
-from lowtide.spark.job import Job
-from lowtide.spark.session import start_session
-from lowtide.topics import Topics
 
 READY_WITHIN_S = 120.0
 SLOTS = 12

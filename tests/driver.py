@@ -20,10 +20,10 @@ from typing import Any
 
 from tests.shop import Shop
 
+from lowtide.driver.job import Job
+from lowtide.driver.session import start_session
 from lowtide.errors import LowtideError
-from lowtide.spark.job import Job
-from lowtide.spark.session import start_session
-from lowtide_snapshots.control_address import ask
+from lowtide_snapshots.job.control_address import ask
 
 ROOT = Path(__file__).parent.parent
 READY_WITHIN_S = 120.0

@@ -18,11 +18,11 @@ from lowtide.conf import KafkaConf
 from lowtide.connectors.floor_archive import archive_of
 from lowtide.connectors.lasts import topic_of
 from lowtide.connectors.lasts_records import floor_of
-from lowtide.fronts.floors import NO_TICK
-from lowtide.local import Message
-from lowtide.oracle import read_output
-from lowtide.service.broker_clock import JUMP_MS
-from lowtide.topics import Topics
+from lowtide.connectors.topics import Topics
+from lowtide.core.fronts.floors import NO_TICK
+from lowtide.local.oracle import read_output
+from lowtide.local.run import Message
+from lowtide.service.fronts.broker_clock import JUMP_MS
 from lowtide_tracker import Floor
 
 __all__ = ["FrontLog", "Recorded", "read_recorded", "wrong_floors"]

@@ -9,15 +9,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.driver import ROOT, below, below_with
 from tests.shop import Shop
 
-from lowtide.control_client import ControlClient
 from lowtide.errors import LowtideError
 from lowtide.jobs.folder import JobFolder
-from lowtide.jobs.mark import new_life
 from lowtide.jobs.runner import Runner
 from lowtide.jobs.state import JobState
+from lowtide.process.mark import new_life
+from lowtide.status.control_client import ControlClient
+from tests.driver import ROOT, below, below_with
 
 READY_WITHIN_S = 120.0
 POLL_S = 0.1

@@ -8,19 +8,19 @@ from collections.abc import Mapping
 
 from tests.floor_judge import FrontLog, read_recorded, wrong_floors
 
-from lowtide.compiler import compile_job
+from lowtide.api import Flow
 from lowtide.conf import Conf
+from lowtide.conf.zookeeper_access import ZooKeeperAccess
 from lowtide.connectors.floor_archive import read_archived
+from lowtide.connectors.kafka_access import librdkafka_settings
 from lowtide.connectors.lasts import read_lasts, topic_of
-from lowtide.flow import Flow
-from lowtide.fronts.register import FrontRegister
-from lowtide.kafka_access import librdkafka_settings
-from lowtide.local import run_log
-from lowtide.oracle import Output, Verdict, compare_lanes, read_log, read_output, read_sources
-from lowtide.plan import Plan
-from lowtide.spark.query import topics_of
-from lowtide.topics import Topics
-from lowtide.zookeeper_access import ZooKeeperAccess
+from lowtide.connectors.topics import Topics
+from lowtide.core.fronts.register import FrontRegister
+from lowtide.driver.query import topics_of
+from lowtide.flow.compiler import compile_job
+from lowtide.flow.plan import Plan
+from lowtide.local.oracle import Output, Verdict, compare_lanes, read_log, read_output, read_sources
+from lowtide.local.run import run_log
 
 DATED = "LogAppendTime"
 LASTS_WITHIN_S = 30.0

@@ -18,8 +18,8 @@ from tests.judging import Judge, produce
 from lowtide import Flow, kafka, raw
 from lowtide import json as as_json
 from lowtide.conf import Conf
-from lowtide.kafka_access import librdkafka_settings
-from lowtide.spark.job import Job
+from lowtide.connectors.kafka_access import librdkafka_settings
+from lowtide.driver.job import Job
 
 if TYPE_CHECKING:
     from tests.conftest import Kafka

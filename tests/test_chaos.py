@@ -17,7 +17,7 @@ from tests.chaos.run import Run
 from tests.chaos.schedule import CAUSED, KILLS, OTHERS, Fault, kinds, schedule
 from tests.chaos.verdict import Letters, Result, judged
 
-from lowtide.oracle import Output
+from lowtide.local.oracle import Output
 
 SEEDS = range(200)
 SEVENTEEN = ["kill-at-seal (service) after", "s3-restart for 7.0 s", "kill-at-request (driver)"]

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from lowtide import Flow, json as as_json, kafka
 from lowtide.conf import Conf
 from lowtide.errors import LowtideError
-from lowtide.spark.job import Job
+from lowtide.driver.job import Job
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ from controlled import TOKEN, ControlledJob, controlled
 from seen import MIN_TIME, SHAPE, moment, reader, worker
 
 from lowtide.conf import Conf, ControlConf
+from lowtide.conf.token import job_token
 from lowtide.errors import ConfError
 from lowtide.events import EventLog
 from lowtide.jobs.folder import JobFolder
-from lowtide.jobs.process import Process
 from lowtide.jobs.state import JobState
-from lowtide.jobs.token import job_token
+from lowtide.process.identity import Process
 
 
 @pytest.fixture(name="job")

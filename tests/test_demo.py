@@ -18,9 +18,9 @@ from demo.looking_up import documents_with
 from demo.reading import Reader, caught_up, steady
 from inverted_index import Document, flow
 
-from lowtide.compiler import compile_flow
 from lowtide.conf import KafkaConf
-from lowtide.oracle import Output, compare, expected_lanes, read_log, read_output
+from lowtide.flow.compiler import compile_flow
+from lowtide.local.oracle import Output, compare, expected_lanes, read_log, read_output
 
 if TYPE_CHECKING:
     from tests.conftest import Kafka

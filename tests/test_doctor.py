@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 import lowtide
+from lowtide.api import Flow
 from lowtide.conf import Conf
+from lowtide.connectors.topics import Topics
 from lowtide.doctor import CHECKS, Answer, Surroundings, ask
 from lowtide.embedded import EmbeddedServices
 from lowtide.errors import TopicUnknown
-from lowtide.flow import Flow
-from lowtide.topics import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper]
 

@@ -17,11 +17,11 @@ from tests.judging import Judge, produce
 import lowtide
 from lowtide import Flow
 from lowtide.cli.init import FLOW as FIRST_FLOW
-from lowtide.connectors.spec import KafkaSink, KafkaSource
-from lowtide.flow import DEAD_LETTERS
-from lowtide.loading import load_flow
-from lowtide.oracle import read_output
-from lowtide.steps import Read, Write
+from lowtide.flow.endpoints import KafkaSink, KafkaSource
+from lowtide.flow.graph import DEAD_LETTERS
+from lowtide.flow.loading import load_flow
+from lowtide.flow.steps import Read, Write
+from lowtide.local.oracle import read_output
 
 if TYPE_CHECKING:
     from tests.conftest import Spark
@@ -113,6 +113,7 @@ def test_a_job_delivers_what_run_locally_says(
         patches.setattr(Flow, "run_locally", noted)
         patches.setattr(sys, "path", [*sys.path])
         flow = load_flow(str(file))
+    assert isinstance(flow, Flow)
     flow.name = unique(flow.name)
     inputs = ran[-1] if example.inputs is None else example.inputs
     log = {name: values(source, inputs.get(name, ())) * TIMES for name, source in sources(flow).items()}

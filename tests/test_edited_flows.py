@@ -16,10 +16,10 @@ from lowtide import Flow, kafka
 from lowtide import json as as_json
 from lowtide.cli.recovery import look
 from lowtide.cli.taking import take
+from lowtide.driver.job import Job
+from lowtide.driver.recovery import StartFrom
 from lowtide.errors import FlowError, LifeEnded
-from lowtide.loading import load_flow
-from lowtide.spark.job import Job
-from lowtide.spark.recovering import StartFrom
+from lowtide.flow.loading import load_flow
 
 if TYPE_CHECKING:
     from tests.conftest import Spark
@@ -196,6 +196,7 @@ def test_states_and_records_that_got_fields_with_defaults_go_on_from_a_commit(sp
         file.write_text(text)
         orders = [{"user": f"user-{n % 3}", "number": n} for n in range(number * 12, number * 12 + 6)]
         flow = load_flow(str(file))
+        assert isinstance(flow, Flow)
         with spark.job(flow) as job:
             for partition in (0, 1):
                 kafka_.produce(names["SOURCE"], orders[partition::2], partition)

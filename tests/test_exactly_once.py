@@ -16,11 +16,11 @@ from confluent_kafka.admin import AdminClient
 from tests.shop import Load, Shop
 
 from lowtide.connectors.lasts import topic_of
+from lowtide.connectors.topics import Topics
+from lowtide.driver.job import Job
 from lowtide.embedded import EmbeddedServices
 from lowtide.errors import AlreadyRunning, LowtideError
-from lowtide.oracle import read_output
-from lowtide.spark.job import Job
-from lowtide.topics import Topics
+from lowtide.local.oracle import read_output
 
 if TYPE_CHECKING:
     from tests.conftest import Kafka, Spark

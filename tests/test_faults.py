@@ -13,10 +13,10 @@ import pytest
 
 from lowtide import Flow, kafka, raw
 from lowtide import json as as_json
-from lowtide.connectors.spec import Kafka as Topic
+from lowtide.driver.job import Job
 from lowtide.errors import FlowError, LifeEnded, ServiceUnavailable, TooFewSlots, TopicUnknown
-from lowtide.raw_record import Raw
-from lowtide.spark.job import Job
+from lowtide.flow.endpoints import Kafka as Topic
+from lowtide.flow.raw_record import Raw
 
 if TYPE_CHECKING:
     from tests.conftest import Spark

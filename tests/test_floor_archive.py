@@ -13,14 +13,14 @@ from tests.floor_judge import read_recorded
 
 from lowtide.conf import Conf, KafkaConf
 from lowtide.connectors.floor_archive import Tidied, archive_of, read_archived, tidy
+from lowtide.connectors.kafka_access import librdkafka_settings
 from lowtide.connectors.lasts import LaneName, LastsLost, open_lasts, read_lasts, records_of, topic_of, write
 from lowtide.connectors.lasts_records import Durable
-from lowtide.fronts.floors import Steps
-from lowtide.fronts.front import Front, Window
-from lowtide.fronts.packed_floors import pack, unpack
-from lowtide.kafka_access import librdkafka_settings
-from lowtide.operators.order import OrderKey
-from lowtide.topics import Topics
+from lowtide.connectors.topics import Topics
+from lowtide.core.fronts.floors import Steps
+from lowtide.core.fronts.front import Front, Window
+from lowtide.core.fronts.packed_floors import pack, unpack
+from lowtide.core.operators.order import OrderKey
 from lowtide_tracker import Floor
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 from tests.floor_judge import FrontLog, Recorded, wrong_floors
 
-from lowtide.fronts.front import Front, Window
-from lowtide.fronts.source_rows import SourceRows
-from lowtide.local import Message
-from lowtide.operators.order import Position
-from lowtide.service.tail_state import Grant, Tail, TailState
+from lowtide.core.fronts.front import Front, Window
+from lowtide.core.fronts.source_rows import SourceRows
+from lowtide.core.operators.order import Position
+from lowtide.local.run import Message
+from lowtide.service.fronts.tail_state import Grant, Tail, TailState
 from lowtide_tracker import Floor
 
 SLACK_MS, SKEW_MS, MAX_FUTURE_MS = 2, 3, 5_000

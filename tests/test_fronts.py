@@ -13,10 +13,10 @@ from tests.shop import Shop, now_ms
 
 from lowtide.connectors.lasts import read_lasts, topic_of
 from lowtide.errors import LifeEnded
-from lowtide.oracle import read_output
+from lowtide.local.oracle import read_output
 
 if TYPE_CHECKING:
-    from lowtide.spark.job import Job
+    from lowtide.driver.job import Job
     from tests.conftest import Spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper, pytest.mark.slow]

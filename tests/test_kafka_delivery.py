@@ -17,15 +17,15 @@ from lowtide.conf import Conf, KafkaConf
 from lowtide.connectors.claims import claim, transactional_id
 from lowtide.connectors.delivery import AtLeastOnce, Delivery, ExactlyOnce, Packet
 from lowtide.connectors.lasts import LaneName, LastsLost, open_lasts, read_lasts, records_of, topic_of
+from lowtide.connectors.topics import Topics
+from lowtide.core.operators.order import OrderKey
+from lowtide.driver.opening import _claimed
 from lowtide.embedded import EmbeddedServices
 from lowtide.errors import FrameTooLarge, LifeEnded, ServiceUnavailable
-from lowtide.operators.order import OrderKey
-from lowtide.spark.opening import _claimed
-from lowtide.topics import Topics
 from lowtide_tracker import Floor
 
 if TYPE_CHECKING:
-    from lowtide_snapshots.job_store import JobStore
+    from lowtide_snapshots.job.store import JobStore
     from tests.conftest import Kafka
 
 pytestmark = pytest.mark.kafka

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.driver import Driver
 from tests.settings import settings_of
 from tests.shop import Load, Shop
+
+from tests.driver import Driver
 
 if TYPE_CHECKING:
     from tests.conftest import Kafka

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
-from tests.driver import Driver, below
 from tests.judging import committed
 from tests.shop import Load, Shop
 
+from lowtide.driver.job import Job
 from lowtide.embedded import EmbeddedServices
 from lowtide.errors import ServiceUnavailable
-from lowtide.spark.job import Job
+from tests.driver import Driver, below
 
 if TYPE_CHECKING:
     from tests.conftest import Kafka

@@ -13,9 +13,9 @@ import pytest
 
 from lowtide import Flow, kafka
 from lowtide import json as as_json
+from lowtide.driver.job import Job
 from lowtide.embedded import EmbeddedServices
 from lowtide.errors import ServiceUnavailable
-from lowtide.spark.job import Job
 
 if TYPE_CHECKING:
     from tests.conftest import Kafka, Spark

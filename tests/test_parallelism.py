@@ -10,7 +10,7 @@ import pytest
 from tests.shop import LANES, Shop, now_ms
 
 from lowtide.errors import LifeEnded
-from lowtide.oracle import Output, read_output
+from lowtide.local.oracle import Output, read_output
 
 if TYPE_CHECKING:
     from tests.conftest import Spark

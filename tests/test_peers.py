@@ -16,11 +16,11 @@ from peers.systems import SYSTEMS
 from peers.systems.flink import newest_checkpoint
 from peers.table import table
 
-from lowtide.bench.arrivals import Arrivals
-from lowtide.bench.counted import Counted
-from lowtide.bench.ramp import Ramp
-from lowtide.bench.record import Int64s
-from lowtide.bench.schedule import NS
+from lowtide_bench.arrivals import Arrivals
+from lowtide_bench.counted import Counted
+from lowtide_bench.ramp import Ramp
+from lowtide_bench.record import Int64s
+from lowtide_bench.schedule import NS
 
 SENT = 3_000
 PARTITIONS = 2

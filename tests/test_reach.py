@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lowtide.service.reach import Reach, earliest
-from lowtide_snapshots.commit_log import utc
-from lowtide_snapshots.job_record import JobRecord
-from lowtide_snapshots.manifest import FrontAt, Manifest
+from lowtide.service.fronts.reach import Reach, earliest
+from lowtide_snapshots.commits.log import utc
+from lowtide_snapshots.format.manifest import FrontAt, Manifest
+from lowtide_snapshots.job.record import JobRecord
 
 if TYPE_CHECKING:
     from tests.conftest import Kafka

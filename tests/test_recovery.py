@@ -74,7 +74,7 @@ def test_the_program_starts_its_job_again_by_itself(kafka: Kafka, settings: dict
 def test_a_job_goes_on_at_other_widths_from_a_commit_that_others_made(
     kafka: Kafka, settings: dict[str, object], start: Start
 ) -> None:
-    """C8: 2, 4 and 3 workers of each level, each life killed under load, with a snapshot in each."""
+    """2, 4 and 3 workers of each level, each life killed under load, with a snapshot in each."""
     first = Shop.open("widths", kafka, settings, lanes=4, letters=4)
     for number, parallelism in enumerate((2, 4, 3), 1):
         shop = first.but(job__parallelism=parallelism)

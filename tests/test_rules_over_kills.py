@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.driver import ROOT, Driver, below, live
 from tests.judging import Judge, produce
 from tests.shop import LANES, USERS, Bought, Order, Shop, buy, now_ms, order
 
 from lowtide import Flow, kafka
 from lowtide import json as as_json
-from lowtide.oracle import Output, read_output
-from lowtide.spark.session import start_session
+from lowtide.driver.session import start_session
+from lowtide.local.oracle import Output, read_output
+from tests.driver import ROOT, Driver, below, live
 
 if TYPE_CHECKING:
     from tests.conftest import Kafka, Spark

@@ -363,7 +363,7 @@ def test_bad_surroundings_are_told_before_spark_starts(place: Place, arguments: 
 
 def test_a_missing_jar_is_told(place: Place) -> None:
     program = (
-        "import lowtide.spark.jar as jar, pathlib, sys; jar.SHIM = pathlib.Path('no.jar')\n"
+        "import lowtide.jars.shim as jar, pathlib, sys; jar.SHIM = pathlib.Path('no.jar')\n"
         "from lowtide.cli.main import run; sys.exit(run(sys.argv[1:]))"
     )
     run = place.start(sys.executable, "-c", program, "run", "flow.py")
@@ -413,7 +413,7 @@ OWN_SESSION = """
 import os, sys
 from pyspark.sql import SparkSession
 from lowtide.conf import Conf
-from lowtide.spark.session import launch_settings, settings
+from lowtide.driver.session import launch_settings, settings
 from flow import flow
 import lowtide as lt
 

@@ -15,12 +15,12 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from kazoo.client import KazooClient
 
 from lowtide.conf import KafkaConf
+from lowtide.connectors.topics import TopicExists, TopicRefused, Topics
 from lowtide.embedded import EmbeddedServices, down, servers, service_status, up
 from lowtide.embedded.errors import FolderInUse, ServerDied, ServerDiffers
 from lowtide.embedded.ports import free_port
 from lowtide.embedded.process import read_record
 from lowtide.errors import PortTaken, ServiceUnavailable, TopicUnknown
-from lowtide.topics import TopicExists, TopicRefused, Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.zookeeper]
 

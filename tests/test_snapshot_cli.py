@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.driver import ROOT, below
 from tests.judging import committed
 from tests.shop import Load, Shop
 
 from lowtide.cli.main import run
 from lowtide.jobs.folder import JobFolder
+from tests.driver import ROOT, below
 
 if TYPE_CHECKING:
     from tests.conftest import Kafka

@@ -13,11 +13,11 @@ from confluent_kafka.admin import AdminClient
 from tests.shop import Load, Shop
 
 from lowtide.cli.taking import take
-from lowtide.control_client import ControlRefused
-from lowtide.oracle import Output, compare_lanes, read_output
-from lowtide.service.job_view import SnapshotView
-from lowtide.spark.job import Job
-from lowtide.spark.recovering import StartFrom
+from lowtide.driver.job import Job
+from lowtide.driver.recovery import StartFrom
+from lowtide.local.oracle import Output, compare_lanes, read_output
+from lowtide.status.control_client import ControlRefused
+from lowtide.status.job_view import SnapshotView
 
 if TYPE_CHECKING:
     from tests.conftest import Spark
@@ -79,7 +79,7 @@ def test_a_job_goes_on_from_its_last_commit(spark: Spark) -> None:
 
 
 def test_a_job_that_is_rewound_delivers_again_what_came_behind_the_commit(spark: Spark) -> None:
-    """C17: a new output generation; and a life after it goes on with that one."""
+    """A new output generation; and a life after it goes on with that one."""
     shop = Shop.open("rewound", spark.kafka, spark.settings(), letters=2)
     shop.produce(range(400))
     with shop.running() as job:

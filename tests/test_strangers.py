@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.driver import Driver, below
 from tests.listening import Listener, listeners
 from tests.settings import settings_of
 from tests.shop import Load, Shop
+
+from tests.driver import Driver, below
 
 if TYPE_CHECKING:
     from tests.conftest import Kafka

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lowtide.conf import Conf
+from lowtide.connectors.topics import Topics
 from lowtide.embedded import EmbeddedServices
-from lowtide.service import tail_state
-from lowtide.service import tails as tails_module
-from lowtide.service.broker_clock import BrokerClock, ClockEstimate, clock_topic
-from lowtide.service.tails import Grant, Tail, Tails
-from lowtide.topics import Topics
+from lowtide.service.fronts import tail_state
+from lowtide.service.fronts import tails as tails_module
+from lowtide.service.fronts.broker_clock import BrokerClock, ClockEstimate, clock_topic
+from lowtide.service.fronts.tails import Grant, Tail, Tails
 
 if TYPE_CHECKING:
     from tests.conftest import Kafka

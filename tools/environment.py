@@ -30,7 +30,7 @@ from typing import Callable, Iterator, NoReturn
 CLONE = Path(__file__).resolve().parent.parent
 LOCK_FILE = CLONE / "requirements.lock"
 UV_LOCK_FILE = CLONE / "tools" / "uv.lock.txt"
-DISTRIBUTIONS = ("tracker", "snapshots", "plugin", "dags")
+DISTRIBUTIONS = ("tracker", "snapshots", "plugin", "dags", "bench")
 OLDEST_PYTHON = (3, 11)
 OLDEST_JDK = 17
 
@@ -170,7 +170,7 @@ def uv() -> Path:
 
 
 def install(folder: Path, third_party: bool) -> None:
-    """Fill the environment: what the lock file names if asked, then the four distributions as editable installs."""
+    """Fill the environment: what the lock file names if asked, then the distributions as editable installs."""
     program, python = uv(), folder / "bin" / "python"
     settings = {"UV_CACHE_DIR": str(cache_folder() / "uv-cache"), "UV_PYTHON_DOWNLOADS": "never"}
     if third_party:

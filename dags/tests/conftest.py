@@ -15,10 +15,10 @@ from kept_snapshots import commit, record, seal
 
 from lowtide_airflow.job.client import JobClient
 from lowtide_airflow.job.services import Services
-from lowtide_snapshots.commit_log import Commit, ZooKeeperCommitLog
-from lowtide_snapshots.control_address import ControlAddress
-from lowtide_snapshots.job_store import JobStore
-from lowtide_snapshots.manifest import Manifest
+from lowtide_snapshots.commits.log import Commit, ZooKeeperCommitLog
+from lowtide_snapshots.format.manifest import Manifest
+from lowtide_snapshots.job.control_address import ControlAddress
+from lowtide_snapshots.job.store import JobStore
 from lowtide_snapshots.stores import Store
 
 TOKEN = "a token of a test"

@@ -9,7 +9,7 @@ import signal
 import time
 
 from lowtide.jobs.folder import JobFolder
-from lowtide.jobs.mark import marked
+from lowtide.process.mark import marked
 
 GONE_LIMIT_S = 30.0
 POLL_S = 0.05

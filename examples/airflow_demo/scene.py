@@ -16,10 +16,10 @@ from demo.showing import Show
 from embedded_airflow import AirflowApi, EmbeddedAirflow, Settings
 from inverted_index import flow
 
-from lowtide.conf import Conf
+from lowtide.conf.conf import Conf
+from lowtide.connectors.topics import Topics
 from lowtide.embedded import EmbeddedServices
 from lowtide.jobs.folder import JobFolder
-from lowtide.topics import Topics
 from lowtide_airflow.job.client import JobClient
 from lowtide_airflow.job.services import Services
 

@@ -21,7 +21,7 @@ from inverted_index import flow
 from airflow_demo.killing import kill_driver
 from airflow_demo.scene import FOLDER, PARTITIONS, Scene
 from lowtide.jobs.figures import ask_view, headline
-from lowtide.oracle import Verdict
+from lowtide.local.oracle import Verdict
 
 SNAPSHOT_EVERY = "20 seconds"
 SNAPSHOTS_WANTED = 2

@@ -29,13 +29,13 @@ from demo.looking_up import answer, documents_with
 from demo.reading import CAUGHT_UP_MS, WARM_UP_MS, Reader, caught_up, steady
 from demo.running import Job
 from demo.showing import Show
-from lowtide.bench.arrivals import percentiles
 from lowtide.conf import Conf
+from lowtide.connectors.topics import Topics
 from lowtide.embedded import EmbeddedServices
 from lowtide.errors import LowtideError
 from lowtide.jobs.figures import headline
-from lowtide.oracle import Output, Verdict
-from lowtide.topics import Topics
+from lowtide.local.oracle import Output, Verdict
+from lowtide_bench.arrivals import percentiles
 
 FLOW = Path("examples/inverted_index.py")
 FOLDER = Path(".lowtide/demo")

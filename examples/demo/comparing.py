@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from lowtide.compiler import compile_job
+from lowtide.api import Flow
 from lowtide.conf import Conf
 from lowtide.connectors.floor_archive import read_archived
 from lowtide.connectors.lasts import read_lasts, topic_of
-from lowtide.flow import Flow
-from lowtide.fronts.register import FrontRegister
-from lowtide.oracle import Output, Verdict, compare, read_output, read_sources
-from lowtide_snapshots.job_store import JobStore
+from lowtide.core.fronts.register import FrontRegister
+from lowtide.flow.compiler import compile_job
+from lowtide.local.oracle import Output, Verdict, compare, read_output, read_sources
+from lowtide_snapshots.job.store import JobStore
 
 LASTS_LIMIT_S = 20.0
 

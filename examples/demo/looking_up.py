@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 
-from lowtide.oracle import Output
+from lowtide.local.oracle import Output
 
 
 def documents_with(word: str, delivered: Iterable[Output]) -> Counter[str]:

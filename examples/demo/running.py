@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lowtide.jobs.figures import ask_view
 from lowtide.jobs.folder import JobFolder
-from lowtide.service.job_view import JobView
+from lowtide.status.job_view import JobView
 
 END_LIMIT_S = 30.0
 LOG_LINES = 30

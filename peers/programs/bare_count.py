@@ -10,8 +10,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from lowtide.bench.reader import SETTINGS as CONSUMER
 from lowtide.connectors.outgoing import SETTINGS as PRODUCER
+from lowtide_bench.reader import SETTINGS as CONSUMER
 
 BATCH = 2_000
 POLL_S = 0.1

@@ -6,7 +6,7 @@ import os
 from functools import partial
 from pathlib import Path
 
-from lowtide.embedded.java import find_java
+from lowtide.jars.java import find_java
 from peers.environments import Jar, jar, python
 from peers.program import PROGRAMS, Kind, Place, Program
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from lowtide.bench.killable import Killable
 from lowtide.conf import Conf
+from lowtide_bench.killable import Killable
 from peers.program import Kind, Place
 
 

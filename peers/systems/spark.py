@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from lowtide.spark.jars import connector_jars
+from lowtide.jars.third_party import connector_jars
 from peers.environments import python
 from peers.program import PROGRAMS, Kind, Place, Program
 

@@ -8,15 +8,15 @@ Importing this package loads none of Spark, Arrow, numpy or a service's client: 
 
 from typing import TYPE_CHECKING, Any
 
-from lowtide.connectors.spec import kafka
+from lowtide.api import Flow, main
 from lowtide.errors import LowtideError
-from lowtide.flow import Flow, main
-from lowtide.formats import json, raw
-from lowtide.streams import Broadcast, KeyedStream, Stream
+from lowtide.flow.endpoints import kafka
+from lowtide.flow.formats import json, raw
+from lowtide.flow.streams import Broadcast, KeyedStream, Stream
 from lowtide.version import __version__
 
 if TYPE_CHECKING:
-    from lowtide.raw_record import Raw
+    from lowtide.flow.raw_record import Raw
 
 __all__ = [
     "Broadcast",
@@ -37,6 +37,6 @@ def __getattr__(name: str) -> Any:
     """`Raw`, loaded on use."""
     if name != "Raw":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from lowtide.raw_record import Raw
+    from lowtide.flow.raw_record import Raw
 
     return Raw

@@ -14,29 +14,24 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from lowtide.api import Flow
 from lowtide.conf import Conf
-from lowtide.connectors.spec import kafka
+from lowtide.connectors.kafka_access import librdkafka_settings
+from lowtide.connectors.topics import Topics
+from lowtide.driver.job import Job
+from lowtide.driver.session import driver_archive
 from lowtide.embedded import EmbeddedServices
-from lowtide.embedded.class_archive import ClassArchive
 from lowtide.embedded.kafka import broker_archive
 from lowtide.errors import LowtideError
-from lowtide.flow import Flow
-from lowtide.formats import raw
-from lowtide.kafka_access import librdkafka_settings
-from lowtide.spark.job import Job
-from lowtide.spark.session import driver_archive
-from lowtide.topics import Topics
+from lowtide.flow.endpoints import kafka
+from lowtide.flow.formats import raw
+from lowtide.jars.class_archive import ClassArchive
 
 __all__ = ["rehearse"]
 
 READY_WITHIN_S = 120.0
 PLAYS_S = 3.0
 EXIT_WITHIN_S = 120.0
-
-
-def archives() -> list[ClassArchive]:
-    """Return those that a job on this machine uses."""
-    return [driver_archive(), broker_archive()]
 
 
 def rehearse(wanted: Sequence[ClassArchive]) -> None:
@@ -113,7 +108,7 @@ def _apart() -> Iterator[None]:
 def main() -> int:
     """Make what is missing, and say where the archives are."""
     try:
-        wanted = archives()
+        wanted = [driver_archive(), broker_archive()]
         missing = [archive for archive in wanted if not archive.path.is_file()]
         if missing:
             sys.stdout.write("rehearsing a job, so that later ones start sooner (half a minute)\n")

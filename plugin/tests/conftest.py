@@ -17,9 +17,9 @@ import cloudpickle
 import pytest
 from life_settings import setting
 
+from lowtide.assignment.setting import LifeSetting, pack
 from lowtide.embedded import EmbeddedServices
-from lowtide.service.setting import LifeSetting, pack
-from lowtide.wire import ConnectionClosed, Kind, connect, receive, send
+from lowtide.process.wire import ConnectionClosed, Kind, connect, receive, send
 
 SECRET = b"the secret of a test, 32 bytes.."
 WAIT_S = 10.0

@@ -80,7 +80,9 @@ def test_a_log_that_cannot_be_written_stops_nobody() -> None:
 
 
 def test_lowtide_is_imported_without_what_serves_the_control_api() -> None:
-    code = "import sys, lowtide, lowtide.control_client; print([m for m in sys.modules if m.split('.')[0] in {}])"
+    code = (
+        "import sys, lowtide, lowtide.status.control_client; print([m for m in sys.modules if m.split('.')[0] in {}])"
+    )
     heavy = "('aiohttp', 'prometheus_client', 'rich', 'numpy', 'pyspark')"
     done = subprocess.run([sys.executable, "-c", code.format(heavy)], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

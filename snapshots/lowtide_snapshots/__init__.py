@@ -1,16 +1,16 @@
 """The formats that outlive a job's process: the hash that gives each key its unit, and the job's place in ZooKeeper.
 
-Nothing here knows of Spark, nor of the rest of Lowtide. `lowtide_snapshots.job_store` needs kazoo, an extra, and is
+Nothing here knows of Spark, nor of the rest of Lowtide. `lowtide_snapshots.job.store` needs kazoo, an extra, and is
 imported by its own name. The hash needs numpy and Arrow, and is loaded on use.
 """
 
 from typing import TYPE_CHECKING, Any
 
 from lowtide_snapshots.errors import KeyRefused, SnapshotsError
-from lowtide_snapshots.job_record import JobRecord
+from lowtide_snapshots.job.record import JobRecord
 
 if TYPE_CHECKING:
-    from lowtide_snapshots.hashing import HASH_VERSION, MAX_UNITS, hash_unit, hash_units
+    from lowtide_snapshots.keys.hashing import HASH_VERSION, MAX_UNITS, hash_unit, hash_units
 
 __all__ = ["HASH_VERSION", "MAX_UNITS", "JobRecord", "KeyRefused", "SnapshotsError", "hash_unit", "hash_units"]
 
@@ -19,6 +19,6 @@ def __getattr__(name: str) -> Any:
     """What belongs to the hash."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from lowtide_snapshots import hashing
+    from lowtide_snapshots.keys import hashing
 
     return getattr(hashing, name)

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from lowtide_snapshots.job_record import JobRecord
-from lowtide_snapshots.manifest import FrontAt, Manifest, Part, shape_of
-from lowtide_snapshots.names import snapshot_id
-from lowtide_snapshots.parts import PartHead, encode_part, sha256
+from lowtide_snapshots.format.manifest import FrontAt, Manifest, Part, shape_of
+from lowtide_snapshots.format.names import snapshot_id
+from lowtide_snapshots.format.parts import PartHead, encode_part, sha256
+from lowtide_snapshots.job.record import JobRecord
 from lowtide_snapshots.stores import Store
 
 if TYPE_CHECKING:
-    from lowtide_snapshots.job_store import JobStore
+    from lowtide_snapshots.job.store import JobStore
 
 SHORT_S = 1.0
 MULTI = 14
@@ -153,7 +153,7 @@ class Place:
 
     def open(self, name: str | None = None, hosts: str | None = None, **settings: Any) -> JobStore:
         """A store, with a short session unless told otherwise; closed after the test."""
-        from lowtide_snapshots.job_store import JobStore
+        from lowtide_snapshots.job.store import JobStore
 
         settings = {"session_timeout_s": SHORT_S} | settings
         return self._opened.enter_context(JobStore(hosts or self.hosts, name or self.job, **settings))

@@ -17,9 +17,9 @@ from seen import SHAPE, moment, reader, report, worker
 
 from lowtide.events import EventLog
 from lowtide.histogram import Histogram
-from lowtide_snapshots.commit_log import ZooKeeperCommitLog
-from lowtide_snapshots.control_address import ControlAddress
-from lowtide_snapshots.job_store import JobStore
+from lowtide_snapshots.commits.log import ZooKeeperCommitLog
+from lowtide_snapshots.job.control_address import ControlAddress
+from lowtide_snapshots.job.store import JobStore
 from lowtide_snapshots.stores import StoreSetting, open_store
 from lowtide_tracker import Holder
 

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Self
 
-from lowtide.control_client import ControlClient
 from lowtide.errors import LowtideError
-from lowtide.service.job_view import SnapshotView
+from lowtide.status.control_client import ControlClient
+from lowtide.status.job_view import SnapshotView
 
 __all__ = ["Photographer"]
 

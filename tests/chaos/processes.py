@@ -7,9 +7,8 @@ import signal
 from collections.abc import Iterable
 from contextlib import suppress
 
+from lowtide_bench.processes import command, parents
 from tests.driver import below
-
-from lowtide.bench.processes import command, parents
 
 __all__ = ["MARK", "marked", "of_program", "send"]
 
@@ -29,7 +28,7 @@ def of_program(pid: int) -> dict[str, list[int]]:
         if "-m lowtide.worker.forkserver" in line:
             forked = [up for up in _above(each, parent_of) if "-m lowtide.worker.forkserver" in commands.get(up, "")]
             roles[each] = ("forkserver", "worker", "saver")[min(2, len(forked))]
-        elif "-m lowtide.service.tracker_main" in line:
+        elif "-m lowtide.service.tracker.main" in line:
             roles[each] = "tracker"
         elif "-m lowtide.service" in line:
             roles[each] = "service"

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Self
 
 from lowtide.conf import KafkaConf
-from lowtide.kafka_access import librdkafka_settings
+from lowtide.connectors.kafka_access import librdkafka_settings
 
 __all__ = ["Reader", "longest_silence_s"]
 

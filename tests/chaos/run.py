@@ -15,8 +15,8 @@ from tests.judging import committed
 from tests.shop import Load, now_ms
 
 from lowtide.errors import LowtideError
-from lowtide.oracle import read_output
-from lowtide.service.job_view import JobView
+from lowtide.local.oracle import read_output
+from lowtide.status.job_view import JobView
 
 from .faults import do, resume
 from .photographer import Photographer

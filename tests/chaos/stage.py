@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import Any, Self
 
 from s3_server import ENVIRONMENT, S3Server
-from tests.driver import below
 from tests.job_program import Program
 from tests.shop import Shop
 
 from lowtide.conf import Conf
-from lowtide.control_client import ControlClient
+from lowtide.connectors.topics import Topics
 from lowtide.embedded import EmbeddedServices
 from lowtide.errors import LowtideError
 from lowtide.jobs.state import JobState
-from lowtide.service.job_view import JobView
-from lowtide.topics import Topics
+from lowtide.status.control_client import ControlClient
+from lowtide.status.job_view import JobView
+from tests.driver import below
 
 from .gate import Gate
 from .processes import MARK, marked, of_program, send

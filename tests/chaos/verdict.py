@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from lowtide.oracle import Output, Verdict, compare_lanes
+from lowtide.local.oracle import Output, Verdict, compare_lanes
 
 __all__ = ["Result", "judged"]
 

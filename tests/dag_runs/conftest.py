@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.dag_runs.dag_program import ROOT, DagProgram, Done
-from tests.driver import below
 from tests.settings import settings_of
 from tests.shop import Shop
 from tests.waiting import wait_until
 
 from lowtide.jobs.folder import JobFolder
-from lowtide.jobs.mark import marked
+from lowtide.process.mark import marked
 from lowtide_airflow.job.client import JobClient
 from lowtide_airflow.job.services import Services
+from tests.driver import below
 
 if TYPE_CHECKING:
     from tests.conftest import Kafka

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from lowtide.worker.effects import Frame
+from lowtide.core.effects import Frame
 
 
 @dataclass(slots=True)

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
 from lowtide_snapshots.errors import WriteUnknown
-from lowtide_snapshots.memory_nodes import MemoryNodes
-from lowtide_snapshots.nodes import Node, Operation
 from lowtide_snapshots.stores import Entry
 from lowtide_snapshots.stores.errors import AlreadyThere, NotThere, StoreUnavailable
+from lowtide_snapshots.zookeeper.memory_nodes import MemoryNodes
+from lowtide_snapshots.zookeeper.nodes import Node, Operation
 
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 

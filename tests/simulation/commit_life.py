@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lowtide_snapshots import choosing, retention
-from lowtide_snapshots.commit_log import Commit
+from lowtide_snapshots.commits import choice as choosing
+from lowtide_snapshots.commits import retention
+from lowtide_snapshots.commits.log import Commit
+from lowtide_snapshots.commits.memory_log import MemoryCommitLog
 from lowtide_snapshots.errors import (
     CommitNeeded,
     CommitRefused,
@@ -21,11 +23,10 @@ from lowtide_snapshots.errors import (
     NoSuchCommit,
     WriteUnknown,
 )
-from lowtide_snapshots.job_record import JobRecord
-from lowtide_snapshots.manifest import Manifest, Part, shape_of
-from lowtide_snapshots.memory_log import MemoryCommitLog
-from lowtide_snapshots.names import snapshot_id
-from lowtide_snapshots.parts import PartHead, decode_part, encode_part, sha256
+from lowtide_snapshots.format.manifest import Manifest, Part, shape_of
+from lowtide_snapshots.format.names import snapshot_id
+from lowtide_snapshots.format.parts import PartHead, decode_part, encode_part, sha256
+from lowtide_snapshots.job.record import JobRecord
 from lowtide_snapshots.stores.errors import NotThere, StoreUnavailable
 
 from .verdict import Violation

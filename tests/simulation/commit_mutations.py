@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from lowtide_snapshots import choosing, commit_log, retention
-from lowtide_snapshots.commit_log import Commit, CommitLog
+from lowtide_snapshots.commits import choice as choosing
+from lowtide_snapshots.commits import log as commit_log
+from lowtide_snapshots.commits import retention
+from lowtide_snapshots.commits.log import Commit, CommitLog
 from lowtide_snapshots.errors import CommitRefused
-from lowtide_snapshots.nodes import Check, Create, Operation
+from lowtide_snapshots.zookeeper.nodes import Check, Create, Operation
 
 from .commit_life import Life
 from .mutation import Mutation, Patch

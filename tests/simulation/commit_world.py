@@ -8,16 +8,16 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar
 
-from lowtide_snapshots.choosing import Choice
-from lowtide_snapshots.commit_log import Commit, Restored
+from lowtide_snapshots.commits.choice import Choice
+from lowtide_snapshots.commits.log import Commit, Restored
+from lowtide_snapshots.commits.memory_log import MemoryCommitLog
 from lowtide_snapshots.errors import WriteUnknown
-from lowtide_snapshots.incarnations import number_in
-from lowtide_snapshots.job_paths import JobPaths
-from lowtide_snapshots.manifest import Manifest
-from lowtide_snapshots.memory_log import MemoryCommitLog
-from lowtide_snapshots.nodes import Create, Delete, Operation, Set
-from lowtide_snapshots.parts import sha256
+from lowtide_snapshots.format.manifest import Manifest
+from lowtide_snapshots.format.parts import sha256
+from lowtide_snapshots.job.incarnations import number_in
+from lowtide_snapshots.job.paths import JobPaths
 from lowtide_snapshots.stores.errors import StoreUnavailable
+from lowtide_snapshots.zookeeper.nodes import Create, Delete, Operation, Set
 
 from .commit_actors import Actor, SharedNodes, SharedStore
 from .commit_life import JOB, SLACK_MS, Committer, Life

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lowtide.operators.program import Captured
-from lowtide.plan import Plan
-from lowtide.worker.effects import Snapshot
+from lowtide.core.effects import Snapshot
+from lowtide.core.operators.program import Captured
+from lowtide.flow.plan import Plan
 from lowtide_tracker import Floor
 
 

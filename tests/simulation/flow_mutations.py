@@ -6,21 +6,21 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lowtide.fronts.floors import NO_TICK
-from lowtide.fronts.front import Front, Report
-from lowtide.fronts.source_rows import SourceRows
-from lowtide.operators import exchange as exchange_module
-from lowtide.operators import looping as looping_module
-from lowtide.operators import node as node_module
-from lowtide.operators import pending as pending_module
-from lowtide.operators.barrier import Barrier
-from lowtide.operators.batch import Batch
-from lowtide.operators.feed import Feed
-from lowtide.operators.flat_mapping import FlatMapNode
-from lowtide.operators.order import OrderKey, tick_of
-from lowtide.worker.core import WorkerCore
-from lowtide.worker.effects import Effects, Frame
-from lowtide.worker.ending import Ending
+from lowtide.core.effects import Effects, Frame
+from lowtide.core.ending_faults import Ending
+from lowtide.core.fronts.floors import NO_TICK
+from lowtide.core.fronts.front import Front, Report
+from lowtide.core.fronts.source_rows import SourceRows
+from lowtide.core.operators import exchange as exchange_module
+from lowtide.core.operators import looping as looping_module
+from lowtide.core.operators import node as node_module
+from lowtide.core.operators import pending as pending_module
+from lowtide.core.operators.barrier import Barrier
+from lowtide.core.operators.batch import Batch
+from lowtide.core.operators.flat_mapping import FlatMapNode
+from lowtide.core.operators.node import Feed
+from lowtide.core.operators.order import OrderKey, tick_of
+from lowtide.core.worker import WorkerCore
 from lowtide_tracker import Floor
 
 from .mutation import Mutation, Patch
@@ -306,7 +306,7 @@ FLOW = [
     flow("no-window", "R8", "fronts run ahead of min time as they like", no_window),
     flow("released-at-min-time", "R12", "a barrier releases min time itself", released_at_min_time),
     flow("released-unsorted", "R12", "a barrier releases in the order of arrival", released_unsorted),
-    flow("tombstones-lost", "R12, F3", "a barrier does not look at tombstones", tombstones_lost,
+    flow("tombstones-lost", "R12", "a barrier does not look at tombstones", tombstones_lost,
          flow="index", grouping="optimistic"),
     flow("last-forgotten", "R13", "a lane's last record is not looked at", last_forgotten, faults=OFTEN),
     flow("last-by-tick", "R12, W11", "last is compared by tick", last_by_tick, faults=OFTEN),

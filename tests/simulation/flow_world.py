@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from lowtide.operators.failure import AtRecord
-from lowtide.operators.order import tick_of
+from lowtide.core.operators.failure import AtRecord
+from lowtide.core.operators.order import tick_of
 from lowtide_tracker import Floor
 
 from .job import Grouping, Job

@@ -13,10 +13,10 @@ from programs import by_lane
 from state_flows import FLOWS
 
 from lowtide import Flow, kafka, raw
-from lowtide.compiler import compile_flow
-from lowtide.fronts.floors import NO_TICK, Floors
-from lowtide.local import Message, run_log
-from lowtide.plan import Plan
+from lowtide.core.fronts.floors import NO_TICK, Floors
+from lowtide.flow.compiler import compile_flow
+from lowtide.flow.plan import Plan
+from lowtide.local.run import Message, run_log
 from lowtide_tracker import Floor
 
 from .commits import Commit

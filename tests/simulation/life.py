@@ -10,17 +10,17 @@ from random import Random
 
 from programs import source_rows
 
-from lowtide.fields import kept
-from lowtide.fronts.floors import NO_TICK, Floors
-from lowtide.fronts.front import Front, Window
-from lowtide.local import Message
-from lowtide.operators.bundle import Bundle
-from lowtide.operators.order import tick_of
-from lowtide.plan import Plan
-from lowtide.worker.core import WorkerCore
-from lowtide.worker.early import Early
-from lowtide.worker.effects import Effects, Frame
-from lowtide.worker.optimism import Optimism
+from lowtide.core.early_frames import Early
+from lowtide.core.effects import Effects, Frame
+from lowtide.core.fronts.floors import NO_TICK, Floors
+from lowtide.core.fronts.front import Front, Window
+from lowtide.core.operators.bundle import Bundle
+from lowtide.core.operators.order import tick_of
+from lowtide.core.optimism import Optimism
+from lowtide.core.worker import WorkerCore
+from lowtide.flow.fields import kept
+from lowtide.flow.plan import Plan
+from lowtide.local.run import Message
 from lowtide_tracker import Floor, Flush, LocalTracker, Notice, Request
 
 from .channel import Channel

@@ -8,9 +8,9 @@ from random import Random
 import msgspec
 from state_flows import Document
 
-from lowtide.fronts.floors import NO_TICK, Floors
-from lowtide.local import Message
-from lowtide.operators.order import Position
+from lowtide.core.fronts.floors import NO_TICK, Floors
+from lowtide.core.operators.order import Position
+from lowtide.local.run import Message
 from lowtide_tracker import Floor
 
 FIRST_MS = 1_000

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from lowtide.fronts.floors import NO_TICK, Floors
-from lowtide.fronts.front import Front
-from lowtide.operators.barrier import Barrier
-from lowtide.operators.grouping import Grouping
-from lowtide.worker.core import WorkerCore
+from lowtide.core.fronts.floors import NO_TICK, Floors
+from lowtide.core.fronts.front import Front
+from lowtide.core.operators.barrier import Barrier
+from lowtide.core.operators.grouping import Grouping
+from lowtide.core.worker import WorkerCore
 
 from .channel import Channel
 from .job import Job
@@ -132,7 +132,7 @@ def told_when_given() -> list[Patch]:
     def first_tick(self: Any) -> int | None:
         return self.released[0].tick if self.released else None
 
-    from lowtide.operators import barrier
+    from lowtide.core.operators import barrier
 
     return [(vars(barrier)["_Lane"], "first_tick", first_tick)]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from lowtide.fronts.floors import Floors
-from lowtide.operators.bundle import NO_KEY, Bundle
-from lowtide.operators.dead_letter import Dead
-from lowtide.operators.order import OrderKey
-from lowtide.operators.sink import SinkEncoder
-from lowtide.plan import Plan
-from lowtide.steps import Write
+from lowtide.core.fronts.floors import Floors
+from lowtide.core.operators.bundle import NO_KEY, Bundle
+from lowtide.core.operators.dead_letter import Dead
+from lowtide.core.operators.order import OrderKey
+from lowtide.core.operators.sink import SinkEncoder
+from lowtide.flow.plan import Plan
+from lowtide.flow.steps import Write
 from lowtide_tracker import Floor
 
 from .verdict import Violation

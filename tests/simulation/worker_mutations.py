@@ -5,16 +5,16 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import Any
 
-from lowtide.operators.barrier import Barrier
-from lowtide.operators.batch import Batch
-from lowtide.operators.exchange import ExchangeNode
-from lowtide.operators.feed import Parcel
-from lowtide.operators.grouping import GroupingNode
-from lowtide.operators.pending import Pending
-from lowtide.operators.scanning import ScanGrouping
-from lowtide.worker import early as early_module
-from lowtide.worker.core import WorkerCore
-from lowtide.worker.effects import Effects, Frame
+from lowtide.core import early_frames as early_module
+from lowtide.core.effects import Effects, Frame
+from lowtide.core.operators.barrier import Barrier
+from lowtide.core.operators.batch import Batch
+from lowtide.core.operators.exchange import ExchangeNode
+from lowtide.core.operators.grouping import GroupingNode
+from lowtide.core.operators.node import Parcel
+from lowtide.core.operators.pending import Pending
+from lowtide.core.operators.scanning import ScanGrouping
+from lowtide.core.worker import WorkerCore
 from lowtide_tracker import Floor
 
 from .mutation import Mutation, Patch
@@ -198,10 +198,11 @@ WORKER = [
     flow("barriers-first", "R6, R12", "barriers release before ordered groupings", barriers_first, grouping="ordered"),
     flow("listens-upstream", "R7, W5", "a level listens to the min time of the one before", listens_upstream,
          flow="three_levels"),
-    flow("copies-left-out", "R4, F2", "a broadcast does not reach every hash unit", copies_left_out, flow="beside"),
-    flow("no-tombstones", "F3", "a repair takes nothing back", repaired_without_tombstones,
+    flow("copies-left-out", "R4", "a broadcast does not reach every hash unit", copies_left_out, flow="beside"),
+    flow("no-tombstones", "R12", "a repair takes nothing back", repaired_without_tombstones,
          flow="index", grouping="optimistic"),
-    flow("no-repair", "F3", "a late record counts as the newest", no_repair, flow="two_sources", grouping="optimistic"),
+    flow("no-repair", "R12", "a late record counts as the newest", no_repair,
+         flow="two_sources", grouping="optimistic"),
     flow("back-in-time", "R12, W5", "what comes below a released tick is let through", back_in_time,
          flow="three_levels", grouping="ordered"),
     flow("cut-acks", "R5", "a part of a frame is acked for the whole", cut_with_all_its_acks),

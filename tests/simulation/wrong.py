@@ -10,9 +10,9 @@ from zlib import crc32
 
 from state_flows import Count
 
-from lowtide.operators.failure import AtRecord
-from lowtide.plan import Plan, Vertex
-from lowtide.steps import FlatMap, Scan
+from lowtide.core.operators.failure import AtRecord
+from lowtide.flow.plan import Plan, Vertex
+from lowtide.flow.steps import FlatMap, Scan
 
 from .verdict import Violation
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from airflow_demo.killing import kill_driver
-from tests.driver import below
 from tests.waiting import wait_until
+
+from tests.driver import below
 
 from .conftest import SUBMIT_WITHIN_S
 

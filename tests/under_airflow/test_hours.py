@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.waiting import wait_until
 
-from lowtide_snapshots.job_record import JobRecord
-from lowtide_snapshots.job_store import JobStore
+from lowtide_snapshots.job.record import JobRecord
+from lowtide_snapshots.job.store import JobStore
 
 from .conftest import HOURS
 

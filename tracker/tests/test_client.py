@@ -143,7 +143,7 @@ def test_a_worker_that_comes_back_replaces_its_old_connection(serve: Serve, join
 
 
 def test_a_new_tracker_is_rebuilt_over_connections(serve: Serve, join: Join) -> None:
-    """R10, T10: the process dies, workers work on, and the next one continues where it was."""
+    """R10: the process dies, workers work on, and the next one continues where it was."""
     first = serve()
     sender, receiver = LocalTracker(1, 3), LocalTracker(2, 3)
     sends, receives, listens = join(first, sender), join(first, receiver), join(first)

@@ -133,7 +133,7 @@ def test_a_segment_never_passes_one_that_feeds_it(scribe_of: ScribeOf) -> None:
 
 
 def test_levels_on_a_cycle_are_tracked_to_their_end(scribe_of: ScribeOf) -> None:
-    """H3, T6: with a min time for each, both would wait for the other for ever."""
+    """H3: with a min time for each, both would wait for the other for ever."""
     it = tracker(Graph({1: [], 2: [1, 3], 3: [2], 4: [3]}))
     scribe = scribe_of(it)
     scribe.acks((2, 5, 1), beats={0: 9})

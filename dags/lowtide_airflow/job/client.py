@@ -13,9 +13,9 @@ from lowtide_airflow.job.control import Control
 from lowtide_airflow.job.services import Services
 from lowtide_airflow.job.snapshots import JobSnapshots
 from lowtide_airflow.job.status import JobStatus, Life
-from lowtide_snapshots.commit_log import Commit, ZooKeeperCommitLog
-from lowtide_snapshots.control_address import ControlAddress
-from lowtide_snapshots.registry import jobs
+from lowtide_snapshots.commits.log import Commit, ZooKeeperCommitLog
+from lowtide_snapshots.job.control_address import ControlAddress
+from lowtide_snapshots.job.registry import jobs
 
 __all__ = ["JobClient", "jobs_at"]
 

@@ -8,8 +8,8 @@ from http import HTTPStatus
 from typing import Any
 
 from lowtide_airflow.errors import ControlRefused, ControlUnreachable, TokenRefused
-from lowtide_snapshots.control_address import ControlAddress, ask
 from lowtide_snapshots.errors import AddressUnproven
+from lowtide_snapshots.job.control_address import ControlAddress, ask
 
 __all__ = ["Control"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lowtide_airflow.errors import ConnectionInvalid
-from lowtide_snapshots.job_store import JobStore
+from lowtide_snapshots.job.store import JobStore
 from lowtide_snapshots.stores import Store, StoreSetting, open_store
 
 __all__ = ["Services"]

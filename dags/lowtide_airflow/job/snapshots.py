@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Self
 
-from lowtide_snapshots.choosing import Choice, choose
-from lowtide_snapshots.commit_log import Commit
-from lowtide_snapshots.known_snapshots import KnownSnapshot, KnownSnapshots
-from lowtide_snapshots.parts import sha256
-from lowtide_snapshots.retention import Rule, Swept, bases, plan, sweep
-from lowtide_snapshots.verifying import Damage, verify
+from lowtide_snapshots.commits.choice import Choice, choose
+from lowtide_snapshots.commits.known import KnownSnapshot, KnownSnapshots
+from lowtide_snapshots.commits.log import Commit
+from lowtide_snapshots.commits.retention import Rule, Swept, bases, plan, sweep
+from lowtide_snapshots.commits.verification import Damage, verify
+from lowtide_snapshots.format.parts import sha256
 
 __all__ = ["JobSnapshots", "Pruned", "plain"]
 

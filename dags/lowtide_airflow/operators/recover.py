@@ -20,7 +20,7 @@ from lowtide_airflow.operators.job import StartOperator
 from lowtide_airflow.triggers.job import JobSettledTrigger, RecoveredTrigger
 from lowtide_airflow.triggers.watcher import event_payloads
 from lowtide_airflow.ui.links import JobLink
-from lowtide_snapshots.choosing import Choice
+from lowtide_snapshots.commits.choice import Choice
 from lowtide_snapshots.errors import NoGoodCommit, NoSuchCommit, SnapshotsError, ZooKeeperUnavailable
 from lowtide_snapshots.stores.errors import StoreUnavailable
 

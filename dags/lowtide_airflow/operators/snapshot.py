@@ -20,7 +20,7 @@ from lowtide_airflow.job.snapshots import JobSnapshots, plain
 from lowtide_airflow.operators.base import LowtideOperator
 from lowtide_airflow.triggers.snapshot import SnapshotTrigger, Wanted, poll_snapshot
 from lowtide_airflow.ui.links import JobLink, SnapshotLink
-from lowtide_snapshots.commit_log import Commit
+from lowtide_snapshots.commits.log import Commit
 from lowtide_snapshots.errors import CommitRefused
 
 __all__ = ["CommitSnapshotOperator", "PruneSnapshotsOperator", "TakeSnapshotOperator", "VerifySnapshotOperator"]

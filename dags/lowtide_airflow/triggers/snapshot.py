@@ -9,7 +9,7 @@ from lowtide_airflow.job.client import JobClient
 from lowtide_airflow.job.snapshots import plain
 from lowtide_airflow.triggers.base import JobTrigger
 from lowtide_snapshots.errors import NoSuchCommit
-from lowtide_snapshots.names import incarnation_of
+from lowtide_snapshots.format.names import incarnation_of
 
 __all__ = ["SnapshotTrigger", "Wanted", "poll_snapshot"]
 

@@ -14,9 +14,9 @@ from lowtide_airflow.job.status import AIRFLOW, JobStatus, Life
 from lowtide_airflow.jobs_file import JobEntry
 from lowtide_airflow.ui.advice import advice, parted
 from lowtide_airflow.ui.answers import JobAnswer, LifeLine, LifePhase, SnapshotLine, Trouble
-from lowtide_snapshots.commit_log import Commit
+from lowtide_snapshots.commits.known import KnownSnapshot
+from lowtide_snapshots.commits.log import Commit
 from lowtide_snapshots.errors import SnapshotsError
-from lowtide_snapshots.known_snapshots import KnownSnapshot
 
 __all__ = ["LIVE", "JobPage", "life_lines"]
 

@@ -15,7 +15,7 @@ import pytest
 
 from lowtide_airflow.errors import ControlRefused, ControlUnreachable, TokenRefused
 from lowtide_airflow.job.control import Control
-from lowtide_snapshots.control_address import ControlAddress, fingerprint
+from lowtide_snapshots.job.control_address import ControlAddress, fingerprint
 
 # Not imported by their names: the provider may know of the job's formats alone, not of its code.
 support, seen = pytest.importorskip("controlled"), pytest.importorskip("seen")
@@ -41,7 +41,7 @@ def test_a_status_and_a_history_are_what_the_job_tells(control: Control) -> None
 
 
 def test_a_snapshot_is_asked_for_with_name_and_key(control: Control, served: Any) -> None:
-    views = import_module("lowtide.service.job_view")
+    views = import_module("lowtide.status.job_view")
     began = "2026-11-21T12:00:00.000Z"
     served.taking = [
         views.SnapshotView(
@@ -87,7 +87,7 @@ def test_a_job_that_does_not_answer_is_named(address: str) -> None:
 @contextmanager
 def imposter(heard: list[bytes]) -> Iterator[tuple[str, str]]:
     """Somebody who answers to everything; the address, and what is shown there."""
-    certificate = import_module("lowtide.service.certificate").made_certificate("127.0.0.1")
+    certificate = import_module("lowtide.status.certificate").made_certificate("127.0.0.1")
     with socket.create_server(("127.0.0.1", 0)) as other:
 
         def answer() -> None:

@@ -12,7 +12,7 @@ from lowtide_airflow.errors import RunsAlready, SubmitFailed
 from lowtide_airflow.job.program import Start
 from lowtide_airflow.job.submission import Submission, submit_once
 from lowtide_snapshots.errors import SubmissionTaken
-from lowtide_snapshots.job_store import JobStore
+from lowtide_snapshots.job.store import JobStore
 
 if TYPE_CHECKING:
     from tests.conftest import Job

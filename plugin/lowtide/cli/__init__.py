@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lowtide.flow import Flow
+    from lowtide.flow.graph import FlowGraph
 
 __all__ = ["main", "main_flow"]
 
@@ -18,7 +18,7 @@ def main() -> None:
     sys.exit(run(sys.argv[1:]))
 
 
-def main_flow(flow: Flow) -> None:
+def main_flow(flow: FlowGraph) -> None:
     """Run a flow with the arguments of this process, and exit with the code.
 
     It does what `lowtide run` does with a file; if the first argument is `recover`, what `lowtide recover` does.

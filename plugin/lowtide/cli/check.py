@@ -8,15 +8,15 @@ from pathlib import Path
 
 import click
 
-from lowtide.check import advice, check_flow, load_flow, render
 from lowtide.cli.options import as_json, with_conf
-from lowtide.compiler import compile_flow, compile_job
 from lowtide.conf import Conf
 from lowtide.errors import FlowError
-from lowtide.explain import explain as explain_plan
-from lowtide.findings import Finding
-from lowtide.pandas_later import leave_pandas_for_later
-from lowtide.trying import try_flow
+from lowtide.flow.check import advice, check_flow, load_flow, render
+from lowtide.flow.compiler import compile_flow, compile_job
+from lowtide.flow.explain import explain as explain_plan
+from lowtide.flow.findings import Finding
+from lowtide.local.trial import try_flow
+from lowtide.process.pandas_later import leave_pandas_for_later
 
 
 @click.command()

@@ -8,11 +8,11 @@ from dataclasses import asdict
 
 import click
 
-from lowtide.check import load_flow
 from lowtide.cli.options import as_json, with_conf
 from lowtide.conf import Conf
 from lowtide.doctor import CHECKS, Answer, Surroundings, Verdict, ask
 from lowtide.errors import ServiceUnavailable
+from lowtide.flow.check import load_flow
 
 COLOURS: dict[Verdict, str] = {"ok": "green", "warn": "yellow", "fail": "red"}
 NAME_WIDTH = max(len(check.name) for check in CHECKS)

@@ -1,10 +1,14 @@
-"""The group of all commands; each one's module is loaded when it is called, so that `lowtide --help` is quick."""
+"""The group of all commands; each one's module is loaded when it is called, so that `lowtide --help` is quick.
+
+Other distributions may add commands: entry points of the group "lowtide.commands".
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 
 import click
 
@@ -29,7 +33,6 @@ COMMANDS = {
     "down": ("services", "down", "Stop the embedded services; their data stays."),
     "services": ("services", "services", "Show the embedded services."),
     "topic": ("topic", "topic", "Create, list, read, write and delete Kafka topics."),
-    "bench": ("bench", "bench", "Measure latency, throughput, snapshots and recovery."),
 }
 
 
@@ -38,21 +41,30 @@ class LazyCommands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All names, in the order in which one meets them."""
-        return list(COMMANDS)
+        return [*COMMANDS, *_added()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of that name, imported; None if there is none."""
-        if cmd_name not in COMMANDS:
+        if cmd_name in COMMANDS:
+            module, attribute, _ = COMMANDS[cmd_name]
+            command = getattr(import_module(f"lowtide.cli.{module}"), attribute)
+        elif cmd_name in (added := _added()):
+            command = added[cmd_name].load()
+        else:
             return None
-        module, attribute, _ = COMMANDS[cmd_name]
-        command = getattr(import_module(f"lowtide.cli.{module}"), attribute)
         assert isinstance(command, click.Command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands' lines from the table, without importing any."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, _, line) in COMMANDS.items()])
+            lines = [(name, line) for name, (_, _, line) in COMMANDS.items()]
+            formatter.write_dl([*lines, *((name, f"From {added.module}.") for name, added in _added().items())])
+
+
+def _added() -> dict[str, EntryPoint]:
+    """The commands of other distributions, by name."""
+    return {added.name: added for added in entry_points(group="lowtide.commands")}
 
 
 @click.command(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})

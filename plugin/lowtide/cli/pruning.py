@@ -12,11 +12,11 @@ from lowtide.cli.reach import unreachable
 from lowtide.cli.snapshot_place import SnapshotPlace
 from lowtide.conf import Conf
 from lowtide.errors import ConfError
-from lowtide_snapshots.choosing import manifest_of
-from lowtide_snapshots.commit_log import Commit
+from lowtide_snapshots.commits.choice import manifest_of
+from lowtide_snapshots.commits.log import Commit
+from lowtide_snapshots.commits.retention import Rule, Swept, bases, plan, sweep
 from lowtide_snapshots.errors import FormatTooNew, ManifestDamaged
-from lowtide_snapshots.manifest import Manifest
-from lowtide_snapshots.retention import Rule, Swept, bases, plan, sweep
+from lowtide_snapshots.format.manifest import Manifest
 
 __all__ = ["Pruning"]
 

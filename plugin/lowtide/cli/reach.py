@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from lowtide.conf import Conf
+from lowtide.connectors.topics import Topic, Topics
 from lowtide.errors import LowtideError
-from lowtide.topics import Topic, Topics
-from lowtide_snapshots.manifest import Manifest
+from lowtide_snapshots.format.manifest import Manifest
 
 __all__ = ["gone", "unreachable"]
 

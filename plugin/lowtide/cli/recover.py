@@ -14,8 +14,8 @@ from lowtide.cli.quantities import IsoTime
 from lowtide.cli.recovery import look
 from lowtide.cli.running import flow_of, refuse_detaching, run_detached, run_here, with_running
 from lowtide.conf import Conf
+from lowtide.driver.recovery import StartFrom
 from lowtide.jobs.folder import JobFolder
-from lowtide.spark.recovering import StartFrom
 
 
 @click.command()

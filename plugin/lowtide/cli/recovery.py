@@ -10,25 +10,25 @@ from lowtide.cli.bar import Told
 from lowtide.cli.quantities import count_of, size, time_of
 from lowtide.cli.snapshot_place import opened
 from lowtide.cli.table import table
-from lowtide.compiler import compile_job
 from lowtide.conf import Conf
+from lowtide.connectors.kafka_access import librdkafka_settings
 from lowtide.connectors.lasts import newest, topic_of
 from lowtide.connectors.lasts_records import durable_of
+from lowtide.connectors.topics import Topics
+from lowtide.core.fronts.register import FrontRegister, Partition
+from lowtide.core.operators.saving import saved_steps
+from lowtide.driver.frozen import settled_conf
+from lowtide.driver.placement import START, refuse_forgotten, refuse_other_delivery
+from lowtide.driver.preflight import Surroundings, sink_topics
+from lowtide.driver.preflight import look as look_at_kafka
+from lowtide.driver.recovery import StartFrom, refuse_other_state
 from lowtide.errors import LowtideError
-from lowtide.flow import Flow
-from lowtide.fronts.register import FrontRegister, Partition
-from lowtide.kafka_access import librdkafka_settings
-from lowtide.operators.saving import saved_steps
-from lowtide.plan import Plan
-from lowtide.spark.frozen import settled_conf
-from lowtide.spark.placing import START, refuse_forgotten, refuse_other_delivery
-from lowtide.spark.preflight import Surroundings, sink_topics
-from lowtide.spark.preflight import look as look_at_kafka
-from lowtide.spark.recovering import StartFrom, refuse_other_state
-from lowtide.topics import Topics
-from lowtide_snapshots.choosing import Choice, choose
-from lowtide_snapshots.fingerprint import Difference, compare
-from lowtide_snapshots.job_store import JobStore
+from lowtide.flow.compiler import compile_job
+from lowtide.flow.graph import FlowGraph
+from lowtide.flow.plan import Plan
+from lowtide_snapshots.commits.choice import Choice, choose
+from lowtide_snapshots.format.fingerprint import Difference, compare
+from lowtide_snapshots.job.store import JobStore
 
 __all__ = ["Again", "Recovery", "look"]
 
@@ -180,7 +180,7 @@ class Recovery:
             yield f"the job is led by {self.leader}; a start waits for the end of that, for some seconds at most"
 
 
-def look(flow: Flow, conf: Conf, start: StartFrom, told: Told) -> Recovery:
+def look(flow: FlowGraph, conf: Conf, start: StartFrom, told: Told) -> Recovery:
     """Find out what a start would begin with; nothing is changed.
 
     Args:

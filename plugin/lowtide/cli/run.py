@@ -7,7 +7,7 @@ import click
 from lowtide.cli.options import as_json, with_conf
 from lowtide.cli.running import flow_of, refuse_detaching, run_detached, run_here, with_running
 from lowtide.conf import Conf
-from lowtide.spark.recovering import StartFrom
+from lowtide.driver.recovery import StartFrom
 
 
 @click.command()

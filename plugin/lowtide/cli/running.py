@@ -12,17 +12,17 @@ import click
 import msgspec
 
 from lowtide.conf import Conf
-from lowtide.flow import Flow
+from lowtide.driver.recovery import StartFrom
+from lowtide.driver.session import submitted
+from lowtide.flow.graph import FlowGraph
+from lowtide.flow.loading import load_flow
 from lowtide.jobs.detaching import detach
 from lowtide.jobs.folder import JobFolder
-from lowtide.jobs.mark import new_life
-from lowtide.jobs.process import Process
 from lowtide.jobs.runner import Runner
 from lowtide.jobs.state import JobState
-from lowtide.loading import load_flow
-from lowtide.pandas_later import leave_pandas_for_later
-from lowtide.spark.recovering import StartFrom
-from lowtide.spark.session import submitted
+from lowtide.process.identity import Process
+from lowtide.process.mark import new_life
+from lowtide.process.pandas_later import leave_pandas_for_later
 
 __all__ = ["flow_of", "refuse_detaching", "run_detached", "run_here", "with_running"]
 
@@ -38,11 +38,11 @@ def with_running(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def flow_of(context: click.Context, path: str | None) -> Flow:
+def flow_of(context: click.Context, path: str | None) -> FlowGraph:
     """Load the flow that the command line names, or take that of the program that runs itself."""
     leave_pandas_for_later()
     given = context.obj
-    if isinstance(given, Flow):
+    if isinstance(given, FlowGraph):
         if path is not None:
             raise click.UsageError("this program runs its own flow and takes no other", context)
         return given
@@ -57,7 +57,9 @@ def refuse_detaching(context: click.Context) -> None:
         raise click.UsageError("spark-submit cannot detach a job; run it with `lowtide run --detach`", context)
 
 
-def run_here(flow: Flow, conf: Conf, *, start: StartFrom, supervised: str | None, verbose: bool, as_json: bool) -> int:
+def run_here(
+    flow: FlowGraph, conf: Conf, *, start: StartFrom, supervised: str | None, verbose: bool, as_json: bool
+) -> int:
     """Run a flow in this process until it ends, and return its exit code.
 
     Args:
@@ -82,7 +84,7 @@ def run_here(flow: Flow, conf: Conf, *, start: StartFrom, supervised: str | None
 
 
 def run_detached(
-    context: click.Context, flow: Flow, conf: Conf, *, command: str, options: Sequence[str], as_json: bool
+    context: click.Context, flow: FlowGraph, conf: Conf, *, command: str, options: Sequence[str], as_json: bool
 ) -> int:
     """Start a flow under a supervisor, wait until it is ready, and return the exit code.
 

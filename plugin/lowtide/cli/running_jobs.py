@@ -6,12 +6,12 @@ from pathlib import Path
 
 from lowtide.cli.refusals import plain_errors
 from lowtide.conf import Conf
-from lowtide.control_client import ControlClient, TokenRefused
+from lowtide.conf.token import job_token
+from lowtide.conf.zookeeper_access import ZooKeeperAccess
 from lowtide.errors import NotRunning
 from lowtide.jobs.folder import JobFolder, states
-from lowtide.jobs.token import job_token
-from lowtide.zookeeper_access import ZooKeeperAccess
-from lowtide_snapshots.control_address import ControlAddress
+from lowtide.status.control_client import ControlClient, TokenRefused
+from lowtide_snapshots.job.control_address import ControlAddress
 
 __all__ = ["control_of", "only_job"]
 

@@ -16,7 +16,7 @@ from lowtide.conf import Conf
 from lowtide.embedded import ServiceStatus, servers, service_status
 from lowtide.embedded import down as stop_services
 from lowtide.embedded import up as start_services
-from lowtide.spark.jars import jars_folder
+from lowtide.jars.third_party import jars_folder
 
 KIB, MIB = 1 << 10, 1 << 20
 

@@ -10,9 +10,9 @@ from typing import Any
 from lowtide.cli.quantities import count_of, size, time_of
 from lowtide.cli.snapshot_place import Known
 from lowtide.cli.table import table
-from lowtide_snapshots.commit_log import Commit, Restored
-from lowtide_snapshots.diffing import Diff
-from lowtide_snapshots.manifest import Manifest, Part, type_of
+from lowtide_snapshots.commits.log import Commit, Restored
+from lowtide_snapshots.format.difference import Diff
+from lowtide_snapshots.format.manifest import Manifest, Part, type_of
 
 __all__ = ["LISTED", "diff_object", "diff_page", "known_object", "line", "page"]
 

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from lowtide.cli.refusals import plain_errors
-from lowtide.conf import Conf
+from lowtide.conf.conf import Conf
+from lowtide.conf.store_access import store_setting
+from lowtide.conf.zookeeper_access import ZooKeeperAccess
 from lowtide.errors import ConfError, NotRunning
-from lowtide.store_access import store_setting
-from lowtide.zookeeper_access import ZooKeeperAccess
-from lowtide_snapshots.commit_log import ZooKeeperCommitLog
+from lowtide_snapshots.commits.known import KnownSnapshot, KnownSnapshots
+from lowtide_snapshots.commits.log import ZooKeeperCommitLog
 from lowtide_snapshots.errors import NoSuchCommit, SnapshotsError
-from lowtide_snapshots.job_store import JobStore
-from lowtide_snapshots.known_snapshots import KnownSnapshot, KnownSnapshots
-from lowtide_snapshots.registry import jobs
+from lowtide_snapshots.job.registry import jobs
+from lowtide_snapshots.job.store import JobStore
 from lowtide_snapshots.stores import open_store
 
 __all__ = ["Known", "SnapshotPlace", "opened"]

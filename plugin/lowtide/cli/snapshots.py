@@ -17,13 +17,13 @@ from lowtide.cli.snapshot_place import Known, SnapshotPlace, opened
 from lowtide.cli.table import table
 from lowtide.conf import Conf
 from lowtide.errors import SnapshotDamaged, SnapshotFailed
-from lowtide_snapshots.commit_log import Commit
-from lowtide_snapshots.diffing import diff as between
+from lowtide_snapshots.commits.log import Commit
+from lowtide_snapshots.commits.retention import Rule
+from lowtide_snapshots.commits.verification import verify as damages_of
 from lowtide_snapshots.errors import CommitUnknown
-from lowtide_snapshots.manifest import Manifest
-from lowtide_snapshots.parts import sha256
-from lowtide_snapshots.retention import Rule
-from lowtide_snapshots.verifying import verify as damages_of
+from lowtide_snapshots.format.difference import diff as between
+from lowtide_snapshots.format.manifest import Manifest
+from lowtide_snapshots.format.parts import sha256
 
 UNKNOWN_LIMIT_S = 30.0
 """How long a commit whose outcome is not known is asked for again."""

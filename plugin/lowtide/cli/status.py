@@ -21,10 +21,10 @@ from lowtide.jobs.detaching import SUPERVISORS_MARGIN_S
 from lowtide.jobs.ending import end_job
 from lowtide.jobs.figures import Figures, ask_figures, ask_view, duration
 from lowtide.jobs.folder import JobFolder, states
-from lowtide.jobs.mark import marked
 from lowtide.jobs.state import JobState
 from lowtide.jobs.supervisor import LEFT_OVER_GRACE_S
-from lowtide.service.job_view import JobView, SnapshotView
+from lowtide.process.mark import marked
+from lowtide.status.job_view import JobView, SnapshotView
 
 STOP_MARGIN_S = SUPERVISORS_MARGIN_S + LEFT_OVER_GRACE_S + 2.0
 """The job keeps the limit itself, its supervisor after it; only then is it killed from here."""

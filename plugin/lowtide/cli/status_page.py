@@ -12,7 +12,7 @@ from rich.text import Text
 
 from lowtide.cli.quantities import time_of
 from lowtide.jobs.figures import REMARKABLE_LAG_MS, count, duration, lag, latency
-from lowtide.service.job_view import FrontView, JobView, SegmentView, SinkView, WorkerView
+from lowtide.status.job_view import FrontView, JobView, SegmentView, SinkView, WorkerView
 
 __all__ = ["show", "status_page"]
 

@@ -8,9 +8,9 @@ import click
 
 from lowtide.cli.options import with_conf
 from lowtide.conf import Conf
+from lowtide.driver.session import launch_settings, settings
 from lowtide.errors import ConfError
 from lowtide.jobs.jvm import LOGGING
-from lowtide.spark.session import launch_settings, settings
 
 _OPTIONS = "spark.driver.extraJavaOptions"
 _DRIVER, _EXECUTORS = "spark.pyspark.driver.python", "spark.pyspark.python"

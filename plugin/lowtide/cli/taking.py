@@ -6,9 +6,9 @@ import time
 
 from lowtide.cli.bar import bar
 from lowtide.cli.quantities import count_of, size, time_of
-from lowtide.control_client import ControlClient, ControlUnreachable
 from lowtide.errors import SnapshotFailed
-from lowtide.service.job_view import SnapshotView
+from lowtide.status.control_client import ControlClient, ControlUnreachable
+from lowtide.status.job_view import SnapshotView
 
 __all__ = ["described", "take"]
 

@@ -11,8 +11,8 @@ import click
 from lowtide.cli.options import as_json, with_conf
 from lowtide.cli.table import table
 from lowtide.conf import Conf
-from lowtide.topic_records import read_topic, write_topic
-from lowtide.topics import Topics
+from lowtide.connectors.topic_records import read_topic, write_topic
+from lowtide.connectors.topics import Topics
 
 
 @click.group()

@@ -1,1 +1,1 @@
-"""What the world outside is: sources and sinks."""
+"""Kafka: topics, transactions, and what a job keeps there of its deliveries."""

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from lowtide.conf import KafkaConf
+from lowtide.connectors.kafka_access import librdkafka_settings
 from lowtide.errors import ServiceUnavailable
-from lowtide.kafka_access import librdkafka_settings
 
 __all__ = ["claim", "pair_of", "transactional_id"]
 

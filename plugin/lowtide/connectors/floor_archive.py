@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from lowtide.conf import KafkaConf
+from lowtide.connectors.kafka_access import librdkafka_settings
 from lowtide.connectors.lasts import TOPIC_CONFIG, LastsLost, name_beside, newest, topic_id, write
 from lowtide.connectors.lasts_records import Archived, Durable, archived_record, durable_of, floor_of, floor_records
+from lowtide.core.fronts.floors import Steps
 from lowtide.errors import ServiceUnavailable
-from lowtide.fronts.floors import Steps
-from lowtide.kafka_access import librdkafka_settings
 from lowtide_tracker import Floor
 
 __all__ = ["Tidied", "archive_of", "read_archived", "tidy"]

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from lowtide.conf import KafkaConf
+from lowtide.connectors.kafka_access import librdkafka_settings
 from lowtide.connectors.lasts_records import (
     Archived,
     Durable,
@@ -24,10 +25,9 @@ from lowtide.connectors.lasts_records import (
     floor_records,
     records_of,
 )
+from lowtide.connectors.topics import TopicExists, Topics
+from lowtide.core.fronts.floors import Steps
 from lowtide.errors import LifeEnded, ServiceUnavailable
-from lowtide.fronts.floors import Steps
-from lowtide.kafka_access import librdkafka_settings
-from lowtide.topics import TopicExists, Topics
 from lowtide_tracker import Floor
 
 __all__ = [

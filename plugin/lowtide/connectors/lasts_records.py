@@ -33,9 +33,10 @@ from typing import Any
 
 import msgspec
 
+from lowtide.core.fronts.floors import Steps
+from lowtide.core.operators.order import OrderKey
 from lowtide.errors import LowtideError
-from lowtide.fronts.floors import Steps
-from lowtide.operators.order import OrderKey
+from lowtide.flow.plan import Vertex
 from lowtide_tracker import Floor
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "durable_of",
     "floor_of",
     "floor_records",
+    "lane_name",
     "records_of",
 ]
 
@@ -78,6 +80,11 @@ class LaneName:
     level: int
     sink: str
     lane: int
+
+
+def lane_name(sink: Vertex | None, level: int, lane: int) -> LaneName:
+    """The name of a sink's lane, the same in every life; of a level's dead letters where no sink is given."""
+    return LaneName(level, "", lane) if sink is None else LaneName(0, sink.name, lane)
 
 
 @dataclass(frozen=True, slots=True)

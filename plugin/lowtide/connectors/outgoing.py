@@ -8,6 +8,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 
+from lowtide.core.rows import Headers
 from lowtide.errors import FrameTooLarge, LowtideError, ServiceUnavailable
 
 __all__ = ["SETTINGS", "Headers", "Outgoing", "Packet", "refusal", "too_slow"]
@@ -50,7 +51,6 @@ PERMANENT = frozenset(
 )
 """What the same record would meet again."""
 
-Headers = list[tuple[str, str | bytes | None]]
 Outgoing = tuple[str, int, bytes | None, bytes | None, int, Headers | None]
 """`(topic, partition, key, value, timestamp in ms, headers)`."""
 

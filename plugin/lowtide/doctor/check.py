@@ -8,13 +8,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from lowtide.compiler import compile_job
 from lowtide.conf import Conf
+from lowtide.connectors.topics import Topics
 from lowtide.embedded import ServiceStatus, service_status
 from lowtide.errors import LowtideError
-from lowtide.flow import Flow
-from lowtide.plan import Plan
-from lowtide.topics import Topics
+from lowtide.flow.compiler import compile_job
+from lowtide.flow.graph import FlowGraph
+from lowtide.flow.plan import Plan
 
 Verdict = Literal["ok", "warn", "fail"]
 
@@ -45,7 +45,7 @@ class Surroundings:
     """
 
     conf: Conf
-    flow: Flow | None = None
+    flow: FlowGraph | None = None
     probe: bool = False
 
     @cached_property

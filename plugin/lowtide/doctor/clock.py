@@ -5,10 +5,10 @@ import uuid
 from typing import Any
 
 from lowtide.conf import KafkaConf
+from lowtide.connectors.kafka_access import librdkafka_settings
 from lowtide.doctor.check import Answer, Surroundings
 from lowtide.doctor.kafka import unreachable
 from lowtide.errors import ServiceUnavailable
-from lowtide.kafka_access import librdkafka_settings
 
 WARN_MS = 500
 FAIL_MS = 60_000

@@ -6,7 +6,7 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 
 from lowtide.doctor.check import Answer, Surroundings
-from lowtide.spark.jars import pyspark_folder
+from lowtide.jars.third_party import pyspark_folder
 
 OLDEST_PYTHON = (3, 11)
 PYSPARK = "4.3.0"

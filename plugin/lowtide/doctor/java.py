@@ -1,7 +1,7 @@
 """The Java runtime."""
 
 from lowtide.doctor.check import Answer, Surroundings
-from lowtide.embedded.java import find_java
+from lowtide.jars.java import find_java
 
 
 def java(_: Surroundings) -> Answer:

@@ -22,8 +22,8 @@ def broker(surroundings: Surroundings) -> Answer:
 
 def topics(surroundings: Surroundings) -> Answer:
     """The flow's topics are there and can be read and written as it wants; who stamps their records."""
-    from lowtide.spark import preflight
-    from lowtide.spark.query import topics_of
+    from lowtide.driver import preflight
+    from lowtide.driver.query import topics_of
 
     plan = surroundings.plan
     if plan is None:

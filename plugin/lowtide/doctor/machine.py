@@ -33,8 +33,8 @@ def memory(surroundings: Surroundings) -> Answer:
 
 def slots(surroundings: Surroundings) -> Answer:
     """Spark has a slot for every worker of every level, as Real-Time Mode runs all levels at once."""
-    from lowtide.spark import preflight
-    from lowtide.spark.slots import check, needed, offered
+    from lowtide.driver import preflight
+    from lowtide.driver.slots import check, needed, offered
 
     master = surroundings.conf.spark.master
     have = offered(master)

@@ -1,7 +1,7 @@
 """The store of snapshots."""
 
+from lowtide.conf.store_access import store_setting
 from lowtide.doctor.check import Answer, Surroundings
-from lowtide.store_access import store_setting
 from lowtide_snapshots.errors import SnapshotsError
 from lowtide_snapshots.stores import open_store
 

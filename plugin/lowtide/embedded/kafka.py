@@ -6,14 +6,14 @@ import subprocess
 import uuid
 from pathlib import Path
 
-from lowtide.embedded.class_archive import ClassArchive
 from lowtide.embedded.errors import DataDamaged
-from lowtide.embedded.java import Java
 from lowtide.embedded.ports import HOST, answers, free_port
 from lowtide.embedded.server import Server
 from lowtide.embedded.zookeeper import spark_jars
 from lowtide.errors import JarMissing
-from lowtide.spark.jars import broker_jars
+from lowtide.jars.class_archive import ClassArchive
+from lowtide.jars.java import Java
+from lowtide.jars.third_party import broker_jars
 
 HEAP_MB = 512
 FORMAT_HEAP_MB = 128
@@ -179,7 +179,7 @@ def _jars() -> list[Path]:
         raise JarMissing(
             "the Kafka server's own jar is missing",
             where=f"{len(jars)} jars",
-            way_out="fetch it: python -m lowtide.spark.jars (in a clone: make jars)",
+            way_out="fetch it: python -m lowtide.jars.third_party (in a clone: make jars)",
         )
     own = [jar for jar in jars if not jar.name.startswith("slf4j-api")]
     return [*own, *spark_jars(LOGGING_JARS)]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lowtide.embedded import launcher
+from lowtide.process import launcher
 
 KILL_WAIT_S = 5.0
 

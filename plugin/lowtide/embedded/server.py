@@ -4,8 +4,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 
-from lowtide.embedded.java import Java
 from lowtide.embedded.ports import HOST
+from lowtide.jars.java import Java
 
 LOG_LINES_SHOWN = 12
 LOG_LINE_CHARS = 400

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from lowtide.embedded.errors import FolderInUse, ServerDied, ServerDiffers, ServerSilent
 from lowtide.embedded.folder import locked, make_folder
-from lowtide.embedded.java import find_java
 from lowtide.embedded.kafka import KafkaServer
 from lowtide.embedded.ports import free_port, is_free, port_owner
 from lowtide.embedded.process import ProcessRecord, launch, read_record
 from lowtide.embedded.server import Server
 from lowtide.embedded.zookeeper import ZooKeeperServer
 from lowtide.errors import PortTaken
+from lowtide.jars.java import find_java
 
 START_TIMEOUT_S = 90.0
 STOP_GRACE_S = 20.0

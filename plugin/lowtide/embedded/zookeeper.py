@@ -4,11 +4,11 @@ import socket
 from collections.abc import Iterable
 from pathlib import Path
 
-from lowtide.embedded.java import Java
 from lowtide.embedded.ports import HOST
 from lowtide.embedded.server import Server
 from lowtide.errors import JarMissing
-from lowtide.spark.jars import pyspark_folder
+from lowtide.jars.java import Java
+from lowtide.jars.third_party import pyspark_folder
 
 HEAP_MB = 128
 # ZooKeeper allows session timeouts of 2 to 20 ticks; a lease must be losable within a second or two.

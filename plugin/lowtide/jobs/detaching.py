@@ -16,10 +16,10 @@ from lowtide.conf import Conf
 from lowtide.errors import LifeEnded
 from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.log import Log
-from lowtide.jobs.mark import new_life
-from lowtide.jobs.process import Process
 from lowtide.jobs.progress import Progress
 from lowtide.jobs.state import JobState, now
+from lowtide.process.identity import Process
+from lowtide.process.mark import new_life
 
 POLL_S = 0.1
 SUPERVISORS_MARGIN_S = 3.0

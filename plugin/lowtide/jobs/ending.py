@@ -12,9 +12,9 @@ import msgspec
 
 from lowtide.errors import LifeEnded, LowtideError, NotRunning
 from lowtide.jobs.folder import JobFolder
-from lowtide.jobs.mark import end_marked
-from lowtide.jobs.process import Process
 from lowtide.jobs.state import JobState, now
+from lowtide.process.identity import Process
+from lowtide.process.mark import end_marked
 
 LEFT_OVER_GRACE_S = 10.0
 KILL_WAIT_S = 5.0

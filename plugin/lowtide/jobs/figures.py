@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from lowtide.control_client import ControlClient, ControlUnreachable, TokenRefused
+from lowtide.assignment.client import ServiceClient
 from lowtide.errors import LifeEnded
 from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.state import JobState
-from lowtide.service.client import ServiceClient
-from lowtide.service.job_view import JobView, Percentiles
+from lowtide.status.control_client import ControlClient, ControlUnreachable, TokenRefused
+from lowtide.status.job_view import JobView, Percentiles
 
 LIMIT_S = 2.0
 REMARKABLE_LAG_MS = 1000

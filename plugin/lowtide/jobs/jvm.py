@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from lowtide.jobs.process import Process
+from lowtide.process.identity import Process
 
 LOGGING = Path(__file__).with_name("log4j2.properties")
 """For spark-submit's JVM: its log goes to the console until a job leads it into a file."""

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from lowtide.embedded.launcher import start_time
 from lowtide.jobs.figures import Figures, headline
-from lowtide.service.job_view import JobView
+from lowtide.process.launcher import start_time
+from lowtide.status.job_view import JobView
 
 
 class Progress:

@@ -12,24 +12,24 @@ from typing import Any
 
 import msgspec
 
-from lowtide.compiler import compile_job
 from lowtide.conf import Conf
+from lowtide.driver.job import Job
+from lowtide.driver.recovery import StartFrom
+from lowtide.driver.session import submitted
 from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
-from lowtide.flow import Flow
+from lowtide.flow.compiler import compile_job
+from lowtide.flow.graph import FlowGraph
 from lowtide.jobs.broker import check_broker
 from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.jvm import child_jvm, end_jvm, lead_output, said_of
 from lowtide.jobs.log import Log
-from lowtide.jobs.mark import VARIABLE, end_marked
-from lowtide.jobs.process import Process
 from lowtide.jobs.progress import Progress, age_s
 from lowtide.jobs.restarts import Restarts, in_vain
 from lowtide.jobs.signals import INTERRUPTED, Signals, StopAsked, end_now
 from lowtide.jobs.state import JobState, now
 from lowtide.jobs.telling import Telling
-from lowtide.spark.job import Job
-from lowtide.spark.recovering import StartFrom
-from lowtide.spark.session import submitted
+from lowtide.process.identity import Process
+from lowtide.process.mark import VARIABLE, end_marked
 
 JVM_END_LIMIT_S = 10.0
 LEFT_OVER_GRACE_S = 6.0
@@ -42,7 +42,7 @@ class Runner:
 
     def __init__(
         self,
-        flow: Flow,
+        flow: FlowGraph,
         conf: Conf,
         folder: JobFolder,
         life: str,

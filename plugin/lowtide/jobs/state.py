@@ -8,8 +8,8 @@ from typing import Literal
 
 import msgspec
 
-from lowtide.jobs.process import Process
-from lowtide_snapshots.control_address import ControlAddress
+from lowtide.process.identity import Process
+from lowtide_snapshots.job.control_address import ControlAddress
 
 Phase = Literal["starting", "running", "stopping", "stopped", "failed"]
 ENDED: tuple[Phase, Phase] = ("stopped", "failed")

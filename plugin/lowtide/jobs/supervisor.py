@@ -20,10 +20,10 @@ from pathlib import Path
 import msgspec
 
 from lowtide.jobs.folder import JobFolder
-from lowtide.jobs.mark import VARIABLE, end_marked
-from lowtide.jobs.process import Process
 from lowtide.jobs.signals import HEARD
 from lowtide.jobs.state import now
+from lowtide.process.identity import Process
+from lowtide.process.mark import VARIABLE, end_marked
 
 PR_SET_PDEATHSIG = 1
 LEFT_OVER_GRACE_S = 8.0

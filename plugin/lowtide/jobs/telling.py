@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
+from lowtide.driver.job import Job
 from lowtide.errors import LifeEnded
 from lowtide.jobs.figures import Figures
 from lowtide.jobs.log import Log
 from lowtide.jobs.progress import Progress
-from lowtide.spark.job import Job
 
 __all__ = ["Telling"]
 

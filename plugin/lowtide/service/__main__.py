@@ -7,9 +7,9 @@ import sys
 from typing import Any
 
 from lowtide.logs import log_to_stderr
+from lowtide.process.environment import versions
 from lowtide.service.lives import say
 from lowtide.service.server import Service
-from lowtide.worker.environment import versions
 
 GAUGES_EVERY_S = 1.0
 

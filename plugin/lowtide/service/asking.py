@@ -9,7 +9,7 @@ from typing import Any
 
 from lowtide.events import EventLog
 from lowtide_snapshots.errors import ZooKeeperUnavailable
-from lowtide_snapshots.job_store import JobStore
+from lowtide_snapshots.job.store import JobStore
 
 __all__ = ["Asking"]
 

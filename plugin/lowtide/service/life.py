@@ -11,24 +11,24 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from lowtide.assignment.setting import LifeSetting, SnapshotSetting
+from lowtide.assignment.tracker_setting import TrackerSetting
+from lowtide.assignment.welcome import Welcome
 from lowtide.events import EventLog
 from lowtide.service.asking import Asking
-from lowtide.service.coordinator import Coordinator
-from lowtide.service.idle_fronts import SERVICE_WORKER
-from lowtide.service.questions import Questions
-from lowtide.service.reach import Reach
-from lowtide.service.register import Register
-from lowtide.service.setting import LifeSetting, SnapshotSetting
-from lowtide.service.silence import Silence
-from lowtide.service.source_fronts import SourceFronts
-from lowtide.service.stall import Stall
-from lowtide.service.teller import delivered_time
-from lowtide.service.tidying import Tidying
-from lowtide.service.tracker_process import TrackerProcess
-from lowtide.service.tracker_report import TrackerReport
-from lowtide.service.tracker_setting import TrackerSetting
-from lowtide.worker.welcome import Welcome
-from lowtide_snapshots.commit_log import ZooKeeperCommitLog
+from lowtide.service.fronts.idle_fronts import SERVICE_WORKER
+from lowtide.service.fronts.reach import Reach
+from lowtide.service.fronts.source_fronts import SourceFronts
+from lowtide.service.snapshots.coordinator import Coordinator
+from lowtide.service.snapshots.tidying import Tidying
+from lowtide.service.tracker.process import TrackerProcess
+from lowtide.service.tracker.stall import Stall
+from lowtide.service.workers.questions import Questions
+from lowtide.service.workers.register import Register
+from lowtide.service.workers.silence import Silence
+from lowtide.status.teller import delivered_time
+from lowtide.status.tracker_report import TrackerReport
+from lowtide_snapshots.commits.log import ZooKeeperCommitLog
 from lowtide_snapshots.errors import Fenced, SnapshotsError, ZooKeeperUnavailable
 
 __all__ = ["Life"]

@@ -11,16 +11,16 @@ from typing import Any
 
 import msgspec
 
+from lowtide.assignment.setting import unpack
 from lowtide.errors import LowtideError
 from lowtide.events import EventName
-from lowtide.service import figures
-from lowtide.service.deaths import REPORT_WAIT_S, Deaths
-from lowtide.service.executors import Executors
-from lowtide.service.peer import Peer
-from lowtide.service.register import Register
+from lowtide.process.wire import Kind
 from lowtide.service.running import Running
-from lowtide.service.setting import unpack
-from lowtide.wire import Kind
+from lowtide.service.workers import figures
+from lowtide.service.workers.deaths import REPORT_WAIT_S, Deaths
+from lowtide.service.workers.executors import Executors
+from lowtide.service.workers.peer import Peer
+from lowtide.service.workers.register import Register
 from lowtide_snapshots.errors import SnapshotsError
 
 __all__ = ["Lives", "say"]

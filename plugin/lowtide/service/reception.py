@@ -6,8 +6,8 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 
-from lowtide.service.peer import Peer
-from lowtide.wire import NONCE_BYTES, ConnectionClosed, expect_acks, tune
+from lowtide.process.wire import NONCE_BYTES, ConnectionClosed, expect_acks, tune
+from lowtide.service.workers.peer import Peer
 from lowtide_tracker.entrance import Entrance, listen
 from lowtide_tracker.handshake import REPLY_BYTES, HandshakeError, ServerHandshake
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from lowtide.assignment.setting import LifeSetting
 from lowtide.events import EventLog
 from lowtide.service.life import Life
-from lowtide.service.register import Register
-from lowtide.service.setting import LifeSetting
 from lowtide.service.showing import Showing
+from lowtide.service.workers.register import Register
 
 __all__ = ["Running"]
 

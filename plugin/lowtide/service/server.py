@@ -4,15 +4,15 @@ import asyncio
 import json
 from typing import Any
 
+from lowtide.assignment import welcome
 from lowtide.errors import LifeEnded, LowtideError
-from lowtide.service.deaths import REPORT_WAIT_S
-from lowtide.service.executors import Executors
+from lowtide.process.wire import Kind
 from lowtide.service.lives import Lives
-from lowtide.service.peer import Peer
 from lowtide.service.reception import receive_on
-from lowtide.service.register import Fork, Found, Refused, Register, Worker
-from lowtide.wire import Kind
-from lowtide.worker import welcome
+from lowtide.service.workers.deaths import REPORT_WAIT_S
+from lowtide.service.workers.executors import Executors
+from lowtide.service.workers.peer import Peer
+from lowtide.service.workers.register import Fork, Found, Refused, Register, Worker
 from lowtide_snapshots.errors import SnapshotsError
 from lowtide_tracker.entrance import Entrance
 

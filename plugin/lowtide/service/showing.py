@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lowtide.events import EventLog
-from lowtide.service.certificate import certificate_of
-from lowtide.service.control import Control
-from lowtide.service.job_view import SnapshotsView, SnapshotView
-from lowtide.service.job_watch import JobWatch
 from lowtide.service.life import Life
-from lowtide.service.metrics import JobMetrics
-from lowtide.service.moment import Moment
-from lowtide.service.register import Register
+from lowtide.service.workers.register import Register
+from lowtide.status.certificate import certificate_of
+from lowtide.status.control import Control
+from lowtide.status.job_view import SnapshotsView, SnapshotView
+from lowtide.status.job_watch import JobWatch
+from lowtide.status.metrics import JobMetrics
+from lowtide.status.moment import Moment
 
 __all__ = ["Showing"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from lowtide.frames import rows_in
-from lowtide.wire import Kind
+from lowtide.core.frames import rows_in
+from lowtide.process.wire import Kind
 
 GROUP_MESSAGES = 64
 """How many frames are dealt with together at most."""

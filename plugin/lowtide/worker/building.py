@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from lowtide.assignment.birth import Birth
+from lowtide.assignment.deployment import Deployment
+from lowtide.assignment.incarnation_check import check_current
+from lowtide.assignment.welcome import FrontStart
 from lowtide.connectors.claims import transactional_id
 from lowtide.connectors.delivery import AtLeastOnce, Delivery, ExactlyOnce
-from lowtide.fronts.floors import NO_TICK
-from lowtide.fronts.front import Front
-from lowtide.fronts.packed_floors import unpack
-from lowtide.plan import Plan
-from lowtide.service.current import check_current
-from lowtide.steps import Read, Write
-from lowtide.worker.birth import Birth
-from lowtide.worker.core import WorkerCore
-from lowtide.worker.deployment import Deployment
+from lowtide.core.fronts.floors import NO_TICK
+from lowtide.core.fronts.front import Front
+from lowtide.core.fronts.packed_floors import unpack
+from lowtide.core.worker import WorkerCore
+from lowtide.flow.plan import Plan
+from lowtide.flow.steps import Read, Write
 from lowtide.worker.loading import load_state
 from lowtide.worker.saver import Saver
 from lowtide.worker.untracked import UntrackedCore
-from lowtide.worker.welcome import FrontStart
 from lowtide_tracker import LocalTracker
 
 __all__ = ["delivers", "make_core", "make_delivery", "make_saver"]

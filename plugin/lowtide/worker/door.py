@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from lowtide.wire import NONCE_BYTES, ConnectionClosed, tune
+from lowtide.process.wire import NONCE_BYTES, ConnectionClosed, tune
 from lowtide.worker.link import Link
 from lowtide.worker.watch import READ, Watch
 from lowtide_tracker.handshake import REPLY_BYTES, HandshakeError, ServerHandshake

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+from lowtide.core.operators.bundle import Bundle
 from lowtide.histogram import Histogram
-from lowtide.operators.bundle import Bundle
 
 HOPS = ("pack", "exchange", "python", "wait", "sink")
 """Where a record's time goes: from the JVM's first look at it to level 0; between workers; in this worker's steps;

@@ -31,11 +31,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from lowtide.assignment.birth import Birth
 from lowtide.logs import log_to_stderr
-from lowtide.pandas_later import leave_pandas_for_later
-from lowtide.wire import ConnectionClosed, Kind, MessageReader, connect, send
-from lowtide.worker.birth import Birth
-from lowtide.worker.environment import versions
+from lowtide.process.environment import versions
+from lowtide.process.pandas_later import leave_pandas_for_later
+from lowtide.process.wire import ConnectionClosed, Kind, MessageReader, connect, send
 from lowtide_tracker.strangers import BACKLOG
 
 LOG = logging.getLogger(__name__)
@@ -244,7 +244,7 @@ def _import_all(store: str) -> None:
     import pyarrow  # noqa: F401
     import xxhash  # noqa: F401
 
-    import lowtide.defaults
+    import lowtide.flow.defaults
     import lowtide.worker.main
     import lowtide.worker.stage  # noqa: F401
     from lowtide_snapshots.stores import prepare

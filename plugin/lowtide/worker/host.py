@@ -13,16 +13,16 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from lowtide.fields import kept
-from lowtide.operators.limits import PLACE_BYTES
-from lowtide.worker.birth import Birth
+from lowtide.assignment.birth import Birth
+from lowtide.assignment.deployment import Deployment
+from lowtide.core.effects import Frame
+from lowtide.core.operators.limits import PLACE_BYTES
+from lowtide.core.worker import WorkerCore
+from lowtide.flow.fields import kept
+from lowtide.process.tracker_line import TrackerLine
 from lowtide.worker.building import delivers, make_delivery, make_saver
-from lowtide.worker.core import WorkerCore
-from lowtide.worker.deployment import Deployment
-from lowtide.worker.effects import Frame
 from lowtide.worker.protocol import Emitted, Frames, Says
 from lowtide.worker.shares import Share, SharedDelivery
-from lowtide.worker.tracker_line import TrackerLine
 from lowtide_tracker import Floor, LocalTracker, Request
 from lowtide_tracker.floors import Floors
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["Handed", "LevelHost"]
 
 FLUSH_S = 0.002
-"""Least time between two flushes to the tracker (T4): it bounds what tracking adds to a record's latency."""
+"""Least time between two flushes to the tracker: it bounds what tracking adds to a record's latency."""
 MEND_S = 0.005
 """How often a line that is broken is looked after."""
 KEEP_FLOORS_S = 1.0

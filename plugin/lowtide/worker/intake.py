@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lowtide.frames import FrameKind, Inbox, open_frame
-from lowtide.operators.batch import Batch
-from lowtide.plan import Plan
-from lowtide.worker.effects import Frame
+from lowtide.core.effects import Frame
+from lowtide.core.frames import FrameKind, Inbox, open_frame
+from lowtide.core.operators.batch import Batch
+from lowtide.flow.plan import Plan
 from lowtide.worker.figures import Figures
 
 __all__ = ["Intake"]

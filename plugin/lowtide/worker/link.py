@@ -6,7 +6,7 @@ import socket
 from collections import deque
 from itertools import islice
 
-from lowtide.wire import ConnectionClosed, Kind, MessageReader, head
+from lowtide.process.wire import ConnectionClosed, Kind, MessageReader, head
 
 RECEIVE_BYTES = 1 << 18
 BUFFERS_PER_CALL = 64

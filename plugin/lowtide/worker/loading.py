@@ -5,14 +5,14 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from lowtide.assignment.birth import Birth
+from lowtide.assignment.deployment import Deployment
+from lowtide.core.operators.program import Captured
+from lowtide.core.operators.saving import saved_steps
 from lowtide.errors import LifeEnded
-from lowtide.operators.program import Captured
-from lowtide.operators.saving import saved_steps
-from lowtide.worker.birth import Birth
-from lowtide.worker.deployment import Deployment
 from lowtide_snapshots.errors import SnapshotsError
-from lowtide_snapshots.manifest import Part
-from lowtide_snapshots.parts import decode_part, sha256
+from lowtide_snapshots.format.manifest import Part
+from lowtide_snapshots.format.parts import decode_part, sha256
 from lowtide_snapshots.stores import Store, open_store
 
 __all__ = ["load_state"]

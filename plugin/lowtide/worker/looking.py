@@ -1,4 +1,4 @@
-"""The state of one key as of min time, for whoever asks over the control API (C11)."""
+"""The state of one key as of min time, for whoever asks over the control API."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from lowtide.operators.grouping import NOTHING
-from lowtide.operators.saving import KeyUnreadable, saved_steps
-from lowtide.worker.core import WorkerCore
+from lowtide.core.operators.grouping import NOTHING
+from lowtide.core.operators.saving import KeyUnreadable, saved_steps
+from lowtide.core.worker import WorkerCore
 
 __all__ = ["Looking"]
 

@@ -21,10 +21,11 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from lowtide.assignment.birth import Birth
+from lowtide.assignment.welcome import Welcome, unpack
 from lowtide.errors import LowtideError
-from lowtide.wire import ConnectionClosed, Kind
+from lowtide.process.wire import ConnectionClosed, Kind
 from lowtide.worker.attachment import Attachment
-from lowtide.worker.birth import Birth
 from lowtide.worker.call_limit import CallLimit
 from lowtide.worker.door import Door
 from lowtide.worker.link import Link
@@ -32,7 +33,6 @@ from lowtide.worker.protocol import Emitted, Host, Stage
 from lowtide.worker.resident import Resident, not_ahead
 from lowtide.worker.task import Task
 from lowtide.worker.watch import READ, Watch
-from lowtide.worker.welcome import Welcome, unpack
 
 LOG = logging.getLogger(__name__)
 IDLE_S = 0.05

@@ -13,16 +13,16 @@ from typing import Any
 
 import cloudpickle
 
+from lowtide.assignment.birth import Birth
+from lowtide.assignment.welcome import Welcome, unpack
 from lowtide.errors import LowtideError
-from lowtide.wire import Kind, connect, receive, send
-from lowtide.worker.birth import Birth
-from lowtide.worker.deployment import Deployment
-from lowtide.worker.garbage import set_up_collector
+from lowtide.process.garbage import set_up_collector
+from lowtide.process.wire import Kind, connect, receive, send
 from lowtide.worker.host import LevelHost
+from lowtide.worker.level_deployment import LevelDeployment
 from lowtide.worker.link import Link
 from lowtide.worker.loop import Loop
 from lowtide.worker.protocol import Stage
-from lowtide.worker.welcome import Welcome, unpack
 
 LOG = logging.getLogger(__name__)
 FLUSH_TIMEOUT_S = 3.0
@@ -51,7 +51,7 @@ def work(birth: Birth, listener: socket.socket, address: str, orders: socket.soc
         return 1
     try:
         welcome, pickled = unpack(payload)
-        deployment: Deployment = cloudpickle.loads(pickled)
+        deployment: LevelDeployment = cloudpickle.loads(pickled)
         host = deployment.host(birth, welcome)
         stage = deployment.stage(birth, welcome, host)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's modules raise when they are imported
@@ -85,7 +85,7 @@ def _hello(address: str, birth: Birth) -> dict[str, Any]:
     return {"ask": "worker", "address": address, "pid": os.getpid()} | about
 
 
-def _make(deployment: Deployment, host: LevelHost, birth: Birth, welcome: Welcome) -> Stage:
+def _make(deployment: LevelDeployment, host: LevelHost, birth: Birth, welcome: Welcome) -> Stage:
     """Make the stage of a worker that comes later."""
     try:
         return deployment.stage(birth, welcome, host)

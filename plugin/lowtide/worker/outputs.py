@@ -5,18 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from lowtide.assignment.deployment import Deployment
 from lowtide.connectors.delivery import Headers, Outgoing, Packet, Sinks
-from lowtide.connectors.kafka_rows import unpack_headers
-from lowtide.connectors.lasts import LaneName, records_of
-from lowtide.operators.bundle import Bundle
-from lowtide.operators.dead_letter import Dead
-from lowtide.operators.sink import SinkEncoder
-from lowtide.plan import Vertex
-from lowtide.steps import Write
-from lowtide.worker.deployment import Deployment
+from lowtide.connectors.lasts import records_of
+from lowtide.connectors.lasts_records import lane_name
+from lowtide.core.operators.bundle import Bundle
+from lowtide.core.operators.dead_letter import Dead
+from lowtide.core.operators.sink import SinkEncoder
+from lowtide.core.rows import unpack_headers
+from lowtide.flow.plan import Vertex
+from lowtide.flow.steps import Write
 from lowtide.worker.figures import Figures, span
 
-__all__ = ["Outputs", "lane_name"]
+__all__ = ["Outputs"]
 
 MAX_QUEUED_RECORDS = 100_000
 """How many records may wait for the sinks, however small they are."""
@@ -109,11 +110,6 @@ class Outputs:
         headers.append(("lowtide.partition", self._fronts.get(front, f"front {front}").encode()))
         partition = lane % self._deployment.sink_partitions[sink.topic]
         return (sink.topic, partition, letter.key, letter.value, letter.timestamp, headers)
-
-
-def lane_name(sink: Vertex | None, level: int, lane: int) -> LaneName:
-    """The name of a sink's lane, the same in every life; of a level's dead letters where no sink is given."""
-    return LaneName(level, "", lane) if sink is None else LaneName(0, sink.name, lane)
 
 
 def _step(vertex: Vertex) -> Write:

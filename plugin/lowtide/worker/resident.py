@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lowtide.wire import ConnectionClosed
+from lowtide.process.wire import ConnectionClosed
 from lowtide.worker.attachment import Attachment
 from lowtide.worker.protocol import Frames, Stage
 from lowtide.worker.task import Task

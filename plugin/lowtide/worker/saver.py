@@ -1,4 +1,4 @@
-"""What a request has pinned is written by a process that is forked for it, while the workers go on (C3).
+"""What a request has pinned is written by a process that is forked for it, while the workers go on.
 
 The fork is what makes a snapshot cost no pause: it sees the state as it was when the request was heard, however long it
 takes to write it, and the kernel copies what is changed meanwhile. One is forked for all workers of a host. It runs
@@ -22,15 +22,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from lowtide.connectors.lasts_records import lane_name
+from lowtide.core.operators.order import FIRST_TICK
+from lowtide.core.operators.saving import SavedStep, saved_steps
+from lowtide.core.worker import WorkerCore
 from lowtide.errors import LowtideError
-from lowtide.operators.order import FIRST_TICK
-from lowtide.operators.saving import SavedStep, saved_steps
-from lowtide.plan import Plan
-from lowtide.worker.core import WorkerCore
-from lowtide.worker.outputs import lane_name
+from lowtide.flow.plan import Plan
 from lowtide_snapshots.errors import SnapshotsError
-from lowtide_snapshots.names import snapshot_id
-from lowtide_snapshots.parts import PartHead, encode_part, sha256
+from lowtide_snapshots.format.names import snapshot_id
+from lowtide_snapshots.format.parts import PartHead, encode_part, sha256
 from lowtide_snapshots.stores import Store, StoreSetting, open_store
 from lowtide_tracker import Request
 

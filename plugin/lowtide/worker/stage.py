@@ -11,24 +11,24 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from lowtide.connectors.kafka_rows import open_rows
+from lowtide.assignment.birth import Birth
+from lowtide.assignment.deployment import Deployment
+from lowtide.assignment.welcome import Welcome
+from lowtide.core.early_frames import Early
+from lowtide.core.effects import Effects, Frame
+from lowtide.core.frames import Outbox
+from lowtide.core.fronts.source_rows import SourceRows
+from lowtide.core.operators.failure import AtRecord
+from lowtide.core.optimism import Optimism
+from lowtide.core.rows import open_rows
 from lowtide.errors import LifeEnded
-from lowtide.frames import Outbox
-from lowtide.fronts.source_rows import SourceRows
-from lowtide.operators.failure import AtRecord
-from lowtide.worker.birth import Birth
 from lowtide.worker.broker_time import BrokerTime
 from lowtide.worker.building import make_core
-from lowtide.worker.deployment import Deployment
-from lowtide.worker.early import Early
-from lowtide.worker.effects import Effects, Frame
 from lowtide.worker.figures import Figures
 from lowtide.worker.host import Handed, LevelHost
 from lowtide.worker.intake import Intake
 from lowtide.worker.looking import Looking
-from lowtide.worker.optimism import Optimism
 from lowtide.worker.outputs import Outputs
-from lowtide.worker.welcome import Welcome
 from lowtide_tracker import Floor
 
 WAKE_S = 0.02

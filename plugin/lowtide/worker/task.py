@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
-from lowtide.wire import Kind
+from lowtide.process.wire import Kind
 from lowtide.worker.backlog import Backlog
 from lowtide.worker.link import Link
 from lowtide.worker.protocol import Frames

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from lowtide.fronts.source_rows import SourceRows
-from lowtide.operators.batch import Batch
-from lowtide.operators.feed import Parcel
-from lowtide.operators.order import tick_bytes
-from lowtide.worker.core import WorkerCore
-from lowtide.worker.effects import Effects, Frame
+from lowtide.core.effects import Effects, Frame
+from lowtide.core.fronts.source_rows import SourceRows
+from lowtide.core.operators.batch import Batch
+from lowtide.core.operators.node import Parcel
+from lowtide.core.operators.order import tick_bytes
+from lowtide.core.worker import WorkerCore
 from lowtide_tracker import Flush
 
 __all__ = ["UntrackedCore"]

@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from lowtide.control_client import ControlClient
 from lowtide.events import EventLog
-from lowtide.service.certificate import made_certificate
-from lowtide.service.control import Control
-from lowtide.service.job_view import SnapshotView
-from lowtide.service.job_watch import JobWatch
-from lowtide.service.metrics import JobMetrics
-from lowtide.service.moment import JobShape
-from lowtide_snapshots.control_address import ControlAddress, fingerprint
+from lowtide.status.certificate import made_certificate
+from lowtide.status.control import Control
+from lowtide.status.control_client import ControlClient
+from lowtide.status.job_view import SnapshotView
+from lowtide.status.job_watch import JobWatch
+from lowtide.status.metrics import JobMetrics
+from lowtide.status.moment import JobShape
+from lowtide_snapshots.job.control_address import ControlAddress, fingerprint
 
 TOKEN = "a-token-of-a-test"
 

@@ -9,13 +9,13 @@ import msgspec
 from programs import source_rows
 
 from lowtide import Flow, json, kafka, raw
-from lowtide.compiler import compile_flow
-from lowtide.fronts.front import Front, Window
-from lowtide.local import Message
-from lowtide.operators.order import Position
-from lowtide.plan import Plan
-from lowtide.worker.core import WorkerCore
-from lowtide.worker.effects import Effects, LastKeys
+from lowtide.core.effects import Effects, LastKeys
+from lowtide.core.fronts.front import Front, Window
+from lowtide.core.operators.order import Position
+from lowtide.core.worker import WorkerCore
+from lowtide.flow.compiler import compile_flow
+from lowtide.flow.plan import Plan
+from lowtide.local.run import Message
 from lowtide_tracker import Floor, LocalTracker, Notice
 
 

@@ -18,9 +18,9 @@ from seen import SHAPE, moment
 from stage_rig import SECRET, Served
 
 from lowtide.events import EventLog
-from lowtide.service.peer import Peer
+from lowtide.process.wire import Kind, connect, receive, send
 from lowtide.service.reception import receive_on
-from lowtide.wire import Kind, connect, receive, send
+from lowtide.service.workers.peer import Peer
 from lowtide.worker.door import Door
 from lowtide.worker.link import Link
 from lowtide.worker.watch import Watch

@@ -8,10 +8,10 @@ from typing import Any
 
 import cloudpickle
 
-from lowtide.operators.limits import Limits
-from lowtide.worker.birth import Birth
+from lowtide.assignment.birth import Birth
+from lowtide.assignment.welcome import Welcome
+from lowtide.core.operators.limits import Limits
 from lowtide.worker.protocol import Emitted, Frames, Says
-from lowtide.worker.welcome import Welcome
 
 
 class IdleStage:

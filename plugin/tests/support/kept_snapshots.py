@@ -6,11 +6,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from lowtide_snapshots.commit_log import Commit, CommitLog
-from lowtide_snapshots.job_record import JobRecord
-from lowtide_snapshots.manifest import FrontAt, LaneLast, Manifest, Part, shape_of
-from lowtide_snapshots.names import snapshot_id
-from lowtide_snapshots.parts import PartHead, encode_part, sha256
+from lowtide_snapshots.commits.log import Commit, CommitLog
+from lowtide_snapshots.format.manifest import FrontAt, LaneLast, Manifest, Part, shape_of
+from lowtide_snapshots.format.names import snapshot_id
+from lowtide_snapshots.format.parts import PartHead, encode_part, sha256
+from lowtide_snapshots.job.record import JobRecord
 from lowtide_snapshots.stores import Store
 
 SLACK_MS = 10

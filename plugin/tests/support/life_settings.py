@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from lowtide.service.moment import JobShape
-from lowtide.service.setting import ControlSetting, LifeSetting
-from lowtide.worker.welcome import FrontStart
-from lowtide.zookeeper_access import ZooKeeperAccess
+from lowtide.assignment.setting import ControlSetting, LifeSetting
+from lowtide.assignment.welcome import FrontStart
+from lowtide.conf.zookeeper_access import ZooKeeperAccess
+from lowtide.status.moment import JobShape
 
 
 def setting(zookeeper: str = "", incarnation: int = 7, **others: Any) -> LifeSetting:

@@ -6,20 +6,20 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lowtide.fields import kept
-from lowtide.fronts.floors import NO_TICK, Floors
-from lowtide.fronts.labels import Clock, label
-from lowtide.fronts.source_rows import SourceRows
-from lowtide.local import Message
-from lowtide.operators.bundle import Piece
-from lowtide.operators.dead_letter import Dead
-from lowtide.operators.fault import ends_life, error_of, letters
-from lowtide.operators.feed import Feed, Parcel
-from lowtide.operators.pending import Pending
-from lowtide.operators.program import Program
-from lowtide.operators.sink import SinkEncoder
-from lowtide.plan import Plan
-from lowtide.steps import Read, Write
+from lowtide.core.fronts.floors import NO_TICK, Floors
+from lowtide.core.fronts.labels import Clock, label
+from lowtide.core.fronts.source_rows import SourceRows
+from lowtide.core.operators.bundle import Piece
+from lowtide.core.operators.dead_letter import Dead
+from lowtide.core.operators.fault import ends_life, error_of, letters
+from lowtide.core.operators.node import Feed, Parcel
+from lowtide.core.operators.pending import Pending
+from lowtide.core.operators.program import Program
+from lowtide.core.operators.sink import SinkEncoder
+from lowtide.flow.fields import kept
+from lowtide.flow.plan import Plan
+from lowtide.flow.steps import Read, Write
+from lowtide.local.run import Message
 
 END = 1 << 62
 """Above every tick of a test."""

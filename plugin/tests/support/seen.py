@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from lowtide.service.moment import JobShape, Moment
-from lowtide.service.tracker_report import TrackerReport
+from lowtide.status.moment import JobShape, Moment
+from lowtide.status.tracker_report import TrackerReport
 from lowtide_tracker import Holder
 
 MIN_TIME = 883_661_550_000

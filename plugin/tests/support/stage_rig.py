@@ -14,18 +14,18 @@ import msgspec
 
 from lowtide import Flow, kafka, raw
 from lowtide import json as as_json
-from lowtide.compiler import compile_flow
+from lowtide.assignment.birth import Birth
+from lowtide.assignment.welcome import FrontStart, Welcome
 from lowtide.connectors.delivery import Outgoing, Packet
-from lowtide.connectors.kafka_rows import PackedRows
-from lowtide.frames import open_frame
-from lowtide.fronts.front import Window
-from lowtide.operators.limits import Limits
-from lowtide.worker.birth import Birth
-from lowtide.worker.deployment import Deployment
+from lowtide.core.frames import open_frame
+from lowtide.core.fronts.front import Window
+from lowtide.core.operators.limits import Limits
+from lowtide.core.rows import PackedRows
+from lowtide.flow.compiler import compile_flow
+from lowtide.process.tracker_line import TrackerLine
 from lowtide.worker.host import LevelHost
+from lowtide.worker.level_deployment import LevelDeployment
 from lowtide.worker.stage import LevelStage
-from lowtide.worker.tracker_line import TrackerLine
-from lowtide.worker.welcome import FrontStart, Welcome
 from lowtide_tracker import Graph, Tracker, TrackerError, TrackerServer
 
 SECRET = bytes(range(32))
@@ -49,7 +49,7 @@ def checked(order: Order) -> Order:
 
 def deployment(
     *, letters: bool = False, limits: Limits | None = None, parallelism: int = 2, **others: Any
-) -> Deployment:
+) -> LevelDeployment:
     """Orders by user; 13 makes a record large, and numbers below 0 fail."""
     flow = Flow("stage", dead_letters=kafka("letters", raw()) if letters else None)
     stream = flow.read("orders", kafka("orders", as_json(Order))).map(checked).key_by("user")
@@ -69,7 +69,7 @@ def deployment(
         "max_queued_bytes": 1 << 20,
         "lasts_topic": "lasts",
     }
-    return Deployment(**plain | others)
+    return LevelDeployment(**plain | others)
 
 
 def packed(records: Sequence[Mapping[str, Any] | bytes], partition: int = 1, first: int = 0, tick: int = 5) -> bytes:
@@ -154,7 +154,7 @@ def tick(stage: LevelStage, now_s: float) -> list[tuple[int, bytes]]:
 
 
 def stage_of(
-    made: Deployment, name: str, number: int = 0, tracker: str = "", host: LevelHost | None = None, **start: Any
+    made: LevelDeployment, name: str, number: int = 0, tracker: str = "", host: LevelHost | None = None, **start: Any
 ) -> LevelStage:
     """A worker's stage, in a host of its own if none is given; `start` are fields of its front that differ."""
     level, _, place = name.partition("/")
@@ -229,7 +229,7 @@ class Rig:
     frames: list[bytes] = field(default_factory=list)
 
     @classmethod
-    def of(cls, made: Deployment, tracker: str = "", hosts: int = 0) -> Rig:
+    def of(cls, made: LevelDeployment, tracker: str = "", hosts: int = 0) -> Rig:
         """All workers of a plan, in so many hosts in turn; 0 for a host each."""
         names = [f"0/orders-{number}" for number in range(PARTITIONS)]
         names += [f"1/{place}" for place in range(made.plan.parallelism)]

@@ -11,10 +11,10 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lowtide.service.tracker_process import TrackerProcess
-from lowtide.service.tracker_report import TrackerReport
-from lowtide.service.tracker_setting import TrackerSetting
-from lowtide.worker.tracker_line import TrackerLine
+from lowtide.assignment.tracker_setting import TrackerSetting
+from lowtide.process.tracker_line import TrackerLine
+from lowtide.service.tracker.process import TrackerProcess
+from lowtide.status.tracker_report import TrackerReport
 from lowtide_tracker import LocalTracker, Notice, TrackerClient
 
 SECRET = bytes(range(32))

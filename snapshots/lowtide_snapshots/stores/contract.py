@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from lowtide_snapshots.parts import Data
+from lowtide_snapshots.format.parts import Data
 from lowtide_snapshots.stores.errors import AlreadyThere, NameRefused, StoreDamaged, StoreRefused
 
 __all__ = ["Entry", "Store", "StoreSetting", "check_store", "checked_name", "checked_prefix"]

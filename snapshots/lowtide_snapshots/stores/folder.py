@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from lowtide_snapshots.errors import SnapshotsError
-from lowtide_snapshots.parts import Data
+from lowtide_snapshots.format.parts import Data
 from lowtide_snapshots.stores.contract import Entry, check_store, checked_name, checked_prefix
 from lowtide_snapshots.stores.errors import (
     AlreadyThere,

@@ -14,7 +14,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from botocore.loaders import create_loader
 
-from lowtide_snapshots.parts import Data, sha256
+from lowtide_snapshots.format.parts import Data, sha256
 from lowtide_snapshots.stores.contract import Entry, StoreSetting, check_store, checked_name, checked_prefix
 from lowtide_snapshots.stores.errors import AlreadyThere, StoreDamaged, StoreRefused
 from lowtide_snapshots.stores.s3_answers import FAILURES, meaning, unavailable

@@ -1,6 +1,6 @@
 package io.lowtide;
 
-/** The first byte of a message on a {@link Channel}; the same numbers stand in {@code lowtide/wire.py}. */
+/** The first byte of a message on a {@link Channel}; the same numbers stand in {@code lowtide/process/wire.py}. */
 final class Kind {
   static final byte ASK = 1;
   static final byte ATTACH = 2;

@@ -1,0 +1,65 @@
+"""A backlog: records that lie in a log before anything reads it; and how fast it was worked off. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from lowtide_bench.arrivals import Arrivals
+from lowtide_bench.record import Records
+from lowtide_bench.schedule import NS
+
+Message = tuple[int, bytes | None, bytes, int]
+"""Partition, key, value, timestamp in ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """Records whose timestamps go evenly over a span of time, in each partition alike.
+
+    Attributes:
+        end_ns: The last one's timestamp, ns since 1970.
+        count: How many there are.
+        span_s: From the first one's timestamp to the last one's.
+    """
+
+    end_ns: int
+    count: int
+    span_s: float
+
+    def time_of(self, sequence: int) -> int:
+        """Return a record's timestamp, ns since 1970."""
+        span_ns = round(self.span_s * NS)
+        return self.end_ns - span_ns + sequence * span_ns // max(1, self.count - 1)
+
+    def messages(self, records: Records, partitions: int) -> Iterator[Message]:
+        """Give the records of a flow as messages, in the order of their timestamps."""
+        for sequence in range(self.count):
+            stamp_ns = self.time_of(sequence)
+            key, value = records.message(sequence, stamp_ns)
+            yield records.partition(sequence, partitions), key, value, stamp_ns // 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """How fast a backlog was worked off once something came out.
+
+    Attributes:
+        seconds: From the first message that was received to the last.
+        per_s: How many came in them a second; those that came with the first do not count, as they came before. None
+            where all came at once.
+    """
+
+    seconds: float
+    per_s: float | None
+
+    @classmethod
+    def of(cls, arrivals: Arrivals) -> Drained:
+        """Reckon it from what arrived."""
+        if not len(arrivals):
+            return cls(0.0, None)
+        first, last = int(arrivals.received_ns.min()), int(arrivals.received_ns.max())
+        later = int(np.count_nonzero(arrivals.received_ns > first))
+        return cls((last - first) / NS, later * NS / (last - first) if later else None)

@@ -1,0 +1,87 @@
+"""The bare loop, a process of its own: librdkafka consumes, librdkafka produces, and nothing between them.
+
+It is the floor for any Python program between two topics: `python -m lowtide_bench.bare`.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from lowtide.connectors.outgoing import SETTINGS as PRODUCER
+from lowtide.histogram import Histogram
+from lowtide_bench.child import Parent
+from lowtide_bench.reader import SETTINGS as CONSUMER
+
+BATCH = 2_000
+POLL_S = 0.1
+SAY_EVERY_S = 0.5
+LIMIT_S = 30.0
+"""What Kafka may take for the start, or the commit, of a transaction."""
+
+
+class BareLoop:
+    """Passes every record on, with the settings of Lowtide's own sink and the reader's of the same benchmark.
+
+    It lingers for 1 ms, as it has no transaction that gathers records; if the task wants transactions, which the floor
+    has not, each batch is one.
+    """
+
+    def __init__(self, task: dict[str, Any]) -> None:
+        from confluent_kafka import Consumer, Producer, TopicPartition
+
+        self._to = task["to"]
+        self._consumer = Consumer({"bootstrap.servers": task["kafka"], **CONSUMER})
+        self._consumer.assign([TopicPartition(task["from"], partition, 0) for partition in range(task["partitions"])])
+        self._transactions = bool(task["transactions"])
+        own: dict[str, Any] = {"transactional.id": "bare"} if self._transactions else {"linger.ms": 1}
+        self._producer = Producer({"bootstrap.servers": task["kafka"], **PRODUCER, **own})
+        if self._transactions:
+            self._producer.init_transactions(LIMIT_S)
+        self._source = Histogram()
+
+    def run(self, parent: Parent) -> None:
+        """Go on until the parent ends the process; says now and then how long its records took to come to it."""
+        said_at = 0.0
+        while True:
+            first = self._consumer.poll(POLL_S)
+            if first is not None:
+                self._pass([first, *self._consumer.consume(BATCH, 0)])
+            self._producer.poll(0)
+            if time.monotonic() - said_at > SAY_EVERY_S:
+                said_at = time.monotonic()
+                parent.say(source=self._source.counts)
+
+    def _pass(self, messages: list[Any]) -> None:
+        now = time.time_ns()
+        stamp = 0
+        if self._transactions:
+            self._producer.begin_transaction()
+        for message in messages:
+            if message.error():
+                continue
+            stamp = message.timestamp()[1]
+            self._send(message.value(), message.key(), message.partition(), stamp)
+        if self._transactions:
+            self._producer.commit_transaction(LIMIT_S)
+        if stamp:
+            # The last one's timestamp, for all: one look per batch, so that the loop stays bare.
+            self._source.add(now - stamp * 1_000_000, len(messages))
+
+    def _send(self, value: bytes, key: bytes | None, partition: int, stamp: int) -> None:
+        while True:
+            try:
+                self._producer.produce(self._to, value, key, partition, timestamp=stamp)
+                return
+            except BufferError:
+                self._producer.poll(0.01)
+
+
+def main() -> None:
+    """Pass records on until the end."""
+    parent = Parent()
+    BareLoop(parent.task).run(parent)
+
+
+if __name__ == "__main__":
+    main()

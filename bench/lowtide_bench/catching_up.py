@@ -1,0 +1,164 @@
+"""How fast a backlog is worked off, by the span of time that its timestamps cover."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from statistics import median
+from typing import Any
+
+from lowtide.conf import Conf
+from lowtide_bench.arrivals import Arrivals
+from lowtide_bench.backlog import Backlog, Drained
+from lowtide_bench.child import ChildFailed
+from lowtide_bench.flows import COUNTING as FLOW
+from lowtide_bench.ground import PARTITIONS, Ground, described, ground, modes
+from lowtide_bench.killable import Killable
+from lowtide_bench.run import warm
+from lowtide_bench.schedule import NS
+from lowtide_bench.session import SAVE_LIMIT_S, Say, Subject, child, first_record, start_reader
+from lowtide_bench.sides import OTHERS, SUBJECTS, ratio
+from lowtide_bench.systems import Bare, System, Way
+
+WARM_PER_S = 10_000
+"""Records a second that the broker is warmed with."""
+SLOWEST_PER_S = 1_000
+"""What is worked off more slowly is given up."""
+LATE_LIMIT_S = 30.0
+"""How much longer than that it may take, whatever its size."""
+SLOW = "lower --records: this machine is slow"
+
+Side = Mapping[str, Any]
+"""What became of one backlog in one system, as it stands in the JSON object."""
+
+
+def run(
+    spans_s: Sequence[float],
+    records: int,
+    rounds: int,
+    conf: Conf,
+    say: Say,
+    *,
+    subjects: Collection[str] = SUBJECTS,
+    warm_s: float = 0,
+) -> dict[str, Any]:
+    """Measure, and return the object that `lowtide bench catch-up --json` prints.
+
+    Args:
+        spans_s: From a backlog's first timestamp to its last.
+        records: How many are in each backlog.
+        rounds: How often each span is measured, all spans in turn.
+        conf: As of `lowtide_bench.run.run`.
+        say: Told what happens.
+        subjects: Which of `SUBJECTS` are measured.
+        warm_s: As of `lowtide_bench.run.run`.
+
+    Raises:
+        LowtideError: what ended the run.
+    """
+    found: dict[float, list[dict[str, Side]]] = {span_s: [] for span_s in spans_s}
+    with described() as told, ground(conf, "create", say) as here:
+        warm(here, FLOW, WARM_PER_S, warm_s, say)
+        for number in range(rounds):
+            for place, (span_s, sides) in enumerate(found.items()):
+                sides.append(_measured(here, f"span-{place}-{number}", span_s, records, subjects, say))
+    spans = [{"span_s": span_s, **summary(sides), "rounds": sides} for span_s, sides in found.items()]
+    return {
+        "flow": FLOW,
+        "records": records,
+        "partitions": PARTITIONS,
+        "subjects": [name for name in SUBJECTS if name in subjects],
+        **modes(conf, "create"),
+        "warm_s": warm_s,
+        "spans": spans,
+        **told,
+    }
+
+
+def summary(rounds: Sequence[Mapping[str, Side]]) -> dict[str, Any]:
+    """Return of several rounds with one span the medians: records a second, and the flow's as a share of others'."""
+    rates = {name: _median([each[name]["drained_per_s"] for each in rounds]) for name in rounds[0]}
+    flows = [each.get("flow", {}).get("drained_per_s") for each in rounds]
+    shares = {
+        name: _median(
+            [ratio(flow, each.get(name, {}).get("drained_per_s")) for flow, each in zip(flows, rounds, strict=True)]
+        )
+        for name in OTHERS
+    }
+    return {"drained_per_s": rates, "ratios": shares}
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return round(median(known), 3) if known and len(known) == len(values) else None
+
+
+def _measured(
+    here: Ground, name: str, span_s: float, records: int, subjects: Collection[str], say: Say
+) -> dict[str, Side]:
+    """Fill a topic, and let each subject work it off into a topic of its own."""
+    source = here.source(name)
+    say(f"a backlog of {records} records that cover {span_s:g} s")
+    _fill(here, source, Backlog(time.time_ns(), records, span_s), say)
+    starts: dict[str, Callable[[Way], Callable[[], System]]] = {
+        "bare": lambda way: lambda: Bare(way),
+        "skeleton": here.skeleton_of,
+        "flow": lambda way: lambda: Killable(way, here.conf, here.folder, job=way.sink),
+    }
+    found: dict[str, Side] = {}
+    for subject in (each for each in SUBJECTS if each in subjects):
+        say(f"{subject}: starting")
+        way = here.way(FLOW, f"{name}-{subject}", source=source, passed=subject == "bare")
+        found[subject] = drain(here.subject(way, starts[subject](way), say), records)
+        say(f"{subject}: {found[subject]['drained_per_s']} records/s")
+    return found
+
+
+def _fill(here: Ground, source: str, backlog: Backlog, say: Say) -> None:
+    task = {"flow": FLOW, "kafka": here.conf.kafka.bootstrap, "topic": source, "partitions": PARTITIONS}
+    with ExitStack() as stack:
+        feeder = child(stack, "lowtide_bench.feeder", {**task, "backlog": asdict(backlog)})
+        line = feeder.expect(
+            "fed", _limit_s(backlog.count), lambda line: say(f"filling: {line.get('sent')} sent"), SLOW
+        )
+    if line["fed"] != backlog.count:
+        raise ChildFailed(f"Kafka took {line['fed']} of the backlog's {backlog.count} records")
+
+
+def drain(subject: Subject, records: int) -> dict[str, Any]:
+    """Start a system on a source that is full, and return how fast the records came out once one did.
+
+    Raises:
+        LowtideError: the system ended, or nothing came in time; nothing is left running.
+    """
+    limit_s = _limit_s(records)
+    with ExitStack() as stack:
+        reader = start_reader(stack, subject)
+        began = time.time_ns()
+        system = subject.start()
+        stack.callback(system.stop)
+        start_s = (first_record(reader, system, subject.start_limit_s) - began) / NS
+        reader.tell({"await": records, "until": time.monotonic() + limit_s})
+
+        def look(line: Mapping[str, Any]) -> None:
+            system.check()
+            subject.say(f"catching up: {line.get('received', 0)} of {records} records")
+
+        reader.expect("saved", limit_s + SAVE_LIMIT_S, look, SLOW)
+        system.check()
+    arrivals = Arrivals.load(subject.file, subject.way.records)
+    drained = Drained.of(arrivals)
+    return {
+        "drained_per_s": None if drained.per_s is None else round(drained.per_s, 1),
+        "seconds": round(drained.seconds, 3),
+        "start_s": round(start_s, 2),
+        "lost": records - len(arrivals),
+        "duplicated": arrivals.duplicated,
+        "faults": arrivals.faults,
+    }
+
+
+def _limit_s(records: int) -> float:
+    return LATE_LIMIT_S + records / SLOWEST_PER_S

@@ -1,0 +1,25 @@
+"""`lowtide bench`: how long records take through a flow, what snapshots cost, what the core does in a second."""
+
+from __future__ import annotations
+
+import click
+
+from lowtide_bench.cli.catch_up import catch_up
+from lowtide_bench.cli.core import core
+from lowtide_bench.cli.latency import latency
+from lowtide_bench.cli.recovery import recovery
+from lowtide_bench.cli.snapshots import snapshots
+from lowtide_bench.cli.store import store
+from lowtide_bench.cli.throughput import throughput
+
+
+@click.group()
+def bench() -> None:
+    """Measure latency and throughput, how a job catches up, what snapshots cost, and how soon a job is back.
+
+    Each command starts all that it needs and ends it; docs/benchmarks says what the figures mean.
+    """
+
+
+for command in (latency, throughput, catch_up, snapshots, recovery, store, core):
+    bench.add_command(command)

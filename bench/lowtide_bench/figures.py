@@ -1,0 +1,148 @@
+"""What one system did at one rate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lowtide.histogram import Histogram
+from lowtide_bench import boundaries
+from lowtide_bench.arrivals import Arrivals, percentiles
+from lowtide_bench.breakdown import Part, breakdown
+from lowtide_bench.roles import OF_SYSTEM, WORKERS
+from lowtide_bench.schedule import Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What was seen from outside while a system ran.
+
+    Attributes:
+        sent: How many records Kafka took from the generator.
+        due: How many messages have to come out of them.
+        lag_p99_ms: How far the generator was behind its schedule, looked at whenever it sent.
+        lag_max_ms: The same, at worst.
+        ends_ns: When epochs ended.
+        hops: What the system counted meanwhile.
+        cpu_s: CPU time within the window, in s, by the role of a process; see `roles`.
+        others_cpu_s: CPU time within the window of whatever else ran on the machine, in s.
+        start_s: From the start to the first record at the reader.
+        fed_per_s: How many keys a second came through while the state was filled; None if it was not.
+    """
+
+    sent: int
+    due: int
+    lag_p99_ms: float
+    lag_max_ms: float
+    ends_ns: Sequence[int]
+    hops: Mapping[str, Histogram]
+    cpu_s: Mapping[str, float]
+    others_cpu_s: float
+    start_s: float
+    fed_per_s: float | None = None
+
+    def cpu_json(self, records: int) -> dict[str, Any]:
+        """Return what stands in the JSON object about CPU time, given how many records were done with it."""
+        workers_s = self.cpu_s.get(WORKERS)
+        return {
+            "cpu_s": round(sum(used for role, used in self.cpu_s.items() if role in OF_SYSTEM), 2),
+            "cpu_by_process_s": {role: round(used, 2) for role, used in self.cpu_s.items()},
+            "workers_us_per_record": round(workers_s / records * 1e6, 2) if workers_s and records else None,
+            "others_cpu_s": round(self.others_cpu_s, 2),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The figures of one system at one rate; times in ms unless named otherwise, nan where nothing arrived.
+
+    Attributes:
+        sustained_per_s: Records received a second, in the window that is measured.
+        p50_ms: And p90, p99: of the records that no epoch's boundary caught.
+        p99_all_ms: Of all records.
+        max_ms: Of all records.
+        boundary_stalls_ms: Per boundary the longest latency of a record that it caught.
+        caught: How many records boundaries caught.
+        records: How many messages count.
+        done: How many records came out within the window, whenever they were due; what CPU time is divided by.
+        lost: Due, warm-up included, and never received.
+        duplicated: Received more than once, warm-up included.
+        faults: Wrong by what stands in them, as a count that is not one more than the one before; None if unknown.
+    """
+
+    sustained_per_s: float
+    p50_ms: float
+    p90_ms: float
+    p99_ms: float
+    p99_all_ms: float
+    max_ms: float
+    boundary_stalls_ms: Sequence[float]
+    caught: int
+    records: int
+    done: int
+    lost: int
+    duplicated: int
+    faults: int | None
+    observed: Observed
+    parts: Sequence[Part]
+
+    @classmethod
+    def of(cls, arrivals: Arrivals, schedule: Schedule, observed: Observed) -> Figures:
+        """Reckon everything from what arrived and what was seen."""
+        measured = arrivals.measured(schedule)
+        found = boundaries.find(measured, observed.ends_ns)
+        latency = measured.latency_ms()
+        p50, p90, p99 = percentiles(latency[~found.caught])
+        p99_all, longest = percentiles(latency, (99, 100))
+        return cls(
+            sustained_per_s=round(arrivals.sustained_per_s(schedule), 1),
+            p50_ms=round(p50, 3),
+            p90_ms=round(p90, 3),
+            p99_ms=round(p99, 3),
+            p99_all_ms=round(p99_all, 3),
+            max_ms=round(longest, 3),
+            boundary_stalls_ms=found.stalls_ms,
+            caught=int(found.caught.sum()),
+            records=len(measured),
+            done=arrivals.done(schedule.window_ns),
+            lost=observed.due - len(arrivals),
+            duplicated=arrivals.duplicated,
+            faults=arrivals.faults,
+            observed=observed,
+            parts=breakdown(measured.only(~found.caught), observed.hops),
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what stands in the JSON object for this system; null for nan."""
+        seen = self.observed
+        stalls = list(self.boundary_stalls_ms)
+        plain = {
+            "sustained_per_s": self.sustained_per_s,
+            "p50_ms": self.p50_ms,
+            "p90_ms": self.p90_ms,
+            "p99_ms": self.p99_ms,
+            "p99_all_ms": self.p99_all_ms,
+            "max_ms": self.max_ms,
+            "boundary_stalls_ms": stalls,
+            "boundary_stall_max_ms": max(stalls, default=None),
+            "records": self.records,
+            "caught": self.caught,
+            "lost": self.lost,
+            "duplicated": self.duplicated,
+            "faults": self.faults,
+            **seen.cpu_json(self.done),
+            "start_s": round(seen.start_s, 2),
+            "generator_lag_p99_ms": seen.lag_p99_ms,
+            "generator_lag_max_ms": seen.lag_max_ms,
+            "breakdown": {part.name: part.as_json() for part in self.parts},
+        }
+        return {name: null_for_nan(value) for name, value in plain.items()}
+
+
+def null_for_nan(value: Any) -> Any:
+    """Return a value in which each nan is None, which JSON can say."""
+    if isinstance(value, dict):
+        return {name: null_for_nan(inner) for name, inner in value.items()}
+    return None if isinstance(value, float) and math.isnan(value) else value

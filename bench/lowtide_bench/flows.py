@@ -1,0 +1,68 @@
+"""The flows that can be measured, by name, and the records that are sent through them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from lowtide import Flow, json, kafka, raw
+from lowtide_bench.counted import Counted, Uncounted, count
+from lowtide_bench.documents import Change, Document, Documents, Index, Versions, changes, update_index
+from lowtide_bench.record import Records, Sample, Samples
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A flow that can be measured.
+
+    Attributes:
+        make: Given a name for the job, the source's topic and the sink's, returns the flow.
+        records: What is sent through it, and comes out.
+        passed: The same, if it comes out as it was sent: of the bare loop.
+    """
+
+    make: Callable[[str, str, str], Flow]
+    records: Callable[[], Records]
+    passed: Callable[[], Records]
+
+
+def passthrough(name: str, source: str, sink: str) -> Flow:
+    """Return a flow that passes records on through one exchange: decoded, sent to their key's worker, encoded."""
+    flow = Flow(name)
+    flow.read("source", kafka(source, json(Sample))).key_by("key").write("sink", kafka(sink, json(Sample), key="key"))
+    return flow
+
+
+def running_count(name: str, source: str, sink: str) -> Flow:
+    """Return a flow that counts the records of each key."""
+    flow = Flow(name)
+    counts = flow.read("source", kafka(source, raw())).key_by("key").scan("count", count, 0)
+    counts.write("sink", kafka(sink, raw()))
+    return flow
+
+
+def inverted_index(name: str, source: str, sink: str) -> Flow:
+    """Return the flow that keeps which words stand in which documents."""
+    flow = Flow(name)
+    (
+        flow.read("documents", kafka(source, json(Document)))
+        .key_by("name").last(2).flat_map(changes)
+        .key_by("word").scan("index", update_index, Index())
+        .write("index", kafka(sink, json(Change), key="word"))
+    )  # fmt: skip
+    return flow
+
+
+COUNTING = "running-count"
+"""The flow that the skeleton can do the work of; the records of others it passes on."""
+
+FLOWS: Mapping[str, Measured] = {
+    COUNTING: Measured(running_count, Counted, Uncounted),
+    "inverted-index": Measured(inverted_index, Documents, Versions),
+    "passthrough": Measured(passthrough, Samples, Samples),
+}
+
+
+def records_of(flow: str, *, passed: bool = False) -> Records:
+    """Return the records of a flow; `passed` as in `Measured`."""
+    return FLOWS[flow].passed() if passed else FLOWS[flow].records()

@@ -1,0 +1,140 @@
+"""Where systems are measured: a Kafka and a ZooKeeper of the run's own, and a folder that goes with them."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from lowtide.conf import Conf
+from lowtide.connectors.topics import Topics
+from lowtide.embedded import EmbeddedServices
+from lowtide_bench.companion import Companion
+from lowtide_bench.flows import COUNTING
+from lowtide_bench.machine import load as machine_load
+from lowtide_bench.machine import machine, versions
+from lowtide_bench.session import Say, Subject
+from lowtide_bench.skeleton.jar import skeleton_jar
+from lowtide_bench.skeleton.system import Skeleton
+from lowtide_bench.systems import Bare, Running, System, Way
+
+PARTITIONS = 2
+
+Timestamps = Literal["create", "append"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """Where systems are measured: services of its own, and a folder that goes with them.
+
+    Attributes:
+        conf: How flows are run; Kafka's and ZooKeeper's addresses and all folders are this ground's.
+        folder: Where the reader may write.
+        timestamps: Who dates the source's records: their producer, or the broker as it appends them.
+    """
+
+    conf: Conf
+    folder: Path
+    timestamps: Timestamps
+
+    def source(self, name: str) -> str:
+        """Make a topic for records that are sent, and return its name."""
+        config = {"message.timestamp.type": "LogAppendTime"} if self.timestamps == "append" else {}
+        Topics(self.conf.kafka).create(f"{name}-source", partitions=PARTITIONS, config=config)
+        return f"{name}-source"
+
+    def way(self, flow: str, name: str, *, source: str = "", passed: bool = False) -> Way:
+        """Make a topic for what comes out, and one that is sent to unless it is given; see `Way`."""
+        way = Way(flow, passed, self.conf.kafka.bootstrap, source or self.source(name), f"{name}-sink", PARTITIONS)
+        Topics(self.conf.kafka).create(way.sink, partitions=PARTITIONS)
+        return way
+
+    def bare(self, flow: str, say: Say) -> Subject:
+        """Return the bare loop, for a flow's records."""
+        say("the bare loop")
+        way = self.way(flow, "bare", passed=True)
+        return self.subject(way, lambda: Bare(way), say)
+
+    def transactions(self, flow: str, say: Say) -> Subject:
+        """Return the bare loop with a transaction per batch, which is not measured: the broker learns from it."""
+        way = self.way(flow, "warm", passed=True)
+        return self.subject(way, lambda: Bare(way, transactions=True), say)
+
+    def skeleton(self, flow: str, say: Say, *, state_keys: int = 0) -> Subject:
+        """Return the skeleton for a flow's records, which it counts if the flow does; keys as of `Subject`."""
+        say("the skeleton")
+        way = self.way(flow, "skeleton", passed=flow != COUNTING)
+        return self.subject(way, self.skeleton_of(way), say, state_keys=state_keys)
+
+    def skeleton_of(self, way: Way) -> Callable[[], Skeleton]:
+        """Return what starts the skeleton between two topics, with a folder of its own for Spark."""
+        jar, folder = skeleton_jar(), self.folder / way.sink
+        folder.mkdir()
+        return lambda: Skeleton(way, self.conf, jar, folder, counts=not way.passed)
+
+    def flow(self, flow: str, say: Say, *, state_keys: int = 0, companions: Sequence[Companion] = ()) -> Subject:
+        """Return a flow; keys and companions as of `Subject`."""
+        say(f"the flow {flow}")
+        way = self.way(flow, flow)
+        return self.subject(
+            way, lambda: Running(flow, way, self.conf, say), say, state_keys=state_keys, companions=companions
+        )
+
+    def subject(
+        self,
+        way: Way,
+        start: Callable[[], System],
+        say: Say,
+        *,
+        state_keys: int = 0,
+        companions: Sequence[Companion] = (),
+    ) -> Subject:
+        """Return what is measured between two topics, however it is started."""
+        file = self.folder / f"{way.sink}.npy"
+        return Subject(way, start, file, self.conf.job.start_limit_s, say, state_keys, companions)
+
+
+@contextmanager
+def ground(conf: Conf, timestamps: Timestamps, say: Say) -> Iterator[Ground]:
+    """Give a ground to measure on; what was started for it ends with the block."""
+    with tempfile.TemporaryDirectory(prefix="lowtide-bench-") as name:
+        folder = Path(name)
+        say("starting Kafka and ZooKeeper")
+        with EmbeddedServices(folder / "services") as services:
+            yield Ground(_local(conf, services, folder), folder, timestamps)
+
+
+@contextmanager
+def described() -> Iterator[dict[str, Any]]:
+    """Give an object that at the block's end has what a figure needs beside it: `versions` and `machine`."""
+    told: dict[str, Any] = {}
+    where = machine()
+    yield told
+    told |= {"versions": versions(), "machine": {**where, "load_after": machine_load()}}
+
+
+def modes(conf: Conf, timestamps: Timestamps) -> dict[str, Any]:
+    """Return how a flow was run, as far as its figures depend on it."""
+    return {
+        "grouping": conf.job.grouping,
+        "delivery": conf.job.delivery,
+        "tracking": conf.job.tracking,
+        "timestamps": timestamps,
+        "epoch_s": conf.epoch.duration_s,
+    }
+
+
+def _local(conf: Conf, services: EmbeddedServices, folder: Path) -> Conf:
+    """The conf on this ground; a snapshot is taken when the measurement says so, never by the job itself."""
+    return dataclasses.replace(
+        conf,
+        job=dataclasses.replace(conf.job, folder=str(folder / "jobs")),
+        kafka=dataclasses.replace(conf.kafka, bootstrap=services.kafka, security_protocol="plaintext"),
+        zookeeper=dataclasses.replace(conf.zookeeper, hosts=services.zookeeper, auth_env=None, auth_file=None),
+        spark=dataclasses.replace(conf.spark, checkpoint_folder=str(folder / "checkpoints")),
+        snapshots=dataclasses.replace(conf.snapshots, url=str(folder / "snapshots"), endpoint=None, max_commit_age_s=0),
+    )

@@ -1,0 +1,70 @@
+"""What is sent to a system that is measured: an even load, or one that rises."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from lowtide_bench.ramp import Ramp
+from lowtide_bench.schedule import Schedule
+
+LATE_LIMIT_S = 30.0
+"""How much longer than its schedule, and half as long again, the generator and then the reader may take."""
+
+S = TypeVar("S", Schedule, Ramp)
+S_co = TypeVar("S_co", Schedule, Ramp, covariant=True)
+
+
+class Sent(Protocol[S_co]):
+    """What is sent: a `Load` or a `Rise`."""
+
+    def schedule(self, start_ns: int) -> S_co:
+        """Return when each record is due."""
+
+    @property
+    def limit_s(self) -> float:
+        """How long sending may take, and how long what is then under way may take to arrive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is sent: so many records a second, for so long, after a warm-up."""
+
+    rate: int
+    seconds: float
+    warmup_s: float
+
+    def schedule(self, start_ns: int) -> Schedule:
+        """Return when each record is due."""
+        return Schedule(start_ns, self.rate, self.warmup_s, self.seconds)
+
+    @property
+    def limit_s(self) -> float:
+        """How long sending may take, and how long what is then under way may take to arrive."""
+        return 1.5 * (self.seconds + self.warmup_s) + LATE_LIMIT_S
+
+
+@dataclass(frozen=True, slots=True)
+class Rise:
+    """What is sent to find out how much a system can take: so many records a second, each rate for so long.
+
+    Attributes:
+        rates: Records a second, rising.
+        step_s: How long each is kept up.
+        warmup_s: How long the first is kept up before that, rounded up to whole steps.
+    """
+
+    rates: tuple[int, ...]
+    step_s: float
+    warmup_s: float
+
+    def schedule(self, start_ns: int) -> Ramp:
+        """Return when each record is due."""
+        warmups = math.ceil(self.warmup_s / self.step_s)
+        return Ramp(start_ns, (*self.rates[:1] * warmups, *self.rates), self.step_s, warmups)
+
+    @property
+    def limit_s(self) -> float:
+        """As of `Load`; of what is too much there is a backlog, which takes its time."""
+        return 3 * (self.step_s * len(self.rates) + self.warmup_s) + LATE_LIMIT_S

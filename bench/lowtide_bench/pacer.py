@@ -1,0 +1,163 @@
+"""Has a job take and commit snapshots at a pace while it is measured, over its control API as anybody would."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lowtide.errors import LowtideError
+from lowtide.status.control_client import ControlClient
+from lowtide.status.job_view import SnapshotView
+from lowtide_bench.arrivals import percentiles
+from lowtide_bench.companion import Companion
+from lowtide_bench.gaps import Span
+from lowtide_bench.phases import Phase
+from lowtide_bench.schedule import NS, Schedule
+from lowtide_bench.systems import System
+
+POLL_S = 0.1
+"""How often it is looked what has become of a snapshot; as fine as its time of commit is known."""
+SILENCE_LIMIT_S = 20.0
+"""How long a job may be unable to say so: while it starts anew it has no control API."""
+
+
+class _Forgotten(LowtideError):
+    """Ask for another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A snapshot that was asked for.
+
+    Attributes:
+        turn: The place of its phase among all.
+        asked_ns: When, ns since 1970.
+        over_ns: When it was seen to be committed or to have failed.
+        parts: How many were written for it.
+        rows: Of all it holds, shared parts too.
+        bytes: Likewise.
+        sealed_s: Until all of it was durable.
+        pause_ms: For how long it held up the worker that it held up longest.
+        min_time_ms: Its T; None if it had none.
+        why: Why it failed; empty for one that is committed.
+    """
+
+    turn: int
+    asked_ns: int
+    over_ns: int
+    parts: int = 0
+    rows: int = 0
+    bytes: int = 0
+    sealed_s: float = 0.0
+    pause_ms: float = 0.0
+    min_time_ms: int | None = None
+    why: str = ""
+
+    @property
+    def span(self) -> Span:
+        """When it was under way."""
+        return self.asked_ns, self.over_ns
+
+
+class Pacer(Companion):
+    """Asks for snapshots when they are due, one at a time.
+
+    Args:
+        phases: Given the schedule, in which windows at what pace. One that falls due while another is still under way
+            is left out and counted: asking for more than can be written would measure a queue.
+    """
+
+    def __init__(self, phases: Callable[[Schedule], Sequence[Phase]]) -> None:
+        super().__init__()
+        self._phases = phases
+        self.taken: list[Taken] = []
+        """All that were asked for, oldest first."""
+        self.left_out: dict[int, int] = {}
+        """By turn how many were due while another was under way."""
+
+    def go(self, system: System, schedule: Schedule) -> None:
+        """Take them, phase by phase."""
+        for turn, phase in enumerate(self._phases(schedule)):
+            if phase.every_s > 0 and not self._keep_pace(system, turn, phase):
+                return
+
+    def _keep_pace(self, system: System, turn: int, phase: Phase) -> bool:
+        due, step = phase.start_ns, round(phase.every_s * NS)
+        while due < phase.end_ns:
+            if not self.wait_until(due):
+                return False
+            self.taken.append(take(system.client, turn))
+            missed = max(0, min(time.time_ns(), phase.end_ns - 1) - due) // step
+            self.left_out[turn] = self.left_out.get(turn, 0) + missed
+            due += (missed + 1) * step
+        return True
+
+    def of_turns(self, turns: Sequence[int]) -> dict[str, Any]:
+        """Return the figures of these turns' snapshots; see `summary`."""
+        left_out = sum(self.left_out.get(turn, 0) for turn in turns)
+        return summary([each for each in self.taken if each.turn in turns], left_out)
+
+
+def take(client: Callable[[], ControlClient | None], turn: int) -> Taken:
+    """Take one snapshot and commit it; what goes wrong is in what is returned.
+
+    Args:
+        client: The control API of the job's present life; None while it has none.
+        turn: See `Taken`.
+    """
+    asked_ns = heard_ns = time.time_ns()
+    asked: SnapshotView | None = None
+    while True:
+        try:
+            asked, over = _look(client(), asked)
+            heard_ns = time.time_ns()
+        except _Forgotten as error:
+            return Taken(turn, asked_ns, time.time_ns(), why=str(error))
+        except LowtideError as error:
+            over, why = None, str(error)
+            if time.time_ns() - heard_ns > SILENCE_LIMIT_S * NS:
+                return Taken(turn, asked_ns, time.time_ns(), why=why)
+        if over is not None:
+            view, why = over, over.why
+            sizes = (view.parts, view.rows, view.bytes, view.took_s, view.pause_ms, view.min_time_ms)
+            return Taken(turn, asked_ns, time.time_ns(), *sizes, why=why)
+        time.sleep(POLL_S)
+
+
+def _look(client: ControlClient | None, asked: SnapshotView | None) -> tuple[SnapshotView | None, SnapshotView | None]:
+    """Ask for it, or for what has become of it; the second is there when it is over."""
+    if client is None:
+        raise LowtideError("the job has no control API now")
+    if asked is None:
+        return client.take_snapshot(), None
+    now = next((view for view in client.snapshots() if view.id == asked.id), None)
+    if now is None:
+        raise _Forgotten(f"the job knows nothing of snapshot {asked.id} any more: its life has ended")
+    return asked, now if now.phase in ("committed", "failed") else None
+
+
+def summary(taken: Sequence[Taken], left_out: int = 0) -> dict[str, Any]:
+    """Return the figures of snapshots as they stand in the JSON object; null where there were none."""
+    good = [each for each in taken if not each.why]
+    figures: dict[str, Any] = {
+        "taken": len(good),
+        "failed": len(taken) - len(good),
+        "left_out": left_out,
+        "why": sorted({each.why for each in taken if each.why}),
+    }
+    measured = {
+        "parts": [each.parts for each in good],
+        "bytes": [each.bytes for each in good],
+        "sealed_s": [each.sealed_s for each in good],
+        "pause_ms": [each.pause_ms for each in good],
+        "committed_s": [(each.over_ns - each.asked_ns) / NS for each in good],
+    }
+    for name, values in measured.items():
+        half, most = percentiles(np.array(values, np.float64), (50, 100)) if values else (None, None)
+        for which, value in (("p50", half), ("max", most)):
+            figures[f"{name}_{which}"] = None if value is None else round(value, 3)
+    return figures

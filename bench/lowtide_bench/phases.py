@@ -1,0 +1,70 @@
+"""The parts of one run in which snapshots are taken at different paces, under one load that goes on. Pure.
+
+The variants run one after the other in one job, with the same state, caches and machine, so that they can be compared;
+`rounds` does that several times, against what drifts meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lowtide_bench.load import Load
+from lowtide_bench.schedule import NS, Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A window that is measured.
+
+    Attributes:
+        every_s: How often a snapshot is due in it; 0 for none.
+        start_ns: When it begins, ns since 1970.
+        end_ns: When it ends; records due before belong to it.
+    """
+
+    every_s: float
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """Variants, one after the other, and that several times.
+
+    Attributes:
+        every: The pace of each variant in s; 0 for none.
+        rounds: How often each has its turn.
+        seconds: How long a turn is.
+        settle_s: Between two turns, for what the one before has left behind.
+    """
+
+    every: tuple[float, ...]
+    rounds: int
+    seconds: float
+    settle_s: float
+
+    @property
+    def turns(self) -> tuple[float, ...]:
+        """The paces in the order of time."""
+        return self.every * self.rounds
+
+    def turns_of(self, every_s: float) -> list[int]:
+        """Return the places of a variant's turns among all."""
+        return [turn for turn, every in enumerate(self.turns) if every == every_s]
+
+    def load(self, rate: int, warmup_s: float) -> Load:
+        """Return the one load that all turns are under."""
+        turns = len(self.turns)
+        return Load(rate, turns * self.seconds + (turns - 1) * self.settle_s, warmup_s)
+
+    def phases(self, schedule: Schedule) -> list[Phase]:
+        """Return the turns' windows within a schedule of that load."""
+        begin, _ = schedule.window_ns
+        step, length = round((self.seconds + self.settle_s) * NS), round(self.seconds * NS)
+        return [Phase(every, begin + n * step, begin + n * step + length) for n, every in enumerate(self.turns)]
+
+
+def whole(every_s: float, schedule: Schedule) -> Sequence[Phase]:
+    """Return the whole window of a schedule as one phase."""
+    return [Phase(every_s, *schedule.window_ns)]

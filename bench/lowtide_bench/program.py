@@ -1,0 +1,33 @@
+"""A job in a program of its own, as `lowtide run` runs it, to be killed: `python -m lowtide_bench.program`."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from pathlib import Path
+
+from lowtide.errors import LowtideError
+from lowtide.jobs.folder import JobFolder
+from lowtide.jobs.runner import Runner
+from lowtide.process.mark import new_life
+from lowtide_bench.child import Parent
+from lowtide_bench.flows import FLOWS
+
+
+def main() -> int:
+    """Run the task's flow until it is stopped; the job's folder says how it goes."""
+    task = Parent().task
+    # A file of the run's own folder, written by its own parent.
+    conf = pickle.loads(Path(task["conf"]).read_bytes())  # noqa: S301
+    flow = FLOWS[task["flow"]].make(task["job"], task["from"], task["to"])
+    folder = JobFolder(Path(conf.job.folder), flow.name)
+    try:
+        folder.lock()
+        return Runner(flow, conf, folder, new_life(), None).run().exit_code or 0
+    except LowtideError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,145 @@
+"""A schedule whose rate rises by steps, and what it shows: the highest rate at which the lag stays bounded. Pure.
+
+Two figures come of one ramp, and both are told:
+
+- *sustained*: the rate of the last step that was *kept*. Beyond what a system can take the lag grows from step to step,
+  so that none is kept any more, while one that something else has disturbed is made good by the next. Generator and
+  reader share the machine, so it is what can go on for ever here. As fine as the steps are.
+- *drained*: how fast the backlog that the steps above left is worked off once the generator has ended. It is the
+  higher figure, as batches are full and the generator's share of the processor is free.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from lowtide_bench.arrivals import Arrivals
+from lowtide_bench.schedule import NS
+
+LAG_LIMIT_MS = 1_000.0
+"""A step with more at its end is not kept."""
+GROWTH_LIMIT = 0.02
+"""Nor is one in which it has grown by more than this share of the time: the rate is too high by as much."""
+SLICE_NS = NS
+DRAIN_LEAST_S = 1.0
+"""A backlog that is gone sooner says nothing."""
+
+
+@dataclass(frozen=True)
+class Ramp:
+    """`rates[0]` records a second for `step_s` seconds, then `rates[1]`, and so on; see `Schedule`.
+
+    Attributes:
+        start_ns: When record 0 is due, ns since 1970.
+        rates: Records a second of each step, rising.
+        step_s: How long a step is.
+        warmup_steps: So many first steps do not count.
+    """
+
+    start_ns: int
+    rates: tuple[int, ...]
+    step_s: float
+    warmup_steps: int = 0
+
+    @property
+    def rate(self) -> int:
+        """The highest."""
+        return max(self.rates)
+
+    @cached_property
+    def firsts(self) -> list[int]:
+        """The number of each step's first record, and of the one behind the last."""
+        return [0, *accumulate(round(rate * self.step_s) for rate in self.rates)]
+
+    @property
+    def count(self) -> int:
+        """How many records there are."""
+        return self.firsts[-1]
+
+    @property
+    def window_ns(self) -> tuple[int, int]:
+        """From the first record to the end of the last step."""
+        return self.start_ns, self.start_of(len(self.rates))
+
+    def start_of(self, step: int) -> int:
+        """Return when a step begins."""
+        return self.start_ns + step * round(self.step_s * NS)
+
+    def time_of(self, sequence: int) -> int:
+        """Return when a record is due; the one behind the last at the end."""
+        step = bisect_right(self.firsts, sequence) - 1
+        if step == len(self.rates):
+            return self.start_of(step)
+        return self.start_of(step) + (sequence - self.firsts[step]) * NS // self.rates[step]
+
+    def due(self, now_ns: int) -> int:
+        """Return how many records are due at a time."""
+        if now_ns < self.start_ns:
+            return 0
+        step = (now_ns - self.start_ns) // round(self.step_s * NS)
+        if step >= len(self.rates):
+            return self.count
+        since = ((now_ns - self.start_of(step) + 1) * self.rates[step] - 1) // NS + 1
+        return min(self.firsts[step + 1], self.firsts[step] + since)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What became of one step.
+
+    Attributes:
+        rate: Records a second that were due.
+        received_per_s: Messages a second that came within it.
+        lag_before_ms: The lag in its first second.
+        lag_ms: The lag in its last second. Either is the latency that three of four records exceed, so that a short
+            stall does not pass for one.
+        kept: Whether it neither grew nor was too much.
+    """
+
+    rate: int
+    received_per_s: float
+    lag_before_ms: float
+    lag_ms: float
+    kept: bool
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as it stands in the JSON object."""
+        lags = {"lag_before_ms": round(self.lag_before_ms, 1), "lag_ms": round(self.lag_ms, 1)}
+        return {"rate": self.rate, "received_per_s": round(self.received_per_s), **lags, "kept": self.kept}
+
+
+def steps(arrivals: Arrivals, ramp: Ramp) -> list[Step]:
+    """Return what became of each step that counts; O(steps x messages)."""
+    found = []
+    for number, rate in list(enumerate(ramp.rates))[ramp.warmup_steps :]:
+        start, end = ramp.start_of(number), ramp.start_of(number + 1)
+        before, lag = _lag_ms(arrivals, start, start + SLICE_NS), _lag_ms(arrivals, end - SLICE_NS, end)
+        received = np.count_nonzero((arrivals.received_ns >= start) & (arrivals.received_ns < end))
+        kept = lag <= LAG_LIMIT_MS and lag - before <= GROWTH_LIMIT * (end - start - SLICE_NS) / 1e6
+        found.append(Step(rate, received * NS / (end - start), before, lag, kept))
+    return found
+
+
+def sustained(found: list[Step]) -> int:
+    """Return the rate of the last step that was kept; 0 if none was."""
+    return max((step.rate for step in found if step.kept), default=0)
+
+
+def drained_per_s(arrivals: Arrivals, ramp: Ramp) -> float | None:
+    """Return how fast the backlog was worked off after the ramp; None if there was none to speak of."""
+    _, end = ramp.window_ns
+    late = arrivals.received_ns[arrivals.received_ns >= end]
+    lasted_s = (int(late.max()) - end) / NS if len(late) else 0.0
+    return round(len(late) / lasted_s, 1) if lasted_s >= DRAIN_LEAST_S else None
+
+
+def _lag_ms(arrivals: Arrivals, start_ns: int, end_ns: int) -> float:
+    """The lag of what was due in a second; without end where nothing of it ever came."""
+    here = (arrivals.sent_ns >= start_ns) & (arrivals.sent_ns < end_ns)
+    return float(np.percentile(arrivals.latency_ms()[here], 25)) if here.any() else float("inf")

@@ -1,0 +1,54 @@
+"""Which process of a run is what, by the tree of processes and their command lines."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from lowtide_bench.processes import command, descendants, parents
+
+FORK_SERVER = "lowtide.worker.forkserver"
+WORKERS = "workers"
+_OF_COMMAND = (
+    # The first that stands in a command line decides.
+    (FORK_SERVER, "fork_server"),
+    ("lowtide.service.tracker.main", "tracker"),
+    ("lowtide.service", "service"),
+    ("kafka.Kafka", "kafka"),
+    ("org.apache.zookeeper.server.quorum.QuorumPeerMain", "zookeeper"),
+    ("org.apache.spark.deploy.SparkSubmit", "jvm"),
+    ("org.apache.spark.executor.CoarseGrainedExecutorBackend", "jvm"),
+    ("lowtide_bench.bare", "loop"),
+    ("lowtide_bench.skeleton.worker", WORKERS),
+    ("lowtide_bench.skeleton.program", "driver"),
+    ("lowtide_bench.program", "driver"),
+    ("lowtide_bench.generator", "generator"),
+    ("lowtide_bench.reader", "reader"),
+)
+OF_SYSTEM = frozenset({"loop", "jvm", WORKERS, "tracker", "service", "fork_server"})
+"""The roles that a system that is measured is made of. Kafka, generator, reader and the Spark driver's Python, which is
+mostly the bench itself, are around it."""
+
+
+def roles() -> dict[int, str]:
+    """Return the role of each process of this run; it is itself the `driver`."""
+    parent_of = parents()
+    return roles_of({pid: command(pid) for pid in descendants({os.getpid()}, parent_of)}, parent_of)
+
+
+def roles_of(commands: Mapping[int, str], parent_of: Mapping[int, int]) -> dict[int, str]:
+    """Return the role of each process, given its command line and everyone's parent.
+
+    A fork server's children are workers, and what a worker forks is counted with it, though all have one command line.
+    A process whose command line says nothing, as of one that has just ended, has its parent's role.
+    """
+
+    def role(pid: int) -> str:
+        if pid not in commands:
+            return "driver"
+        parent = parent_of.get(pid, 0)
+        if FORK_SERVER in commands.get(parent, ""):
+            return WORKERS
+        return next((role for part, role in _OF_COMMAND if part in commands[pid]), None) or role(parent)
+
+    return {pid: role(pid) for pid in commands}

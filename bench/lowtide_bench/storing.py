@@ -1,0 +1,180 @@
+"""How fast a worker's state is written to a store and read back: a snapshot's own way, without Spark.
+
+Written by the worker's `Saver`: a process is forked, which captures the state, makes a table of each hash unit, encodes
+it as Parquet and puts it. Read as a life does that begins from it: got, held against its checksum, decoded, made
+objects.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+from lowtide.core.operators.saving import saved_steps
+from lowtide.core.worker import WorkerCore
+from lowtide.errors import SnapshotFailed
+from lowtide.process.garbage import set_up_collector
+from lowtide.worker.loading import GETS_AT_ONCE
+from lowtide.worker.saver import Saver
+from lowtide_bench.core_timing import spread
+from lowtide_bench.ground import described
+from lowtide_bench.session import Say
+from lowtide_bench.stored import START, STEP, filled
+from lowtide_snapshots.format.manifest import Part
+from lowtide_snapshots.format.parts import PartHead, decode_part, encode_part, sha256
+from lowtide_snapshots.stores import Store, StoreSetting, open_store
+from lowtide_snapshots.stores.errors import StoreDamaged
+from lowtide_tracker import Request
+
+MB = 1e6
+WORKER = "1/0"
+LIMIT_S = 600.0
+"""How long one writing may take."""
+LOOK_S = 0.01
+"""How often the end of the writing process is looked for, which nothing tells of."""
+
+
+def run(keys: int, state_bytes: int, trials: int, settings: Sequence[StoreSetting], say: Say) -> dict[str, Any]:
+    """Measure, and return the object that `lowtide bench store --json` prints.
+
+    Args:
+        keys: How many keys are in the state.
+        state_bytes: How many bytes each has beside its count.
+        trials: How often each store is written and read; the figures are medians.
+        settings: The stores; what is put there is deleted again.
+        say: Told what happens.
+
+    Raises:
+        SnapshotsError: what a store refuses.
+        SnapshotFailed: the state was not written.
+    """
+    set_up_collector()
+    with described() as told:
+        say(f"making {keys} keys")
+        core = filled(keys, state_bytes)
+        say("encoding in this process")
+        steps = _steps(core)
+        stores, numbers = [], count(1)
+        for setting in settings:
+            # Of its own, so that nothing else is met, and all of it can be deleted.
+            mine = replace(setting, url=f"{setting.url.rstrip('/')}/lowtide-bench-{uuid.uuid4().hex[:12]}")
+            stores.append(_measured(core, mine, trials, steps["raw_bytes"], numbers=numbers, say=say))
+    return {"keys": keys, "state_bytes": state_bytes, "trials": trials, "steps": steps, "stores": stores, **told}
+
+
+def _steps(core: WorkerCore) -> dict[str, Any]:
+    """How long each step takes one after the other, on one thread, and how large the state is raw and as Parquet."""
+    plan, took, sizes = core.plan, dict.fromkeys(("capture_s", "table_s", "encode_s", "checksum_s"), 0.0), [0, 0]
+    step = saved_steps(plan, core.level)[STEP]
+
+    def timed(name: str, began: float) -> None:
+        took[name] += time.perf_counter() - began
+
+    began = time.perf_counter()
+    units = core.program.capture(START)[STEP]
+    timed("capture_s", began)
+    for unit, entries in units.items():
+        began = time.perf_counter()
+        table = step.table(entries)
+        timed("table_s", began)
+        began = time.perf_counter()
+        head = PartHead(plan.name, STEP, step.kind, unit, START, plan.slack_ms, "000001-0001")
+        data = encode_part(head, table)
+        timed("encode_s", began)
+        began = time.perf_counter()
+        sha256(data)
+        timed("checksum_s", began)
+        sizes[0] += table.nbytes
+        sizes[1] += len(data)
+    rounded = {name: round(seconds, 4) for name, seconds in took.items()}
+    return {**rounded, "parts": len(units), "raw_bytes": sizes[0], "parquet_bytes": sizes[1]}
+
+
+def _measured(
+    core: WorkerCore, setting: StoreSetting, trials: int, raw_bytes: int, *, numbers: Iterator[int], say: Say
+) -> dict[str, Any]:
+    rows = []
+    with closing(open_store(setting)) as store:
+        where = store.where
+        store.check()
+        try:
+            for trial in range(trials):
+                say(f"{where}: trial {trial + 1} of {trials}")
+                rows.append(_trial(core, setting, store, raw_bytes, numbers))
+        finally:
+            store.delete([entry.name for entry in store.names("")])
+    return {"where": where, **{name: spread([row[name] for row in rows]).as_json() for name in rows[0]}}
+
+
+def _trial(
+    core: WorkerCore, setting: StoreSetting, store: Store, raw_bytes: int, numbers: Iterator[int]
+) -> dict[str, float]:
+    """Write all of it, then ask again when nothing has changed, and read it back."""
+    saver = Saver(core.plan, setting, incarnation=1)
+    saver.add(WORKER, core)
+    first, second = next(numbers), next(numbers)
+    forked_s, written_s, parts = _save(saver, core, first)
+    saver.committed(WORKER, START + first)
+    _, unchanged_s, others = _save(saver, core, second)
+    assert not others, "nothing has changed"
+    began = time.perf_counter()
+    rows = _read(core, store, parts)
+    read_s = time.perf_counter() - began
+    assert rows == sum(part.rows for part in parts), "a part that was read has other rows than it was written with"
+    parquet = sum(part.bytes for part in parts)
+    return {
+        "pause_ms": forked_s * 1e3,
+        "write_s": written_s,
+        "write_raw_mb_per_s": raw_bytes / MB / written_s,
+        "write_parquet_mb_per_s": parquet / MB / written_s,
+        "unchanged_ms": unchanged_s * 1e3,
+        "read_s": read_s,
+        "read_raw_mb_per_s": raw_bytes / MB / read_s,
+        "read_parquet_mb_per_s": parquet / MB / read_s,
+    }
+
+
+def _save(saver: Saver, core: WorkerCore, number: int) -> tuple[float, float, list[Part]]:
+    """Take a snapshot; for how long the worker could do nothing else, how long all took in s, and what was written."""
+    began = time.perf_counter()
+    core.pin(Request(number, START + number))
+    said = saver.begin()
+    forked_s = time.perf_counter() - began
+    try:
+        while saver.writes:
+            if time.perf_counter() - began > LIMIT_S:
+                raise SnapshotFailed(f"it was not written within {LIMIT_S:g} s", way_out="give fewer --keys")
+            select.select(saver.descriptors(), [], [], LOOK_S)
+            said += saver.hear()
+    finally:
+        saver.close()
+    took_s = time.perf_counter() - began
+    for _, each in said:
+        if "failed" in each:
+            raise SnapshotFailed(f"the state was not written: {each['failed']}")
+    return forked_s, took_s, [Part(*each["part"]) for _, each in said if "part" in each]
+
+
+def _read(core: WorkerCore, store: Store, parts: Sequence[Part]) -> int:
+    """Read parts back; how many keys came of them."""
+    plan = core.plan
+    step = saved_steps(plan, core.level)[STEP]
+
+    def table_of(part: Part) -> Any:
+        name = part.name(plan.name, plan.slack_ms)
+        data = store.get(name)
+        if sha256(data) != part.sha256:
+            raise StoreDamaged(
+                "a part is not what was written", where=f"{store.where}/{name}", way_out="check the store"
+            )
+        return decode_part(data, name)[1]
+
+    with ThreadPoolExecutor(GETS_AT_ONCE) as pool:
+        return sum(len(step.entries(table)) for table in pool.map(table_of, parts))

@@ -1,0 +1,144 @@
+"""What is measured between the two topics: the bare loop, or a flow on Spark."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from lowtide.conf import Conf
+from lowtide.driver.job import Job
+from lowtide.status.control_client import ControlClient
+from lowtide_bench import hops
+from lowtide_bench.child import Child
+from lowtide_bench.epochs import epoch_ends_ns
+from lowtide_bench.flows import FLOWS, records_of
+from lowtide_bench.processes import command, descendants, parents
+from lowtide_bench.record import Records
+
+JVM = "org.apache.spark.deploy.SparkSubmit"
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """What goes from where to where: two topics of one Kafka, with as many partitions each.
+
+    Attributes:
+        flow: The flow whose records are sent.
+        passed: Whether they come out as they are sent.
+        kafka: The bootstrap servers.
+        source: The topic that they are sent to.
+        sink: The topic that they come out of.
+        partitions: Of either topic.
+    """
+
+    flow: str
+    passed: bool
+    kafka: str
+    source: str
+    sink: str
+    partitions: int
+
+    @property
+    def records(self) -> Records:
+        """The records, made anew."""
+        return records_of(self.flow, passed=self.passed)
+
+    @property
+    def task(self) -> dict[str, object]:
+        """What a process has to know that sends the records or reads them, but for the topic."""
+        return {"flow": self.flow, "passed": self.passed, "kafka": self.kafka, "partitions": self.partitions}
+
+
+class System(Protocol):
+    """Something that passes records on from one topic to another."""
+
+    def check(self) -> None:
+        """Raise what ended it, if it has ended."""
+
+    def hops(self) -> Mapping[str, Mapping[int, int]]:
+        """Return what its own histograms have counted so far, by hop."""
+
+    def epoch_ends_ns(self) -> list[int]:
+        """Return when its epochs ended; those of late."""
+
+    def client(self) -> ControlClient | None:
+        """Return the control API of its present life; None if there is none."""
+
+    def stop(self) -> None:
+        """Stop it and all its processes."""
+
+
+class Bare:
+    """The bare librdkafka loop; with transactions, each batch is one."""
+
+    def __init__(self, way: Way, *, transactions: bool = False) -> None:
+        task = {"kafka": way.kafka, "from": way.source, "to": way.sink, "partitions": way.partitions}
+        self._child = Child("lowtide_bench.bare", {**task, "transactions": transactions})
+        self._source: dict[int, int] = {}
+
+    def check(self) -> None:
+        """Raise ChildFailed if the loop has ended."""
+        while (line := self._child.hear(0.001)) is not None:
+            self._source = {int(bucket): count for bucket, count in line["source"].items()}
+
+    def hops(self) -> Mapping[str, Mapping[int, int]]:
+        """The way into the loop."""
+        self.check()
+        return {"source": self._source}
+
+    def epoch_ends_ns(self) -> list[int]:
+        """None: it has no epochs."""
+        return []
+
+    def client(self) -> None:
+        """None: it has no control API."""
+
+    def stop(self) -> None:
+        """End the process."""
+        self._child.end()
+
+
+class Running:
+    """A flow on Spark, started in this process."""
+
+    def __init__(self, name: str, way: Way, conf: Conf, say: Callable[[str], None]) -> None:
+        try:
+            self._job = Job.start(FLOWS[way.flow].make(name, way.source, way.sink), conf, say)
+        except BaseException:
+            # Interrupted while PySpark waits for its JVM, the JVM would stay behind: nobody has its address yet.
+            for pid in _jvms():
+                os.kill(pid, signal.SIGKILL)
+            raise
+
+    def check(self) -> None:
+        """Raise LifeEnded if the job has ended."""
+        if not self._job.running():
+            self._job.wait()
+
+    def hops(self) -> Mapping[str, Mapping[int, int]]:
+        """What the workers counted; up to a second old."""
+        return hops.of_status(self._job.status())
+
+    def epoch_ends_ns(self) -> list[int]:
+        """Return them by Spark's progress reports."""
+        from pyspark.sql import SparkSession
+
+        session = SparkSession.getActiveSession()
+        assert session is not None, "the job runs in this process"
+        return epoch_ends_ns(session)
+
+    def client(self) -> ControlClient:
+        """Return the job's."""
+        return self._job.client()
+
+    def stop(self) -> None:
+        """Stop the job and Spark."""
+        self._job.stop()
+
+
+def _jvms() -> set[int]:
+    """Spark's JVM of this process; none before its start."""
+    return {pid for pid in descendants({os.getpid()}, parents()) if JVM in command(pid)}

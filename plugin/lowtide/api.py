@@ -1,0 +1,58 @@
+"""What a user's file begins with: `Flow`, and `main` to run it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from lowtide.errors import FlowError
+from lowtide.flow.calls import user_site
+from lowtide.flow.endpoints import Kafka, KafkaSource
+from lowtide.flow.graph import FlowGraph
+from lowtide.flow.steps import Read
+from lowtide.flow.streams import Stream
+
+__all__ = ["Flow", "main"]
+
+T = TypeVar("T")
+
+
+class Flow(FlowGraph):
+    """A flow from sources to sinks.
+
+    Attributes:
+        name: The flow's name, which is also the job's.
+        dead_letters: The sink for records that cannot be parsed or whose step raised; without one they stop the job.
+    """
+
+    def read(self, name: str, source: Kafka[T]) -> Stream[T]:
+        """Read records from a source, e.g. `kafka("orders", json(Order))`."""
+        site = user_site()
+        if not isinstance(source, Kafka):
+            raise FlowError(f"read takes kafka(topic, format), found {source!r}", where=str(site))
+        if source.key is not None:
+            raise FlowError(
+                "a source has no key column", where=str(site), way_out="leave out key=; read raw() to see the keys"
+            )
+        return Stream(self, self.add(Read(KafkaSource(source.topic, source.format)), name, (), site))
+
+    def run_locally(self, **inputs: Iterable[Any]) -> dict[str, list[Any]]:
+        """Run the flow here and now on lists of records, one per source, in order; no Spark, no services.
+
+        Args:
+            **inputs: The records of each source by its name (`**{"my-source": [...]}` where that is no identifier):
+                objects of the source's type, or the bytes of messages. A source that is not named has no records.
+
+        Returns:
+            The records written to each sink by its name, in order; those that failed under "dead-letters".
+        """
+        from lowtide.local.run import run_records
+
+        return run_records(self, inputs)
+
+
+def main(flow: Flow) -> None:
+    """Run the flow as `lowtide run` does, with the arguments of the command line."""
+    from lowtide.cli import main_flow
+
+    main_flow(flow)

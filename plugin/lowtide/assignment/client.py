@@ -1,0 +1,105 @@
+"""How the driver program talks to its service."""
+
+from __future__ import annotations
+
+import json
+import socket
+from types import TracebackType
+from typing import Any, NoReturn, Self
+
+from lowtide.assignment.setting import LifeSetting, pack
+from lowtide.errors import AlreadyRunning, LifeEnded
+from lowtide.process.wire import CONNECT_TIMEOUT_S, ConnectionClosed, Kind, connect, receive, send
+from lowtide_tracker.handshake import HandshakeError
+
+LIMIT_S = 20.0
+"""How long the service may take to answer; more than it may wait for workers when a life begins or is finished."""
+
+
+class ServiceClient:
+    """One blocking connection to a job's service; a service that does not answer counts as gone.
+
+    Args:
+        address: Where the service listens, `host:port`.
+        secret: The job's.
+        limit_s: How long it may take to answer.
+
+    Raises:
+        LifeEnded: by every method, and when it is made: the service is gone.
+    """
+
+    def __init__(self, address: str, secret: bytes, limit_s: float = LIMIT_S) -> None:
+        self._address = address
+        try:
+            self._connection: socket.socket = connect(address, secret, min(limit_s, CONNECT_TIMEOUT_S))
+        except (ConnectionClosed, HandshakeError, OSError) as error:
+            self._gone(error)
+        self._connection.settimeout(limit_s)
+
+    def begin(self, setting: LifeSetting, deployment: bytes) -> tuple[str, str]:
+        """Begin a life with its setting, and the pickled deployment that every worker is given.
+
+        Returns:
+            Where the life's control API listens, `host:port`, and the certificate that it shows, in PEM.
+
+        Raises:
+            AlreadyRunning: another life runs in this session.
+            LifeEnded: a life with this number or a later one was there, or the service is gone.
+        """
+        answer = self._ask(Kind.PLAN, pack(setting, deployment))
+        if "running" in answer:
+            raise AlreadyRunning(
+                f"a job already runs in this Spark session, as incarnation {answer['running']}",
+                way_out="stop that job first, or start this one in a session of its own",
+            )
+        if "refused" in answer:
+            raise LifeEnded(answer["refused"], way_out="start the job again")
+        return str(answer["control"]), str(answer["certificate"])
+
+    def stopping(self, incarnation: int, cause: str) -> None:
+        """Say that the life's query is about to be stopped: what breaks off with it is no failure.
+
+        Args:
+            incarnation: The life's number.
+            cause: Why it ends, where its program knows; empty for a stop on purpose.
+        """
+        self._ask(Kind.ASK, {"ask": "stopping", "incarnation": incarnation, "cause": cause})
+
+    def finish(self, incarnation: int) -> list[str]:
+        """End a life on purpose, and wait until its workers have delivered what they held and gone.
+
+        Returns:
+            The names of workers that took too long and were killed.
+        """
+        return list(self._ask(Kind.ASK, {"ask": "finish", "incarnation": incarnation})["killed"])
+
+    def status(self) -> dict[str, Any]:
+        """Return what the service knows of the job: incarnation, cause, totals, workers."""
+        return self._ask(Kind.ASK, {"ask": "status"})
+
+    def _ask(self, kind: Kind, question: bytes | dict[str, Any]) -> dict[str, Any]:
+        try:
+            send(self._connection, kind, question)
+            _, payload = receive(self._connection)
+        except (ConnectionClosed, OSError) as error:
+            self.close()  # A late answer would be taken for that of the next question.
+            self._gone(error)
+        answer: dict[str, Any] = json.loads(payload)
+        return answer
+
+    def _gone(self, error: Exception) -> NoReturn:
+        raise LifeEnded(
+            f"Lowtide's service is gone: {error or type(error).__name__}",
+            where=self._address,
+            way_out="see the log; start the job again",
+        ) from error
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()

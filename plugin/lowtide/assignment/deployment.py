@@ -1,0 +1,72 @@
+"""What the driver hands to every host of workers: the plan and what surrounds it, pickled once per life."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from lowtide.core.effects import LastKeys
+from lowtide.core.fronts.front import Window
+from lowtide.core.operators.limits import Limits
+from lowtide.flow.plan import Plan
+from lowtide_snapshots.format.manifest import Part
+from lowtide_snapshots.stores import StoreSetting
+
+Delivery = Literal["exactly_once", "at_least_once"]
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A plan and where it runs.
+
+    Attributes:
+        plan: What to run.
+        sink_partitions: How many partitions each sink's topic has.
+        producer: librdkafka's settings for sinks.
+        limits: How large records and frames may be.
+        delivery: How sinks are written.
+        tracking: Whether records wait for min time; without it they are delivered in the order they come.
+        window: How far a front may be ahead (R8).
+        optimism: With how many ticks a worker's window of optimism begins (`worker/optimism.py`); None for no limit,
+            as in ordered mode.
+        max_future_ms: A timestamp further ahead of the broker's clock is not believed.
+        max_bundle_records: Limit of one bundle.
+        delivery_limit_ms: How long Kafka may take for what a sink is given at once.
+        max_queued_bytes: Input and output that may wait in one worker before its source is held back.
+        call_limit_s: How long a call of the flow's functions may take.
+        pace_ms: The least time between the beginnings of two transactions of one process while little waits.
+        lasts_topic: Where lanes keep their `last`; empty where they do not.
+        start: The tick at which the life's min time begins.
+        last: What the lanes' `last` was when the life began (R13).
+        floors: By front the floors that were durable then, packed.
+        relied_on: The largest tick that anything rests on, floors too; see `Front`.
+        store: Where snapshots go; None where none are taken.
+        restored: The parts that the life begins from, all of the T that it starts at.
+        recovered: Whether it begins from a snapshot at all.
+        shares: Whether later snapshots may share parts with that one: not where a state has another type by now.
+    """
+
+    plan: Plan
+    sink_partitions: Mapping[str, int]
+    producer: Mapping[str, Any] = field(repr=False)
+    limits: Limits
+    delivery: Delivery
+    tracking: bool
+    window: Window
+    optimism: int | None
+    max_future_ms: int
+    max_bundle_records: int
+    delivery_limit_ms: int
+    max_queued_bytes: int
+    call_limit_s: float = 300.0
+    pace_ms: int = 0
+    lasts_topic: str = ""
+    start: int = 0
+    last: LastKeys = field(default_factory=dict)
+    floors: Mapping[int, bytes] = field(default_factory=dict, repr=False)
+    relied_on: int = 0
+    store: StoreSetting | None = None
+    restored: tuple[Part, ...] = ()
+    recovered: bool = False
+    shares: bool = False

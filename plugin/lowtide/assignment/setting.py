@@ -1,0 +1,134 @@
+"""What the driver program tells the service of a life, beside the deployment that goes to the workers."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import msgspec
+
+from lowtide.assignment.welcome import FrontStart
+from lowtide.conf.zookeeper_access import ZooKeeperAccess
+from lowtide.status.moment import JobShape
+from lowtide_snapshots.format.manifest import VertexShape
+from lowtide_snapshots.stores import StoreSetting
+
+_HEAD = struct.Struct("<QI")
+
+
+class ControlSetting(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the control API listens, what it asks for, and the PEM files of its certificate, if it has one."""
+
+    host: str
+    port: int
+    token: str
+    tls_cert: str | None = None
+    tls_key: str | None = None
+
+
+class SnapshotSetting(msgspec.Struct, frozen=True, kw_only=True):
+    """What the driver program says of snapshots.
+
+    Attributes:
+        store: Where they go.
+        record: The job's record, as JSON.
+        flow: The shapes of all steps with state.
+        base: The manifest of the commit that the life began from, as JSON; empty if there is none.
+        steps: `spark.placing.text_of` the plan.
+        generation: Of the output.
+        taking_limit_s: How long one may take.
+        max_commit_age_s: When the job commits one itself; 0 for never.
+        keep: How many commits are kept when it does.
+        max_age_s: How old they may become then.
+    """
+
+    store: StoreSetting
+    record: str
+    flow: tuple[VertexShape, ...]
+    base: str
+    steps: str
+    generation: int
+    taking_limit_s: float
+    max_commit_age_s: float
+    keep: int
+    max_age_s: float | None
+
+
+class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
+    """One life.
+
+    Attributes:
+        levels: How many levels there are.
+        graph: Every segment with what feeds it.
+        parallelism: How many workers each level from 1 on has.
+        processes: How many host processes an executor has; 0 for half its cores.
+        tracking: Whether there is a tracker.
+        dead_letters: Whether level 0 delivers too.
+        shape: What the job's view says of the plan.
+        driver_pid: The driver program, which ends the job when it is told to terminate.
+        start: The tick at which min time begins.
+        relied_on: The largest tick that anything rests on.
+        told: The largest delivered time that was told.
+        capacity_ticks: How far acks may lie ahead of min time.
+        allowed_skew_ms: How far an idle front stays behind the broker's clock.
+        stall_limit_ms: How long min time may stand in a segment without work.
+        load_limit_s: How long a worker may take to load its state before it takes its first task; 0 for none to load.
+        silent_limit_s: How long a worker that has sent gauges may send none.
+        fronts: All registered fronts.
+        topic_ids: What the broker calls the source topics for good.
+        kafka: librdkafka's settings for the way in.
+        zookeeper: The way into ZooKeeper.
+        control: Of the control API.
+        snapshots: Of snapshots; None where none are taken.
+    """
+
+    levels: int
+    graph: dict[int, list[int]]
+    parallelism: int
+    processes: int
+    tracking: bool
+    dead_letters: bool
+    shape: JobShape
+    driver_pid: int
+    start: int
+    relied_on: int
+    told: int | None
+    capacity_ticks: int
+    allowed_skew_ms: int
+    stall_limit_ms: int
+    load_limit_s: float = 0.0
+    silent_limit_s: float = 600.0
+    fronts: list[FrontStart]
+    topic_ids: dict[str, str]
+    kafka: dict[str, Any]
+    zookeeper: ZooKeeperAccess
+    control: ControlSetting
+    snapshots: SnapshotSetting | None = None
+
+    @property
+    def job(self) -> str:
+        """The job's name."""
+        return self.shape.job
+
+    @property
+    def incarnation(self) -> int:
+        """The life's number."""
+        return self.shape.incarnation
+
+    @property
+    def keeps_lasts(self) -> bool:
+        """Whether sinks keep `last` and floors: where they do not, no delivered time may be told (R18)."""
+        return self.shape.delivery == "exactly_once"
+
+
+def pack(setting: LifeSetting, deployment: bytes) -> bytes:
+    """Put both into one message: `u64 incarnation | u32 length | JSON | deployment`."""
+    text = msgspec.json.encode(setting)
+    return _HEAD.pack(setting.incarnation, len(text)) + text + deployment
+
+
+def unpack(message: bytes) -> tuple[LifeSetting, bytes]:
+    """Return what `pack` was given."""
+    _, length = _HEAD.unpack_from(message)
+    start = _HEAD.size
+    return msgspec.json.decode(message[start : start + length], type=LifeSetting), message[start + length :]

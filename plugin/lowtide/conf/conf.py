@@ -1,0 +1,206 @@
+"""The configuration: one typed TOML file per environment, every limit with its name and unit.
+
+    conf = Conf.load(Path("conf/cluster.toml"), parse_settings(["epoch.duration_s=60"]))
+    conf.exchange.units
+
+Without a file everything has its default, which is the embedded environment on loopback: `conf/embedded.toml` says the
+same, with a comment for each key. Relative paths are relative to the working directory. Nothing is read at import.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
+
+from msgspec import ValidationError, convert
+
+from lowtide.conf.tables import (
+    ControlConf,
+    EmbeddedConf,
+    EpochConf,
+    ExchangeConf,
+    JobConf,
+    KafkaConf,
+    SnapshotsConf,
+    SparkConf,
+    WorkerConf,
+    ZooKeeperConf,
+)
+from lowtide.errors import ConfError
+
+__all__ = [
+    "Conf",
+    "ControlConf",
+    "EmbeddedConf",
+    "EpochConf",
+    "ExchangeConf",
+    "JobConf",
+    "KafkaConf",
+    "SnapshotsConf",
+    "SparkConf",
+    "WorkerConf",
+    "ZooKeeperConf",
+    "parse_settings",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conf:
+    """The whole configuration, one attribute per table of the file."""
+
+    job: JobConf = field(default_factory=JobConf)
+    kafka: KafkaConf = field(default_factory=KafkaConf)
+    zookeeper: ZooKeeperConf = field(default_factory=ZooKeeperConf)
+    spark: SparkConf = field(default_factory=SparkConf)
+    exchange: ExchangeConf = field(default_factory=ExchangeConf)
+    worker: WorkerConf = field(default_factory=WorkerConf)
+    snapshots: SnapshotsConf = field(default_factory=SnapshotsConf)
+    epoch: EpochConf = field(default_factory=EpochConf)
+    control: ControlConf = field(default_factory=ControlConf)
+    embedded: EmbeddedConf = field(default_factory=EmbeddedConf)
+
+    @classmethod
+    def load(cls, path: Path | None = None, overrides: Mapping[str, object] | None = None) -> Self:
+        """Read a file, put the overrides on top, and check everything.
+
+        Args:
+            path: the TOML file; None takes the defaults.
+            overrides: `{"table.key": value}`; text is read as what the key wants, as in `--set`.
+
+        Raises:
+            ConfError: the file cannot be read, a key is unknown, or a value has the wrong type or is out of range.
+        """
+        tables = {} if path is None else _read(path)
+        file = "the defaults" if path is None else str(path)
+        _check_keys(tables, file)
+        conf: Self = _convert(tables, cls, file, ())
+        for key, value in (overrides or {}).items():
+            conf = _with(conf, tuple(key.split(".")), value, f"--set {key}")
+        _check_together(conf, file)
+        return conf
+
+
+def parse_settings(settings: Iterable[str]) -> dict[str, str]:
+    """Return `{"table.key": "value"}` from `table.key=value` texts, as `--set` takes them.
+
+    Raises:
+        ConfError: a text is not of that form.
+    """
+    parsed = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or "." not in key:
+            raise ConfError(
+                f"cannot read the setting {setting!r}",
+                where="--set",
+                way_out="write --set table.key=value, for instance --set kafka.bootstrap=127.0.0.1:9092",
+            )
+        parsed[key.strip()] = value.strip()
+    return parsed
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfError(
+            f"the conf file cannot be read: {error.strerror}",
+            where=str(path),
+            way_out="correct the path, or leave it out for the embedded environment",
+        ) from error
+    except ValueError as error:
+        raise ConfError(f"the conf file is not TOML: {error}", where=str(path), way_out="correct it there") from error
+
+
+def _check_keys(tables: Mapping[str, Any], file: str) -> None:
+    known = _keys(Conf)
+    for table, content in tables.items():
+        if table not in known:
+            raise _unknown((table,), file)
+        if not isinstance(content, dict):
+            raise ConfError(f"`{table}` is a table, not a value", where=file, way_out=f"write [{table}]")
+        for key in content:
+            if key not in _keys(known[table]):
+                raise _unknown((table, key), file)
+
+
+def _unknown(path: tuple[str, ...], where: str) -> ConfError:
+    """Return the error for a table or key that is not there, with the nearest one that is."""
+    table, *keys = path
+    tables = _keys(Conf)
+    if not keys or table not in tables:
+        what, known = f"unknown table [{table}]", list(tables)
+        near = [f"[{name}]" for name in difflib.get_close_matches(table, known, n=1, cutoff=0.5)]
+    else:
+        what, known = f"unknown key `{keys[0]}` in [{table}]", list(_keys(tables[table]))
+        near = [f"`{name}`" for name in difflib.get_close_matches(keys[0], known, n=1, cutoff=0.5)]
+        elsewhere = [f"`{keys[0]}` in [{name}]" for name, kind in tables.items() if keys[0] in _keys(kind)]
+        near = elsewhere[:1] or near
+    guess = f"did you mean {near[0]}? " if near else ""
+    return ConfError(what, where=where, way_out=f"{guess}There are: {', '.join(known)}")
+
+
+def _with(conf: Any, path: tuple[str, ...], value: object, where: str) -> Any:
+    """Return the conf with one value replaced; a path into a table of free keys may have dots in the key."""
+    table, key, *rest = (*path, "")
+    tables = _keys(Conf)
+    if table in tables and not key:
+        raise ConfError(f"`{table}` is a table, not a value", where=where, way_out=f"write {table}.key=value")
+    if table not in tables or key not in _keys(tables[table]):
+        raise _unknown((table, key), where)
+    content = getattr(conf, table)
+    kind = _keys(tables[table])[key]
+    free_key = ".".join(rest[:-1])
+    if isinstance(getattr(content, key), dict) and free_key:
+        value = {**getattr(content, key), free_key: str(value)}
+    elif free_key:
+        raise _unknown((table, ".".join(path[1:])), where)
+    typed = _convert(value, kind, where, (table, key), strict=not isinstance(value, str))
+    return dataclasses.replace(conf, **{table: dataclasses.replace(content, **{key: typed})})
+
+
+def _convert(value: object, kind: Any, where: str, path: tuple[str, ...], *, strict: bool = True) -> Any:
+    try:
+        return convert(value, kind, strict=strict)
+    except ValidationError as error:
+        what, _, inner = str(error).partition(" - at `$")
+        table, *keys = (*path, *inner.strip("`.").split(".")) if inner else path
+        raise ConfError(
+            f"[{table}] {'.'.join(keys)}: {what[0].lower()}{what[1:]}",
+            where=where,
+            way_out=f"give it {_wanted(table, keys[0])}; conf/embedded.toml says what each key means",
+        ) from None
+
+
+def _wanted(table: str, key: str) -> str:
+    """Return in words what a key takes, where its type alone does not say it."""
+    kind = _keys(_keys(Conf)[table]).get(key)
+    described = [meta.description for meta in getattr(kind, "__metadata__", ()) if meta.description]
+    choices = [choice for part in (kind, *get_args(kind)) if get_origin(part) is Literal for choice in get_args(part)]
+    return described[0] if described else f"one of {', '.join(choices)}" if choices else "a value of that kind"
+
+
+def _check_together(conf: Conf, where: str) -> None:
+    if conf.job.tracking == "off" and conf.job.delivery == "exactly_once":
+        raise ConfError(
+            "[job] tracking is off, and [job] delivery exactly_once: without tracking there is no order to go by",
+            where=where,
+            way_out="set job.delivery to at_least_once as well, or leave tracking on",
+        )
+    lanes = conf.job.lanes or conf.job.parallelism
+    if not conf.job.parallelism <= lanes <= conf.exchange.units:
+        raise ConfError(
+            f"[job] parallelism is {conf.job.parallelism}, [job] lanes {lanes}, [exchange] units {conf.exchange.units}",
+            where=where,
+            way_out="choose parallelism <= lanes <= units: a lane has one worker, a hash unit one lane",
+        )
+
+
+def _keys(kind: Any) -> dict[str, Any]:
+    """Return the types of a table's keys, in their order."""
+    return get_type_hints(kind, include_extras=True)

@@ -1,0 +1,172 @@
+"""The tables of the configuration, with each key's type, bounds and default; `lowtide.conf` reads them from a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+Positive = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(gt=0)]
+Milliseconds = Annotated[int, Meta(ge=0)]
+Port = Annotated[int, Meta(ge=0, le=65535)]
+Text = Annotated[str, Meta(min_length=1)]
+Memory = Annotated[str, Meta(pattern="^[1-9][0-9]*[kmgt]$", description="a number and k, m, g or t, as in 512m")]
+Addresses = Annotated[
+    str, Meta(pattern=r"^[^\s,]+:[0-9]+(,[^\s,]+:[0-9]+)*$", description="host:port, several with commas")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobConf:
+    """How a flow is run: parallelism, lanes and order of the levels after the first, and where the job keeps its files.
+
+    `slack_ms` is how long a tick is: records of different partitions that lie further apart keep their order.
+    `tracking` off is for measuring what tracking costs: records are delivered in the order they come, at least once.
+    `submission` is the key of this start, so that repeating it begins no second life; it belongs on a command line.
+    """
+
+    folder: Text = ".lowtide/jobs"
+    submission: Text | None = None
+    parallelism: Positive = 2
+    lanes: Positive | None = None
+    slack_ms: Positive = 2
+    grouping: Literal["optimistic", "ordered"] = "optimistic"
+    delivery: Literal["exactly_once", "at_least_once"] = "exactly_once"
+    tracking: Literal["on", "off"] = "on"
+    allowed_skew_ms: Milliseconds = 2
+    max_future_ms: Milliseconds = 60_000
+    max_front_lead_ms: Positive = 10_000
+    max_front_bytes: Annotated[int, Meta(ge=1 << 10)] = 64 << 20
+    max_bundle_records: Positive = 10_000
+    stall_limit_ms: Positive = 60_000
+    start_limit_s: Seconds = 60.0
+    stop_limit_s: Seconds = 30.0
+    restarts: Annotated[int, Meta(ge=0)] = 5
+    restarts_within_s: Seconds = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaConf:
+    """Where Kafka is and how one gets in; `lowtide.connectors.kafka_access` turns it into each client's settings.
+
+    A secret never stands in the file: `…_env` names an environment variable that holds it, `…_file` a file.
+    """
+
+    bootstrap: Addresses = "127.0.0.1:9092"
+    reach_limit_ms: Positive = 10_000
+    delivery_limit_ms: Positive = 30_000
+    outage_limit_ms: Positive = 60_000
+    transaction_pace_ms: Milliseconds = 0
+    security_protocol: Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"] = "plaintext"
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    sasl_username: Text | None = None
+    sasl_password_env: Text | None = None
+    sasl_password_file: Text | None = None
+    ssl_ca_file: Text | None = None
+    ssl_certificate_file: Text | None = None
+    ssl_key_file: Text | None = None
+    ssl_key_password_env: Text | None = None
+    ssl_key_password_file: Text | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZooKeeperConf:
+    """Where ZooKeeper is and how one gets in: the job's record, lease and front register are kept there.
+
+    The auth is `user:password` of ZooKeeper's digest scheme; `auth_env` names a variable that holds it, `auth_file` a
+    file.
+    """
+
+    hosts: Addresses = "127.0.0.1:2181"
+    root: Annotated[str, Meta(pattern="^[^/].*$", description="a path without a slash before it")] = "lowtide"
+    session_timeout_s: Annotated[float, Meta(ge=1)] = 6.0
+    reach_limit_s: Seconds = 10.0
+    auth_env: Text | None = None
+    auth_file: Text | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkConf:
+    """Spark's master, memory and checkpoints; `properties` are handed to Spark as they are, after ours."""
+
+    master: Text = "local[8]"
+    driver_memory: Memory = "1g"
+    executor_memory: Memory = "1g"
+    checkpoint_folder: Text = ".lowtide/checkpoints"
+    log_level: Literal["ERROR", "WARN", "INFO", "DEBUG"] = "WARN"
+    web_ui: bool = False
+    properties: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExchangeConf:
+    """What goes from worker to worker: hash units, when a frame is full, and how long Spark waits for more."""
+
+    units: Annotated[int, Meta(ge=1, le=1 << 15)] = 128
+    frame_bytes: Annotated[int, Meta(ge=1 << 10, le=1 << 24)] = 224 << 10
+    max_frame_bytes: Annotated[int, Meta(ge=1 << 10, le=1 << 27)] = 4 << 20
+    max_frame_rows: Annotated[int, Meta(ge=1, le=1 << 20)] = 8192
+    network_wait_ms: Positive = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerConf:
+    """The Python processes that run the levels, and their limits; 0 `processes` for half the executor's cores."""
+
+    processes: Annotated[int, Meta(ge=0, le=1024)] = 0
+    start_limit_s: Seconds = 20.0
+    attach_limit_s: Seconds = 60.0
+    load_limit_s: Seconds = 1800.0
+    call_limit_s: Seconds = 300.0
+    max_queued_bytes: Annotated[int, Meta(ge=1 << 16)] = 32 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotsConf:
+    """Where snapshots go, and which are kept; a folder has to be one that every executor has.
+
+    Credentials for S3 come in boto3's standard ways, never from here.
+    """
+
+    url: Text = ".lowtide/snapshots"
+    endpoint: Text | None = None
+    region: Text | None = None
+    profile: Text | None = None
+    request_limit_s: Seconds = 30.0
+    taking_limit_s: Seconds = 600.0
+    max_commit_age_s: Annotated[float, Meta(ge=0)] = 3600.0
+    keep: Positive = 10
+    max_age_s: Seconds | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochConf:
+    """Spark's epochs: how long one is."""
+
+    duration_s: Annotated[float, Meta(ge=5)] = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlConf:
+    """Where the running job's control API listens, port 0 takes a free one; `token_file` holds its token.
+
+    `tls_cert` and `tls_key` are PEM files; without them each life makes a certificate of its own.
+    """
+
+    host: Text = "127.0.0.1"
+    port: Port = 0
+    token_file: Text | None = None
+    tls_cert: Text | None = None
+    tls_key: Text | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddedConf:
+    """The Kafka and ZooKeeper that Lowtide runs itself, on loopback; port 0 takes a free one."""
+
+    enabled: bool = True
+    folder: Text = ".lowtide/services"
+    kafka_port: Port = 9092
+    zookeeper_port: Port = 2181

@@ -1,0 +1,194 @@
+"""Kafka topics: create, describe, list, delete.
+
+Topics(conf.kafka).create("documents", partitions=4)
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lowtide.conf import KafkaConf
+from lowtide.connectors.kafka_access import librdkafka_settings
+from lowtide.errors import LowtideError, ServiceUnavailable, TopicUnknown
+
+__all__ = ["Topic", "TopicExists", "TopicRefused", "Topics"]
+
+LEADER_POLL_S = 0.02
+
+
+class TopicExists(LowtideError):
+    """Take another name, or use the topic as it is."""
+
+    exit_code = 4
+
+
+class TopicRefused(LowtideError):
+    """Correct what was asked for: Kafka does not allow it."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as its broker describes it.
+
+    Attributes:
+        name: Its name.
+        partitions: How many it has.
+        timestamps: "CreateTime" or "LogAppendTime": who sets a record's timestamp.
+        cleanup: "delete", "compact" or "compact,delete".
+        id: What the cluster calls it for good; a topic made anew under the same name has another.
+    """
+
+    name: str
+    partitions: int
+    timestamps: str
+    cleanup: str
+    id: str
+
+
+class Topics:
+    """The topics of one cluster; a connection is made on use."""
+
+    def __init__(self, kafka: KafkaConf) -> None:
+        """Say which cluster; ConfError if the `[kafka]` table contradicts itself."""
+        from confluent_kafka.admin import AdminClient
+
+        self._kafka = kafka
+        self._limit_s = kafka.reach_limit_ms / 1000
+        # The client has to outlive its answers, so it is kept; it logs nothing, as every failure is raised.
+        self._client: Any = AdminClient({**librdkafka_settings(kafka), "log_level": 0})
+
+    def create(self, name: str, *, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+        """Create a topic with the cluster's own replication, and wait until every partition has a leader.
+
+        Raises:
+            TopicExists: it is there already.
+            TopicRefused: Kafka does not allow the name, the number or the config.
+            ServiceUnavailable: no broker answered in time.
+        """
+        from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+
+        new = NewTopic(name, num_partitions=partitions, replication_factor=-1, config=dict(config or {}))
+        self._result(self._client.create_topics([new], operation_timeout=self._limit_s)[name], name)
+        deadline = time.monotonic() + self._limit_s
+        while not self._has_leaders(name, partitions):
+            if time.monotonic() > deadline:
+                raise self._unavailable(f'topic "{name}" was created but has no leaders')
+            time.sleep(LEADER_POLL_S)
+
+    def delete(self, name: str) -> None:
+        """Delete a topic and all its records (errors: TopicUnknown, ServiceUnavailable)."""
+        self._result(self._client.delete_topics([name], operation_timeout=self._limit_s)[name], name)
+
+    def names(self) -> list[str]:
+        """The names of all topics but Kafka's own, sorted (errors: ServiceUnavailable)."""
+        return sorted(name for name in self._metadata().topics if not name.startswith("__"))
+
+    def describe(self, name: str) -> Topic:
+        """One topic (errors: TopicUnknown, ServiceUnavailable)."""
+        return self.describe_all([name])[0]
+
+    def describe_all(self, names: list[str]) -> list[Topic]:
+        """These topics, in their order (errors: as `describe`)."""
+        from confluent_kafka import TopicCollection
+        from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]
+
+        known = self._metadata().topics
+        for name in names:
+            if name not in known:
+                raise TopicUnknown(
+                    f'there is no topic "{name}"',
+                    where=f"Kafka at {self._kafka.bootstrap}",
+                    way_out=f"create it: lowtide topic create {name} --partitions N",
+                )
+        if not names:
+            return []
+        wanted = {name: ConfigResource(ConfigResource.Type.TOPIC, name) for name in names}
+        answers = self._client.describe_configs(list(wanted.values()), request_timeout=self._limit_s)
+        ids = self._client.describe_topics(TopicCollection(names), request_timeout=self._limit_s)
+        described = []
+        for name in names:
+            config = self._result(answers[wanted[name]], name)
+            timestamps, cleanup = config["message.timestamp.type"].value, config["cleanup.policy"].value
+            id_ = str(self._result(ids[name], name).topic_id)
+            described.append(Topic(name, len(known[name].partitions), timestamps, cleanup, id_))
+        return described
+
+    def earliest(self, topics: Iterable[Topic]) -> dict[tuple[str, int], int]:
+        """The first offset that is still there, by topic and partition (errors: ServiceUnavailable)."""
+        from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
+        return self._offsets(topics, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+    def ends(self, topics: Iterable[Topic]) -> dict[tuple[str, int], int]:
+        """The offset up to which a read_committed reader gets all, by topic and partition (errors: likewise)."""
+        from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
+        return self._offsets(topics, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+
+    def since(self, topics: Iterable[Topic], ms: int) -> dict[tuple[str, int], int]:
+        """The first offset with a timestamp from `ms` on, -1 where there is none (errors: likewise)."""
+        from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
+        return self._offsets(topics, OffsetSpec.for_timestamp(ms))
+
+    def _offsets(self, topics: Iterable[Topic], spec: Any) -> dict[tuple[str, int], int]:
+        from confluent_kafka import IsolationLevel, TopicPartition
+
+        level = IsolationLevel.READ_COMMITTED
+        asked = {TopicPartition(topic.name, n): spec for topic in topics for n in range(topic.partitions)}
+        deadline = time.monotonic() + self._limit_s
+        while asked:
+            answers = self._client.list_offsets(asked, isolation_level=level, request_timeout=self._limit_s)
+            try:
+                return {(at.topic, at.partition): int(self._result(answers[at], at.topic).offset) for at in asked}
+            except TopicRefused:
+                # A leader that has just been chosen may not be known everywhere yet.
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(LEADER_POLL_S)
+        return {}
+
+    def _metadata(self) -> Any:
+        from confluent_kafka import KafkaException
+
+        try:
+            return self._client.list_topics(timeout=self._limit_s)
+        except KafkaException as error:
+            raise self._unavailable("no Kafka broker answers") from error
+
+    def _has_leaders(self, name: str, partitions: int) -> bool:
+        topic = self._metadata().topics.get(name)
+        found = topic.partitions.values() if topic is not None else []
+        return [partition.leader >= 0 for partition in found] == [True] * partitions
+
+    def _result(self, future: Any, name: str) -> Any:
+        """What the broker answers about a topic, or our error for its error."""
+        from confluent_kafka import KafkaError, KafkaException
+
+        where = f"Kafka at {self._kafka.bootstrap}"
+        try:
+            return future.result()
+        except KafkaException as caught:
+            error = caught.args[0]
+            if error.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                way_out = "use it, or take another name; `lowtide topic list` shows them"
+                raise TopicExists(f'the topic "{name}" exists already', where=where, way_out=way_out) from caught
+            if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                way_out = "correct the name; `lowtide topic list` shows them"
+                raise TopicUnknown(f'there is no topic "{name}"', where=where, way_out=way_out) from caught
+            if error.code() < 0:
+                raise self._unavailable(f'Kafka did not answer about topic "{name}": {error.str()}') from caught
+            way_out = "correct what the broker names"
+            raise TopicRefused(f'topic "{name}": {error.str()}', where=where, way_out=way_out) from caught
+
+    def _unavailable(self, what: str) -> ServiceUnavailable:
+        return ServiceUnavailable(
+            f"{what} within {self._limit_s:g} s",
+            where=f"Kafka at {self._kafka.bootstrap} ([kafka].bootstrap)",
+            way_out="start it (`lowtide up` for the embedded one), or correct the address",
+        )

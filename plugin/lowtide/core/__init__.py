@@ -1,0 +1,1 @@
+"""The protocol of one worker: fronts, operators, barriers. No sockets, threads, clocks or services."""

@@ -1,0 +1,62 @@
+"""The barriers of one worker: one for each sink of its level, and one for the level's dead letters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lowtide.core.effects import LastKeys, letters_of
+from lowtide.core.operators.barrier import Barrier
+from lowtide.flow.plan import Plan
+
+__all__ = ["Lanes", "barriers_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """The lanes that a worker owns (R12).
+
+    Attributes:
+        own: Their numbers.
+        of_unit: By hash unit its lane.
+    """
+
+    own: list[int]
+    of_unit: list[int]
+
+    @classmethod
+    def of_front(cls, number: int) -> Lanes:
+        """A front's only lane has its number."""
+        return cls([number], [number])
+
+    @classmethod
+    def of_worker(cls, plan: Plan, place: int) -> Lanes:
+        """Those of the worker at this place of its level."""
+        of_unit: list[int] = plan.lane_of_unit().tolist()
+        owners = plan.worker_of_unit().tolist()
+        return cls(sorted({lane for lane, owner in zip(of_unit, owners, strict=True) if owner == place}), of_unit)
+
+
+def barriers_of(plan: Plan, level: int, lanes: Lanes, last: LastKeys, max_bundle_records: int) -> dict[int, Barrier]:
+    """Make a worker's barriers, by sink; the dead letters' is that of `letters_of(level)`.
+
+    Args:
+        plan: The plan.
+        level: The worker's.
+        lanes: The worker's.
+        last: What was durable when the life began, by sink and lane (R13).
+        max_bundle_records: Limit of one bundle.
+    """
+    letters = letters_of(level)
+    places = [(vertex.id, vertex.name) for vertex in plan.sinks() if vertex.level == level]
+    places.append((letters, f"dead letters of level {level}"))
+    return {
+        sink: Barrier(
+            name,
+            lanes=lanes.own,
+            lane_of_unit=lanes.of_unit,
+            last={lane: key for (other, lane), key in last.items() if other == sink},
+            max_bundle_records=max_bundle_records,
+            keeps_floors=sink != letters,
+        )
+        for sink, name in places
+    }

@@ -1,0 +1,131 @@
+"""Frames that come too early to be worth a guess: they wait outside the core, as if they were still on their way.
+
+Whoever processes records of one front long before another front's of the same time does so in vain: most of it is taken
+back. Such records could not have passed a barrier either, before min time has come to them. So those further ahead of
+min time than a window (`worker/optimism.py`) wait here, and are dealt with together when it has come near, or when
+there is nothing else to do. A frame that waits is not acknowledged, so nothing passes it that would not pass one on its
+way; this bounds optimism as moving time windows do in optimistic simulation.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
+from itertools import groupby
+
+from lowtide.core.effects import Frame
+from lowtide.core.operators.batch import Batch
+from lowtide.core.operators.order import tick_of
+from lowtide.core.optimism import Optimism
+
+__all__ = ["Early"]
+
+
+class Early:
+    """What has come to one worker and lies ahead of its window.
+
+    Args:
+        optimism: The window; None for no limit.
+        max_bytes: How much is held. Beyond it the lowest ticks are let go, window or not: behind a worker that reads no
+            more, what min time waits for may wait itself; and one that reads on for ever holds nobody back.
+    """
+
+    def __init__(self, optimism: Optimism | None, max_bytes: int) -> None:
+        self._optimism = optimism
+        self._max_bytes = max_bytes
+        self._held: list[tuple[int, int, Frame, int]] = []
+        """A heap of (lowest tick, arrival, frame, size in bytes)."""
+        self._bytes = 0
+        self._arrivals = 0
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    @property
+    def first_tick(self) -> int | None:
+        """The lowest tick that is held; None if nothing is."""
+        return self._held[0][0] if self._held else None
+
+    def take(self, frames: Sequence[Frame], min_time: int) -> list[list[Frame]]:
+        """Take frames in the order they came; return what `due` does."""
+        if self._optimism is None:
+            return _by_vertex(frames)
+        end = min_time + self._optimism.ticks
+        if not self._held and all([frame.ticks[-1] < end for frame in frames]):
+            return [list(frames)] if len(frames) == 1 else _by_vertex(frames)
+        for frame in frames:
+            self._arrivals += 1
+            self._hold(self._arrivals, frame, len(frame.payload))
+        return self.due(min_time)
+
+    def due(self, min_time: int) -> list[list[Frame]]:
+        """Give what lies in the window now: by exchange, in the order it came; O(log n) for each frame that is given.
+
+        A frame of which a part lies beyond is cut in two: its value is folded at each tick on its own.
+        """
+        if not self._held or self._optimism is None:
+            return []
+        window = self._optimism.ticks
+        end = min_time + window
+        below = self._below(end)
+        while self._bytes > self._max_bytes:
+            end = max(end, self._held[0][0]) + window
+            below += self._below(end)
+        # An item and its tombstone have one tick, so they leave together, in the order they came.
+        below.sort(key=lambda entry: entry[0])
+        return _by_vertex([frame for _, frame in below])
+
+    @property
+    def restless(self) -> bool:
+        """Whether something is held that a worker with nothing else to do would better work on."""
+        return bool(self._held) and self._optimism is not None and self._optimism.pays
+
+    def rest(self, min_time: int) -> list[list[Frame]]:
+        """Give what lies in a wider window, to a worker that has nothing else to do; only if `restless`."""
+        assert self._optimism is not None, "nothing is held without a window"
+        self._optimism.widen()
+        return self.due(min_time)
+
+    def _below(self, end: int) -> list[tuple[int, Frame]]:
+        """Let go of everything below a tick, each frame with its arrival."""
+        below: list[tuple[int, Frame]] = []
+        rests: list[tuple[int, Frame, int]] = []
+        while self._held and self._held[0][0] < end:
+            _, arrival, frame, size = heappop(self._held)
+            self._bytes -= size
+            now, later = _cut(frame, end)
+            below.append((arrival, now))
+            if later is not None:
+                rests.append((arrival, later, size * len(later.batch) // len(frame.batch)))
+        for arrival, rest, size in rests:
+            self._hold(arrival, rest, size)
+        return below
+
+    def _hold(self, arrival: int, frame: Frame, size: int) -> None:
+        self._bytes += size
+        heappush(self._held, (frame.ticks[0], arrival, frame, size))
+
+
+def _cut(frame: Frame, end: int) -> tuple[Frame, Frame | None]:
+    """Part a frame into what lies below a tick, which is something, and what does not."""
+    ticks = frame.ticks
+    if ticks[-1] < end:
+        return frame, None
+    at = bisect_left(ticks, end)
+    below = [tick_of(each) < end for each in frame.batch.ats]
+    parts = (ticks[:at], frame.batch.where(below)), (ticks[at:], frame.batch.where([not each for each in below]))
+    now, later = (_part(frame, ticks, batch) for ticks, batch in parts)
+    return now, later
+
+
+def _part(frame: Frame, ticks: list[int], batch: Batch) -> Frame:
+    return Frame(frame.vertex, frame.target, frame.value, ticks, batch, frame.payload)
+
+
+def _by_vertex(frames: Iterable[Frame]) -> list[list[Frame]]:
+    return [list(group) for _, group in groupby(frames, _vertex)]
+
+
+def _vertex(frame: Frame) -> int:
+    return frame.vertex

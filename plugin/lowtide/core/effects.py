@@ -1,0 +1,76 @@
+"""What goes in and out of a worker's core, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lowtide.core.operators.batch import Batch
+from lowtide.core.operators.bundle import Bundle
+from lowtide.core.operators.order import OrderKey
+from lowtide.core.operators.program import Captured
+
+__all__ = ["Effects", "Frame", "LastKeys", "Snapshot", "letters_of"]
+
+LastKeys = Mapping[tuple[int, int], OrderKey]
+"""By sink (its vertex) and lane: the order key up to which records are durable."""
+
+
+def letters_of(level: int) -> int:
+    """What stands for a level's dead letters where a sink's vertex is asked for; their lanes are those of the level.
+
+    At level 0 each front is a lane of its own.
+    """
+    return ~level
+
+
+class Frame:
+    """Records on their way from one worker to another.
+
+    Attributes:
+        vertex: The exchange.
+        target: The worker's place in its level.
+        value: What is folded at each tick, by the sender and by the receiver; one per frame and target.
+        ticks: The distinct ticks, ascending.
+        batch: The records.
+        payload: The records encoded (`fields.encode_rows`); of a frame that came, its bytes, which say its size.
+    """
+
+    __slots__ = ("batch", "payload", "target", "ticks", "value", "vertex")
+
+    def __init__(self, vertex: int, target: int, value: int, ticks: list[int], batch: Batch, payload: bytes) -> None:
+        self.vertex = vertex
+        self.target = target
+        self.value = value
+        self.ticks = ticks
+        self.batch = batch
+        self.payload = payload
+
+
+@dataclass(slots=True)
+class Effects:
+    """What a worker has to send.
+
+    Attributes:
+        frames: For the next level, in order.
+        bundles: For the sinks, by vertex; by `letters_of(level)` those of dead letters, whose rows are `Dead`.
+    """
+
+    frames: list[Frame] = field(default_factory=list)
+    bundles: list[tuple[int, Bundle]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What one worker has to save at min time T.
+
+    Attributes:
+        tick: T.
+        state: Of its groupings.
+        start: At level 0 the offset from which the front has to be read again, and the label before it.
+    """
+
+    tick: int
+    state: Captured
+    """Of the hash units that have changed; one that has none any more is there, without keys."""
+    start: tuple[int, int] | None

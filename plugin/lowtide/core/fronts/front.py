@@ -1,0 +1,284 @@
+"""One source partition: labels what it reads, hands it out within a window, says what it will label no more (R1-R8)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+from lowtide.core.fronts.floors import LAST_TICK, NO_TICK, Floors
+from lowtide.core.fronts.history import History
+from lowtide.core.fronts.labels import Clock, calm_labels, label
+from lowtide.core.fronts.source_rows import SourceRows
+from lowtide.errors import LifeEnded
+from lowtide_tracker import Floor
+
+__all__ = ["Front", "OffsetWentBack", "Report", "Window"]
+
+
+class OffsetWentBack(LifeEnded):
+    """Recover the job: a source delivered a message twice, or out of order, and going on would be wrong."""
+
+    def __init__(self, front: int, offset: int, expected: int) -> None:
+        super().__init__(
+            f"front {front} was given offset {offset} where {expected} or a later one was expected",
+            way_out="start the job again: it reads from its last commit; report it if it happens again",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How far a front may be ahead of min time (R8).
+
+    Attributes:
+        lead_ticks: A front hands out labels below min time + this, at least 1.
+        max_bytes: A front hands out so many bytes of messages at or above min time, counting `ROW_BYTES` for each.
+    """
+
+    lead_ticks: int
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a front tells the tracker; to be sent in one flush with, or after, the acks of what it handed out (R5).
+
+    Attributes:
+        heartbeat: The front will label nothing below this tick any more; it never falls.
+        floors: Floors and caps since the last report: the heartbeat may rest on them, so they travel with it.
+    """
+
+    heartbeat: int
+    floors: tuple[Floor, ...]
+
+
+class Front:
+    """Labels messages in the order of their log, parks them, and hands out what the window lets pass.
+
+    A front whose window is full is stopped, except the one that holds min time back: what is labelled min time always
+    passes (R8). What is parked has its labels for good, so the first of them is the heartbeat: min time goes up to
+    it over a gap in the log without anything being handed out.
+
+    Args:
+        number: The front's number in the register.
+        slack_ms: How many milliseconds one tick is long.
+        opening: The opening floor; of a front that is recovered at T, the larger of T and its opening floor (R3).
+        window: How far it may be ahead.
+        max_future_ms: A timestamp further ahead of the broker's clock is not believed.
+        floors: All that are durable, of this front at least: manifest, register and lanes.
+        relied_on: The largest tick that anything rests on, of all fronts: T, per lane `last`'s tick + 1, durable
+            floors, and any delivered time that the outside was told (R18). The clock never stands below it, so a
+            broker's clock that was set back changes no label that was relied on.
+        offset: The first offset that may come: what `start_at(T)` gave.
+        before: The label before it, likewise.
+
+    Attributes:
+        number: See above.
+        next_offset: What comes next has this offset or a later one.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        *,
+        slack_ms: int,
+        opening: int,
+        window: Window,
+        max_future_ms: int,
+        floors: Iterable[Floor] = (),
+        relied_on: int = NO_TICK,
+        offset: int = 0,
+        before: int = NO_TICK,
+    ) -> None:
+        assert slack_ms >= 1, "a tick lasts 1 ms at least"
+        assert window.lead_ticks >= 1, "a front that may not be ahead at all never starts"
+        known = list(floors)
+        now_tick = max([relied_on, opening, *(floor.tick for floor in known)])
+        self.number = number
+        self.next_offset = offset
+        self._window = window
+        self._slack_ms = slack_ms
+        self._now_ms = now_tick * slack_ms
+        self._max_future_ms = max_future_ms
+        self._floors = Floors(floor for floor in known if floor.front == number)
+        self._floors.add(Floor(number, offset, opening))
+        self._reported = self._floors.version
+        if before > opening:
+            # It may rest on a floor granted after T was told, which no lane has yet: tell it from now on.
+            self._floors.add(Floor(number, offset, before))
+        self._history = History(before)
+        self._parked: deque[SourceRows] = deque()
+        self._handed_out_bytes = 0
+        self._min_time: int | None = None
+        self._look_at_floors()
+        self._heartbeat = self._settled()
+
+    @property
+    def heartbeat(self) -> int:
+        """The front will label nothing below this tick that it has not handed out already (R5)."""
+        return self._heartbeat
+
+    @property
+    def parked(self) -> int:
+        """How many messages are labelled and not handed out."""
+        return sum(map(len, self._parked))
+
+    @property
+    def pulling(self) -> bool:
+        """Whether more should be read: nothing is parked, and the window is open at the last min time told."""
+        if self._parked:
+            return False
+        if self._min_time is None or self._heartbeat <= self._min_time:
+            return True
+        return self._heartbeat < self._min_time + self._window.lead_ticks and self._room(self._min_time) > 0
+
+    def take(self, rows: SourceRows, now_ms: int) -> None:
+        """Label messages and park them; O(n).
+
+        Args:
+            rows: Messages of this front, offsets ascending; gaps are fine.
+            now_ms: The broker's time.
+
+        Raises:
+            OffsetWentBack: an offset is below `next_offset`, or below the one before it.
+        """
+        assert rows.front == self.number, f"messages of front {rows.front} came to front {self.number}"
+        if not rows.offsets:
+            return
+        expected = self.next_offset
+        for offset in rows.offsets:
+            if offset < expected:
+                raise OffsetWentBack(self.number, offset, expected)
+            expected = offset + 1
+        self._now_ms = max(self._now_ms, now_ms)
+        rows.ticks = self._label(rows)
+        self._history.add(rows)
+        self._parked.append(rows)
+        self.next_offset = expected
+        if expected >= self._calm_until:
+            self._look_at_floors()
+        if len(self._parked) == 1:
+            self._heartbeat = rows.ticks[0]
+
+    def admitted(self, min_time: int) -> list[SourceRows]:
+        """Hand out what the window lets pass, in order, with labels; their acks go before the next report (R5).
+
+        Args:
+            min_time: The last one that was told.
+        """
+        if self._min_time is None or min_time > self._min_time:
+            self._min_time = min_time
+        out: list[SourceRows] = []
+        while self._parked:
+            rows = self._parked[0]
+            stop = self._stop(rows, self._min_time)
+            if stop:
+                out.append(rows.slice(0, stop))
+                self._handed_out_bytes += out[-1].size
+                self._parked.popleft()
+            if stop < len(rows):
+                if stop:
+                    self._parked.appendleft(rows.slice(stop, len(rows)))
+                break
+        self._heartbeat = self._settled()
+        return out
+
+    def grant(self, floor: Floor) -> bool:
+        """Take an idle heartbeat (R2); return whether it was applied.
+
+        It is not if the front has read on since it was made, has something parked, or promises as much already.
+        """
+        assert floor.front == self.number, f"a floor of front {floor.front} came to front {self.number}"
+        assert not floor.cap, "only a front caps its messages"
+        if floor.offset != self.next_offset or self._parked or floor.tick <= self._heartbeat:
+            return False
+        self._floors.add(floor)
+        self._look_at_floors()
+        self._heartbeat = self._settled()
+        return True
+
+    def report(self) -> Report:
+        """The heartbeat, with the floors and caps since the last report; see `Report`."""
+        version = self._floors.version
+        if version == self._reported:
+            return Report(self._heartbeat, ())
+        floors = self._floors.since(self._reported)
+        self._reported = version
+        return Report(self._heartbeat, floors)
+
+    def start_at(self, tick: int) -> tuple[int, int]:
+        """From where a later life has to read to get all labels from `tick` on, and what no label from there is below.
+
+        Args:
+            tick: At or above the prune time.
+
+        Returns:
+            An offset, and the label before it or, if that is larger, the floor that holds there: floors that begin
+            below the offset are not needed any more.
+        """
+        offset, before = self._history.start_at(tick) or (self.next_offset, self._history.label)
+        return offset, max(before, self._floors.tick_at(self.number, offset))
+
+    def prune(self, tick: int) -> None:
+        """Forget what `start_at` below `tick` would need: the global min time, or a snapshot's T (R14)."""
+        self._history.prune(tick)
+
+    def forget(self, offset: int) -> None:
+        """Drop the floors that say nothing about offsets from this one on: what the oldest kept manifest starts at."""
+        self._floors.cut(self.number, min(offset, self.next_offset))
+
+    def check(self) -> None:
+        """Invariants, for simulations."""
+        assert all(len(rows) for rows in self._parked), "nothing empty is parked"
+        waiting = [tick for rows in self._parked for tick in rows.ticks]
+        assert all(one <= other for one, other in pairwise(waiting)), "labels never fall"
+        assert not waiting or waiting[0] >= self._heartbeat, "R5"
+        self._floors.check()
+
+    def _label(self, rows: SourceRows) -> list[int]:
+        """The labels of the next messages; caps that are made on the way become floors."""
+        if rows.offsets[-1] < self._calm_until:
+            before, limit_ms = max(self._history.label, self._floor_tick), self._now_ms + self._max_future_ms
+            calm = calm_labels(rows.timestamps, before=before, slack_ms=self._slack_ms, limit_ms=limit_ms)
+            if calm is not None:
+                return calm
+        ticks, caps = label(
+            self.number,
+            rows.offsets,
+            rows.timestamps,
+            before=self._history.label,
+            floors=self._floors,
+            clock=Clock(self._slack_ms, self._now_ms, self._max_future_ms),
+        )
+        self._floors.merge(caps)
+        return ticks
+
+    def _look_at_floors(self) -> None:
+        """Note the floor that holds at the next offset, and from where on a further floor or a cap counts."""
+        here = self.next_offset
+        self._floor_tick = self._floors.tick_at(self.number, here)
+        starts, _ = self._floors.steps(self.number, here + 1, LAST_TICK)
+        caps, _ = self._floors.steps(self.number, here, LAST_TICK, cap=True)
+        self._calm_until = min([LAST_TICK, *starts[:1], *caps[:1]])
+
+    def _settled(self) -> int:
+        """What no label to come is below: that of the first parked message, else of the last one, or the floor."""
+        return self._parked[0].ticks[0] if self._parked else max(self._history.label, self._floor_tick)
+
+    def _room(self, min_time: int) -> int:
+        """How many more bytes may be handed out; not positive when the window is full."""
+        under_way = self._handed_out_bytes - self._history.bytes_below(min_time)
+        return self._window.max_bytes - max(0, under_way)
+
+    def _stop(self, rows: SourceRows, min_time: int) -> int:
+        """How many messages the window lets pass."""
+        ticks = rows.ticks
+        end = min(min_time + self._window.lead_ticks, LAST_TICK)
+        stop = len(ticks) if ticks[-1] < end else bisect_left(ticks, end)
+        room = self._room(min_time)
+        if rows.size > room:
+            stop = min(stop, bisect_right(rows.ends(), room))
+        # What is labelled min time passes whatever there is: nobody else could make room for it.
+        return stop if stop == len(ticks) else max(stop, bisect_right(ticks, min_time))

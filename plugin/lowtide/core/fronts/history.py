@@ -1,0 +1,82 @@
+"""What a front remembers of its log: where each tick begins (R14)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+
+from lowtide.core.fronts.floors import NO_TICK
+from lowtide.core.fronts.source_rows import SourceRows
+
+__all__ = ["History"]
+
+
+class History:
+    """Per tick, from the prune time on, the first message labelled with it.
+
+    Args:
+        before: The label of the message before the first, `NO_TICK` if there is none.
+
+    Attributes:
+        label: The label of the last message, `before` if there is none.
+        bytes: How many bytes all messages so far have had.
+    """
+
+    __slots__ = ("_before_start", "_bytes", "_offsets", "_ticks", "bytes", "label")
+
+    def __init__(self, before: int = NO_TICK) -> None:
+        # Three columns: tick, offset of its first message, bytes before that message.
+        self._ticks: list[int] = []
+        self._offsets: list[int] = []
+        self._bytes: list[int] = []
+        self._before_start = before
+        self.label = before
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._ticks)
+
+    def add(self, rows: SourceRows) -> None:
+        """Remember labelled messages that follow the last ones, at least one; O(ticks log n)."""
+        ticks = rows.ticks
+        first, last = ticks[0], ticks[-1]
+        # A label equal to `before` of an empty history still begins there: what came earlier is not remembered.
+        if first != self.label or not self._ticks:
+            self._begin(first, rows.offsets[0], self.bytes)
+        tick = first
+        while tick != last:
+            place = bisect_right(ticks, tick)
+            tick = ticks[place]
+            self._begin(tick, rows.offsets[place], self.bytes + rows.ends()[place - 1])
+        self.label = last
+        self.bytes += rows.size
+
+    def start_at(self, tick: int) -> tuple[int, int] | None:
+        """Offset of the first message labelled `tick` or later, and the label before it; None if there is none.
+
+        `tick` is at or above what was pruned; O(log ticks).
+        """
+        place = bisect_left(self._ticks, tick)
+        if place == len(self._ticks):
+            return None
+        return self._offsets[place], self._ticks[place - 1] if place else self._before_start
+
+    def bytes_below(self, tick: int) -> int:
+        """How many bytes the messages labelled below `tick` have had; O(log ticks)."""
+        ticks = self._ticks
+        if not ticks or ticks[-1] < tick:
+            return self.bytes
+        return self._bytes[bisect_left(ticks, tick)]
+
+    def prune(self, tick: int) -> None:
+        """Forget the ticks below `tick`."""
+        ticks = self._ticks
+        if not ticks or ticks[0] >= tick:
+            return
+        place = bisect_left(ticks, tick)
+        self._before_start = ticks[place - 1]
+        del ticks[:place], self._offsets[:place], self._bytes[:place]
+
+    def _begin(self, tick: int, offset: int, before_bytes: int) -> None:
+        self._ticks.append(tick)
+        self._offsets.append(offset)
+        self._bytes.append(before_bytes)

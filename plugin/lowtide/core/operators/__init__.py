@@ -1,0 +1,1 @@
+"""Operators: the steps of a plan as they run in one worker."""

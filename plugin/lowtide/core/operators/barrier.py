@@ -1,0 +1,300 @@
+"""The place before a sink that releases records in order, each once, taken-back ones never (R12, R13, R18)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+
+from lowtide.core.fronts.floors import NO_TICK, Floors
+from lowtide.core.operators.batch import Batch
+from lowtide.core.operators.bundle import NO_KEY, Bundle, Piece
+from lowtide.core.operators.order import OrderKey
+from lowtide.core.operators.pending import Pending
+from lowtide_tracker import Floor
+
+__all__ = ["Barrier"]
+
+
+class _Lane:
+    """What one lane has released and not yet made durable.
+
+    Attributes:
+        last: Of the last record that was given to the sink, or was there when the life began.
+        durable: `last` as far as it is durable.
+        given: The version of the floors that the sink was given.
+        released: Pieces that wait for a bundle, in order.
+        in_flight: The bundle that the sink has.
+        bundles: How many there have been.
+    """
+
+    __slots__ = ("bundles", "durable", "given", "in_flight", "last", "released")
+
+    def __init__(self, last: bytes) -> None:
+        self.last = self.durable = last
+        self.given = 0
+        self.released: deque[Piece] = deque()
+        self.in_flight: Bundle | None = None
+        self.bundles = 0
+
+    def first_tick(self) -> int | None:
+        """The tick below which all that was released is durable; None if all of it is."""
+        flying = self.in_flight
+        if flying is not None and flying.pieces:
+            return flying.pieces[0].tick
+        return self.released[0].tick if self.released else None
+
+
+class Barrier:
+    """The barrier of one sink at one worker; what it costs per record are a few list operations.
+
+    Args:
+        name: The sink's name, for errors.
+        lanes: The lanes that this worker owns.
+        lane_of_unit: By hash unit its lane, as `Plan.lane_of_unit` gives it.
+        last: Per lane what the sink said at recovery; a lane that is missing was never delivered to.
+        max_bundle_records: No bundle has more records.
+        keeps_floors: Whether `delivered_time` is asked for; a barrier of dead letters, whose floors others keep, is
+            asked for `durable_time` alone.
+
+    Attributes:
+        backlog: How many records are released and not durable.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        lanes: Iterable[int],
+        lane_of_unit: Sequence[int],
+        last: Mapping[int, OrderKey] | None = None,
+        max_bundle_records: int = 10_000,
+        keeps_floors: bool = True,
+    ) -> None:
+        assert max_bundle_records >= 1, "a bundle holds one record at least"
+        self.backlog = 0
+        self._name = name
+        self._lane_of_unit = lane_of_unit
+        self._pending = Pending(f'the barrier before "{name}"')
+        # What min time rests on and is not durable here yet; what was found at recovery is durable already.
+        self._floors = Floors()
+        self._kept_version = 0
+        # By front the last floor that was given to a sink.
+        self._given: dict[int, Floor] = {}
+        self._max_bundle_records = max_bundle_records
+        # Only where a lane has a last record, and only until min time has passed it, is there anything to drop.
+        own = sorted(lanes)
+        self._found = {lane: key.packed() for lane, key in (last or {}).items() if lane in own}
+        self._found_tick = max((key.tick for lane, key in (last or {}).items() if lane in own), default=NO_TICK)
+        self._lanes = {lane: _Lane(self._found.get(lane, NO_KEY)) for lane in own}
+        self._keeps_floors = keeps_floors
+        assert self._lanes, "a barrier owns one lane at least"
+        # (version of the floors, min time released with them), until some lane has made that version durable.
+        self._resting: deque[tuple[int, int]] = deque()
+        self._kept_time = NO_TICK
+
+    def __len__(self) -> int:
+        """How many records and tombstones wait for min time."""
+        return len(self._pending)
+
+    @property
+    def lanes(self) -> tuple[int, ...]:
+        """The lanes that this worker owns, ascending."""
+        return tuple(self._lanes)
+
+    @property
+    def first_tick(self) -> int | None:
+        """The lowest tick that waits for min time; None if nothing does."""
+        return self._pending.first_tick
+
+    @property
+    def waits(self) -> bool:
+        """Whether min time would bring something to a sink: records wait for it, and some lane is free."""
+        return len(self._pending) > 0 and any([state.in_flight is None for state in self._lanes.values()])
+
+    @property
+    def released(self) -> int:
+        """The min time that was told last: everything below it has been released."""
+        return self._pending.released
+
+    def add(self, batch: Batch) -> None:
+        """Take items and tombstones, an item before its tombstone; see `Pending.add`.
+
+        Raises:
+            TimeWentBack: a record is below what has been released: it is never delivered.
+        """
+        self._pending.add(batch)
+
+    def advance(self, min_time: int, floors: Iterable[Floor] = ()) -> list[Bundle]:
+        """Release everything below min time.
+
+        Args:
+            min_time: Of the barrier's segment.
+            floors: The floors and caps that came with it.
+
+        Returns:
+            A bundle for every lane that has something released and nothing in flight.
+
+        Raises:
+            UnmatchedTombstone: a tombstone came without its item, or a second item with the same order key.
+        """
+        self._floors.merge(floors)
+        released = self._pending.release(min_time)
+        for batch in released:
+            self._part(batch)
+        if self._found and self.released > self._found_tick:
+            self._found.clear()
+        if self._keeps_floors:
+            self._rest()
+        if not released:
+            return []
+        return [bundle for lane in self._lanes if (bundle := self._next(lane)) is not None]
+
+    def durable(self, lane: int) -> Bundle | None:
+        """Take the sink's word that the lane's bundle is durable; return the next one, if there is any."""
+        state = self._lanes[lane]
+        flying = state.in_flight
+        assert flying is not None, f'lane {lane} of "{self._name}" has nothing in flight'
+        self.backlog -= len(flying)
+        state.durable = flying.last
+        state.in_flight = None
+        if state.given > self._kept_version:
+            self._kept_version = state.given
+            self._floors.settle(state.given)
+            self._keep()
+        return self._next(lane)
+
+    def kept(self) -> dict[int, OrderKey]:
+        """By lane the order key up to which records are durable, of lanes that have any."""
+        return {lane: OrderKey.of(state.durable) for lane, state in self._lanes.items() if state.durable}
+
+    @property
+    def delivered_time(self) -> int:
+        """The tick below which everything is durable in the sink, of all lanes here (R18); O(lanes).
+
+        A lane with nothing to deliver moves with min time, as far as the floors that min time rests on are durable in
+        some lane: else a later life could label what comes below it (`keep_floors` sees to them where nothing is
+        delivered for long).
+        """
+        return min(self._kept_time, self.durable_time)
+
+    @property
+    def durable_time(self) -> int:
+        """The tick below which every record is durable in the sink, of all lanes here; O(lanes)."""
+        ticks = [tick for state in self._lanes.values() if (tick := state.first_tick()) is not None]
+        return min([self.released, *ticks])
+
+    @property
+    def floors_to_keep(self) -> bool:
+        """Whether there are floors that are durable in no lane."""
+        return len(self._floors) > 0
+
+    def keep_floors(self) -> Bundle | None:
+        """A bundle of floors alone, if there are any to keep that no bundle in flight carries, and a lane is free."""
+        given = max(state.given for state in self._lanes.values())
+        if not self._floors.since(given):
+            return None
+        free = next((lane for lane, state in self._lanes.items() if state.in_flight is None), None)
+        return None if free is None else self._send(free, [])
+
+    def forget(self, front: int, offset: int) -> None:
+        """Drop the floors that say nothing about a front's offsets from here on: a committed manifest has the rest.
+
+        Those that a manifest's T rests on are durable (R15), so this drops what the dead letters' barrier has gathered.
+        """
+        self._floors.cut(front, offset)
+
+    def check(self) -> None:
+        """Invariants, for simulations."""
+        for lane, state in self._lanes.items():
+            previous = state.last
+            for piece in state.released:
+                assert len(piece), "nothing empty waits"
+                assert piece.tick < self.released, f"lane {lane}: R12, strict"
+                for at in piece.ats:
+                    assert previous < at, f"lane {lane}: R12"
+                    assert OrderKey.of(at).tick == piece.tick, f"lane {lane}: a piece has one tick"
+                    previous = at
+            assert state.in_flight is not None or not state.released, "the next bundle goes out at once"
+
+    def _part(self, batch: Batch) -> None:
+        """Give records of one tick, in order, to their lanes."""
+        lane_of_unit, units = self._lane_of_unit, batch.units
+        first = lane_of_unit[units[0]]
+        if len(units) == 1 or all([lane_of_unit[unit] == first for unit in units]):
+            self._release(first, batch)
+            return
+        parts: dict[int, list[int]] = {}
+        for index, unit in enumerate(units):
+            parts.setdefault(lane_of_unit[unit], []).append(index)
+        for lane, chosen in parts.items():
+            self._release(lane, batch.pick(chosen))
+
+    def _release(self, lane: int, batch: Batch) -> None:
+        """Put what an earlier life has not delivered behind what waits for a bundle, in pieces that fit into one."""
+        state = self._lanes.get(lane)
+        assert state is not None, f'lane {lane} of "{self._name}" has another owner'
+        tick = batch.ticks[0]
+        start, n, size = 0, len(batch.ats), self._max_bundle_records
+        if self._found:
+            found = self._found.get(lane, NO_KEY)
+            while start < n and batch.ats[start] <= found:
+                start += 1
+        self.backlog += n - start
+        if start == 0 and n <= size:
+            state.released.append(Piece(tick, batch.ats, batch.rows))
+            return
+        for at in range(start, n, size):
+            stop = min(at + size, n)
+            state.released.append(Piece(tick, batch.ats[at:stop], batch.rows[at:stop]))
+
+    def _rest(self) -> None:
+        """Note which floors the min time that was just released rests on."""
+        version = self._floors.version
+        if version <= self._kept_version:
+            self._resting.clear()
+            self._kept_time = self.released  # All of them are durable.
+            return
+        if self._resting and self._resting[-1][0] == version:
+            self._resting.pop()
+        self._resting.append((version, self.released))
+        self._keep()
+
+    def _keep(self) -> None:
+        """Note how far min time rests on durable floors alone."""
+        while self._resting and self._resting[0][0] <= self._kept_version:
+            self._kept_time = self._resting.popleft()[1]
+
+    def _next(self, lane: int) -> Bundle | None:
+        """The lane's next bundle, of as many pieces as fit; None if one is in flight, or nothing is released."""
+        state = self._lanes[lane]
+        if state.in_flight is not None or not state.released:
+            return None
+        pieces = [state.released.popleft()]
+        room = self._max_bundle_records - len(pieces[0])
+        while state.released and len(state.released[0]) <= room:
+            room -= len(state.released[0])
+            pieces.append(state.released.popleft())
+        return self._send(lane, pieces)
+
+    def _send(self, lane: int, pieces: list[Piece]) -> Bundle:
+        state = self._lanes[lane]
+        version = self._floors.version
+        # What is durable in one lane is so for all; what is only under way there may still be lost.
+        floors = () if version == state.given else self._floors.since(state.given)
+        if pieces:
+            state.last = pieces[-1].ats[-1]
+        state.given = version
+        state.bundles += 1
+        state.in_flight = Bundle(lane, state.bundles, pieces, state.last, floors, self._covered(floors))
+        return state.in_flight
+
+    def _covered(self, floors: Iterable[Floor]) -> tuple[Floor, ...]:
+        """Note floors that a sink is given; return those given before that they take the place of."""
+        covered = []
+        for floor in floors:
+            before = None if floor.cap else self._given.get(floor.front)
+            if before is not None and before.offset == floor.offset and before.tick < floor.tick:
+                covered.append(before)
+            if not floor.cap:
+                self._given[floor.front] = floor
+        return tuple(covered)

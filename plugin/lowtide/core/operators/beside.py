@@ -1,0 +1,231 @@
+"""A scan beside a broadcast: its function sees what the broadcast came to at each record's place in the order.
+
+A late record of the broadcast would change every later record of every key of a hash unit, so such a scan always runs
+in order: it holds what comes in at either port until nothing before it can come any more.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from lowtide.core.operators.batch import Batch
+from lowtide.core.operators.failure import Failure, raised
+from lowtide.core.operators.fault import Fault
+from lowtide.core.operators.group import Group, Key, Recent, Touched
+from lowtide.core.operators.grouping import NOTHING
+from lowtide.core.operators.node import Feed
+from lowtide.core.operators.order import FIRST_TICK, position_of, tick_bytes
+from lowtide.core.operators.ordering import Holding
+from lowtide.core.operators.pending import Pending
+from lowtide.core.operators.scanning import Scanner
+from lowtide.core.operators.states import States
+from lowtide.core.operators.watching import record_watch
+from lowtide.flow.fields import key_of
+from lowtide.flow.plan import Vertex
+from lowtide.flow.steps import Broadcast, Scan
+
+KEYED, BESIDE = 0, 1
+"""The ports."""
+
+
+class BesideNode(Holding):
+    """One scan with a broadcast, of one worker's hash units.
+
+    Elements of a key are (order key, state after it), those of a unit (order key, broadcast's state after it), both
+    since the prune time.
+
+    Args:
+        vertex: The scan.
+        beside: The broadcast.
+        columns: The key's columns.
+
+    Attributes:
+        beside: The broadcast's name.
+    """
+
+    def __init__(self, vertex: Vertex, beside: Vertex, columns: Sequence[str]) -> None:
+        super().__init__(vertex)
+        assert isinstance(vertex.step, Scan)
+        assert isinstance(beside.step, Broadcast)
+        place = f'step "{vertex.name}"'
+        self._key = key_of(tuple(columns))
+        self._scan = Scanner(vertex, beside)
+        self._fold = _Fold(beside)
+        self._initial = vertex.step.initial
+        self._unit_initial = beside.step.initial
+        self._pending = (Pending(place), Pending(f'{place}, broadcast "{beside.name}"'))
+        self._groups: dict[Key, Group] = {}
+        self._units: dict[int, Group] = {}
+        self._recent = Recent()
+        self._touched: list[Group] = []
+        self._touched_units = Touched()
+        self._pruned = FIRST_TICK
+        self.beside = beside.name
+
+    def take(self, batch: Batch, port: int, feed: Feed) -> None:
+        """Hold records of one port."""
+        self._pending[port].add(batch)
+        ticks = batch.ticks
+        self._touched_units.add(batch.units, ticks[-1])
+        if self.outward:
+            feed.held.update(ticks)
+
+    def first_tick(self) -> int | None:
+        """The lowest tick that is held; None if nothing is."""
+        ticks = [tick for pending in self._pending if (tick := pending.first_tick) is not None]
+        return min(ticks, default=None)
+
+    def advance(self, min_time: int, feed: Feed) -> None:
+        """Process everything below the level's min time, in order: outputs, then faults; one Python step per record."""
+        released = [pending.release(min_time) for pending in self._pending]
+        batches = [Batch.concat(batches) if batches else None for batches in released]
+        places = sorted(
+            [
+                (at, port, index)
+                for port, batch in enumerate(batches)
+                if batch is not None
+                for index, at in enumerate(batch.ats)
+            ]
+        )
+        if not places:
+            return
+        outs: tuple[dict[int, Any], dict[int, Any]] = ({}, {})
+        for at, port, index in places:
+            batch = batches[port]
+            assert batch is not None
+            step = self._broadcast if port == BESIDE else self._keyed
+            out = step(batch.units[index], at, batch.rows[index])
+            if port == KEYED or type(out) is Fault:
+                outs[port][index] = out
+        self._recent.add(max(batch.ticks[-1] for batch in batches if batch is not None), self._touched)
+        self._touched = []
+        for batch, found in zip(batches, outs, strict=True):
+            if batch is None or not found:
+                continue
+            good = [index for index, out in found.items() if type(out) is not Fault]
+            bad = [index for index, out in found.items() if type(out) is Fault]
+            if good:
+                self.pass_on(batch.pick(good).with_rows([found[index] for index in good]), feed)
+            if bad:
+                feed.fail(batch.pick(bad).with_rows([found[index] for index in bad]))
+
+    def prune(self, tick: int) -> None:
+        """Forget the states behind records below `tick` but the last one; O(elements released since)."""
+        self._pruned = max(self._pruned, tick)
+        self._recent.settle(tick, _forget)
+
+    def changed(self, since: int) -> list[int]:
+        """The hash units that may have changed at a tick or later."""
+        return self._touched_units.since(since)
+
+    def capture(self, tick: int, since: int = FIRST_TICK) -> dict[int, list[tuple[Key, Any]]]:
+        """The keys' states below a tick, by hash unit, of all units that may have changed at `since` or later."""
+        assert tick >= self._pruned, "the state below a pruned tick is gone"
+        parts: dict[int, list[tuple[Key, Any]]] = {unit: [] for unit in self.changed(since)}
+        for key, group in self._groups.items():
+            if group.unit in parts:
+                parts[group.unit].append((key, _state_below(group, tick)))
+        return parts
+
+    def capture_beside(self, tick: int, since: int = FIRST_TICK) -> dict[int, list[tuple[Key, Any]]]:
+        """The broadcast's states below a tick, likewise, each as that of the key None."""
+        changed = set(self.changed(since))
+        units = ((unit, group) for unit, group in self._units.items() if unit in changed)
+        return {unit: [(None, _state_below(group, tick))] for unit, group in units}
+
+    def look(self, key: Key, tick: int) -> Any:
+        """The state of one key below a tick, at or above which nothing was pruned; `NOTHING` if it has none."""
+        group = self._groups.get(key)
+        return NOTHING if group is None else _state_below(group, tick)
+
+    def restore(self, parts: Mapping[int, Iterable[tuple[Key, Any]]], tick: int) -> None:
+        """Take over what `capture(tick)` gave for these hash units: as of `tick`, they have changed before it."""
+        self._pruned = max(self._pruned, tick)
+        for unit, states in parts.items():
+            self._touched_units.add([unit], tick - 1)
+            for key, state in states:
+                self._groups[key] = Group(unit, state)
+
+    def restore_beside(self, parts: Mapping[int, Iterable[tuple[Key, Any]]]) -> None:
+        """Take over what `capture_beside` gave for these hash units."""
+        for unit, states in parts.items():
+            for _, state in states:
+                self._units[unit] = Group(unit, state)
+
+    def _keyed(self, unit: int, at: bytes, row: Any) -> Any:
+        key = self._key(row)
+        group = self._groups.setdefault(key, Group(unit, self._initial))
+        beside = _newest(self._units[unit]) if unit in self._units else self._unit_initial
+        state, out = self._scan(at, _newest(group), row, beside)
+        group.elements.append((at, state))
+        self._touched.append(group)
+        return out
+
+    def _broadcast(self, unit: int, at: bytes, row: Any) -> Any:
+        group = self._units.setdefault(unit, Group(unit, self._unit_initial))
+        state = self._fold(unit, at, _newest(group), row)
+        if type(state) is Fault:
+            # The copies of a record fail alike; the first unit's stands for all.
+            return state if unit == 0 else None
+        group.elements.append((at, state))
+        self._touched.append(group)
+        return None
+
+
+class _Fold:
+    """A broadcast's function. The copies of one record stand next to each other: they share one call and its result.
+
+    Hash units ascend among the copies of one record, and each unit has one; so one that does not ascend is of the next
+    record. Comparing the records would not do: equal ones need not be the same.
+    """
+
+    def __init__(self, vertex: Vertex) -> None:
+        assert isinstance(vertex.step, Broadcast)
+        self._vertex = vertex
+        self._function = vertex.step.function
+        self._states = States(vertex)
+        self._records = record_watch(vertex)
+        self._before: Any = self  # Never a state.
+        self._unit = -1
+        self._after: Any = None
+
+    def __call__(self, unit: int, at: bytes, state: Any, row: Any) -> Any:
+        if unit <= self._unit or state is not self._before:
+            self._before, self._after = state, self._call(at, state, row)
+        self._unit = unit
+        return self._after
+
+    def _call(self, at: bytes, state: Any, row: Any) -> Any:
+        states, records, function = self._states, self._records, self._function
+        looked = None if states.fixed else states.look([state])
+        record = None if records is None else records.look([row])
+        failure: Failure | None
+        try:
+            after = function(state, row)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's function raises
+            failure = raised(0, row, error)
+        else:
+            failure = states.fault(row, after, looked)
+        if not states.same([state], looked):
+            raise states.changed(function, position_of(at), row)
+        if records is not None:
+            records.check([row], record, [at])
+        return after if failure is None else Fault(self._vertex, failure, None)
+
+
+def _newest(group: Group) -> Any:
+    """The state behind the newest element."""
+    return group.elements[-1][1] if group.elements else group.base
+
+
+def _forget(group: Group, count: int) -> None:
+    """Forget the first `count` elements, but what they came to."""
+    group.base = group.elements[count - 1][1]
+    del group.elements[:count]
+
+
+def _state_below(group: Group, tick: int) -> Any:
+    count = bisect_left(group.elements, (tick_bytes(tick),))
+    return group.elements[count - 1][1] if count else group.base

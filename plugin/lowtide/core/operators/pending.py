@@ -1,0 +1,119 @@
+"""Records that wait until nothing before them can come any more: what a barrier and an ordered grouping share."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+from lowtide.core.operators.batch import Batch
+from lowtide.core.operators.order import FIRST_TICK, OrderKey, strictly_ascending, tick_cuts
+from lowtide.errors import LifeEnded, TimeWentBack
+
+
+class UnmatchedTombstone(LifeEnded):
+    """Make the functions of the named flow deterministic: one gave something else when it was called again."""
+
+
+class Pending:
+    """A hold: takes records in any order, gives those below a tick in order, without the ones taken back.
+
+    An item and its tombstone have the same order key and come in this order; they leave no trace. What is wrong with
+    that (a tombstone without its item, a second item with the same key) is found when the records are released.
+    They are kept by tick, so a release costs what it gives, and what is held for long costs nothing but memory.
+
+    Args:
+        place: What holds them, for errors.
+
+    Attributes:
+        released: Everything below this tick has been released; what comes below it later is an error.
+    """
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+        self._parts: dict[int, list[Batch]] = {}
+        """By tick, in the order they came."""
+        self._ticks: list[int] = []
+        """A heap of the ticks in `_parts`."""
+        self._size = 0
+        self.released = FIRST_TICK
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def first_tick(self) -> int | None:
+        """The lowest tick that is held; None if nothing is."""
+        return self._ticks[0] if self._ticks else None
+
+    def add(self, batch: Batch) -> None:
+        """Take records; O(ticks log ticks), besides a sort where they are of several ticks and in no order.
+
+        Raises:
+            TimeWentBack: a record is below what has been released.
+        """
+        ticks = batch.ticks
+        if ticks[0] < self.released:
+            raise TimeWentBack(self._place, ticks[0], self.released)
+        self._size += len(batch.ats)
+        if len(ticks) == 1:
+            self._put(ticks[0], batch)
+            return
+        batch = batch.in_order()  # Stable: an item stays before its tombstone.
+        start = 0
+        for tick, stop in zip(ticks, tick_cuts(batch.ats, ticks), strict=True):
+            self._put(tick, batch.slice(start, stop, [tick]))
+            start = stop
+
+    def release(self, tick: int) -> list[Batch]:
+        """Give all records below `tick`: a batch per tick that has any, each in order, ticks ascending.
+
+        Raises:
+            UnmatchedTombstone: see the class.
+        """
+        self.released = max(self.released, tick)
+        found: list[Batch] = []
+        ticks = self._ticks
+        while ticks and ticks[0] < tick:
+            batch = Batch.concat(self._parts.pop(heappop(ticks)))
+            self._size -= len(batch.ats)
+            if batch.flags is not None or not strictly_ascending(batch.ats):
+                batch = self._valid(batch.in_order())
+                if not batch.ats:
+                    continue
+            found.append(batch)
+        return found
+
+    def _put(self, tick: int, batch: Batch) -> None:
+        parts = self._parts.get(tick)
+        if parts is None:
+            self._parts[tick] = [batch]
+            heappush(self._ticks, tick)
+        else:
+            parts.append(batch)
+
+    def _valid(self, batch: Batch) -> Batch:
+        """The items that were not taken back; within a run of equal keys items and tombstones take turns."""
+        kept: list[int] = []
+        open_at = b""
+        for index, at in enumerate(batch.ats):
+            tombstone = batch.flags is not None and batch.flags[index]
+            if tombstone != (at == open_at):
+                raise unmatched(self._place, at, tombstone)
+            if tombstone:
+                kept.pop()
+                open_at = b""
+            else:
+                kept.append(index)
+                open_at = at
+        return batch.pick(kept)
+
+
+def unmatched(place: str, at: bytes, tombstone: bool) -> UnmatchedTombstone:
+    """The error for a tombstone without its item, or a second item with the same key."""
+    key = OrderKey.of(at)
+    what = "a tombstone came without its item" if tombstone else "a second item came with the same order key"
+    return UnmatchedTombstone(
+        f"{what} at {place}: tick {key.tick}, front {key.front}, offset {key.sequence}, child {list(key.child)}",
+        way_out="some function on the way gave another result when it was called again with the same record: make it "
+        "deterministic (no clock, no random numbers, no order of sets), then start the job again; `lowtide check` "
+        "calls each function twice under two hash seeds, and names the one",
+    )

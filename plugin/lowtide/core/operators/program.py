@@ -1,0 +1,201 @@
+"""What one level of a plan does with the records that reach it: pure, no I/O, no clock.
+
+    program = Program(plan, level=0)
+    feed = program.feed_source(vertex, rows)    # feed.parcels for level 1, feed.delivers, feed.faults
+    program = Program(plan, level=1)
+    feed = program.feed(parcel.vertex, batch)    # also feed.held, the ticks of what ordered groupings hold
+    feed = program.advance(min_time)    # what they were holding below it
+    program.prune(global_min_time)
+
+The steps are nodes, each told its followers: a batch goes through one branch after the other.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lowtide.core.fronts.source_rows import SourceRows
+from lowtide.core.operators.batch import Batch
+from lowtide.core.operators.beside import BesideNode
+from lowtide.core.operators.catalogue import function_node
+from lowtide.core.operators.exchange import EntryNode, ExchangeNode
+from lowtide.core.operators.group import Key
+from lowtide.core.operators.grouping import NOTHING, Grouping, GroupingNode
+from lowtide.core.operators.limits import Limits
+from lowtide.core.operators.looping import AgainNode, LoopNode
+from lowtide.core.operators.merging import MergeNode
+from lowtide.core.operators.node import Feed, Node
+from lowtide.core.operators.order import FIRST_TICK
+from lowtide.core.operators.ordering import Holding, OrderedNode
+from lowtide.core.operators.scanning import ScanGrouping
+from lowtide.core.operators.sink import WriteNode
+from lowtide.core.operators.source import SourceNode
+from lowtide.core.operators.windowing import LastGrouping
+from lowtide.flow.plan import Plan, Vertex
+from lowtide.flow.steps import Again, Last, Loop, Merge, Read, Scan, Write
+
+Captured = dict[str, dict[int, list[tuple[Key, Any]]]]
+"""State by vertex and hash unit: each key with what is saved of it."""
+
+
+class Program:
+    """The steps of one level.
+
+    Args:
+        plan: The plan.
+        level: The level.
+        grouping: How stateful steps come to the right order; by default as the plan says.
+        limits: How large records may be; None for no limits.
+    """
+
+    def __init__(self, plan: Plan, level: int, grouping: str | None = None, limits: Limits | None = None) -> None:
+        self.plan = plan
+        self.level = level
+        self._limits = limits
+        self._mode = grouping or plan.grouping
+        self._nodes: dict[int, Node] = {}
+        for vertex in plan.vertices:
+            if vertex.level == level or (vertex.is_exchange and vertex.level == level + 1):
+                self._nodes[vertex.id] = self._node(vertex)
+        self._holding = [node for node in self._nodes.values() if isinstance(node, Holding)]
+        self._states: dict[str, Grouping | BesideNode] = {}
+        """By the name of the step."""
+        for node in self._nodes.values():
+            if isinstance(node, GroupingNode):
+                self._states[node.vertex.name] = node.grouping
+            elif isinstance(node, BesideNode):
+                self._states[node.vertex.name] = node
+        self._lead()
+
+    def _node(self, vertex: Vertex) -> Node:  # noqa: PLR0911 - one line per kind of step
+        step = vertex.step
+        if vertex.is_exchange:
+            outbound = vertex.level == self.level + 1
+            return ExchangeNode(vertex, self.plan, self._limits) if outbound else EntryNode(vertex)
+        if isinstance(step, Read):
+            return SourceNode(vertex, self.plan, self._limits)
+        if isinstance(step, Last | Scan):
+            return self._stateful(vertex)
+        if isinstance(step, Merge):
+            return MergeNode(vertex, self.plan.name)
+        if isinstance(step, Loop):
+            return LoopNode(vertex)
+        if isinstance(step, Again):
+            assert vertex.back is not None, "a loop's tail knows its head"
+            head = self._nodes[vertex.back]
+            assert isinstance(head, LoopNode), "a loop's head stands before its tail"
+            return AgainNode(vertex, self.plan, head)
+        if isinstance(step, Write):
+            return WriteNode(vertex)
+        node = function_node(vertex)
+        assert node is not None, f"no node for {step}"
+        return node
+
+    def _stateful(self, vertex: Vertex) -> Node:
+        columns = self.plan.key_of(vertex)
+        beside = self.plan.broadcast_of(vertex) if isinstance(vertex.step, Scan) else None
+        if beside is not None:
+            return BesideNode(vertex, beside, columns)
+        grouping = (ScanGrouping if isinstance(vertex.step, Scan) else LastGrouping)(vertex, columns)
+        return (OrderedNode if self._mode == "ordered" else GroupingNode)(vertex, grouping)
+
+    def _lead(self) -> None:
+        """Tell every node its followers, and holding ones whether what they give goes on behind this level.
+
+        Where a record may end the life, whether it does goes on to all sinks.
+        """
+        outward: set[int] = set()
+        for vertex in reversed(self.plan.vertices):
+            node = self._nodes.get(vertex.id)
+            if node is None or isinstance(node, ExchangeNode):
+                continue
+            children = self.plan.children(vertex.id)
+            node.lead([(self._nodes[child.id], child.parents.index(vertex.id)) for child in children])
+            if any(isinstance(self._nodes[child.id], ExchangeNode) or child.id in outward for child in children):
+                outward.add(vertex.id)
+        for node in self._holding:
+            node.outward = node.vertex.id in outward or self.plan.outlet is not None
+
+    @property
+    def holds(self) -> bool:
+        """Whether there are groupings that wait for min time."""
+        return bool(self._holding)
+
+    @property
+    def first_held(self) -> int | None:
+        """The lowest tick that a grouping holds until min time has passed it; None if none does."""
+        return min([tick for node in self._holding if (tick := node.first_tick()) is not None], default=None)
+
+    @property
+    def repairs(self) -> int:
+        """How many outputs of groupings have been taken back so far."""
+        return sum([state.repairs for state in self._states.values() if isinstance(state, Grouping)])
+
+    # -- input -----------------------------------------------------------------------------------------------------
+
+    def feed_source(self, vertex: int, rows: SourceRows) -> Feed:
+        """Take labelled messages of a source of this level."""
+        feed = Feed(rows)
+        source = self._nodes[vertex]
+        assert isinstance(source, SourceNode), "messages come to sources"
+        source.feed(rows, feed)
+        return self._finished(feed)
+
+    def feed(self, vertex: int, batch: Batch) -> Feed:
+        """Take records of an exchange that this level receives."""
+        feed = Feed()
+        self._nodes[vertex].take(batch, 0, feed)
+        return self._finished(feed)
+
+    def advance(self, min_time: int) -> Feed:
+        """Process what ordered groupings hold below the level's min time, in topological order."""
+        feed = Feed()
+        for node in self._holding:
+            node.advance(min_time, feed)
+            self._finished(feed)
+        return feed
+
+    def _finished(self, feed: Feed) -> Feed:
+        """Send round what a loop has to take once more."""
+        while feed.again:
+            head, batch = feed.again.popleft()
+            head.take(batch, 0, feed)
+        return feed
+
+    # -- state -----------------------------------------------------------------------------------------------------
+
+    def prune(self, tick: int) -> None:
+        """Forget what only records below `tick` could need: below the global min time only (R14)."""
+        for state in self._states.values():
+            state.prune(tick)
+
+    def capture(self, tick: int, since: int = FIRST_TICK) -> Captured:
+        """The state below a tick, which must not be below one that was pruned at; O(keys).
+
+        Args:
+            tick: The T of a snapshot.
+            since: Only of hash units that may have changed at this tick or later: the T of a snapshot that has the
+                others (papers: *Fault tolerance*).
+        """
+        captured: Captured = {}
+        for name, state in self._states.items():
+            captured[name] = state.capture(tick, since)
+            if isinstance(state, BesideNode):
+                captured[state.beside] = state.capture_beside(tick, since)
+        return captured
+
+    def look(self, name: str, key: Key, tick: int) -> Any:
+        """The state of one key of a step below a tick; `NOTHING` if it has none here."""
+        state = self._states.get(name)
+        return NOTHING if state is None else state.look(key, tick)
+
+    def changed(self, since: int) -> bool:
+        """Whether `capture` would find anything."""
+        return any([state.changed(since) for state in self._states.values()])
+
+    def restore(self, captured: Captured, tick: int) -> None:
+        """Take over captured state; the hash units of other workers may be left out."""
+        for name, state in self._states.items():
+            state.restore(captured.get(name, {}), tick)
+            if isinstance(state, BesideNode):
+                state.restore_beside(captured.get(state.beside, {}))

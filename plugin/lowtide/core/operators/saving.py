@@ -1,0 +1,248 @@
+"""The state of steps as Arrow tables and back: the columns of parts, as `snapshots/README.md` defines them."""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from collections.abc import Mapping, Sequence
+from itertools import chain, pairwise
+from typing import Any
+
+import pyarrow as pa
+
+from lowtide.core.operators.group import Key
+from lowtide.core.operators.order import OrderKey
+from lowtide.errors import LifeEnded
+from lowtide.flow.kinds import Kind, Mismatch, Nullable
+from lowtide.flow.nested_kinds import Mapping as MappingKind
+from lowtide.flow.nested_kinds import Sequenced, Struct
+from lowtide.flow.plan import Plan, Vertex
+from lowtide.flow.schema import kind_of, schema_of
+from lowtide.flow.steps import Broadcast, Last, Scan
+from lowtide_snapshots.format.manifest import VertexShape, shape_of
+
+__all__ = ["KeyUnreadable", "SavedStep", "saved_steps"]
+
+
+class KeyUnreadable(ValueError):
+    """Say the key's columns by their names, each with a value of its type."""
+
+
+class SavedStep:
+    """How the state of one step of a plan is saved.
+
+    Attributes:
+        vertex: The step's name.
+        kind: "scan", "last" or "broadcast".
+        key: The key's columns as a struct's type; None where there is no key.
+        state: The type of the state, of `last` that of its records.
+    """
+
+    def __init__(self, plan: Plan, vertex: Vertex) -> None:
+        step = vertex.step
+        self.vertex = vertex.name
+        self._names: tuple[str, ...] = ()
+        self._keys: list[Kind] = []
+        self._kind: Kind
+        if isinstance(step, Last):
+            self.kind, self._kind = "last", kind_of(vertex.takes, vertex.name)
+        else:
+            assert isinstance(step, Scan | Broadcast), f"{vertex.name} keeps no state"
+            self.kind = "scan" if isinstance(step, Scan) else "broadcast"
+            self._kind = kind_of(step.state, f"the state of {vertex.name}")
+        if self.kind != "broadcast":
+            self._names = plan.key_of(vertex)
+            known = schema_of(vertex.takes).kinds
+            self._keys = [known[name] for name in self._names]
+        types = zip(self._names, self._keys, strict=True)
+        self.key = pa.struct([pa.field(name, kind.arrow) for name, kind in types]) if self._names else None
+        self.state: pa.DataType = self._kind.arrow
+
+    @property
+    def shape(self) -> VertexShape:
+        """What a manifest says of it."""
+        return shape_of(self.vertex, self.kind, self.key, self.state)
+
+    @property
+    def defaults(self) -> frozenset[str]:
+        """The state's fields that have a default, by their paths: `total`, `lines[].price`, `named{}.price`."""
+        return frozenset(_defaults(self._kind, ""))
+
+    def table(self, entries: Sequence[tuple[Key, Any]]) -> pa.Table:
+        """The captured state of one hash unit as the columns of a part; one row per key, of `last` per element.
+
+        Raises:
+            LifeEnded: a state is not of the type that the step declares.
+        """
+        try:
+            if self.kind == "last":
+                return self._elements(entries)
+            states = self._kind.encode([state for _, state in entries])
+            if self.kind == "broadcast":
+                return pa.table({"state": states})
+            return pa.table({"key": self._key_column([key for key, _ in entries]), "state": states})
+        except Mismatch as mismatch:
+            raise LifeEnded(
+                f"the state{mismatch.path} of a key is {mismatch.value!r}, and its type says {mismatch.expected}",
+                where=f'step "{self.vertex}"',
+                way_out="let the function return states of the type that it declares",
+            ) from None
+
+    def entries(self, table: pa.Table) -> list[tuple[Key, Any]]:
+        """The inverse of `table`; fields that the state has got since take their defaults."""
+        columns = {name: _whole(table.column(name)) for name in table.column_names}
+        try:
+            if self.kind == "last":
+                return self._elements_of(columns)
+            states = self._kind.decode(_fitted(self._kind, columns["state"]))
+            keys = [None] * len(states) if self.key is None else self._keys_of(columns["key"])
+        except (Mismatch, AssertionError) as error:
+            raise LifeEnded(
+                f"the saved state cannot be read: {error}",
+                where=f'step "{self.vertex}"',
+                way_out="let its type, and the steps before it, be as they were when it was saved: an enumeration's "
+                "member may be gone",
+            ) from error
+        return list(zip(keys, states, strict=True))
+
+    def key_of(self, texts: Mapping[str, str]) -> Key:
+        """A key, given as text by column.
+
+        Raises:
+            KeyUnreadable: a column is missing or is none of the key's, or a text is no value of its type.
+        """
+        wrong = set(texts) ^ set(self._names)
+        if wrong:
+            raise KeyUnreadable(f'the key of "{self.vertex}" is {", ".join(self._names)}; say each of them once')
+        values = []
+        for name, kind in zip(self._names, self._keys, strict=True):
+            try:
+                column = pa.array([texts[name]]).cast(kind.arrow)
+                values.append(kind.decode(column)[0])
+            except (pa.ArrowException, KeyError, ValueError) as error:
+                raise KeyUnreadable(f"{name}={texts[name]!r} is no {kind.name}") from error
+        return values[0] if len(values) == 1 else tuple(values)
+
+    def shown(self, key: Key, state: Any) -> list[dict[str, Any]]:
+        """One key's state as plain values: its rows as a part has them."""
+        rows: list[dict[str, Any]] = self.table([(key, state)]).to_pylist(maps_as_pydicts="strict")
+        return rows
+
+    def _elements(self, entries: Sequence[tuple[Key, Any]]) -> pa.Table:
+        elements = list(chain.from_iterable(elements for _, elements in entries))
+        at = [OrderKey.of(at) for at, _ in elements]
+        keys = chain.from_iterable([key] * len(elements) for key, elements in entries)
+        return pa.table(
+            {
+                "key": self._key_column(list(keys)),
+                "tick": pa.array([each.tick for each in at], pa.int64()),
+                "front": pa.array([each.front for each in at], pa.int32()),
+                "sequence": pa.array([each.sequence for each in at], pa.int64()),
+                "child": pa.array([_path_bytes(each.child) for each in at], pa.binary()),
+                "trace": pa.array([each.trace for each in at], pa.uint64()),
+                "record": self._kind.encode([row for _, row in elements]),
+            }
+        )
+
+    def _elements_of(self, columns: dict[str, pa.Array]) -> list[tuple[Key, Any]]:
+        n = len(columns["tick"])
+        if not n:
+            return []
+        places = [columns[name].to_pylist() for name in ("tick", "front", "sequence", "child", "trace")]
+        ats = [
+            OrderKey(tick, front, sequence, _path_of(child), trace).packed()
+            for tick, front, sequence, child, trace in zip(*places, strict=True)
+        ]
+        rows = self._kind.decode(_fitted(self._kind, columns["record"]))
+        keys = self._keys_of(columns["key"])
+        starts = [0, *(place for place in range(1, n) if keys[place] != keys[place - 1]), n]
+        return [
+            (keys[start], list(zip(ats[start:end], rows[start:end], strict=True))) for start, end in pairwise(starts)
+        ]
+
+    def _key_column(self, keys: list[Key]) -> pa.Array:
+        assert self.key is not None
+        values: list[list[Any]] = [keys] if len(self._keys) == 1 else [list(one) for one in zip(*keys, strict=True)]
+        if not keys:
+            values = [[] for _ in self._keys]
+        columns = [kind.encode(column) for kind, column in zip(self._keys, values, strict=True)]
+        return pa.StructArray.from_arrays(columns, fields=list(self.key))
+
+    def _keys_of(self, column: pa.Array) -> list[Key]:
+        parts = [kind.decode(column.field(place)) for place, kind in enumerate(self._keys)]
+        return parts[0] if len(parts) == 1 else list(zip(*parts, strict=True))
+
+
+def saved_steps(plan: Plan, level: int | None = None) -> dict[str, SavedStep]:
+    """How each step of a plan is saved that keeps state, by name; of one level if it is given."""
+    found = {}
+    for vertex in plan.vertices:
+        if isinstance(vertex.step, Last | Scan) and level in (None, vertex.level):
+            found[vertex.name] = SavedStep(plan, vertex)
+            beside = plan.broadcast_of(vertex) if isinstance(vertex.step, Scan) else None
+            if beside is not None:
+                found[beside.name] = SavedStep(plan, beside)
+    return found
+
+
+def _path_bytes(path: tuple[int, ...]) -> bytes:
+    return struct.pack(f">{len(path)}I", *path)
+
+
+def _path_of(data: bytes) -> tuple[int, ...]:
+    """A child path; in parts of earlier versions zeros after it bring all paths to one length."""
+    return tuple(element for element in struct.unpack(f">{len(data) // 4}I", data) if element)
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [column.combine_chunks()])
+
+
+def _fitted(kind: Kind, column: pa.Array) -> pa.Array:
+    """A column in the type that it has now: fields that were added take their defaults."""
+    if column.type == kind.arrow:
+        return column
+    if isinstance(kind, Nullable):
+        return _fitted(kind.inner, column)
+    mask = column.is_null() if column.null_count else None
+    if isinstance(kind, Struct):
+        there = {field.name for field in column.type}
+        declared = {field.name: field for field in dataclasses.fields(kind.record)}  # type: ignore[arg-type]
+        columns = [
+            _fitted(inner, column.field(name))
+            if name in there
+            else inner.encode([_default(declared[name]) for _ in range(len(column))])
+            for name, inner in kind.fields
+        ]
+        return pa.StructArray.from_arrays(columns, fields=kind.arrow_fields, mask=mask)
+    if isinstance(kind, Sequenced):
+        return pa.ListArray.from_arrays(column.offsets, _fitted(kind.item, column.values), type=kind.arrow, mask=mask)
+    assert isinstance(kind, MappingKind), f"{column.type} was let through as {kind.name}"
+    return pa.MapArray.from_arrays(
+        column.offsets, column.keys, _fitted(kind.value, column.items), type=kind.arrow, mask=mask
+    )
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    assert field.default is not dataclasses.MISSING, f"{field.name} was let through without a default"
+    return field.default
+
+
+def _defaults(kind: Kind, path: str) -> list[str]:
+    if isinstance(kind, Nullable):
+        return _defaults(kind.inner, path)
+    if isinstance(kind, Sequenced):
+        return _defaults(kind.item, f"{path}[]")
+    if isinstance(kind, MappingKind):
+        return _defaults(kind.value, f"{path}{{}}")
+    if not isinstance(kind, Struct):
+        return []
+    prefix, nothing = f"{path}." if path else "", dataclasses.MISSING
+    fields = dataclasses.fields(kind.record)  # type: ignore[arg-type]
+    given = (each.name for each in fields if not (each.default is nothing and each.default_factory is nothing))
+    found = [f"{prefix}{name}" for name in given]
+    for name, inner in kind.fields:
+        found += _defaults(inner, f"{prefix}{name}")
+    return found

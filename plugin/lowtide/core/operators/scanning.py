@@ -1,0 +1,156 @@
+"""`scan`: `function(state, record) -> (state, output)`, per key and in order."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Any
+
+from lowtide.core.operators.batch import Batch
+from lowtide.core.operators.failure import Failure, raised
+from lowtide.core.operators.fault import Fault
+from lowtide.core.operators.group import Group
+from lowtide.core.operators.grouping import NOTHING, Appended, Change, Grouping, Mended, apply_changes
+from lowtide.core.operators.order import position_of
+from lowtide.core.operators.per_record import said_type
+from lowtide.core.operators.states import States, classes_of
+from lowtide.core.operators.watching import record_watch
+from lowtide.flow.plan import Vertex
+from lowtide.flow.steps import Function, Scan
+
+__all__ = ["ScanGrouping", "Scanner", "classes_of"]
+
+
+class ScanGrouping(Grouping):
+    """Keeps the states since the prune time, so that a late record replays from the right one.
+
+    An element is (order key, record, state behind it, output); an output may be a `Fault`, and then the state is the
+    one before it.
+    """
+
+    def __init__(self, vertex: Vertex, columns: Sequence[str]) -> None:
+        assert isinstance(vertex.step, Scan)
+        super().__init__(vertex, columns)
+        self._scan = Scanner(vertex)
+        self._initial = vertex.step.initial
+
+    def _append(self, batch: Batch, appended: Appended) -> None:
+        groups, initial, scan, key_of = self._groups, self._initial, self._scan, self._key
+        function, gives, fixed, saves = scan.function, scan.gives, scan.fixed, scan.states.saves
+        touched, outs, changes = appended.touched, appended.outs, appended.changes
+        units, flags = batch.units, batch.flags
+        # This loop is what a scan costs, so it says everything once and calls nothing but the user's function, and one
+        # look at the state, where nobody can change records and states in place.
+        for index, (at, row) in enumerate(zip(batch.ats, batch.rows, strict=True)):
+            key = key_of(row)
+            group = groups.get(key)
+            if group is None:
+                group = groups[key] = Group(units[index], initial)
+            touched.append(group)
+            elements = group.elements
+            if elements:
+                newest, _, state, _ = elements[-1]
+            else:
+                newest, state = b"", group.base
+            if at <= newest or (changes and key in changes):
+                appended.left.append(index)
+                changes.setdefault(key, []).append(Change(at, row, flags is not None and flags[index]))
+                continue
+            if fixed:
+                try:
+                    after, out = function(state, row)
+                except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's function raises
+                    after, out = state, scan.failed(row, error)
+                else:
+                    if type(out) is not gives or not saves(after):
+                        after, out = scan.judged(state, row, after, out, None)
+            else:
+                after, out = scan(at, state, row)
+            elements.append((at, row, after, out))
+            outs.append(out)
+
+    def _mend(self, group: Group, changes: list[Change], mended: Mended) -> None:
+        elements, scan, unit = group.elements, self._scan, group.unit
+        start = bisect_left(elements, (changes[0].at,))
+        old = elements[start:]
+        rows = apply_changes(self._place, ((at, row) for at, row, _, _ in old), changes)
+        mended.taken += [(at, unit, out) for at, _, _, out in old]
+        state = elements[start - 1][2] if start else group.base
+        del elements[start:]
+        for at, row in rows:
+            state, out = scan(at, state, row)
+            elements.append((at, row, state, out))
+            mended.given.append((at, unit, out))
+
+    def _fold(self, group: Group, count: int) -> None:
+        if count:
+            group.base = group.elements[count - 1][2]
+            del group.elements[:count]
+
+    def _state(self, group: Group, count: int) -> Any:
+        state = group.elements[count - 1][2] if count else group.base
+        return NOTHING if state is self._initial else state
+
+    def _restored(self, unit: int, state: Any) -> Group:
+        return Group(unit, state)
+
+
+class Scanner:
+    """A scan's function, with what its results have to be.
+
+    Attributes:
+        function: The user's.
+        gives: The class of the outputs.
+        states: What the states have to be.
+        fixed: Whether nobody can change what the function is given in place.
+    """
+
+    def __init__(self, vertex: Vertex, broadcast: Vertex | None = None) -> None:
+        """Make one; the states of `broadcast` are seen beside."""
+        assert isinstance(vertex.step, Scan)
+        self._vertex = vertex
+        self._beside = None if broadcast is None else States(broadcast)
+        self.function: Function = vertex.step.function
+        self.gives = vertex.gives
+        self.states = States(vertex)
+        self._records = record_watch(vertex)
+        self.fixed = self.states.fixed and self._records is None and self._beside is None
+
+    def __call__(self, at: bytes, state: Any, row: Any, *beside: Any) -> tuple[Any, Any]:
+        """The state after a record and its output; the state before it and a `Fault` if the function fails.
+
+        Raises:
+            UserError: the function changed a state in place.
+        """
+        function, states, seen, records = self.function, self.states, self._beside, self._records
+        given, row_alone = [state], [row]
+        looked = None if states.fixed else states.look(given)
+        looked_beside = None if seen is None or seen.fixed else seen.look(beside)
+        looked_record = None if records is None else records.look(row_alone)
+        try:
+            after, out = function(state, row, *beside)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's function raises
+            after, out = state, self.failed(row, error)
+        else:
+            if type(out) is not self.gives or looked is None or not states.saves(after):
+                after, out = self.judged(state, row, after, out, looked)
+        if looked is not None and not states.same(given, looked):
+            raise states.changed(function, position_of(at), row)
+        if seen is not None and looked_beside is not None and not seen.same(beside, looked_beside):
+            raise seen.changed(function, position_of(at), row)
+        if records is not None and not records.same(row_alone, looked_record):
+            raise records.changed(row, position_of(at))
+        return after, out
+
+    def judged(self, state: Any, row: Any, after: Any, out: Any, looked: bytes | None) -> tuple[Any, Any]:
+        """What a call gave, if it is as it has to be; the state before it and a `Fault` otherwise."""
+        if type(out) is not self.gives:
+            text = f"returned the output {said_type(out)}, expected {self.gives.__qualname__}"
+            failure: Failure | None = Failure(0, row, text)
+        else:
+            failure = self.states.fault(row, after, looked)
+        return (after, out) if failure is None else (state, Fault(self._vertex, failure, None))
+
+    def failed(self, row: Any, error: BaseException) -> Fault:
+        """The fault of a call that raised, or whose result is no pair."""
+        return Fault(self._vertex, raised(0, row, error), None)

@@ -1,0 +1,88 @@
+"""What the states of a step have to be, so that a life that begins with them goes on as the one before would have.
+
+Workers and `run_locally` look at them alike: a state is of the type that the step declares, comes back from a snapshot
+as it is, and is not changed in place, since it stays what a replay, another key or a snapshot begins with.
+"""
+
+from __future__ import annotations
+
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from lowtide.core.operators.failure import Failure, UserError, shortened
+from lowtide.core.operators.order import Position
+from lowtide.core.operators.watching import Watch, shown_function
+from lowtide.flow.fields import is_fixed, saves_of
+from lowtide.flow.kinds import Mismatch, encode_strictly
+from lowtide.flow.plan import Vertex
+from lowtide.flow.schema import kind_of
+from lowtide.flow.steps import Broadcast, Function, Scan
+
+__all__ = ["States", "classes_of"]
+
+_MAKE_ANEW = "make a new state: dataclasses.replace(state, ...), {**state, key: value}, [*state, item]"
+_AS_SAVED = "put floats where floats are declared, not ints, and datetimes in UTC"
+_AS_DECLARED = "return a state of the types that its annotation declares"
+
+
+class States(Watch):
+    """The states of one scan or broadcast.
+
+    Attributes:
+        fixed: Whether they are immutable and small: then each is looked at by `saves` alone, and none is watched.
+        saves: Whether a state comes back from a snapshot as it is; quick, and `fault` is the judge of what it refuses.
+    """
+
+    def __init__(self, vertex: Vertex) -> None:
+        assert isinstance(vertex.step, Scan | Broadcast)
+        super().__init__()
+        self._vertex = vertex
+        self._kind = kind_of(vertex.step.state, "its state")
+        self._classes = classes_of(vertex.step.state)
+        self.fixed = is_fixed(self._kind)
+        self.saves = saves_of(self._kind)
+
+    def fault(self, record: object, after: object, looked: bytes | None) -> Failure | None:
+        """What is wrong with a state that a function returned; None if nothing is.
+
+        Args:
+            record: The record that the function was given.
+            after: What it returned.
+            looked: How the state before looked: if it was not looked at, neither are the parts of the one after.
+        """
+        if type(after) not in self._classes:
+            names = " or ".join(sorted(each.__qualname__ for each in self._classes))
+            found = "None" if after is None else type(after).__qualname__
+            expected = f", expected {names}" if isinstance(self._vertex.step, Scan) else ""
+            return Failure(0, record, f"returned the state {found}{expected}")
+        if (looked is None and not self.fixed) or self.saves(after):
+            return None
+        try:
+            (again,) = self._kind.decode(encode_strictly(self._kind, [after], ""))
+        except Mismatch as mismatch:
+            found = f"state{mismatch.path} is {mismatch.value!r}, expected {mismatch.expected}"
+            return Failure(0, record, f"returned a state that cannot be saved: {found}", way_out=_AS_DECLARED)
+        # Compared as text, since 3 == 3.0 and an hour in Berlin equals one in UTC; written out they differ.
+        if repr(again) == repr(after):
+            return None
+        found = f"{shortened(after)} comes back from a snapshot as {shortened(again)}"
+        return Failure(0, record, f"returned a state that cannot be saved as it is: {found}", way_out=_AS_SAVED)
+
+    def changed(self, function: Function, position: Position, record: object) -> UserError:
+        """The error for a function that has changed a state in place: all that begins with it is wrong now."""
+        text = f"changed its state in place, in {shown_function(function)}"
+        return UserError(self._vertex, position, Failure(0, record, text, way_out=_MAKE_ANEW))
+
+
+def classes_of(hint: Any) -> frozenset[type]:
+    """The classes that values of a type may be of: of `dict[str, int] | None` dict and NoneType."""
+    origin = get_origin(hint)
+    if origin in (Union, UnionType):
+        return frozenset().union(*map(classes_of, get_args(hint)))
+    if origin is Literal:
+        return frozenset(map(type, get_args(hint)))
+    if hint is None:
+        return frozenset((type(None),))
+    if hint is float:
+        return frozenset((float, int))
+    return frozenset((origin or hint,))

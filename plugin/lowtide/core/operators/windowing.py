@@ -1,0 +1,86 @@
+"""`last(n)`: every record becomes the window of the last n records of its key."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Any
+
+from lowtide.core.operators.batch import Batch
+from lowtide.core.operators.group import Group
+from lowtide.core.operators.grouping import NOTHING, Appended, Change, Grouping, Mended, apply_changes
+from lowtide.flow.plan import Vertex
+from lowtide.flow.steps import Last
+
+
+class LastGrouping(Grouping):
+    """Keeps the elements since the prune time and the n - 1 before it; an element is (order key, record).
+
+    A window stands in the place of its last element.
+    """
+
+    def __init__(self, vertex: Vertex, columns: Sequence[str]) -> None:
+        assert isinstance(vertex.step, Last)
+        super().__init__(vertex, columns)
+        self._size = vertex.step.count
+        self._least = 1 if vertex.step.partial else vertex.step.count
+
+    def _append(self, batch: Batch, appended: Appended) -> None:
+        groups, size, least, key_of = self._groups, self._size, self._least, self._key
+        touched, left, outs, changes = appended.touched, appended.left, appended.outs, appended.changes
+        units, flags = batch.units, batch.flags
+        # As in `ScanGrouping`: said again rather than shared, since a call per record is what both loops avoid.
+        for index, (at, row) in enumerate(zip(batch.ats, batch.rows, strict=True)):
+            key = key_of(row)
+            group = groups.get(key)
+            if group is None:
+                group = groups[key] = Group(units[index], None)
+            touched.append(group)
+            elements = group.elements
+            if (elements and at <= elements[-1][0]) or (changes and key in changes):
+                left.append(index)
+                changes.setdefault(key, []).append(Change(at, row, flags is not None and flags[index]))
+                continue
+            elements.append((at, row))
+            if len(elements) >= least:
+                outs.append(tuple([element[1] for element in elements[-size:]]))
+            else:
+                left.append(index)
+
+    def _mend(self, group: Group, changes: list[Change], mended: Mended) -> None:
+        elements, size, unit = group.elements, self._size, group.unit
+        start = bisect_left(elements, (changes[0].at,))
+        after = bisect_left(elements, (changes[-1].at,)) + size  # No window from here on holds a changed element.
+        context, old = elements[max(0, start - size + 1) : start], elements[start:after]
+        new = apply_changes(self._place, ((at, row) for at, row in old), changes)
+        elements[start:after] = new
+        was, is_ = dict(self._windows(context, old)), dict(self._windows(context, new))
+        mended.taken += [(at, unit, window) for at, window in was.items() if not _same(window, is_.get(at))]
+        mended.given += [(at, unit, window) for at, window in is_.items() if not _same(window, was.get(at))]
+
+    def _windows(
+        self, context: list[tuple[Any, ...]], elements: Sequence[tuple[Any, ...]]
+    ) -> list[tuple[bytes, tuple[Any, ...]]]:
+        """The windows that end at these elements; `context` is what stands before them, up to n - 1 elements."""
+        rows = [element[1] for element in [*context, *elements]]
+        ends = range(len(context) + 1, len(rows) + 1)
+        windows = [tuple(rows[max(0, end - self._size) : end]) for end in ends]
+        named = zip((element[0] for element in elements), windows, strict=True)
+        return [(at, window) for at, window in named if len(window) >= self._least]
+
+    def _fold(self, group: Group, count: int) -> None:
+        if count >= self._size:
+            del group.elements[: count - self._size + 1]
+
+    def _state(self, group: Group, count: int) -> Any:
+        return group.elements[max(0, count - self._size + 1) : count] or NOTHING
+
+    def _restored(self, unit: int, state: Any) -> Group:
+        group = Group(unit, None)
+        group.elements = list(state)
+        return group
+
+
+def _same(window: tuple[Any, ...], other: tuple[Any, ...] | None) -> bool:
+    """Whether two windows hold the very same records; equal ones are not the same: 1 == True, but not as JSON."""
+    return other is not None and list(map(id, window)) == list(map(id, other))

@@ -1,0 +1,1 @@
+"""The Spark driver: session, query, and the start of a life."""

@@ -1,0 +1,125 @@
+"""What a life's beginning gives to others: the deployment for the workers, the setting for the service."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from lowtide.assignment.setting import ControlSetting, LifeSetting, SnapshotSetting
+from lowtide.conf import Conf
+from lowtide.conf.store_access import store_setting
+from lowtide.conf.zookeeper_access import ZooKeeperAccess
+from lowtide.connectors.kafka_access import librdkafka_settings
+from lowtide.core.fronts.front import Window
+from lowtide.core.fronts.packed_floors import pack
+from lowtide.core.operators.limits import Limits
+from lowtide.core.operators.saving import saved_steps
+from lowtide.core.optimism import FIRST_WINDOW_MS
+from lowtide.driver.frozen import job_record
+from lowtide.driver.opening import Opening
+from lowtide.driver.placement import text_of
+from lowtide.driver.preflight import Surroundings
+from lowtide.flow.plan import Plan
+from lowtide.status.moment import JobShape
+from lowtide.worker.level_deployment import LevelDeployment
+
+__all__ = ["deployment_of", "setting_of"]
+
+SPARE_TICKS = 1024
+"""How much larger the tracker's table is than a front may be ahead."""
+
+
+def deployment_of(plan: Plan, conf: Conf, found: Surroundings, opening: Opening) -> LevelDeployment:
+    """Return what every worker is given."""
+    job, exchange = conf.job, conf.exchange
+    return LevelDeployment(
+        plan=plan,
+        sink_partitions=found.sinks,
+        producer=librdkafka_settings(conf.kafka),
+        limits=Limits(exchange.frame_bytes, exchange.max_frame_bytes, exchange.max_frame_rows),
+        delivery=job.delivery,
+        tracking=job.tracking == "on",
+        window=Window(_lead_ticks(conf), job.max_front_bytes),
+        # In ordered mode the steps themselves wait.
+        optimism=max(1, FIRST_WINDOW_MS // job.slack_ms) if plan.grouping == "optimistic" else None,
+        max_future_ms=job.max_future_ms,
+        max_bundle_records=job.max_bundle_records,
+        delivery_limit_ms=conf.kafka.delivery_limit_ms,
+        max_queued_bytes=conf.worker.max_queued_bytes,
+        call_limit_s=conf.worker.call_limit_s,
+        pace_ms=conf.kafka.transaction_pace_ms,
+        lasts_topic=opening.lasts_topic,
+        start=opening.start,
+        last=opening.last,
+        floors=pack(opening.floors),
+        relied_on=max([opening.relied_on, *(floor.tick for floor in opening.floors)]),
+        store=store_setting(conf.snapshots),
+        restored=() if opening.recovered is None else opening.recovered.manifest.parts,
+        recovered=opening.recovered is not None,
+        shares=opening.recovered is not None and opening.recovered.same_shapes(plan),
+    )
+
+
+def setting_of(plan: Plan, conf: Conf, opening: Opening, token: str) -> LifeSetting:
+    """Return what the service is told."""
+    job = conf.job
+    return LifeSetting(
+        levels=plan.levels,
+        graph=plan.segments,
+        parallelism=plan.parallelism,
+        processes=conf.worker.processes,
+        tracking=job.tracking == "on",
+        dead_letters=plan.dead_letters is not None,
+        shape=JobShape.of(
+            plan,
+            incarnation=opening.incarnation,
+            started_ms=time.time_ns() // 1_000_000,
+            delivery=job.delivery,
+        ),
+        driver_pid=os.getpid(),
+        start=opening.start,
+        relied_on=opening.relied_on,
+        told=opening.told,
+        capacity_ticks=_lead_ticks(conf) + SPARE_TICKS,
+        allowed_skew_ms=job.allowed_skew_ms,
+        stall_limit_ms=job.stall_limit_ms,
+        load_limit_s=0.0 if opening.recovered is None else conf.worker.load_limit_s,
+        silent_limit_s=conf.worker.call_limit_s + conf.worker.load_limit_s,
+        fronts=list(opening.fronts),
+        topic_ids=dict(opening.topic_ids),
+        kafka=librdkafka_settings(conf.kafka),
+        zookeeper=ZooKeeperAccess.of(conf.zookeeper),
+        control=_control(conf, token),
+        snapshots=_snapshots(plan, conf, opening) if job.tracking == "on" else None,
+    )
+
+
+def _control(conf: Conf, token: str) -> ControlSetting:
+    said = conf.control
+    return ControlSetting(
+        host=said.host,
+        port=said.port,
+        token=token,
+        tls_cert=None if said.tls_cert is None else os.path.abspath(said.tls_cert),
+        tls_key=None if said.tls_key is None else os.path.abspath(said.tls_key),
+    )
+
+
+def _snapshots(plan: Plan, conf: Conf, opening: Opening) -> SnapshotSetting:
+    said = conf.snapshots
+    return SnapshotSetting(
+        store=store_setting(said),
+        record=job_record(plan).to_json(),
+        flow=tuple(step.shape for step in saved_steps(plan).values()),
+        base="" if opening.recovered is None else opening.recovered.manifest.to_json(),
+        steps=text_of(plan),
+        generation=opening.generation,
+        taking_limit_s=said.taking_limit_s,
+        max_commit_age_s=said.max_commit_age_s,
+        keep=said.keep,
+        max_age_s=said.max_age_s,
+    )
+
+
+def _lead_ticks(conf: Conf) -> int:
+    return max(1, conf.job.max_front_lead_ms // conf.job.slack_ms)

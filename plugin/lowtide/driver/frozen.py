@@ -1,0 +1,58 @@
+"""What a job's first start has frozen, held against what a later one asks for (R11)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lowtide.conf import Conf
+from lowtide.conf.zookeeper_access import ZooKeeperAccess
+from lowtide.driver.refusals import as_ours
+from lowtide.errors import FlowError
+from lowtide.flow.plan import Plan
+from lowtide.flow.steps import Read
+from lowtide_snapshots.job.record import JobRecord
+from lowtide_snapshots.job.submissions import refuse_again
+from lowtide_snapshots.keys.hashing import HASH_VERSION
+
+__all__ = ["job_record", "settled_conf"]
+
+
+def job_record(plan: Plan) -> JobRecord:
+    """What a plan's order and state hang on (R11)."""
+    sources = tuple(f"{v.name}={v.step.source.topic}" for v in plan.sources() if isinstance(v.step, Read))
+    return JobRecord(plan.name, plan.slack_ms, plan.units, plan.lanes, "log", HASH_VERSION, sources)
+
+
+def settled_conf(plan: Plan, conf: Conf) -> Conf:
+    """Hold a start against the job's record before anything is started for it (R11).
+
+    Returns:
+        The configuration; where it leaves `job.lanes` open, with those of the record.
+
+    Raises:
+        AlreadyRunning: what is submitted has begun a life before.
+        FlowError: the record says otherwise.
+        ServiceUnavailable: ZooKeeper does not answer.
+    """
+    with as_ours(), ZooKeeperAccess.of(conf.zookeeper).store(plan.name) as store:
+        frozen = store.record()
+        if conf.job.submission is not None:
+            refuse_again(*store.place, plan.name, conf.job.submission)
+        return conf if frozen is None else _settled(frozen, plan, conf)
+
+
+def _settled(frozen: JobRecord, plan: Plan, conf: Conf) -> Conf:
+    asked = job_record(plan)
+    if conf.job.lanes is not None:
+        frozen.check(asked)
+        return conf
+    frozen.check(replace(asked, lanes=frozen.lanes))
+    if conf.job.parallelism > frozen.lanes:
+        raise FlowError(
+            f"job.parallelism is {conf.job.parallelism}, and since its first start the job has {frozen.lanes} lanes: "
+            "each has one worker",
+            where=f'the record of job "{plan.name}" in ZooKeeper',
+            way_out=f"set job.parallelism to {frozen.lanes} or less; a job that is to grow is started with more "
+            "job.lanes than workers",
+        )
+    return replace(conf, job=replace(conf.job, lanes=frozen.lanes))

@@ -1,0 +1,330 @@
+"""A job: one flow running on Spark, from its start to the end of its life."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import ssl
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from lowtide.assignment.client import ServiceClient
+from lowtide.conf import Conf
+from lowtide.conf.token import job_token
+from lowtide.conf.zookeeper_access import ZooKeeperAccess
+from lowtide.driver import preflight, slots
+from lowtide.driver.assignments import deployment_of, setting_of
+from lowtide.driver.broker_watch import BrokerWatch
+from lowtide.driver.causes import error_of, error_of_query, exception_of
+from lowtide.driver.frozen import settled_conf
+from lowtide.driver.life_note import LifeNote
+from lowtide.driver.opening import begin_life, open_life
+from lowtide.driver.query import start_query
+from lowtide.driver.recovery import StartFrom
+from lowtide.driver.refusals import as_ours
+from lowtide.driver.session import master_of, session_runs, start_session
+from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
+from lowtide.events import EventLog
+from lowtide.flow.compiler import compile_job
+from lowtide.flow.graph import FlowGraph
+from lowtide.flow.pickling import dump_plan, register_modules
+from lowtide.flow.plan import Plan
+from lowtide.status.certificate import read_certificate
+from lowtide.status.control_client import ControlClient
+from lowtide_snapshots.commits.log import ZooKeeperCommitLog
+from lowtide_snapshots.errors import SnapshotsError
+from lowtide_snapshots.job.control_address import ControlAddress, fingerprint
+
+LOG = logging.getLogger(__name__)
+
+POLL_MS = 200
+"""How often the program looks whether its job still runs; a signal waits as long at most."""
+CAUSE_LIMIT_S = 1.0
+"""How long the service's own word for an end is waited for when Spark has already ended the query."""
+
+Said = Callable[[str], None]
+
+
+class Job:
+    """A started flow. Make it with `Job.start`; `wait` for its end or `stop` it."""
+
+    def __init__(self, plan: Plan, conf: Conf, session: Any, *, owned: bool) -> None:
+        """Make a job that has not begun; `owned`: whether the session was started for it and ends with it."""
+        self.plan = plan
+        self.token: str = job_token(conf.control)
+        """What the control API asks for."""
+        self.control: ControlAddress | None = None
+        """Where the control API listens; None before the life has begun."""
+        self.certificate = ""
+        """What the control API shows, in PEM; empty before."""
+        self._executors = 0
+        """How many there were when the life was ready."""
+        self._conf = conf
+        self._store = ZooKeeperAccess.of(conf.zookeeper).store(plan.name)
+        self._store_closed = False
+        self._note = LifeNote(self._store, conf.job.submission, conf.job.delivery)
+        self._session = session
+        self._owned = owned
+        self._side = session._jvm.io.lowtide.DriverSide.current()
+        self.address: str = self._side.address()
+        self.secret: bytes = bytes.fromhex(self._side.secret())
+        self._service = ServiceClient(self.address, self.secret)
+        folder = Path(conf.spark.checkpoint_folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self._checkpoint = Path(tempfile.mkdtemp(prefix=f"{plan.name}-", dir=folder.resolve()))
+        self._query: Any = None
+        self._load_limit_s = 0.0
+        self._brokers = BrokerWatch(conf.kafka)
+        self.outage_s = 0.0
+        """For how many seconds no broker was reached, seen by `wait`; 0 while one is."""
+
+    @property
+    def incarnation(self) -> int:
+        """The life's number; 0 before it has begun."""
+        return self._note.incarnation
+
+    @classmethod
+    def start(
+        cls,
+        flow: FlowGraph,
+        conf: Conf,
+        say: Said = lambda _: None,
+        start: StartFrom = StartFrom(),  # noqa: B008 - a frozen value
+        *,
+        follows: bool = False,
+        again: bool | None = False,
+    ) -> Job:
+        """Check everything, start Spark and the query.
+
+        Args:
+            flow: What to run.
+            conf: Where and how.
+            say: Told each step in a few words, as it begins.
+            start: Where it begins, if not at the last good commit.
+            follows: Whether a session that runs is one that an earlier job of this program has left, to be used again.
+            again: Whether the program begins another life if this one does not come to run; None if that depends.
+
+        Raises:
+            LowtideError: what is wrong, where, and what to do; nothing is left running.
+        """
+        say("checking the flow")
+        read_certificate(conf.control.tls_cert, conf.control.tls_key)  # Whether the service will be able to.
+        plan = compile_job(flow, conf)
+        dump_plan(plan)
+        say(f"asking ZooKeeper at {conf.zookeeper.hosts}")
+        conf = settled_conf(plan, conf)
+        plan = compile_job(flow, conf)
+        say(f"asking Kafka at {conf.kafka.bootstrap}")
+        found = preflight.look(plan, conf)
+        master = master_of(conf)
+        slots.check(plan, found.fronts, slots.offered(master), master)
+        say(f"starting Spark, {conf.spark.master}")
+        owned = follows or not session_runs()
+        session = start_session(conf, plan.name)
+        job = None
+        try:
+            job = cls(plan, conf, session, owned=owned)
+            job._note.again = again
+            job._begin(found, say, start)
+        except BaseException as error:
+            if job is not None:
+                job.fail(error)
+                job.stop()
+            elif owned:
+                session.stop()
+            raise
+        return job
+
+    def _begin(self, found: preflight.Surroundings, say: Said, start: StartFrom) -> None:
+        plan, conf = self.plan, self._conf
+        with as_ours():
+            self._store.open()
+        # Tasks of the session's earlier lives may be about: they are told from this one's by its number.
+        before = int(self.status()["incarnation"])
+        self._note.incarnation = begin_life(self._store, plan, conf, say, above=before)
+        opening = open_life(self._store, plan, conf, found, say, incarnation=self.incarnation, start=start)
+        self._note.commit = None if opening.recovered is None else opening.recovered.manifest.id
+        register_modules(plan)
+        slots.wait(self._session, slots.needed(plan, found.fronts), conf.job.start_limit_s, say)
+        say("starting the query")
+        deployment = deployment_of(plan, conf, found, opening)
+        setting = setting_of(plan, conf, opening, self.token)
+        self._load_limit_s = setting.load_limit_s
+        address, self.certificate = self._service.begin(setting, cloudpickle.dumps(deployment))
+        self.control = self._note.control = ControlAddress.proved(
+            self.token,
+            job=plan.name,
+            incarnation=self.incarnation,
+            address=address,
+            certificate=fingerprint(ssl.PEM_cert_to_DER_cert(self.certificate)),
+        )
+        self._note.running()
+        fronts = {start.name: start.offset for start in opening.fronts}
+        self._query = start_query(
+            self._session, plan, conf, fronts, incarnation=self.incarnation, checkpoint=self._checkpoint
+        )
+        self._side.watch(str(self._query.runId()))
+
+    def fail(self, error: BaseException) -> None:
+        """Take down why it ends though nobody asked for that, to be told outside when it is stopped.
+
+        A signal that came while it started is somebody's wish.
+        """
+        if isinstance(error, Exception):
+            self._note.fail(error)
+
+    def is_followed(self) -> None:
+        """Say that this program begins another life when this one is stopped."""
+        self._note.again = True
+
+    def wait_for_workers(self, limit_s: float) -> None:
+        """Wait until every worker of the later levels is there, so that a record would be taken at once.
+
+        Where there is state to load, `[worker].load_limit_s` is added to the limit.
+
+        Raises:
+            LifeEnded: the life ended before.
+            ServiceUnavailable: it took longer than `limit_s`.
+        """
+        limit_s += self._load_limit_s
+        deadline = time.monotonic() + limit_s
+        later = (self.plan.levels - 1) * self.plan.parallelism
+        while sum(worker["level"] > 0 and worker["attached"] for worker in self.status()["workers"]) < later:
+            if not self.running():
+                self.wait()
+            if time.monotonic() > deadline:
+                raise ServiceUnavailable(
+                    f"the job was not ready within {limit_s:g} s",
+                    way_out="see the log; a slow machine wants a larger job.start_limit_s",
+                )
+            time.sleep(0.05)
+        self._executors = int(self.status()["totals"]["executors"])
+        self._note.ran, self._note.again = True, False
+
+    def running(self) -> bool:
+        """Return whether the life goes on; LifeEnded if Spark's JVM has gone, which ends it as well."""
+        try:
+            return bool(self._query.isActive()) and not self._side.cause(self.incarnation)
+        except Exception as error:
+            raise LifeEnded(
+                "Spark's JVM is gone: it was killed, or it ended by itself", way_out="see the log; start the job again"
+            ) from error
+
+    def client(self) -> ControlClient:
+        """Return the life's control API."""
+        assert self.control is not None, "the life has not begun"
+        return ControlClient(self.control, self.token)
+
+    def status(self) -> dict[str, Any]:
+        """Return what the service knows of the job."""
+        return self._service.status()
+
+    def wait(self, go_on: Callable[[], bool] = lambda: True) -> None:
+        """Wait for the end of the life; returns only if `go_on`, asked every `POLL_MS`, says no before.
+
+        Raises:
+            LifeEnded: with the cause; whatever ended it, the input is still there.
+            ServiceUnavailable: no broker was reached for too long.
+        """
+        try:
+            while self.running():
+                if not go_on():
+                    return
+                self._await()
+                self.outage_s = self._brokers.look()
+                with as_ours():
+                    self._store.keep_lease()
+            raise self._cause()
+        except LowtideError as error:
+            self._note.fail(error)
+            raise
+
+    def _await(self) -> None:
+        try:
+            self._query.awaitTermination(POLL_MS)
+        except Exception as error:
+            if self.running():
+                raise LifeEnded(f"the connection to Spark is broken: {error}") from error
+
+    def _cause(self) -> LowtideError:
+        deadline = time.monotonic() + CAUSE_LIMIT_S
+        while time.monotonic() < deadline:
+            if cause := str(self._side.cause(self.incarnation)):
+                return error_of(cause)
+            time.sleep(0.02)
+        exception = self._query.exception()
+        return error_of_query(str(exception.get().toString()) if exception.isDefined() else "")
+
+    def follow_up(self, start: StartFrom) -> StartFrom:
+        """Where the next life begins, if this one began at `start`: there too, until this one has committed something.
+
+        What was to be delivered again was said to be so once.
+        """
+        if start.redeliver:
+            return StartFrom()
+        try:
+            last = ZooKeeperCommitLog(self._store).last()
+        except SnapshotsError:
+            return start
+        return start if last is None or last.incarnation < self.incarnation else StartFrom()
+
+    @property
+    def superseded(self) -> bool:
+        """Whether another life of the job has begun, so that this program must not begin one; False if nobody knows."""
+        with suppress(SnapshotsError):
+            return not self._store_closed and self._store.incarnation() > self.incarnation
+        return False
+
+    def has_spark(self) -> bool:
+        """Whether Spark's JVM is there."""
+        try:
+            return bool(self._session._jvm.System.currentTimeMillis())
+        except Exception:  # noqa: BLE001 - py4j raises all sorts when its JVM has gone
+            return False
+
+    def can_be_followed(self) -> bool:
+        """Whether Spark's session, the service and all fork servers are there, so that another life may begin in it."""
+        try:
+            return int(self.status()["totals"]["executors"]) >= self._executors > 0
+        except LifeEnded:
+            return False
+
+    def stop(self, *, session: bool = True) -> None:
+        """Stop the query; workers deliver what they hold. Spark stops too if the job started it, unless told not to."""
+        self._note.stopping()
+        try:
+            try:
+                self._service.stopping(self.incarnation, self._note.cause)
+            except LifeEnded:  # The service has gone, and its workers with it.
+                if self._note.cause:
+                    EventLog(self.plan.name, self.incarnation).event("life_ended", cause=self._note.cause)
+            self._stop_query()
+            with suppress(LifeEnded):
+                killed = self._service.finish(self.incarnation)
+                if killed:
+                    LOG.warning("workers did not end in time and were killed: %s", ", ".join(killed))
+        finally:
+            self._service.close()
+            self._note.over()
+            self._store.close()
+            self._store_closed = True
+            if self._owned and session:
+                self._session.stop()
+            shutil.rmtree(self._checkpoint, ignore_errors=True)
+
+    def _stop_query(self) -> None:
+        """Stop Spark's query; one that waits for Kafka is left to its thread, a daemon's, which ends with the JVM."""
+        if self._query is None or not self._query.isActive():
+            return
+        try:
+            self._query.stop()
+        except Exception as error:
+            if "TimeoutException" not in exception_of(error):
+                raise
+            LOG.warning("the query still waits for Kafka and is left alone; Spark's end ends it")

@@ -1,0 +1,90 @@
+"""What one life says of itself in the job's place in ZooKeeper, for whoever looks at the job from outside."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from datetime import UTC, datetime
+from typing import Literal
+
+from lowtide_snapshots.errors import SnapshotsError
+from lowtide_snapshots.job.control_address import ControlAddress
+from lowtide_snapshots.job.store import JobStore
+
+__all__ = ["LifeNote"]
+
+BRIEF_S = 1.0
+"""How long a stop waits for ZooKeeper to hear of it beforehand."""
+
+LOG = logging.getLogger(__name__)
+
+
+class LifeNote:
+    """The note of one life: it runs, it was stopped, or why it has ended.
+
+    Attributes:
+        incarnation: The life's number; 0 before it has one, and then nothing is written.
+        commit: The id of the snapshot that it began from; None for none.
+        control: Where its control API listens; None before it does.
+        cause: Why it has ended by itself; empty if it has not.
+        ran: Whether it has come to run.
+        again: Whether its program begins another life after it; None where that is not known.
+    """
+
+    def __init__(self, store: JobStore, submission: str | None, delivery: str) -> None:
+        """Say where it is kept.
+
+        Args:
+            store: The job's place, connected when something is said.
+            submission: The key under which the program was submitted; None for none.
+            delivery: "exactly_once" or "at_least_once".
+        """
+        self.incarnation = 0
+        self.commit: str | None = None
+        self.control: ControlAddress | None = None
+        self.cause = ""
+        self.ran = False
+        self.again: bool | None = False
+        self._store = store
+        self._submission = submission
+        self._delivery = delivery
+
+    def fail(self, error: Exception) -> None:
+        """Take down why the life has ended, unless something before it has; it is said with the end."""
+        self.cause = self.cause or str(error) or type(error).__name__
+
+    def running(self) -> None:
+        """Say that it runs."""
+        self._say("running")
+
+    def stopping(self) -> None:
+        """Say that it is being stopped on purpose, if it is: so it counts as stopped though it be killed meanwhile."""
+        if not self.cause:
+            self._say("stopping", BRIEF_S)
+
+    def over(self) -> None:
+        """Say how it has ended."""
+        self._say("failed" if self.cause else "stopped")
+
+    def _say(self, phase: Literal["running", "stopping", "stopped", "failed"], limit_s: float | None = None) -> None:
+        """Write it down; where ZooKeeper is away, it is left out."""
+        if not self.incarnation:
+            return
+        life = {
+            "incarnation": self.incarnation,
+            "phase": phase,
+            "cause": self.cause,
+            **({"control": ""} if self.control is None else self.control.fields()),
+            "commit": self.commit,
+            "submission": self._submission,
+            "delivery": self._delivery,
+            "ran": self.ran,
+            "again": self.again,
+            "driver": f"process {os.getpid()} on {socket.gethostname()}",
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        try:
+            self._store.set_life(self.incarnation, life, limit_s)
+        except SnapshotsError as error:
+            LOG.warning("the job's place in ZooKeeper does not say that it is %s: %s", phase, error)

@@ -1,0 +1,263 @@
+"""How a life begins: what ZooKeeper and Kafka know of the job is taken, in the order that makes it the only one.
+
+1. the record is frozen, or held against what the flow asks for (R11)
+2. the lease, and a new incarnation
+3. every transactional id that any life may have used is claimed, the incarnation is checked again, and only then the
+   lanes' `last` and floors are read: nothing of an earlier life can become durable after that (R13, W10). The flow is
+   held against the one that delivered them, and takes its place
+4. the front register is completed (R3)
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from lowtide.assignment.welcome import FrontStart
+from lowtide.conf import Conf
+from lowtide.connectors.claims import claim, transactional_id
+from lowtide.connectors.floor_archive import read_archived
+from lowtide.connectors.lasts import Durable, keep_floors, open_lasts, read_lasts, topic_of
+from lowtide.connectors.lasts_records import lane_name
+from lowtide.core.effects import letters_of
+from lowtide.core.fronts.register import FrontRegister, Partition
+from lowtide.core.operators.order import OrderKey
+from lowtide.driver.frozen import job_record
+from lowtide.driver.placement import START, kept_steps, refuse_forgotten, refuse_other_delivery
+from lowtide.driver.preflight import Surroundings
+from lowtide.driver.recovery import Recovered, StartFrom, recover
+from lowtide.driver.refusals import as_ours
+from lowtide.errors import LifeEnded
+from lowtide.flow.plan import Plan
+from lowtide_snapshots.job.store import JobStore
+from lowtide_tracker import Floor
+
+__all__ = ["Opening", "begin_life", "open_life"]
+
+LEASE_SLACK_S = 4.0
+"""How much longer than a session's time-out a start waits for the lease of a driver that was killed."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a life begins with.
+
+    Attributes:
+        incarnation: Its number.
+        fronts: All fronts of the register, in the order of their numbers.
+        topic_ids: By topic what the cluster calls it for good.
+        last: What is durable, by sink and lane.
+        floors: The floors that are durable.
+        relied_on: The largest tick that anything rests on.
+        told: The largest delivered time that was told; None if none was.
+        start: The tick at which min time begins.
+        recovered: The snapshot that the life begins from; None if it begins without state.
+        lasts_topic: Where lanes keep their `last`; empty if they do not.
+        generation: Of the output.
+    """
+
+    incarnation: int
+    fronts: tuple[FrontStart, ...]
+    topic_ids: Mapping[str, str]
+    last: Mapping[tuple[int, int], OrderKey]
+    floors: tuple[Floor, ...]
+    relied_on: int
+    told: int | None
+    start: int
+    lasts_topic: str
+    recovered: Recovered | None = None
+    generation: int = 0
+
+
+def begin_life(store: JobStore, plan: Plan, conf: Conf, say: Say, *, above: int = 0) -> int:
+    """Take the job's lease and begin a life: steps 1 and 2 of the module.
+
+    Args:
+        store: The job's place, connected.
+        plan: What will run.
+        conf: Where and how.
+        say: Told each step in a few words.
+        above: The life's number is larger than this: that of the last life, of whatever job, in the same session.
+
+    Returns:
+        The life's number, its incarnation.
+
+    Raises:
+        AlreadyRunning: another driver holds the lease.
+        FlowError: the job's record says otherwise.
+        ServiceUnavailable: ZooKeeper does not answer.
+    """
+    with as_ours():
+        store.freeze(job_record(plan))
+        say("taking the job's lease")
+        holder = f"process {os.getpid()} on {socket.gethostname()}"
+        store.take_lease(holder, conf.zookeeper.session_timeout_s + LEASE_SLACK_S, say)
+        while (incarnation := store.raise_incarnation(conf.job.submission)) <= above:
+            pass
+    return incarnation
+
+
+def open_life(
+    store: JobStore,
+    plan: Plan,
+    conf: Conf,
+    found: Surroundings,
+    say: Say,
+    *,
+    incarnation: int,
+    start: StartFrom = StartFrom(),  # noqa: B008 - a frozen value
+) -> Opening:
+    """Make a life that has begun the only one, and find out what it goes on from: steps 3 and 4 of the module.
+
+    Args:
+        store: The job's place, connected.
+        plan: What will run.
+        conf: Where and how.
+        found: What Kafka has.
+        say: Told each step in a few words.
+        incarnation: The life's number.
+        start: Where it begins.
+
+    Raises:
+        FlowError: the flow does not fit what was delivered, or the commit.
+        LifeEnded: another life has begun meanwhile.
+        ServiceUnavailable: ZooKeeper or Kafka does not answer.
+        SourceGone, SourceTooShort: what would have to be read again is not there any more.
+    """
+    with as_ours():
+        register = FrontRegister.from_json(store.fronts())
+        durable = Durable({}, ())
+        if conf.job.delivery == "exactly_once":
+            durable = _claimed(store, plan, conf, incarnation, ids=_ids(plan, register, found), say=say)
+        refuse_forgotten(plan, durable.last)
+        recovered = recover(store, plan, conf, incarnation, start=start, say=say) if conf.job.tracking == "on" else None
+        generation, delivered = store.lasts()[1], store.steps()
+        begins = START if recovered is None else recovered.manifest.tick
+        offsets = {} if recovered is None else recovered.offsets
+        floors = read_archived(conf.kafka, plan.name, durable, offsets, conf.kafka.delivery_limit_ms / 1000, say)
+        durable = replace(durable, floors=floors)
+        if start.redeliver and conf.job.delivery == "exactly_once":
+            generation += 1
+            # All of them: a start without state still goes by those below the commit.
+            floors = (*durable.floors, *(() if recovered is None else recovered.floors))
+            durable = _delivered_again(
+                store, plan, conf, incarnation, generation=generation, known=replace(durable, floors=floors), say=say
+            )
+        elif conf.job.delivery == "exactly_once":
+            manifest = None if recovered is None else recovered.manifest
+            refuse_other_delivery(plan, delivered, manifest, durable.last, begins=begins, generation=generation)
+        topic = ""
+        if conf.job.delivery == "exactly_once":
+            topic = topic_of(plan.name, generation)
+            # Before anything is delivered, and by the only life that can deliver.
+            store.set_steps(incarnation, kept_steps(plan, delivered, durable.last, begins))
+        told = store.told()
+        ticks = [key.tick + 1 for key in durable.last.values()]
+        relied_on = max([begins, *ticks, *(() if told is None else (told,))])
+        register = _completed(store, register, incarnation, found, relied_on)
+    topic_ids = {each.name: each.id for each in found.sources}
+    starts = register.starts(offsets, _there(found), commit="" if recovered is None else recovered.manifest.id)
+    labels = {} if recovered is None else recovered.labels
+    fronts = tuple(
+        FrontStart(
+            number=entry.number,
+            topic=entry.partition.source,
+            partition=entry.partition.partition,
+            offset=starts[entry.number],
+            before=labels.get(entry.number),
+            opening=max(begins, entry.opening),
+        )
+        for entry in register.entries
+    )
+    last = _by_vertex(plan, durable, len(fronts))
+    floors = durable.floors if recovered is None else recovered.needed(durable.floors)
+    return Opening(incarnation, fronts, topic_ids, last, floors, relied_on, told, begins, topic, recovered, generation)
+
+
+def _claimed(store: JobStore, plan: Plan, conf: Conf, incarnation: int, *, ids: set[str], say: Say) -> Durable:
+    """Fence every earlier life at the sinks, then read what is durable."""
+    limit_s = conf.kafka.delivery_limit_ms / 1000
+    say("claiming the sinks")
+    known, generation = store.lasts()
+    topic = topic_of(plan.name, generation)
+    topic_id = open_lasts(conf.kafka, plan.name, known, generation)
+    if known is None:
+        # Before the claim, which would end the life of a job of this name that has its place in another ZooKeeper.
+        _refuse_unknown(topic, read_lasts(conf.kafka, topic, limit_s, say), conf)
+    store.add_sink_ids(incarnation, ids)
+    claim(conf.kafka, store.sink_ids(), limit_s)
+    store.check(incarnation)
+    durable = read_lasts(conf.kafka, topic, limit_s, say)
+    if known is None:
+        _refuse_unknown(topic, durable, conf)
+        store.set_lasts(incarnation, topic_id)
+    return durable
+
+
+def _refuse_unknown(topic: str, durable: Durable, conf: Conf) -> None:
+    """Refuse what was delivered by a life that this ZooKeeper knows nothing of (errors: LifeEnded)."""
+    if durable.last or durable.floors:
+        raise LifeEnded(
+            f'topic "{topic}" has what a life of the job has delivered, but ZooKeeper knows nothing of such a life: '
+            "the job runs with another ZooKeeper, or its place in this one was lost, and with it its fronts' numbers",
+            where=f"{conf.zookeeper.hosts}/{conf.zookeeper.root}",
+            way_out="name the job's own ZooKeeper, or restore its data; or give this job another name; or delete the "
+            "topic once no job writes it, and everything is delivered again",
+        )
+
+
+def _delivered_again(
+    store: JobStore, plan: Plan, conf: Conf, incarnation: int, *, generation: int, known: Durable, say: Say
+) -> Durable:
+    """Open a new output generation: nothing of it has been delivered, but its labels rest on what those before had."""
+    say(f"everything from here on is delivered again, as output generation {generation}")
+    topic = topic_of(plan.name, generation)
+    topic_id = open_lasts(conf.kafka, plan.name, None, generation)
+    keep_floors(conf.kafka, topic, known.floors, incarnation, conf.kafka.delivery_limit_ms / 1000, known.archived)
+    store.set_lasts(incarnation, topic_id, generation)
+    return replace(known, last={})
+
+
+def _ids(plan: Plan, register: FrontRegister, found: Surroundings) -> set[str]:
+    """The transactional ids that this life may use: a worker's is named for its first lane, whichever that is."""
+    later = {vertex.level for vertex in plan.sinks()}
+    fronts = 0
+    if plan.dead_letters is not None:
+        later |= set(range(1, plan.levels))
+        fronts = len(register.entries) + found.fronts
+    ids = {transactional_id(plan.name, level, lane) for level in later for lane in range(plan.lanes)}
+    return ids | {transactional_id(plan.name, 0, front) for front in range(fronts)}
+
+
+def _there(found: Surroundings) -> dict[Partition, int]:
+    ids = {topic.name: topic.id for topic in found.sources}
+    return {Partition(name, ids[name], number): offset for (name, number), offset in found.earliest.items()}
+
+
+def _completed(
+    store: JobStore, register: FrontRegister, incarnation: int, found: Surroundings, relied_on: int
+) -> FrontRegister:
+    """Register the partitions that are new: each labels nothing that anybody was told is over (R3)."""
+    known = len(register.entries)
+    for partition, offset in sorted(_there(found).items()):
+        register, _ = register.opened(partition, offset=offset, above=relied_on)
+    new = register.entries[known:]
+    if new:
+        store.add_fronts(incarnation, [entry.to_json() for entry in new])
+    return register
+
+
+def _by_vertex(plan: Plan, durable: Durable, fronts: int) -> dict[tuple[int, int], OrderKey]:
+    """What is durable, by the vertices of this plan."""
+    found = {}
+    for vertex in plan.sinks():
+        for lane in range(plan.lanes):
+            found[vertex.id, lane] = durable.last.get(lane_name(vertex, vertex.level, lane))
+    for level in range(plan.levels):
+        for lane in range(plan.lanes if level else fronts):
+            found[letters_of(level), lane] = durable.last.get(lane_name(None, level, lane))
+    return {place: key for place, key in found.items() if key is not None}

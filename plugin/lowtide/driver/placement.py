@@ -1,0 +1,173 @@
+"""Whether the flow of now gives records the lanes and the places in the order that the one that delivered gave.
+
+Both hang on the steps a record goes through and on the columns it is keyed by. Where they differ, a lane's `last` says
+nothing about what was delivered: records would come twice, or never. So the steps of the flow that delivers are kept in
+ZooKeeper, beside the id of the topic that keeps `last`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from lowtide.connectors.lasts import LaneName
+from lowtide.core.operators.order import OrderKey
+from lowtide.driver.recovery import refuse_shorter_lasts
+from lowtide.errors import FlowError
+from lowtide.flow.plan import Plan, Vertex
+from lowtide.flow.schema import schema_of
+from lowtide.flow.steps import KeyBy, Write
+from lowtide_snapshots.format.manifest import Manifest
+
+__all__ = [
+    "START",
+    "kept_steps",
+    "refuse_forgotten",
+    "refuse_other_delivery",
+    "refuse_other_places",
+    "steps_of",
+    "text_of",
+]
+
+START = 0
+"""The first tick: records from before 1970 count as of 1970."""
+EVER = 0
+"""Since when steps deliver where no others did before."""
+
+
+def steps_of(plan: Plan) -> list[list[Any]]:
+    """Of each step, in the order of the plan: name, kind, parents, loop's head, depth, columns and types of its key."""
+    return [[v.name, type(v.step).__name__, list(v.parents), v.back, v.depth, _keys(v)] for v in plan.vertices]
+
+
+def text_of(plan: Plan) -> str:
+    """A SHA-256 in hex; the same for two plans that give every record the same lane and order key."""
+    return _digest(steps_of(plan))
+
+
+def refuse_forgotten(plan: Plan, last: Collection[LaneName]) -> None:
+    """Refuse a flow without a sink that has delivered: under another name everything would be delivered again."""
+    sinks = {vertex.name for vertex in plan.sinks()}
+    gone = sorted({lane.sink for lane in last if lane.sink} - sinks)
+    if gone:
+        raise FlowError(
+            f'the job has delivered to sink "{gone[0]}", which the flow does not have any more; it has '
+            f"{', '.join(sorted(sinks))}",
+            where=f'job "{plan.name}"',
+            way_out="give the sink its old name; or give the flow another name: that is a new job, which reads its "
+            "sources from their beginning",
+        )
+
+
+def refuse_other_delivery(
+    plan: Plan,
+    delivered: Mapping[str, Any] | None,
+    manifest: Manifest | None,
+    last: Mapping[LaneName, OrderKey],
+    *,
+    begins: int,
+    generation: int,
+) -> None:
+    """Refuse a start that does not fit what was delivered, if it is to go on from there.
+
+    Arguments as of `refuse_other_places`, and the output's generation.
+
+    Raises:
+        FlowError: see there.
+        LifeEnded: the lasts topic has lost something.
+    """
+    if manifest is not None:
+        refuse_shorter_lasts(manifest, last, generation)
+    refuse_other_places(plan, delivered, manifest, last, begins)
+
+
+def refuse_other_places(
+    plan: Plan,
+    delivered: Mapping[str, Any] | None,
+    manifest: Manifest | None,
+    last: Mapping[LaneName, OrderKey],
+    begins: int,
+) -> None:
+    """Refuse a flow whose steps have changed, where something it would read again was delivered by the old ones.
+
+    Args:
+        plan: The flow of now.
+        delivered: What `kept_steps` gave for the life before; None if that kept nothing.
+        manifest: Of the commit that the life begins from, if it begins from one.
+        last: What is durable, by lane.
+        begins: The tick at which the life begins.
+
+    Raises:
+        FlowError: something was, or may have been.
+    """
+    behind = [key.tick for key in last.values() if key.tick >= begins]
+    if not behind:
+        return
+    what = ""
+    if delivered is not None and delivered["steps"] != steps_of(plan):
+        what = f"the flow is not the one that delivered: {_difference(delivered['steps'], steps_of(plan))}"
+    elif delivered is not None and begins < delivered["since"]:
+        what = f"the flow had other steps before {delivered['since'] * plan.slack_ms} ms"
+    elif manifest is not None and manifest.steps not in ("", text_of(plan), _digest(_without_keys(plan))):
+        what = f"steps of the flow were added, removed, renamed, keyed or joined otherwise since commit {manifest.id}"
+    if what:
+        again = "deliver again what came behind the commit: lowtide recover --redeliver"
+        raise FlowError(
+            f"{what}; this start begins at {begins * plan.slack_ms} ms, and output was delivered up to "
+            f"{max(behind) * plan.slack_ms} ms: which of it would come twice, or be missing, cannot be told",
+            where=f"job {plan.name!r}",
+            way_out="run the flow as it was, let its sources rest until all is delivered, take a snapshot and stop it; "
+            "then start the new one from that snapshot. "
+            f"Or {again if manifest is not None else 'give the flow another name and other output topics'}",
+        )
+
+
+def kept_steps(
+    plan: Plan, delivered: Mapping[str, Any] | None, last: Collection[LaneName], begins: int
+) -> dict[str, Any]:
+    """What is kept of the flow that delivers from now on: its steps, and the tick since which they do.
+
+    Arguments as of `refuse_other_places`, which has let it pass.
+    """
+    steps, since = steps_of(plan), EVER
+    if last and delivered is not None:
+        since = delivered["since"] if delivered["steps"] == steps else begins
+    return {"steps": steps, "since": since}
+
+
+def _keys(vertex: Vertex) -> list[list[str]]:
+    """The columns that say where a record goes, each with its type, as another type has other hash units."""
+    columns: Sequence[str] = ()
+    if isinstance(vertex.step, KeyBy):
+        columns = vertex.step.columns
+    elif isinstance(vertex.step, Write) and vertex.step.sink.key is not None:
+        columns = (vertex.step.sink.key,)
+    kinds = schema_of(vertex.takes).kinds if columns else {}
+    return [[column, str(kinds[column].arrow)] for column in columns]
+
+
+def _difference(was: Sequence[Sequence[Any]], now: Sequence[Sequence[Any]]) -> str:
+    """What differs between two flows' steps, for people."""
+    old = {(step[0], step[1]): step for step in was}
+    new = {(step[0], step[1]): step for step in now}
+    found = [f'"{name}" is new' for name, kind in new if (name, kind) not in old]
+    found += [f'"{name}" is gone' for name, kind in old if (name, kind) not in new]
+    for key in old.keys() & new.keys():
+        if old[key][-1] != new[key][-1]:
+            found.append(f'"{key[0]}" goes by {_said(new[key][-1])}, and went by {_said(old[key][-1])}')
+    return "; ".join(sorted(found)) or "steps of the flow were joined otherwise"
+
+
+def _said(keys: Sequence[Sequence[str]]) -> str:
+    return ", ".join(f"{column} ({kind})" for column, kind in keys) or "nothing"
+
+
+def _without_keys(plan: Plan) -> list[list[Any]]:
+    """As manifests had it whose flows' keys were not compared."""
+    return [step[:-1] for step in steps_of(plan)]
+
+
+def _digest(steps: Sequence[Sequence[Any]]) -> str:
+    return hashlib.sha256(json.dumps(steps).encode()).hexdigest()

@@ -1,0 +1,213 @@
+"""From which commit a life begins, and whether the flow of now can read its state."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from lowtide.conf import Conf
+from lowtide.conf.store_access import store_setting
+from lowtide.connectors.lasts import LaneName
+from lowtide.core.fronts.floors import Steps
+from lowtide.core.operators.order import OrderKey
+from lowtide.core.operators.saving import saved_steps
+from lowtide.errors import FlowError, LifeEnded
+from lowtide.flow.plan import Plan
+from lowtide_snapshots.commits.choice import Choice, choose, manifest_of
+from lowtide_snapshots.commits.log import Commit, ZooKeeperCommitLog
+from lowtide_snapshots.errors import ManifestDamaged, NoSuchCommit
+from lowtide_snapshots.format.fingerprint import compare
+from lowtide_snapshots.format.manifest import LaneLast, Manifest
+from lowtide_snapshots.job.store import JobStore
+from lowtide_snapshots.stores import Store, open_store
+from lowtide_tracker import Floor
+
+__all__ = ["Recovered", "StartFrom", "recover", "refuse_other_state", "refuse_shorter_lasts"]
+
+TOLD_EVERY = 10
+"""Of how many parts one step of progress is made."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class StartFrom:
+    """Where a start begins, if not at the last good commit.
+
+    Attributes:
+        commit: This commit, by its id or name.
+        before_ms: The newest commit with a min time at or before this.
+        no_state: At the sources' beginning, though there are commits.
+        redeliver: Whether all from there on is delivered again, as a new output generation.
+    """
+
+    commit: str | None = None
+    before_ms: int | None = None
+    no_state: bool = False
+    redeliver: bool = False
+
+    def without_state(self, commits: Sequence[object]) -> bool:
+        """Whether a job with these commits begins without state: it is to, or it has none and none is asked for."""
+        return self.no_state or (not commits and self == StartFrom())
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What a life begins with.
+
+    Attributes:
+        manifest: Of the commit it begins from.
+        floors: Of all commits that can be read: a floor that one of them alone knows may have been relied on.
+    """
+
+    manifest: Manifest
+    floors: tuple[Floor, ...]
+
+    def same_shapes(self, plan: Plan) -> bool:
+        """Whether every state has the very type that it had."""
+        return {step.shape for step in saved_steps(plan).values()} == set(self.manifest.flow)
+
+    def needed(self, floors: Iterable[Floor]) -> tuple[Floor, ...]:
+        """These floors and those of the commits, without what says nothing from where the life begins."""
+        kept = Steps((*floors, *self.floors))
+        for front, offset in self.offsets.items():
+            kept.cut(front, offset)
+        return tuple(kept)
+
+    @property
+    def offsets(self) -> dict[int, int]:
+        """By front the offset from which it is read again."""
+        return {front.number: front.offset for front in self.manifest.fronts}
+
+    @property
+    def labels(self) -> dict[int, int | None]:
+        """By front the label before that offset."""
+        return {front.number: front.label for front in self.manifest.fronts}
+
+
+def recover(
+    store: JobStore, plan: Plan, conf: Conf, incarnation: int, *, start: StartFrom, say: Say
+) -> Recovered | None:
+    """Choose the commit to begin from, see that all of it is there and that the flow can read it.
+
+    To be called by the life that is the newest: no older one can commit any more.
+
+    Returns:
+        None for a job that begins without state.
+
+    Raises:
+        FlowError: the flow cannot read its state.
+        SnapshotsError: there is no commit that was asked for or that is whole; store or ZooKeeper do not answer.
+    """
+    log = ZooKeeperCommitLog(store)
+    commits = log.commits()
+    if start.without_state(commits):
+        if commits:
+            say(f"the job has {len(commits)} commits, and begins without state as --allow-no-state says")
+        log.set_restored(incarnation, None)
+        return None
+    files = open_store(store_setting(conf.snapshots))
+    try:
+        say("looking for the commit to begin from")
+        choice = _chosen(log, files, plan, incarnation, start=start, say=say)
+        manifest = choice.manifest
+        if start.redeliver:
+            log.rewind(incarnation, choice.commit)
+            commits = log.commits()
+        manifests = _manifests(log, files, commits, manifest)
+        floors = {floor for each in manifests for floor in each.floors}
+        say(
+            f"beginning from commit {manifest.id} at {manifest.min_time_ms} ms: "
+            f"{manifest.rows:,} rows of state in {len(manifest.parts)} parts"
+        )
+        known = tuple(Floor(each.front, each.offset, each.tick, each.cap) for each in floors)
+        return Recovered(manifest, known)
+    finally:
+        files.close()
+
+
+def _chosen(
+    log: ZooKeeperCommitLog, files: Store, plan: Plan, incarnation: int, *, start: StartFrom, say: Say
+) -> Choice:
+    """Choose a commit and write it down, so that nobody drops it; if somebody just has, choose again."""
+    while True:
+        choice = choose(log, files, commit=start.commit, before_ms=start.before_ms, told=_telling(say))
+        for skipped, why in choice.skipped:
+            say(f"DAMAGED: commit {skipped.id} is passed over: {why}")
+        refuse_other_state(plan, choice.manifest, say)
+        try:
+            log.set_restored(incarnation, choice.commit)
+        except NoSuchCommit:
+            say(f"commit {choice.commit.id} was dropped meanwhile; looking for another")
+        else:
+            return choice
+
+
+def refuse_other_state(plan: Plan, manifest: Manifest, say: Say) -> None:
+    """Hold the flow of now against that of a snapshot; what differs and can be read is said.
+
+    Raises:
+        FlowError: what cannot be read, each with its reason.
+    """
+    steps = saved_steps(plan)
+    shapes = [step.shape for step in steps.values()]
+    differences = compare(manifest.flow, shapes, {name: step.defaults for name, step in steps.items()})
+    fatal = [each.what for each in differences if each.fatal]
+    if fatal:
+        raise FlowError(
+            "the flow cannot read the state of its last commit: " + "; ".join(fatal),
+            where=f"commit {manifest.id} of job {manifest.job!r}",
+            way_out="start the flow as it was; or change it so that new fields have defaults and steps keep their "
+            "names; or begin without state, with --allow-no-state and another job name",
+        )
+    for each in differences:
+        say(f"the flow has changed: {each.what}")
+
+
+def refuse_shorter_lasts(manifest: Manifest, last: Mapping[LaneName, OrderKey], generation: int) -> None:
+    """See that no lane has delivered less than it had at the snapshot: its topic has lost something (R13).
+
+    Raises:
+        LifeEnded: one has.
+    """
+    if manifest.generation != generation:
+        return  # A new generation of output begins with nothing.
+    for lane in manifest.lasts:
+        was = _key_of(lane)
+        now = last.get(LaneName(lane.level, lane.sink, lane.lane))
+        if was is not None and (now is None or now < was):
+            raise LifeEnded(
+                f'lane {lane.lane} of sink "{lane.sink or "dead letters"}" had delivered up to tick {was.tick} at '
+                f"snapshot {manifest.id}, and now says {'nothing' if now is None else f'tick {now.tick}'}",
+                where=f"the lasts topic of job {manifest.job!r}",
+                way_out="restore the topic; or begin from an older commit, which may deliver records again",
+            )
+
+
+def _manifests(log: ZooKeeperCommitLog, files: Store, commits: Iterable[Commit], known: Manifest) -> list[Manifest]:
+    """The manifests of all commits that can be read, ascending."""
+    found = []
+    for commit in commits:
+        try:
+            found.append(known if commit.id == known.id else manifest_of(log, files, commit))
+        except ManifestDamaged:
+            continue
+    return found
+
+
+def _key_of(lane: LaneLast) -> OrderKey | None:
+    if lane.last is None:
+        return None
+    tick, front, sequence, child, trace = json.loads(lane.last)
+    return OrderKey(tick, front, sequence, tuple(child), trace)
+
+
+def _telling(say: Say) -> Callable[[int, int], None]:
+    """Progress in steps, not one for each part."""
+
+    def told(done: int, parts: int) -> None:
+        if done and (done == parts or done % max(1, parts // TOLD_EVERY) == 0):
+            say(f"verifying: {done} of {parts} parts")
+
+    return told

@@ -1,0 +1,198 @@
+"""The SparkSession that a job runs in."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lowtide.conf import Conf
+from lowtide.conf.store_access import store_setting
+from lowtide.connectors.kafka_access import REDACTION_PATTERN
+from lowtide.errors import InterpreterMismatch, JarMissing, LifeEnded, SessionTaken
+from lowtide.jars.class_archive import ClassArchive
+from lowtide.jars.java import find_java
+from lowtide.jars.shim import shim_jar
+from lowtide.jars.third_party import connector_jars, pyspark_folder
+from lowtide.process.pandas_later import leave_pandas_for_later
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+LOG = logging.getLogger(__name__)
+PLUGIN = "io.lowtide.LowtidePlugin"
+LOOPBACK = "127.0.0.1"
+FRAME_SLACK_BYTES = 32 << 10
+"""For a frame's header, its Arrow metadata and Spark's row around it."""
+
+LOCAL_JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""On one machine the JVM's share is small and its own compiler threads are what costs most: the quick one will do."""
+
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+
+
+def submitted() -> bool:
+    """Return whether spark-submit started this program, so that the JVM is already there."""
+    return _SUBMITTED in os.environ
+
+
+def settings(conf: Conf) -> dict[str, str]:
+    """Return what a job sets in Spark, master and jars apart; `[spark.properties]` win."""
+    return {
+        "spark.plugins": PLUGIN,
+        "spark.lowtide.python": sys.executable,
+        "spark.lowtide.store": store_setting(conf.snapshots).url,
+        "spark.lowtide.startLimitMs": str(int(conf.worker.start_limit_s * 1000)),
+        "spark.lowtide.attachLimitMs": str(int(conf.worker.attach_limit_s * 1000)),
+        "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": str(conf.exchange.network_wait_ms),
+        # Spark bounds what waits in a shuffle by the number of these buffers, so a frame must fit into one.
+        "spark.shuffle.streaming.networkBufferSize": str(conf.exchange.frame_bytes + FRAME_SLACK_BYTES),
+        # A query that is stopped while Kafka is down waits for its admin client's last calls, a minute and more.
+        "spark.sql.streaming.stopTimeout": "5s",
+        "spark.redaction.regex": REDACTION_PATTERN,
+        # An epoch's start plans the same small query again: without whole-stage code it takes half the time.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.ui.explainMode": "simple",
+        "spark.ui.enabled": str(conf.spark.web_ui).lower(),
+        "spark.ui.showConsoleProgress": "false",
+        **conf.spark.properties,
+    }
+
+
+def launch_settings(conf: Conf) -> dict[str, str]:
+    """Return what has to be known before the JVM starts, and so comes from spark-submit's arguments where that is used.
+
+    Raises:
+        JarMissing: see `lowtide.jars.shim`, `lowtide.jars.third_party`.
+    """
+    settings = {
+        "spark.master": conf.spark.master,
+        "spark.jars": ",".join(map(str, jars())),
+        "spark.driver.memory": conf.spark.driver_memory,
+        "spark.executor.memory": conf.spark.executor_memory,
+        "spark.log.level": conf.spark.log_level,
+    }
+    if conf.spark.master.startswith("local"):
+        settings |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+        if not conf.spark.master.startswith("local-cluster"):
+            settings["spark.authenticate"] = "true"  # Where the driver is all there is, Spark draws the secret itself.
+        options = [*LOCAL_JAVA_OPTIONS, *driver_archive().options()]
+        settings |= {"spark.driver.extraJavaOptions": shlex.join(options)}
+    return settings
+
+
+def driver_archive() -> ClassArchive:
+    """Return what the JVM of a job on one machine has loaded."""
+    return ClassArchive("spark", (pyspark_folder() / "jars").glob("*.jar"))
+
+
+def jars() -> list[Path]:
+    """Return all jars a job needs: Spark's Kafka connector and our shim."""
+    return [*connector_jars(), shim_jar()]
+
+
+def start_session(conf: Conf, name: str) -> SparkSession:
+    """Start Spark with the plugin, or take the session that runs with it already.
+
+    Raises:
+        SessionTaken: a session without the plugin is running in this program.
+        InterpreterMismatch: `PYSPARK_PYTHON` names an interpreter that is not there.
+        JavaMissing, JarMissing: see there.
+        LifeEnded: Spark or Lowtide's service did not start.
+    """
+    running = _running(conf)
+    if running is not None:
+        return running
+    find_java()
+    _check_interpreter()
+    # It is what pyspark asks for numpy at its first call of the JVM, and it asks for pandas.
+    leave_pandas_for_later("pyspark.testing.utils")
+    from pyspark.sql import SparkSession
+
+    builder: Any = SparkSession.builder.appName(name)
+    if not submitted() and conf.spark.master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+    launch = {} if submitted() else launch_settings(conf)
+    for key, value in {**launch, **settings(conf)}.items():
+        builder = builder.config(key, value)
+    try:
+        session: SparkSession = builder.getOrCreate()
+    except Exception as error:
+        raise _start_failed(error) from error
+    session.sparkContext.setLogLevel(conf.spark.log_level)
+    return session
+
+
+def session_runs() -> bool:
+    """Return whether this program has a SparkSession already."""
+    return _context() is not None
+
+
+def master_of(conf: Conf) -> str:
+    """Return the master that a job would run on: that of a running session, of spark-submit, or of the conf."""
+    context = _context()
+    if context is not None:
+        return str(context.master)
+    return "spark-submit's" if submitted() else conf.spark.master
+
+
+def _context() -> SparkContext | None:
+    """Return this program's SparkContext; there is no public way to look without making one."""
+    if "pyspark" not in sys.modules:
+        return None
+    from pyspark import SparkContext
+
+    return SparkContext._active_spark_context
+
+
+def _running(conf: Conf) -> SparkSession | None:
+    """Return the session of this program if it has the plugin, with those of our settings that can still be made."""
+    context = _context()
+    if context is None:
+        return None
+    from pyspark.sql import SparkSession
+
+    has = context.getConf()
+    if PLUGIN not in has.get("spark.plugins", ""):
+        raise SessionTaken(
+            "a SparkSession without Lowtide's plugin is already running in this program",
+            where=f"application {context.appName} at {context.master}",
+            way_out=f"stop it before the flow is run, or start it with spark.plugins={PLUGIN} and the jars that "
+            "`lowtide submit-args` prints",
+        )
+    session = SparkSession.builder.getOrCreate()
+    for key, value in settings(conf).items():
+        if key.startswith("spark.sql."):
+            session.conf.set(key, value)
+        elif key.startswith("spark.shuffle.") and has.get(key, "") != value:
+            LOG.warning("the running SparkSession has %s=%s; a job of its own has %s", key, has.get(key, ""), value)
+    return session
+
+
+def _check_interpreter() -> None:
+    """Let executors run this interpreter where nothing else is said (else they take any `python3`)."""
+    chosen = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if os.sep in chosen and not os.access(chosen, os.X_OK):
+        raise InterpreterMismatch(
+            f"PYSPARK_PYTHON names {chosen}, which is not an executable",
+            way_out=f"unset it, or set it to the interpreter that runs Lowtide: {sys.executable}",
+        )
+
+
+def _start_failed(error: Exception) -> Exception:
+    text = str(error)
+    if "ClassNotFoundException: io.lowtide" in text:
+        return JarMissing(
+            "Spark does not find Lowtide's plugin",
+            where="the driver's class path",
+            way_out="give spark-submit the jars: spark-submit $(lowtide submit-args) flow.py",
+        )
+    told = [line.strip() for line in text.splitlines() if "Lowtide's service did not start" in line]
+    return LifeEnded(
+        told[0] if told else f"Spark did not start: {text.splitlines()[0] if text else type(error).__name__}",
+        way_out="see the lines above; `lowtide doctor` looks at everything a job needs",
+    )

@@ -1,0 +1,1 @@
+"""Flows: what a user writes, checked and compiled into a plan. No services."""

@@ -1,0 +1,51 @@
+"""`lowtide check`: everything about a flow that can be told without running it; no Spark, no services."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lowtide.flow.compiler import compile_flow
+from lowtide.flow.findings import Finding, FlowRefused
+from lowtide.flow.graph import FlowGraph
+from lowtide.flow.loading import load_flow
+from lowtide.flow.pickling import dump_plan, load_plan, unpicklable
+from lowtide.flow.plan import Plan
+from lowtide.flow.steps import KeyBy, Write
+
+__all__ = ["advice", "check_flow", "dump_plan", "load_flow", "load_plan", "render"]
+
+
+def check_flow(flow: FlowGraph) -> list[Finding]:
+    """Find types that do not fit, unknown columns, names missing or taken, loose ends, and what cannot be pickled."""
+    try:
+        plan = compile_flow(flow, parallelism=1)
+    except FlowRefused as refused:
+        return list(refused.findings)
+    return unpicklable(plan)
+
+
+def advice(plan: Plan) -> list[Finding]:
+    """What is allowed, but seldom meant: a sink whose messages of one key go to several partitions."""
+    found = []
+    for vertex in plan.sinks():
+        assert isinstance(vertex.step, Write)
+        key, exchange = vertex.step.sink.key, vertex
+        while not exchange.is_exchange:
+            exchange = plan.vertices[exchange.parents[0]]
+        columns = exchange.step.columns if isinstance(exchange.step, KeyBy) else ()
+        if key is not None and columns and columns != (key,):
+            text = (
+                f"records go to partitions by {', '.join(columns)}, the columns of {exchange.name}, so those of one "
+                f'{key} come in several, in no order among them; put .key_by("{key}") before the write if that matters'
+            )
+            found.append(Finding(vertex.site, vertex.name, text))
+    return found
+
+
+def render(flow: FlowGraph, findings: Sequence[Finding]) -> str:
+    """Findings for people: one line each, and a last line that says how many."""
+    if not findings:
+        steps = len(flow.calls)
+        return f'flow "{flow.name}" is sound: {steps} steps'
+    faults = "1 fault" if len(findings) == 1 else f"{len(findings)} faults"
+    return "\n".join([*map(str, findings), f'flow "{flow.name}" has {faults}'])

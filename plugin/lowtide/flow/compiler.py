@@ -1,0 +1,170 @@
+"""From a flow to its plan: a pure function."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, get_args
+
+from lowtide.conf import Conf
+from lowtide.errors import FlowError
+from lowtide.flow.calls import Call
+from lowtide.flow.findings import FlowRefused
+from lowtide.flow.graph import FlowGraph
+from lowtide.flow.inference import Inference, key_column
+from lowtide.flow.plan import Grouping, Plan, Vertex
+from lowtide.flow.steps import Again, Broadcast, FlatMap, KeyBy, Loop, Read, Relay, Site, Step, Write
+
+DEFAULT_UNITS = 128
+DEFAULT_SLACK_MS = 2
+
+PATH_LIMIT_ELEMENTS = 256
+"""The longest child path; every record carries its own, and loops multiply what their bodies append."""
+
+
+def compile_flow(
+    flow: FlowGraph,
+    *,
+    units: int = DEFAULT_UNITS,
+    parallelism: int,
+    lanes: int | None = None,
+    slack_ms: int = DEFAULT_SLACK_MS,
+    grouping: Grouping = "optimistic",
+) -> Plan:
+    """Lay a flow out in levels, with an exchange before every sink that has none, and relays where levels meet.
+
+    A vertex is on its parent's level, an exchange one further. Where a merge, or a scan with a broadcast, takes streams
+    of several levels, relays "<name>/relay-<level>-<port>" bring them to the last of these, so that every exchange has
+    senders of one level. A lane is a function of the last exchange's hash unit (R12), so a write without an exchange
+    before it gets one of its own, "<write>/exchange": by the sink's key column if it has one, else by source front.
+
+    Args:
+        flow: The flow.
+        units: Number of hash units; frozen with the job's first start.
+        parallelism: Number of workers of each level from 1 on, at most `lanes`.
+        lanes: Number of lanes, frozen with the job's first start; by default as many as workers.
+        slack_ms: How long a tick is; frozen with the job's first start.
+        grouping: How stateful steps come to the right order.
+
+    Raises:
+        FlowRefused: names everything that does not fit.
+    """
+    lanes = parallelism if lanes is None else lanes
+    if not 1 <= parallelism <= lanes <= units:
+        raise FlowError(
+            f"parallelism {parallelism}, lanes {lanes} and hash units {units} do not fit",
+            way_out="1 <= parallelism <= lanes <= units is needed: a lane has one worker, a hash unit one lane",
+        )
+    if slack_ms < 1:
+        raise FlowError(f"a slack of {slack_ms} ms is too short", way_out="give a tick 1 ms or more")
+    if grouping not in get_args(Grouping):
+        raise FlowError(f"there is no grouping {grouping!r}", way_out=f"choose one of {', '.join(get_args(Grouping))}")
+    inference = Inference(flow)
+    if inference.findings:
+        raise FlowRefused(flow.name, inference.findings)
+    vertices = _Layout(flow, inference).vertices()
+    levels = 1 + max(vertex.level for vertex in vertices)
+    return Plan(flow.name, vertices, levels, units, lanes, parallelism, flow.dead_letters, slack_ms, grouping)
+
+
+def compile_job(flow: FlowGraph, conf: Conf) -> Plan:
+    """Lay a flow out as a configuration says; see `compile_flow`."""
+    job = conf.job
+    return compile_flow(
+        flow,
+        units=conf.exchange.units,
+        parallelism=job.parallelism,
+        lanes=job.lanes,
+        slack_ms=job.slack_ms,
+        grouping=job.grouping,
+    )
+
+
+class _Layout:
+    """Numbers the calls of a sound flow, and adds what they leave unsaid."""
+
+    def __init__(self, flow: FlowGraph, inference: Inference) -> None:
+        self._flow = flow
+        self._inference = inference
+        self._vertices: list[Vertex] = []
+        self._vertex_of_call: list[Vertex] = []
+
+    def vertices(self) -> tuple[Vertex, ...]:
+        for index, call in enumerate(self._flow.calls):
+            parents = self._met(index, call, [self._vertex_of_call[parent] for parent in call.parents])
+            back = None if call.back is None else self._vertex_of_call[call.back].id
+            name, step, gives = self._inference.names[index], self._inference.steps[index], self._gives[index]
+            self._vertex_of_call.append(self._add(name, step, parents, gives, call.site, back=back))
+        return _with_depths(self._vertices)
+
+    @property
+    def _gives(self) -> list[Any]:
+        return self._inference.gives
+
+    def _met(self, index: int, call: Call, parents: list[Vertex]) -> list[Vertex]:
+        """The parents of a call, brought to one level, and of a write to one behind an exchange."""
+        if isinstance(call.step, Write) and parents[0].level == 0:
+            key = key_column(call.step.sink) if call.step.sink.key is not None else None
+            step = KeyBy(() if key is None else (key,))
+            return [self._add(f"{call.name}/exchange", step, parents, self._gives[index], call.site)]
+        level = max((parent.level for parent in parents), default=0)
+        return [self._lifted(index, port, parent, level) for port, parent in enumerate(parents)]
+
+    def _lifted(self, index: int, port: int, vertex: Vertex, level: int) -> Vertex:
+        """The vertex, or the last of the relays that bring its records to the level."""
+        gives, site = vertex.gives, self._flow.calls[index].site
+        while vertex.level < level:
+            name = f"{self._inference.names[index]}/relay-{vertex.level + 1}-{port}"
+            vertex = self._add(name, Relay(), [vertex], gives, site)
+        return vertex
+
+    def _add(
+        self, name: str, step: Step, parents: list[Vertex], gives: Any, site: Site, *, back: int | None = None
+    ) -> Vertex:
+        assert gives is not None, "a flow without findings has a type at every step"
+        level = max((parent.level for parent in parents), default=0) + isinstance(step, KeyBy | Relay | Broadcast)
+        takes = parents[0].gives if parents else gives
+        ids = tuple(parent.id for parent in parents)
+        vertex = Vertex(len(self._vertices), name, level, ids, step, takes, gives, site, back=back)
+        self._vertices.append(vertex)
+        return vertex
+
+
+def _with_depths(vertices: Sequence[Vertex]) -> tuple[Vertex, ...]:
+    """Say of every vertex how long the child path of a record in or out of it can be.
+
+    Flat maps, broadcasts and loops' heads append one element, edges from a vertex with several children another, and so
+    do sources that read one topic; a loop appends what one pass through it does once per turn.
+    """
+    children = Counter(parent for vertex in vertices for parent in vertex.parents)
+    readers = Counter(vertex.step.source.topic for vertex in vertices if isinstance(vertex.step, Read))
+    depths: list[int] = []
+    for vertex in vertices:
+        arriving = max((depths[parent] + (children[parent] > 1) for parent in vertex.parents), default=0)
+        if isinstance(vertex.step, Read):
+            arriving += readers[vertex.step.source.topic] > 1
+        depths.append(arriving + isinstance(vertex.step, FlatMap | Broadcast | Loop))
+        if isinstance(vertex.step, Again):
+            assert vertex.back is not None, "a loop's tail knows its head"
+            entered = depths[vertex.back] - 1
+            growth = (vertex.step.limit_turns - 1) * (depths[vertex.id] - entered)
+            for inside in _loop(vertices, vertex.back, vertex.id):
+                depths[inside] += growth
+        if depths[vertex.id] > PATH_LIMIT_ELEMENTS:
+            raise FlowError(
+                f'"{vertex.name}": a record\'s child path can get {depths[vertex.id]} elements long, '
+                f"the limit is {PATH_LIMIT_ELEMENTS}",
+                where=str(vertex.site),
+                way_out="a loop with a smaller limit_turns, or with fewer flat_maps and branches in its body",
+            )
+    return tuple(replace(vertex, depth=depth) for vertex, depth in zip(vertices, depths, strict=True))
+
+
+def _loop(vertices: Sequence[Vertex], head: int, tail: int) -> set[int]:
+    """The ids of the vertices of a loop, head and tail included."""
+    inside = {head}
+    for vertex in vertices[head : tail + 1]:
+        if inside.intersection(vertex.parents):
+            inside.add(vertex.id)
+    return inside

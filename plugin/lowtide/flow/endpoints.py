@@ -1,0 +1,58 @@
+"""What a flow says about its sources and sinks: frozen values, no connection and no I/O.
+
+Where the broker is, and how to log in, is configuration (the `[kafka]` table), not part of a flow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from lowtide.flow.formats import Format
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Kafka(Generic[T]):
+    """A topic and how its records are written, before it is known whether the flow reads or writes it."""
+
+    topic: str
+    format: Format[T]
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSource:
+    """A topic that a flow reads; every partition of it is one front."""
+
+    topic: str
+    format: Format[object]
+
+    def __str__(self) -> str:
+        return f'kafka topic "{self.topic}" as {self.format}'
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSink:
+    """A topic that a flow writes; `key` names the column that becomes the message's key, None for no key."""
+
+    topic: str
+    format: Format[object]
+    key: str | None
+
+    def __str__(self) -> str:
+        key = f', key "{self.key}"' if self.key is not None else ""
+        return f'kafka topic "{self.topic}" as {self.format}{key}'
+
+
+def kafka(topic: str, format: Format[T], *, key: str | None = None) -> Kafka[T]:  # noqa: A002 - reads best so
+    """Name a Kafka topic to read from or to write to.
+
+    Args:
+        topic: The topic's name.
+        format: How a message's value becomes a record and back: `json(Type)` or `raw()`.
+        key: For `write` only: the column whose value becomes the message's key (str as UTF-8, bytes as they are, int
+            in decimal digits). Records of `raw()` bring their own key.
+    """
+    return Kafka(topic, format, key)

@@ -1,0 +1,83 @@
+"""A plan for people: what runs where, and which records pass."""
+
+from __future__ import annotations
+
+from lowtide.flow.plan import Plan, Vertex
+from lowtide.flow.signature import said
+from lowtide.flow.steps import (
+    WORD,
+    Again,
+    Broadcast,
+    FlatMap,
+    KeyBy,
+    Last,
+    Map,
+    MapBatches,
+    Merge,
+    Read,
+    Relay,
+    Scan,
+    Step,
+    Write,
+)
+
+
+def explain(plan: Plan) -> str:
+    """Describe a plan level by level: each vertex with what it takes, does and gives."""
+    noun = "level" if plan.levels == 1 else "levels"
+    lines = [f"flow {plan.name}: {plan.levels} {noun}, {plan.units} hash units, {_lanes(plan.lanes)} per sink"]
+    if plan.needs_tracking():
+        lines[0] += f", ticks of {plan.slack_ms} ms, {plan.grouping} grouping"
+    width = max(len(vertex.name) for vertex in plan.vertices)
+    for level in range(plan.levels):
+        lines += ["", f"level {level}: {_workers(plan, level)}"]
+        vertices = [vertex for vertex in plan.vertices if vertex.level == level]
+        lines += [f"  {vertex.name:<{width}}  {_does(plan, vertex)}" for vertex in vertices]
+    letters = "they stop the job" if plan.dead_letters is None else f"they go to {plan.dead_letters}"
+    lines += ["", f"records that fail: {letters}"]
+    return "\n".join(lines)
+
+
+def _workers(plan: Plan, level: int) -> str:
+    if level == 0:
+        return "one worker per source partition"
+    return "1 worker" if plan.parallelism == 1 else f"{plan.parallelism} workers"
+
+
+def _lanes(lanes: int) -> str:
+    return "1 lane" if lanes == 1 else f"{lanes} lanes"
+
+
+def _does(plan: Plan, vertex: Vertex) -> str:
+    """What a vertex is, takes and gives."""
+    step, gives = vertex.step, said(vertex.gives)
+    if isinstance(step, Read):
+        return f"{WORD[Read]} {step.source} -> {gives}"
+    origins = [plan.vertices[parent].name for parent in vertex.parents]
+    takes = f"{said(vertex.takes)} of {', '.join(origins) if isinstance(step, Merge) else origins[0]}"
+    return f"{_verb(step)}: {takes}{_result(plan, vertex, origins)}"
+
+
+def _verb(step: Step) -> str:
+    if isinstance(step, KeyBy):
+        return f"exchange by {', '.join(step.columns) or 'source partition'}"
+    if isinstance(step, Relay):
+        return "exchange to the next level"
+    if isinstance(step, Broadcast):
+        return "exchange to all hash units"
+    return f"{WORD[Last]} {step.count}" if isinstance(step, Last) else WORD[type(step)]
+
+
+def _result(plan: Plan, vertex: Vertex, origins: list[str]) -> str:
+    step, gives = vertex.step, said(vertex.gives)
+    if isinstance(step, Write):
+        return f" -> {step.sink}"
+    if isinstance(step, Broadcast):
+        return f" into the state {said(step.state)}"
+    if isinstance(step, Scan):
+        beside = "".join(f" beside {origin}" for origin in origins[1:])
+        return f"{beside} -> {gives}, with the state {said(step.state)}"
+    if isinstance(step, Again):
+        assert vertex.back is not None, "a loop's tail knows its head"
+        return f", back to {plan.vertices[vertex.back].name} for at most {step.limit_turns} turns"
+    return f" -> {gives}" if isinstance(step, Map | FlatMap | MapBatches | Last) else ""

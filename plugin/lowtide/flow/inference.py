@@ -1,0 +1,268 @@
+"""Which records pass between the steps of a flow, and everything about it that does not fit."""
+
+from __future__ import annotations
+
+from typing import Any, get_origin
+
+from lowtide.errors import FlowError
+from lowtide.flow.calls import Call
+from lowtide.flow.endpoints import KafkaSink
+from lowtide.flow.findings import Finding
+from lowtide.flow.formats import RawFormat
+from lowtide.flow.graph import DEAD_LETTERS, NAME, NAME_RULE, FlowGraph
+from lowtide.flow.loops import Loops
+from lowtide.flow.schema import schema_of
+from lowtide.flow.signature import NOTHING, Unreadable, accepts, element_of, said, signature_of
+from lowtide.flow.stateful import typed_broadcast, typed_scan
+from lowtide.flow.steps import (
+    WORD,
+    Again,
+    Broadcast,
+    Filter,
+    FlatMap,
+    KeyBy,
+    Last,
+    Loop,
+    Map,
+    MapBatches,
+    Merge,
+    Read,
+    Scan,
+    Site,
+    Step,
+    Write,
+)
+
+_KEY_KINDS = {"str", "int", "bytes"}
+
+
+class Inference:
+    """The types and names of a flow's steps, by the index of its calls.
+
+    Attributes:
+        names: The name of every step; where the user need not give one, made of other steps' names and its own columns.
+        gives: The type of the records that come out of a step (of a write: that go in; of a `last`: `tuple[T, ...]`);
+            None where a fault hides it.
+        steps: The steps, with the types of their states.
+        findings: All faults, in the order of the calls.
+    """
+
+    def __init__(self, flow: FlowGraph) -> None:
+        self._flow = flow
+        self.names: list[str] = []
+        self.gives: list[Any] = []
+        self.steps: list[Step] = [call.step for call in flow.calls]
+        self.findings: list[Finding] = []
+        self._steps: dict[str, Site] = {}
+        self._sinks: dict[str, Site] = {DEAD_LETTERS: flow.site}
+        self._loops = Loops(flow)
+        self._check_flow()
+        for index, call in enumerate(flow.calls):
+            self._check_name(index, call)
+            for message in self._loops.enter(index, call):
+                self._fault(call, message)
+            self.gives.append(self._infer(index, call))
+        self._check_ends()
+
+    def _fault(self, call: Call, message: str) -> None:
+        name = call.name or WORD[type(call.step)]
+        self.findings.append(Finding(call.site, name, message))
+
+    def _check_flow(self) -> None:
+        flow = self._flow
+        if not any(isinstance(call.step, Read) for call in flow.calls):
+            self.findings.append(Finding(flow.site, flow.name, "the flow reads nothing; add flow.read(...)"))
+        letters = flow.dead_letters
+        if letters is not None and not (isinstance(letters.format, RawFormat) and letters.key is None):
+            message = "dead letters keep the bytes of the failed message: use kafka(topic, raw()) without key="
+            self.findings.append(Finding(flow.site, DEAD_LETTERS, message))
+
+    def _check_name(self, index: int, call: Call) -> None:
+        word, name = WORD[type(call.step)], call.name
+        if name is None:
+            name = self._made_name(index, call)
+        elif not isinstance(name, str) or not NAME.fullmatch(name):
+            self._fault(call, f"not a step's name: {NAME_RULE}")
+        if name is None:
+            self._fault(call, f"{word} needs a name, as its function has none: add name=")
+        self.names.append(name or word)
+        if name is None:
+            return
+        # What is delivered goes by the sink's name, state and traces by the step's: those two may be the same.
+        is_sink = isinstance(call.step, Write)
+        for names in [self._steps] * (not is_sink) + [self._sinks] * (is_sink or isinstance(call.step, Read)):
+            if name in names:
+                self._fault(call, _taken(call, name, names[name]))
+                return
+            names[name] = call.site
+
+    def _made_name(self, index: int, call: Call) -> str | None:
+        if isinstance(call.step, KeyBy):
+            return f"{self.names[call.parents[0]]}/by-{'-'.join(call.step.columns)}"
+        if isinstance(call.step, Last):
+            return f"{self.names[call.parents[0]]}/last"
+        return f"{self._loops.name_of(index)}/head" if isinstance(call.step, Loop) else None
+
+    def _infer(self, index: int, call: Call) -> Any:
+        try:
+            if isinstance(call.step, Read):
+                return schema_of(call.step.source.format.record).record
+            takes = self.gives[call.parents[0]]
+            if not isinstance(call.step, Map | FlatMap | Filter) and self._takes_windows(call):
+                return None
+            return self._infer_after(index, call, takes)
+        except Unreadable as problem:
+            self._fault(call, f"{_called(call)} {problem}")
+        except FlowError as error:
+            prefix = f"{_called(call)}: " if hasattr(call.step, "function") else ""
+            self._fault(call, prefix + error.what + (f"; {error.way_out}" if error.way_out else ""))
+        return None
+
+    def _takes_windows(self, call: Call) -> bool:
+        for parent in call.parents:
+            if get_origin(self.gives[parent]) is tuple:
+                windows = f"the windows of {self.names[parent]!r}, {said(self.gives[parent])}"
+                self._fault(call, f"{WORD[type(call.step)]} cannot take {windows}; make records of them first, by map")
+                return True
+        return False
+
+    def _infer_after(self, index: int, call: Call, takes: Any) -> Any:
+        step = call.step
+        if isinstance(step, Map | FlatMap):
+            return self._infer_function(call, step, takes)
+        if isinstance(step, MapBatches):
+            signature_of(step.function, "batch")
+            return schema_of(step.returns).record
+        if isinstance(step, Last | Scan):
+            return self._infer_state(index, call, step, takes)
+        if isinstance(step, Again):
+            return self._infer_loop(call, step, takes)
+        if isinstance(step, Broadcast):
+            self.steps[index] = typed_broadcast(step, takes)
+        elif isinstance(step, Filter):
+            self._check_predicate(call, step, takes)
+        elif isinstance(step, Merge):
+            self._check_merge(call)
+        else:
+            self._check_ends_of_level(call, step, takes)
+        return takes
+
+    def _infer_state(self, index: int, call: Call, step: Last | Scan, takes: Any) -> Any:
+        if isinstance(step, Last):
+            return None if takes is None else tuple[takes, ...]
+        scan = self.steps[index] = typed_scan(step, takes, self._beside(call))
+        return scan.returns
+
+    def _check_ends_of_level(self, call: Call, step: Step, takes: Any) -> None:
+        if isinstance(step, KeyBy):
+            self._check_columns(call, step.columns, takes)
+            self._check_keys(call, step.columns, takes)
+        elif isinstance(step, Write):
+            self._check_sink(call, step.sink, takes)
+
+    def _infer_function(self, call: Call, step: Map | FlatMap, takes: Any) -> Any:
+        returns = self._returns(call, step, takes)
+        if isinstance(step, FlatMap) and returns is not NOTHING:
+            returns = element_of(returns)
+        if returns is NOTHING or returns is Any:
+            if step.returns is None:
+                how = "a lambda cannot, so add" if _called(call) == "<lambda>" else "annotate it, or add"
+                raise Unreadable(f"does not say what it returns: {how} returns=Type")
+            returns = step.returns
+        elif step.returns not in (None, returns):
+            raise Unreadable(f"returns {said(returns)}, but returns= says {said(step.returns)}")
+        return schema_of(returns).record
+
+    def _check_predicate(self, call: Call, step: Filter | Again, takes: Any) -> None:
+        returns = self._returns(call, step, takes)
+        if returns not in (NOTHING, bool):
+            self._fault(call, f"{_called(call)} must return bool, its annotation says {said(returns)}")
+
+    def _returns(self, call: Call, step: Map | FlatMap | Filter | Again, takes: Any) -> Any:
+        signature = signature_of(step.function, "the record")
+        if takes is not None and not accepts(signature.takes[0], takes):
+            self._fault(call, f"{_called(call)} takes {said(signature.takes[0])}, but {said(takes)} arrives")
+        return signature.returns
+
+    def _infer_loop(self, call: Call, step: Again, takes: Any) -> Any:
+        """What goes round a loop, and comes out of it, is what goes in."""
+        assert call.back is not None, "a loop's tail knows its head"
+        enters = self.gives[call.back]
+        self._check_predicate(call, step, enters)
+        if None not in (enters, takes) and enters is not takes:
+            self._fault(call, f"{said(enters)} goes into the loop, but {said(takes)} comes out of its body")
+        return enters
+
+    def _beside(self, call: Call) -> Broadcast | None:
+        if len(call.parents) == 1:
+            return None
+        step = self.steps[call.parents[1]]
+        assert isinstance(step, Broadcast), "streams see to it"
+        return step
+
+    def _check_merge(self, call: Call) -> None:
+        if len(set(call.parents)) < len(call.parents):
+            self._fault(call, "a stream is merged with itself, so each of its records would come twice; leave it out")
+        types = {said(self.gives[parent]): None for parent in call.parents if self.gives[parent] is not None}
+        if len(types) > 1:
+            self._fault(call, f"merge takes streams of one type, found {' and '.join(types)}; use map before it")
+
+    def _check_columns(self, call: Call, columns: tuple[str, ...], takes: type | None) -> None:
+        if takes is None:
+            return
+        known = schema_of(takes).kinds
+        for column in columns:
+            if column not in known:
+                self._fault(call, f"{said(takes)} has no column {column!r}; it has {', '.join(known)}")
+        if len(set(columns)) < len(columns):
+            self._fault(call, f"a column is named twice: {', '.join(columns)}")
+
+    def _check_keys(self, call: Call, columns: tuple[str, ...], takes: type | None) -> None:
+        kinds = {} if takes is None else schema_of(takes).kinds
+        for column in columns:
+            if column in kinds and not kinds[column].can_be_key:
+                message = f"{column!r} is {kinds[column].name}, which cannot be a key"
+                self._fault(call, f"{message}; use str, int, bool, bytes, date, datetime, Enum or Literal")
+
+    def _check_sink(self, call: Call, sink: KafkaSink, takes: type | None) -> None:
+        if takes is None:
+            return
+        if sink.format.record is not takes:
+            self._fault(call, f"the sink takes {said(sink.format.record)}, but {said(takes)} arrives")
+        elif sink.key is not None and isinstance(sink.format, RawFormat):
+            self._fault(call, "records of raw() bring their own key; leave out key=")
+        elif sink.key is not None:
+            self._check_columns(call, (sink.key,), takes)
+            kind = schema_of(takes).kinds.get(sink.key)
+            if kind is not None and kind.name.removesuffix(" | None") not in _KEY_KINDS:
+                self._fault(call, f"a message's key is str, int or bytes, but {sink.key!r} is {kind.name}")
+
+    def _check_ends(self) -> None:
+        parents = {parent for call in self._flow.calls for parent in call.parents}
+        for index, call in enumerate(self._flow.calls):
+            if index in parents or isinstance(call.step, Write):
+                continue
+            if isinstance(call.step, Broadcast):
+                self._fault(call, "no scan looks at this broadcast; use it with .scan(..., beside=...), or remove it")
+            else:
+                self._fault(call, "nothing takes these records; end the stream with .write(...), or remove the step")
+
+
+def _called(call: Call) -> str:
+    function = getattr(call.step, "function", None)
+    return str(getattr(function, "__name__", None) or repr(function))
+
+
+def _taken(call: Call, name: str, site: Site) -> str:
+    """What is said of a second step of one name; a key_by that was given none is named for its stream and columns."""
+    if call.name is None and isinstance(call.step, KeyBy):
+        return (
+            f"this stream is keyed by {', '.join(call.step.columns)} at {site} already, and both would be named "
+            f"{name!r}; use what the first key_by returned twice, or give one of the two another: name="
+        )
+    return f"this name is taken at {site}; give one of the two another: name="
+
+
+def key_column(sink: KafkaSink) -> str | None:
+    """The column that becomes the message's key, None for none."""
+    return "key" if isinstance(sink.format, RawFormat) else sink.key

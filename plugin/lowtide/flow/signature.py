@@ -1,0 +1,120 @@
+"""What the annotations of a user's function say about the records it takes and returns."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import (
+    Collection,
+    Generator,
+    Iterable,
+    Iterator,
+    Sequence,
+    Set,
+)
+from dataclasses import dataclass
+from types import NoneType, UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
+
+from lowtide.flow.steps import Function
+
+NOTHING = inspect.Parameter.empty
+"""Stands where an annotation is missing."""
+
+_ORDERED = (list, tuple, Iterable, Iterator, Generator, Sequence, Collection)
+
+
+_NUMBERS = ("no argument", "one argument", "two arguments", "three arguments")
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The annotations of a function, of each of its arguments and of its result; `NOTHING` where there is none."""
+
+    takes: tuple[Any, ...]
+    returns: Any
+
+
+class Unreadable(Exception):
+    """The function cannot take part in a flow, and why."""
+
+
+def signature_of(function: Function, *arguments: str) -> Signature:
+    """Read a function's annotations; raises Unreadable if it does not take exactly these arguments."""
+    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+        raise Unreadable("is asynchronous; a step's function is called and returns")
+    try:
+        signature = inspect.signature(function, eval_str=True)
+    except ValueError:  # a builtin without one
+        return Signature((NOTHING,) * len(arguments), NOTHING)
+    except Exception as error:  # noqa: BLE001 - evaluating an annotation may raise anything
+        reason = f"{type(error).__name__}: {error}"
+        raise Unreadable(f"has annotations that cannot be read ({reason}); define types at a module's top") from None
+    try:
+        signature.bind(*arguments)
+    except TypeError:
+        named = " and ".join(filter(None, (", ".join(arguments[:-1]), arguments[-1])))
+        raise Unreadable(f"must take {_NUMBERS[len(arguments)]}, {named}; it takes {signature}") from None
+    parameters = list(signature.parameters.values())
+    last = len(parameters) - 1  # fewer than arguments where it is *args
+    takes = tuple(parameters[min(index, last)].annotation for index in range(len(arguments)))
+    return Signature(takes, signature.return_annotation)
+
+
+def element_of(returns: Any) -> Any:
+    """The type of the elements of an annotated iterable; raises Unreadable if their order does not repeat."""
+    origin, arguments = get_origin(returns), get_args(returns)
+    if origin in (set, frozenset, Set):
+        raise Unreadable("returns a set, whose order does not repeat; return a sorted list")
+    if origin is tuple and (len(arguments) != 2 or arguments[1] is not Ellipsis):
+        raise Unreadable(f"must return an iterable of one record type, its annotation says {said(returns)}")
+    if origin not in _ORDERED or not arguments:
+        raise Unreadable(f"must return an iterable such as list[Record], its annotation says {said(returns)}")
+    return arguments[0]
+
+
+def says_nothing(annotation: Any) -> bool:
+    """Whether anything at all fits the annotation."""
+    return annotation in (NOTHING, Any, object) or isinstance(annotation, TypeVar)
+
+
+def accepts(annotation: Any, found: Any) -> bool:
+    """Whether a value of the type `found` may stand where the annotation is; a window is `tuple[Record, ...]`."""
+    if says_nothing(annotation) or annotation == found:
+        return True
+    if get_origin(found) in (Union, UnionType):
+        return all(accepts(annotation, argument) for argument in get_args(found))
+    if get_origin(annotation) in (Union, UnionType):
+        return any(accepts(argument, found) for argument in get_args(annotation))
+    outer, inner = get_origin(annotation) or annotation, get_origin(found) or found
+    if not isinstance(outer, type) or not isinstance(inner, type):
+        return False
+    try:
+        return issubclass(inner, outer) and _accepts_elements(annotation, found)
+    except TypeError:  # a protocol that cannot be asked
+        return True
+
+
+def _accepts_elements(annotation: Any, found: Any) -> bool:
+    """Whether `Sequence[T]` and the like accept `tuple[T, ...]`, `list[T]`, ..."""
+    if not get_args(annotation):
+        return True
+    wanted, given = get_args(annotation), get_args(found)
+    if given[1:] == (Ellipsis,) and get_origin(annotation) is not tuple:
+        given = given[:1]
+    return len(wanted) == len(given) and all(map(accepts, wanted, given))
+
+
+def said(annotation: Any) -> str:
+    """An annotation as the user wrote it, or nearly so."""
+    if annotation is NOTHING:
+        return "nothing"
+    if annotation in (None, NoneType, Ellipsis):
+        return "..." if annotation is Ellipsis else "None"
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin in (Union, UnionType):
+        return " | ".join(map(said, arguments))
+    if isinstance(origin, type) and arguments and all(not isinstance(argument, list) for argument in arguments):
+        return f"{said(origin)}[{', '.join(map(said, arguments))}]"
+    if isinstance(annotation, type) and not arguments:
+        return annotation.__qualname__
+    return str(annotation).replace("typing.", "").replace("collections.abc.", "")

@@ -1,0 +1,176 @@
+"""The steps a flow is made of, as frozen values: what each one does, not how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from lowtide.flow.endpoints import KafkaSink, KafkaSource
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A place in the user's code."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Records come in from a source."""
+
+    source: KafkaSource
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """Every record becomes one record; `returns` is its type where the function does not say."""
+
+    function: Function
+    returns: type | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FlatMap:
+    """Every record becomes any number of records, in the order the function gives them."""
+
+    function: Function
+    returns: type | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Records for which the function says True go on."""
+
+    function: Function
+
+
+@dataclass(frozen=True, slots=True)
+class MapBatches:
+    """An Arrow record batch becomes another one of `returns`, row by row in the same order.
+
+    How records are cut into batches depends on timing, so row i of the result must depend on row i alone.
+    """
+
+    function: Function
+    returns: type
+
+
+@dataclass(frozen=True, slots=True)
+class KeyBy:
+    """Records with equal values in `columns` come together; without columns, those of one front do."""
+
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Relay:
+    """Records go on to the next level in the hash unit they have; at level 0 their front gives them one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    """Every record becomes a window: the last `count` records of its key up to and with it, oldest first.
+
+    Attributes:
+        count: How many, at least 1.
+        partial: Whether the windows at a key's start, which are shorter, come out.
+    """
+
+    count: int
+    partial: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """`function(state, record) -> (state, output)`, per key and in order; with a broadcast also `beside` as third.
+
+    Attributes:
+        function: Changes nothing in place.
+        initial: The state of a key that has none yet.
+        state: The type of the state; in a plan always there.
+        returns: The type of the outputs; in a plan always there.
+    """
+
+    function: Function
+    initial: Any
+    state: Any = None
+    returns: type | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Broadcast:
+    """Every record goes to every hash unit; `function(state, record) -> state` keeps what scans see beside them.
+
+    Attributes:
+        function: Changes nothing in place.
+        initial: The state before the first record.
+        state: The type of the state; in a plan always there.
+    """
+
+    function: Function
+    initial: Any
+    state: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """The records of several streams of one type in one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """The head of a loop: takes what comes in, and what its `Again` sends back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """The tail of a loop: records for which the function says True go back to the head, the others leave.
+
+    Attributes:
+        function: Takes a record, returns bool.
+        limit_turns: How often a record may pass through the loop, at least 1; one that had to go again fails.
+    """
+
+    function: Function
+    limit_turns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Records go out to a sink."""
+
+    sink: KafkaSink
+
+
+Step = (
+    Read | Map | FlatMap | Filter | MapBatches | KeyBy | Relay | Last | Scan | Broadcast | Merge | Loop | Again | Write
+)
+
+STATEFUL = (Last, Scan, Broadcast, Loop)
+"""Steps whose work needs to be in order, and so min time."""
+
+WORD = {
+    Read: "read",
+    Map: "map",
+    FlatMap: "flat_map",
+    Filter: "filter",
+    MapBatches: "map_batches",
+    KeyBy: "key_by",
+    Relay: "relay",
+    Last: "last",
+    Scan: "scan",
+    Broadcast: "broadcast",
+    Merge: "merge",
+    Loop: "loop",
+    Again: "loop",
+    Write: "write",
+}
+"""What a step is called in the user's code."""

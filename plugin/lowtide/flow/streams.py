@@ -1,0 +1,237 @@
+"""Streams: what the steps of a flow are written on. Each method writes one step down; nothing runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from lowtide.errors import FlowError
+from lowtide.flow import steps
+from lowtide.flow.calls import check_text, count_of, function_of, name_of, sink_of, user_site
+from lowtide.flow.endpoints import Kafka
+from lowtide.flow.steps import Site, Step
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lowtide.flow.graph import FlowGraph
+
+T = TypeVar("T")
+U = TypeVar("U")
+S = TypeVar("S")
+B = TypeVar("B")
+
+_KEYED = ("last", "scan", "loop")
+
+
+class Stream(Generic[T]):
+    """The records that come out of a step; any number of steps may take them."""
+
+    def __init__(self, flow: FlowGraph, call: int) -> None:
+        self._flow = flow
+        self._call = call
+
+    def map(self, function: Callable[[T], U], *, name: str | None = None, returns: type[U] | None = None) -> Stream[U]:
+        """Turn every record into one other record.
+
+        Args:
+            function: Takes a record, returns one; deterministic, and changes neither its record nor anything else.
+            name: The step's name; by default the function's.
+            returns: The type of the new records if the function's annotations do not say it.
+        """
+        return self._then(steps.Map(function_of(function), returns), name_of(function, name))
+
+    def flat_map(
+        self, function: Callable[[T], Iterable[U]], *, name: str | None = None, returns: type[U] | None = None
+    ) -> Stream[U]:
+        """Turn every record into any number of records, in the order the function gives them; see `map`."""
+        return self._then(steps.FlatMap(function_of(function), returns), name_of(function, name))
+
+    def filter(self, function: Callable[[T], bool], *, name: str | None = None) -> Stream[T]:
+        """Keep the records for which the function returns True; see `map`."""
+        return self._then(steps.Filter(function_of(function)), name_of(function, name))
+
+    def map_batches(
+        self, function: Callable[[pa.RecordBatch], pa.RecordBatch], returns: type[U], *, name: str | None = None
+    ) -> Stream[U]:
+        """Turn Arrow record batches of any length into others, row by row: row i of the result is made of row i.
+
+        How records are cut into batches depends on timing, so a row must not depend on its neighbours.
+
+        Args:
+            function: Takes and returns a batch with the columns of the dataclasses, in their order; same length.
+            returns: The type of the new records.
+            name: The step's name; by default the function's.
+        """
+        return self._then(steps.MapBatches(function_of(function), returns), name_of(function, name))
+
+    def key_by(self, *columns: str, name: str | None = None) -> KeyedStream[T]:
+        """Bring records with equal values in these columns together, wherever they came from."""
+        if not columns or not all(isinstance(column, str) for column in columns):
+            raise FlowError("key_by takes the names of one or more columns", where=str(user_site()))
+        return KeyedStream(self._flow, self._write_down(steps.KeyBy(columns), name))
+
+    def merge(self, *others: Stream[T], name: str) -> Stream[T]:
+        """Put this and other streams of the same type into one; records stand in the order of their sources' labels."""
+        for other in others:
+            self._check_ours(other, "merge")
+        if not others:
+            raise FlowError("merge takes one or more other streams", where=str(user_site()))
+        return Stream(self._flow, self._write_down(steps.Merge(), name, also=[other._call for other in others]))
+
+    def broadcast(self, name: str, function: Callable[[B, T], B], initial: B) -> Broadcast[B]:
+        """Keep one state of all records, wherever they came from, for scans to look at: `scan(..., beside=this)`.
+
+        Args:
+            name: The step's name.
+            function: Takes the state and a record, returns the new state; see `KeyedStream.scan`.
+            initial: The state before the first record.
+        """
+        check_text("broadcast", name)
+        return Broadcast(self._flow, self._write_down(steps.Broadcast(function_of(function), initial), name))
+
+    def write(self, name: str, sink: Kafka[T]) -> None:
+        """Write the records to a sink, e.g. `kafka("totals", json(Total), key="user")`."""
+        self._write_down(steps.Write(sink_of(sink, "write")), name)
+
+    def _then(self, step: Step, name: str | None) -> Stream[Any]:
+        return Stream(self._flow, self._write_down(step, name))
+
+    def _write_down(
+        self,
+        step: Step,
+        name: str | None,
+        *,
+        also: Iterable[int] = (),
+        site: Site | None = None,
+        back: int | None = None,
+    ) -> int:
+        return self._flow.add(step, name, (self._call, *also), site or user_site(), back)
+
+    def _check_ours(self, other: object, step: str) -> None:
+        if not isinstance(other, Stream):
+            raise FlowError(f"{step} takes streams, found {other!r}", where=str(user_site()))
+        if other._flow is not self._flow:
+            what = f"{step} takes streams of its own flow {self._flow.name!r}, found {other!r}"
+            raise FlowError(what, where=str(user_site()), way_out="read that source in this flow too")
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            if name in _KEYED:
+                way_out = "write .key_by(...) directly before it"
+                raise FlowError(f"{name} works per key, but {self!r} has none", where=str(user_site()), way_out=way_out)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
+    def __repr__(self) -> str:
+        call = self._flow.calls[self._call]
+        return f"{type(self).__name__}({self._flow.name!r}, {call.name or steps.WORD[type(call.step)]!r})"
+
+
+class Broadcast(Generic[B]):
+    """A state of all records of a stream, for `scan(..., beside=this)`."""
+
+    def __init__(self, flow: FlowGraph, call: int) -> None:
+        self._flow = flow
+        self._call = call
+
+    def __repr__(self) -> str:
+        return f"Broadcast({self._flow.name!r}, {self._flow.calls[self._call].name!r})"
+
+
+class KeyedStream(Stream[T]):
+    """Records that `key_by` has brought together: here stand the steps that work per key."""
+
+    def last(self, count: int, *, partial: bool = True, name: str | None = None) -> Stream[tuple[T, ...]]:
+        """Turn every record into a window: the last `count` records of its key up to and with it, oldest first.
+
+        Windows are for functions: `map`, `flat_map` and `filter` may take them, a sink cannot.
+
+        Args:
+            count: How many records, at least 1.
+            partial: Whether the shorter windows at a key's start come out too.
+            name: The step's name, under which its state is kept; by default made of the names before it.
+        """
+        return self._then(steps.Last(count_of("last", "a number of records", count), partial), name)
+
+    @overload
+    def scan(
+        self,
+        name: str,
+        function: Callable[[S, T], tuple[S, U]],
+        initial: S,
+        *,
+        beside: None = None,
+        returns: type[U] | None = None,
+    ) -> Stream[U]: ...
+
+    @overload
+    def scan(
+        self,
+        name: str,
+        function: Callable[[S, T, B], tuple[S, U]],
+        initial: S,
+        *,
+        beside: Broadcast[B],
+        returns: type[U] | None = None,
+    ) -> Stream[U]: ...
+
+    def scan(
+        self,
+        name: str,
+        function: Callable[..., tuple[Any, Any]],
+        initial: Any,
+        *,
+        beside: Broadcast[Any] | None = None,
+        returns: type[Any] | None = None,
+    ) -> Stream[Any]:
+        """Turn every record and its key's state into a new state and an output, per key and in order.
+
+        Args:
+            name: The step's name, under which its state is kept.
+            function: Takes the state and the record, returns both the new state and the output, annotated
+                `-> tuple[State, Output]`. It must be deterministic and must not change the state in place: make a new
+                one, as `dataclasses.replace` or `{**state, key: value}` do.
+            initial: The state of a key that has none yet. A state is whatever a record's field may be: a dataclass,
+                int, str, list[...], dict[str, ...], ...
+            beside: A broadcast whose state, as of the record's place in the order, the function gets as its third
+                argument.
+            returns: The type of the outputs if the function's annotations do not say it.
+        """
+        check_text("scan", name)
+        also: list[int] = []
+        if beside is not None:
+            if not isinstance(beside, Broadcast) or beside._flow is not self._flow:
+                what = f"beside= takes a broadcast of the flow {self._flow.name!r}, found {beside!r}"
+                raise FlowError(what, where=str(user_site()), way_out="make one: stream.broadcast(name, function, ...)")
+            also = [beside._call]
+        step = steps.Scan(function_of(function), initial, returns=returns)
+        return Stream(self._flow, self._write_down(step, name, also=also))
+
+    def loop(
+        self,
+        name: str,
+        body: Callable[[KeyedStream[T]], Stream[T]],
+        again: Callable[[T], bool],
+        *,
+        limit_turns: int,
+    ) -> Stream[T]:
+        """Take records through the same steps until they have had enough; each keeps its key meanwhile.
+
+        Args:
+            name: The loop's name.
+            body: Is called once, here, with the stream that enters the loop, and returns the stream that comes out of
+                its last step; writes no key_by, broadcast, write or other loop, and takes no stream from outside.
+            again: Takes a record that came out of the body; True sends it through once more, others leave the loop.
+            limit_turns: How often a record, or what it becomes, may pass through; one that had to go again fails.
+        """
+        site = user_site()
+        check_text("loop", name)
+        limit = count_of("loop", "limit_turns", limit_turns)
+        head: KeyedStream[T] = KeyedStream(self._flow, self._write_down(steps.Loop(), None, site=site))
+        tail = function_of(body)(head)
+        if not isinstance(tail, Stream) or tail._flow is not self._flow:
+            way_out = "return the stream that comes out of the body's last step"
+            raise FlowError(f"a loop's body returned {tail!r}, expected a stream", where=str(site), way_out=way_out)
+        step = steps.Again(function_of(again), limit)
+        return Stream(self._flow, tail._write_down(step, name, site=site, back=head._call))

@@ -1,0 +1,1 @@
+"""Jars: the Java shim, third-party jars, the JVM that runs them."""

@@ -1,0 +1,197 @@
+"""A run of a plan, single-threaded: one message after the other in the order of their labels, each depth first.
+
+So every vertex sees records in the order (tick, front, sequence, child path), which the run asserts. It shares schemas,
+formats and the wording of failures with the workers, but none of the ways in which they carry batches and mend orders.
+It takes every record through its columns where a worker would, so that a function sees what it sees there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from lowtide.core.operators.dead_letter import Dead, as_json
+from lowtide.core.operators.exchange import front_unit
+from lowtide.core.operators.failure import Failure, MessageRefused, UserError, unreadable
+from lowtide.core.operators.filtering import not_bool
+from lowtide.core.operators.keys import key_of
+from lowtide.core.operators.looping import key_changed, key_refused, misfit, too_many_turns
+from lowtide.core.operators.order import delivered_ms
+from lowtide.core.operators.watching import record_watch
+from lowtide.flow.plan import Plan, Vertex
+from lowtide.flow.schema import schema_of
+from lowtide.flow.steps import Again, Broadcast, KeyBy, Last, Loop, MapBatches, Merge, Read, Scan, Write
+from lowtide.local.calls import Failed, call, called
+from lowtide.local.items import Item, Message, Order
+from lowtide.local.plain_records import is_plain
+from lowtide.local.state import Scanned, Windows
+from lowtide_snapshots.errors import KeyRefused
+from lowtide_snapshots.keys.hashing import hash_unit
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """What is to be done next: an item goes into a vertex at a port, or, without a port, has come out of it."""
+
+    vertex: Vertex
+    port: int | None
+    item: Item
+
+
+OnCall = Callable[[Vertex, object, object], None]
+"""Is told a step, the record its function was given, and what came of it, with the state behind; None if it failed."""
+
+
+class Run:
+    """One run of a plan.
+
+    Attributes:
+        written: The records that each sink was given, in order, by its vertex.
+        dead: The dead letters, in order.
+    """
+
+    def __init__(self, plan: Plan, on_call: OnCall | None = None) -> None:
+        """Begin one; `on_call` is told each call of a function."""
+        self._on_call = on_call
+        self.written: dict[int, list[Item]] = {vertex.id: [] for vertex in plan.sinks()}
+        self.dead: list[Dead] = []
+        self._plan = plan
+        self._children = [plan.children(vertex.id) for vertex in plan.vertices]
+        self._newest: dict[int, Order] = {}
+        self._windows = {vertex.id: Windows(plan, vertex) for vertex in plan.vertices if isinstance(vertex.step, Last)}
+        self._watches = {vertex.id: record_watch(vertex) for vertex in plan.vertices}
+        self._scanned = {vertex.id: Scanned(plan, vertex) for vertex in plan.vertices if isinstance(vertex.step, Scan)}
+
+    def read(self, source: Vertex, order: Order, message: Message) -> None:
+        """Take a message of a source all its way."""
+        assert isinstance(source.step, Read)
+        format_ = source.step.source.format
+        decoded = format_.decode([message.key], [message.value])
+        for _, reason in decoded.failures:
+            self._fail(source, Item(None, order, message), unreadable(0, message.value, format_, source.gives, reason))
+        for record in decoded.rows:
+            self.take(source, Item(record, order, message))
+
+    def take(self, source: Vertex, item: Item) -> None:
+        """Take a record of a source all its way: by a stack instead of calls, as loops may be deep."""
+        ways = [_Way(source, None, item)]
+        while ways:
+            way = ways.pop()
+            ahead = self._behind(way.vertex, way.item) if way.port is None else self._into(way, way.port)
+            ways += reversed(ahead)
+
+    def _behind(self, vertex: Vertex, item: Item) -> list[_Way]:
+        """Where a record goes that came out of a vertex; of several ways each appends its number to the child path."""
+        children = self._children[vertex.id]
+        ways = []
+        for number, child in enumerate(children, 1):
+            # What does not fit its type is found by the first step that asks, and gone for those behind it.
+            if (child.is_exchange or isinstance(child.step, Write | MapBatches)) and not self._is_sound(vertex, item):
+                break
+            branch = item if len(children) == 1 else item.child(number)
+            ways.append(_Way(child, child.parents.index(vertex.id), branch))
+        return ways
+
+    def _into(self, way: _Way, port: int) -> Sequence[_Way]:
+        """What becomes of a record that reaches a vertex."""
+        vertex, item = way.vertex, way.item
+        newest = self._newest.get(vertex.id)
+        assert newest is None or newest < item.order, f"{vertex.name} sees {item.order} after {newest}"
+        assert len(item.order.child) <= vertex.depth, f"{vertex.name} sees {item.order}, deeper than {vertex.depth}"
+        self._newest[vertex.id] = item.order
+        scanned = self._scanned.get(vertex.id)
+        caller = (scanned.broadcast if scanned is not None and port == 1 else None) or vertex
+        watch = self._watches[caller.id]
+        looked = None if watch is None else watch.look([item.record])
+        failure, ways = None, list[_Way]()
+        try:
+            if isinstance(vertex.step, Again):
+                ways = [self._turned(vertex, vertex.step, item)]
+            else:
+                ways = [_Way(vertex, None, result) for result in self._step(vertex, port, item)]
+        except Failed as failed:
+            failure = failed.failure
+        if watch is not None and not watch.same([item.record], looked):
+            raise watch.changed(item.record, item.message.position)
+        if self._on_call is not None and hasattr(caller.step, "function"):
+            state = None if scanned is None else scanned.state(item, port)
+            self._on_call(caller, item.record, None if failure else (state, [way.item.record for way in ways]))
+        if failure is not None:
+            self._fail(caller, item, failure)
+        return ways
+
+    def _step(self, vertex: Vertex, port: int, item: Item) -> list[Item]:
+        step = vertex.step
+        if isinstance(step, Write):
+            self.written[vertex.id].append(item)
+        elif isinstance(step, Last):
+            return [item.becomes(window) for window in self._windows[vertex.id].take(item.record)]
+        elif isinstance(step, Scan) and port == 0:
+            return [item.becomes(self._scanned[vertex.id].take(item))]
+        elif isinstance(step, Scan):
+            self._scanned[vertex.id].see(item)
+        elif isinstance(step, Merge | Loop):
+            return [item.child(vertex.loop_mark) if isinstance(step, Loop) else item]
+        else:
+            return [self._exchanged(vertex, item)] if vertex.is_exchange else call(vertex, item)
+        return []
+
+    def _exchanged(self, vertex: Vertex, item: Item) -> Item:
+        """The record as it comes out of an exchange; of a broadcast only the first unit's copy, as all see the same."""
+        item = _carried(vertex, item)
+        if isinstance(vertex.step, Broadcast):
+            return item.into(0).child(1)
+        if isinstance(vertex.step, KeyBy) and vertex.step.columns:
+            return item.into(hash_unit(key_of(vertex.step.columns, item.record), self._plan.units))
+        if item.unit >= 0:
+            return item
+        return item.into(front_unit(item.order.front, self._plan.units))
+
+    def _turned(self, tail: Vertex, step: Again, item: Item) -> _Way:
+        """Where a record goes from a loop's tail: on, or back to the head."""
+        again = called(step.function, item.record)
+        fault = not_bool(again)
+        if fault is None and not again:
+            return _Way(tail, None, item)
+        assert tail.back is not None
+        head = self._plan.vertices[tail.back]
+        columns = self._plan.key_of(head)
+        if fault is None and item.order.child.count(head.loop_mark) >= step.limit_turns:
+            fault = too_many_turns(step.limit_turns)
+        elif fault is None:
+            fault = self._leaves_unit(columns, item) or misfit(tail, item.record)
+        if fault is not None:
+            raise Failed(item.record, fault)
+        return _Way(head, 0, _carried(tail, item))
+
+    def _leaves_unit(self, columns: Sequence[str], item: Item) -> str | None:
+        """What is wrong with a record's key on its way back to a loop's head."""
+        try:
+            unit = hash_unit(key_of(columns, item.record), self._plan.units)
+        except KeyRefused as refused:
+            return key_refused(refused)
+        return None if unit == item.unit else key_changed(columns)
+
+    def _is_sound(self, vertex: Vertex, item: Item) -> bool:
+        if is_plain(vertex.gives, item.record):
+            return True
+        fault = schema_of(vertex.gives).fault(item.record)
+        if fault is not None:
+            self._fail(vertex, item, Failure(0, item.record, fault.what))
+        return fault is None
+
+    def _fail(self, vertex: Vertex, item: Item, failure: Failure) -> None:
+        """Make a dead letter of a failure, or raise it."""
+        message, timestamp = item.message, delivered_ms(item.order.tick, self._plan.slack_ms)
+        if self._plan.dead_letters is None or failure.way_out:
+            raise (MessageRefused if isinstance(vertex.step, Read) else UserError)(vertex, message.position, failure)
+        original = (message.key, message.value) if vertex.level == 0 else (None, as_json(failure.record))
+        self.dead.append(Dead(vertex.name, message.position, timestamp, failure.error, *original))
+
+
+def _carried(vertex: Vertex, item: Item) -> Item:
+    """The record of an item as it comes back from columns."""
+    if is_plain(vertex.gives, item.record):
+        return item
+    schema = schema_of(vertex.gives)
+    return item.becomes(schema.rows(schema.columns([item.record]))[0])

@@ -1,0 +1,57 @@
+"""What moves through a run here and now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from lowtide.core.operators.order import Position
+
+
+class Order(NamedTuple):
+    """A record's place in the order of all; the child path says which way it came from its message."""
+
+    tick: int
+    front: int
+    sequence: int
+    child: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a source's log.
+
+    Attributes:
+        position: Where it stands.
+        timestamp: The log's timestamp in ms.
+        key: Its key, None for none.
+        value: Its value, None for a tombstone.
+    """
+
+    position: Position
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A record, or a window, on its way: its place, the message it was made of, and its hash unit once it has one."""
+
+    record: Any
+    order: Order
+    message: Message
+    unit: int = -1
+
+    def child(self, element: int) -> Item:
+        """The same with one more element in its child path."""
+        tick, front, sequence, child = self.order
+        return Item(self.record, Order(tick, front, sequence, (*child, element)), self.message, self.unit)
+
+    def becomes(self, record: Any) -> Item:
+        """The same with another record."""
+        return Item(record, self.order, self.message, self.unit)
+
+    def into(self, unit: int) -> Item:
+        """The same in a hash unit."""
+        return Item(self.record, self.order, self.message, unit)

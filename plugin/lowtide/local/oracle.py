@@ -1,0 +1,285 @@
+"""Whether what a job delivered is what it had to deliver: per lane the same sequence of bytes as a run here and now.
+
+    log = read_sources(conf.kafka, plan, {"documents-0": 0, "documents-1": 1})
+    verdict = compare(plan, log, floors, read_output(conf.kafka, "index"))
+    assert verdict.right, verdict
+
+Everything is held in memory; a million messages take some tens of seconds.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lowtide.core.operators.order import Position
+from lowtide.errors import FlowError, ServiceUnavailable, TopicUnknown
+from lowtide.flow.plan import Plan
+from lowtide.flow.steps import Read
+from lowtide.local.run import Message, run_log
+from lowtide_tracker.floors import Floor
+
+if TYPE_CHECKING:
+    from lowtide.conf import KafkaConf
+
+__all__ = ["Output", "Verdict", "compare", "compare_lanes", "expected_lanes", "read_log", "read_output", "read_sources"]
+
+BATCH = 10_000
+POLL_S = 0.5
+READ_LIMIT_S = 120.0
+DIFFERENCES = 5
+SHOWN_BYTES = 100
+
+
+class Output(NamedTuple):
+    """One delivered message: key and value as bytes, its timestamp in ms."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of a comparison. The three counts are 0 if, and only if, every lane has the very sequence expected.
+
+    Attributes:
+        expected: How many messages had to be delivered.
+        delivered: How many were.
+        lost: How many of those expected were not delivered, or not often enough, in their lane.
+        duplicated: How many were delivered that were not expected in their lane, or not so often.
+        out_of_order: In how many places the lanes differ once what was lost and what was duplicated is left out on
+            either side; of equal messages the first ones stay.
+        differences: The first few, in words.
+    """
+
+    expected: int
+    delivered: int
+    lost: int
+    duplicated: int
+    out_of_order: int
+    differences: tuple[str, ...]
+
+    @property
+    def right(self) -> bool:
+        """Whether every lane has what was expected, byte for byte."""
+        return not (self.lost or self.duplicated or self.out_of_order)
+
+    def __str__(self) -> str:
+        counts = f"{self.delivered:,} delivered of {self.expected:,}: {self.lost:,} lost, "
+        counts += f"{self.duplicated:,} duplicated, {self.out_of_order:,} out of order"
+        return "\n  ".join((counts, *self.differences))
+
+
+def compare(
+    plan: Plan,
+    log: Mapping[str, Iterable[Message]],
+    floors: Iterable[Floor],
+    delivered: Mapping[int, Sequence[Output]],
+    sink: str | None = None,
+) -> Verdict:
+    """Compare what was delivered with a run here and now on the same log.
+
+    Args:
+        plan: The job's plan.
+        log: Every message of each source, by the source's name; see `read_sources`.
+        floors: The decisions about labels that the job has stored.
+        delivered: The messages of each partition of the sink's topic; lane i is partition i.
+        sink: Which sink; needed only if there are several.
+
+    Raises:
+        FlowError: the plan has several sinks, or none of that name.
+        MessageRefused, UserError: as in a job, if the flow names no dead letters.
+    """
+    return compare_lanes(expected_lanes(plan, log, floors, sink), delivered)
+
+
+def expected_lanes(
+    plan: Plan, log: Mapping[str, Iterable[Message]], floors: Iterable[Floor], sink: str | None = None
+) -> dict[int, list[Output]]:
+    """What a sink has to be given, per lane and in order; errors as `compare`."""
+    names = [vertex.name for vertex in plan.sinks()]
+    if sink not in names and (sink is not None or len(names) != 1):
+        asked = "no sink was named" if sink is None else f'no sink is named "{sink}"'
+        raise FlowError(f"{asked}; the flow writes to {', '.join(names)}", way_out="name one of them")
+    with _without_collection():
+        written, _ = run_log(plan, log, floors)
+    lanes: dict[int, list[Output]] = {lane: [] for lane in range(plan.lanes)}
+    for message in written[sink or names[0]]:
+        lanes[message.lane].append(Output(message.key, message.value, message.timestamp))
+    return lanes
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Look for no cycles meanwhile: of millions of records that all are kept, that takes a third of the time."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+def compare_lanes(expected: Mapping[int, Sequence[Output]], delivered: Mapping[int, Sequence[Output]]) -> Verdict:
+    """Compare lane by lane; O(messages). A lane that is missing on one side is empty there."""
+    lost = duplicated = out_of_order = 0
+    differences: list[str] = []
+    for lane in sorted({*expected, *delivered}):
+        due, came = list(expected.get(lane, ())), list(delivered.get(lane, ()))
+        # Equality of two lists of tuples is decided in C, and is what nearly always holds.
+        if due == came:
+            continue
+        missing, surplus = Counter(due), Counter(came)
+        missing.subtract(came)
+        surplus.subtract(due)
+        missing, surplus = +missing, +surplus
+        lost += missing.total()
+        duplicated += surplus.total()
+        left, right = _without(due, missing), _without(came, surplus)
+        out_of_order += sum(one != other for one, other in zip(left, right, strict=True))
+        differences += _told(lane, due, came, missing, surplus)
+    count = sum(map(len, expected.values())), sum(map(len, delivered.values()))
+    return Verdict(*count, lost, duplicated, out_of_order, tuple(differences[:DIFFERENCES]))
+
+
+def _without(outputs: Sequence[Output], surplus: Counter[Output]) -> list[Output]:
+    """The messages without as many of each as `surplus` says, the last ones of each left out."""
+    left = Counter(outputs)
+    left.subtract(surplus)
+    kept = []
+    for output in outputs:
+        if left[output] > 0:
+            left[output] -= 1
+            kept.append(output)
+    return kept
+
+
+def _told(
+    lane: int, due: Sequence[Output], came: Sequence[Output], missing: Counter[Output], surplus: Counter[Output]
+) -> Iterator[str]:
+    """Where a lane first differs, and the first message lost and the first that is too many."""
+    place = next(
+        (index for index, (one, other) in enumerate(zip(due, came, strict=False)) if one != other),
+        min(len(due), len(came)),
+    )
+    yield f"lane {lane}, message {place}: expected {_said(due, place)}, found {_said(came, place)}"
+    for what, found in (("lost", missing), ("not expected, or not so often", surplus)):
+        if found:
+            output, times = next(iter(found.items()))
+            yield f"lane {lane}: {found.total():,} {what}, first {_shown(output)}{f', {times} times' * (times > 1)}"
+
+
+def _said(outputs: Sequence[Output], place: int) -> str:
+    return _shown(outputs[place]) if place < len(outputs) else "the end"
+
+
+def _shown(output: Output) -> str:
+    value = repr(output.value)
+    if len(value) > SHOWN_BYTES:
+        value = f"{value[:SHOWN_BYTES]}..."
+    return f"key {output.key!r}, value {value}, timestamp {output.timestamp}"
+
+
+def read_sources(kafka: KafkaConf, plan: Plan, fronts: Mapping[str, int]) -> dict[str, list[Message]]:
+    """Read all that each source of a plan can read now; `fronts` as for `read_log`, errors too."""
+    topics = {vertex.name: vertex.step.source.topic for vertex in plan.sources() if isinstance(vertex.step, Read)}
+    # Once each: sources of one topic have the same messages.
+    read = {topic: read_log(kafka, topic, fronts) for topic in dict.fromkeys(topics.values())}
+    return {name: [message for part in read[topic].values() for message in part] for name, topic in topics.items()}
+
+
+def read_log(kafka: KafkaConf, topic: str, fronts: Mapping[str, int]) -> dict[int, list[Message]]:
+    """Read all that a topic shows to a read_committed reader at the time of the call, per partition in order.
+
+    Args:
+        kafka: Where.
+        topic: The topic.
+        fronts: The front's number of each partition, as `{"documents-0": 0}`.
+
+    Raises:
+        FlowError: a partition has no front.
+        TopicUnknown: there is no such topic.
+        ServiceUnavailable: Kafka did not give all of it in time.
+    """
+    log: dict[int, list[Message]] = {}
+    for partition, messages in _read(kafka, topic).items():
+        if messages and f"{topic}-{partition}" not in fronts:
+            raise FlowError(f"{topic}-{partition} has messages and no front; there are {', '.join(sorted(fronts))}")
+        front = fronts.get(f"{topic}-{partition}", -1)
+        log[partition] = [
+            Message(Position(front, message.offset()), message.timestamp()[1], message.key(), message.value())
+            for message in messages
+        ]
+    return log
+
+
+def read_output(kafka: KafkaConf, topic: str) -> dict[int, list[Output]]:
+    """Read all that was delivered to a topic, as a read_committed reader sees it; errors as `read_log`."""
+    return {
+        partition: [Output(message.key(), message.value(), message.timestamp()[1]) for message in messages]
+        for partition, messages in _read(kafka, topic).items()
+    }
+
+
+def _read(kafka: KafkaConf, topic: str) -> dict[int, list[Any]]:
+    """All messages of a topic, per partition; those of transactions that are still open are not seen."""
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+
+    from lowtide.connectors.kafka_access import librdkafka_settings
+
+    settings = {
+        **librdkafka_settings(kafka),
+        "group.id": "lowtide-oracle",
+        "enable.auto.commit": False,
+        "isolation.level": "read_committed",
+        # Says of each partition when all that could be read is there.
+        "enable.partition.eof": True,
+        "fetch.queue.backoff.ms": 1,
+        "log_level": 0,
+    }
+    consumer: Any = Consumer(settings)
+    try:
+        partitions = _partitions(consumer, kafka, topic)
+        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
+        found: dict[int, list[Any]] = {partition: [] for partition in partitions}
+        open_ = set(partitions)
+        deadline = time.monotonic() + READ_LIMIT_S
+        while open_ and time.monotonic() < deadline:
+            for message in consumer.consume(BATCH, POLL_S):
+                error = message.error()
+                if error is None and message.partition() in open_:
+                    found[message.partition()].append(message)
+                elif error is not None and error.code() == KafkaError._PARTITION_EOF:
+                    open_.discard(message.partition())
+    finally:
+        consumer.close()
+    if open_:
+        raise ServiceUnavailable(
+            f'topic "{topic}", partitions {sorted(open_)}: the end was not reached within {READ_LIMIT_S:g} s',
+            where=f"Kafka at {kafka.bootstrap}",
+            way_out="see whether the broker answers: lowtide doctor",
+        )
+    return found
+
+
+def _partitions(consumer: Any, kafka: KafkaConf, topic: str) -> list[int]:
+    from confluent_kafka import KafkaException
+
+    try:
+        known = consumer.list_topics(topic, timeout=kafka.reach_limit_ms / 1000).topics[topic]
+    except KafkaException as error:
+        raise ServiceUnavailable(
+            f"no Kafka broker answers: {error.args[0].str()}", where=f"Kafka at {kafka.bootstrap}"
+        ) from error
+    if known.error is not None:
+        raise TopicUnknown(
+            f'there is no topic "{topic}"', where=f"Kafka at {kafka.bootstrap}", way_out="correct the name"
+        )
+    return sorted(known.partitions)

@@ -1,0 +1,155 @@
+"""The flow here and now: `Flow.run_locally`, and the oracle that every run of a job is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from operator import itemgetter
+
+from lowtide.core.fronts.floors import NO_TICK
+from lowtide.core.operators.dead_letter import Dead, as_json
+from lowtide.core.operators.keys import plain
+from lowtide.core.operators.order import Position, delivered_ms
+from lowtide.errors import FlowError
+from lowtide.flow.compiler import compile_flow
+from lowtide.flow.graph import DEAD_LETTERS, FlowGraph
+from lowtide.flow.inference import key_column
+from lowtide.flow.plan import Plan, Vertex
+from lowtide.flow.steps import Write
+from lowtide.local.interpreter import OnCall, Run
+from lowtide.local.items import Item, Message, Order
+from lowtide_tracker.floors import Floor
+
+__all__ = ["Delivered", "Message", "Order", "label_log", "run_log", "run_plan", "run_records"]
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """One message that a sink is given.
+
+    Attributes:
+        lane: The slice of the output it stands in.
+        key: The message's key, None for none.
+        value: The message's value, None for Kafka's tombstone.
+        timestamp: When its tick began, in ms.
+        order: The order key of the record, without its trace.
+    """
+
+    lane: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    order: Order
+
+
+def run_records(flow: FlowGraph, inputs: Mapping[str, Iterable[object]]) -> dict[str, list[object]]:
+    """Run a flow on records or messages' values per source; records per sink, failed ones under "dead-letters".
+
+    The records of a source stand in the order given, those of different sources in the order of the sources.
+
+    Raises:
+        FlowError: the flow does not fit together, or an input is of no source or of another type.
+        MessageRefused, UserError: as in a job, if the flow names no dead letters; in any case if a function changed a
+            record or a state in place, or returned a state that cannot be saved.
+    """
+    return run_plan(compile_flow(flow, parallelism=1), inputs)
+
+
+def run_plan(
+    plan: Plan, inputs: Mapping[str, Iterable[object]], on_call: OnCall | None = None
+) -> dict[str, list[object]]:
+    """`run_records` for a plan; `on_call` is told each call of a function."""
+    sources = {vertex.name: vertex for vertex in plan.sources()}
+    unknown = sorted(set(inputs) - set(sources))
+    if unknown:
+        raise FlowError(f"no source is named {', '.join(unknown)}; the flow reads {', '.join(sources)}")
+    run = Run(plan, on_call)
+    for front, (name, vertex) in enumerate(sources.items()):
+        for sequence, record in enumerate(inputs.get(name, ())):
+            _take(run, vertex, Order(0, front, sequence), record)
+    written: dict[str, list[object]] = {
+        vertex.name: [item.record for item in run.written[vertex.id]] for vertex in plan.sinks()
+    }
+    return {**written, DEAD_LETTERS: list(run.dead)} if plan.dead_letters is not None else written
+
+
+def _take(run: Run, vertex: Vertex, order: Order, record: object) -> None:
+    """Take a record, or the bytes of one, as if it had been read."""
+    position = Position(order.front, order.sequence)
+    if isinstance(record, bytes):
+        run.read(vertex, order, Message(position, 0, None, record))
+    elif type(record) is vertex.gives:
+        run.take(vertex, Item(record, order, Message(position, 0, None, as_json(record))))
+    else:
+        expected = f"{vertex.gives.__qualname__} or bytes"
+        raise FlowError(f'source "{vertex.name}" takes {expected}, found {type(record).__qualname__}: {record!r}')
+
+
+def run_log(
+    plan: Plan, log: Mapping[str, Iterable[Message]], floors: Iterable[Floor] = ()
+) -> tuple[dict[str, list[Delivered]], list[Dead]]:
+    """Run a plan on the messages of each source, in the order of their labels, whatever order they are given in.
+
+    Args:
+        plan: The plan.
+        log: The messages of each source by its name; offsets are unique in a front. Sources that read one topic have
+            the same messages in the same fronts.
+        floors: The decisions about labels that a run has stored.
+
+    Returns:
+        What each sink is given, by its name, in order; every lane's own sequence is what a job must reproduce. And
+        the dead letters, in order.
+    """
+    messages = [(vertex, message) for vertex in plan.sources() for message in log.get(vertex.name, ())]
+    labels = label_log(dict.fromkeys(message for _, message in messages), floors, plan.slack_ms)
+    paths = {vertex.id: (branch,) if (branch := plan.branch_of(vertex)) else () for vertex in plan.sources()}
+    ordered = []
+    for vertex, message in messages:
+        front, sequence = message.position.front, message.position.sequence
+        ordered.append((Order(labels[message.position], front, sequence, paths[vertex.id]), vertex, message))
+    run = Run(plan)
+    for order, vertex, message in sorted(ordered, key=itemgetter(0)):
+        run.read(vertex, order, message)
+    return {vertex.name: _delivered(plan, vertex, run.written[vertex.id]) for vertex in plan.sinks()}, run.dead
+
+
+def label_log(messages: Iterable[Message], floors: Iterable[Floor], slack_ms: int) -> dict[Position, int]:
+    """The label of every message (R1): per front, the largest of the label before, its own tick, and the floors.
+
+    A message's own tick is that of its timestamp, or that of the cap that stands at its very offset.
+    """
+    floors = list(floors)
+    caps = {Position(floor.front, floor.offset): floor.tick for floor in sorted(floors) if floor.cap}
+    labels: dict[Position, int] = {}
+    newest: dict[int, int] = {}
+    waiting = sorted((floor for floor in floors if not floor.cap), reverse=True)
+    for message in sorted(messages, key=lambda message: (message.position.front, message.position.sequence)):
+        position = message.position
+        assert position not in labels, f"two messages stand at {position}"
+        while waiting and (waiting[-1].front, waiting[-1].offset) <= (position.front, position.sequence):
+            floor = waiting.pop()
+            newest[floor.front] = max(newest.get(floor.front, NO_TICK), floor.tick)
+        own = caps.get(position, message.timestamp // slack_ms)
+        labels[position] = newest[position.front] = max(newest.get(position.front, NO_TICK), own)
+    return labels
+
+
+def _delivered(plan: Plan, vertex: Vertex, items: Iterable[Item]) -> list[Delivered]:
+    """The messages of a sink."""
+    assert isinstance(vertex.step, Write)
+    sink, lanes = vertex.step.sink, plan.lane_of_unit().tolist()
+    column = key_column(sink)
+    delivered = []
+    for item in items:
+        key = None if column is None else _key_bytes(getattr(item.record, column))
+        value = sink.format.encode([item.record])[0]
+        delivered.append(
+            Delivered(lanes[item.unit], key, value, delivered_ms(item.order.tick, plan.slack_ms), item.order)
+        )
+    return delivered
+
+
+def _key_bytes(value: object) -> bytes | None:
+    """A key's value as a message's key: text in UTF-8, bytes as they are, numbers in decimal digits."""
+    stored = plain(value)
+    return stored if stored is None or isinstance(stored, bytes) else str(stored).encode()

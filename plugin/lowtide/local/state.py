@@ -1,0 +1,120 @@
+"""The steps with state in a run here and now: records come in order, so each has only to be taken as it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+from lowtide.core.operators.keys import key_of
+from lowtide.core.operators.per_record import said_type
+from lowtide.core.operators.states import States
+from lowtide.flow.plan import Plan, Vertex
+from lowtide.flow.steps import Broadcast, Function, Last, Scan
+from lowtide.local.calls import Failed, called
+from lowtide.local.items import Item
+
+
+class Windows:
+    """The newest records of each key, for one `last`."""
+
+    def __init__(self, plan: Plan, vertex: Vertex) -> None:
+        assert isinstance(vertex.step, Last)
+        self._step = vertex.step
+        self._columns = plan.key_of(vertex)
+        self._kept: dict[Hashable, tuple[Any, ...]] = {}
+
+    def take(self, record: object) -> list[tuple[Any, ...]]:
+        """The window that ends with this record, if it is long enough."""
+        key, count = key_of(self._columns, record), self._step.count
+        window = self._kept[key] = (*self._kept.get(key, ()), record)[-count:]
+        return [window] if self._step.partial or len(window) == count else []
+
+
+class Scanned:
+    """The state of each key, for one `scan`, and that of the broadcast beside it."""
+
+    def __init__(self, plan: Plan, vertex: Vertex) -> None:
+        assert isinstance(vertex.step, Scan)
+        self._step = vertex.step
+        self._gives = vertex.gives
+        self._columns = plan.key_of(vertex)
+        self._states = _Kept(vertex)
+        self.broadcast = plan.broadcast_of(vertex)
+        self._beside = None if self.broadcast is None else _Kept(self.broadcast)
+
+    def take(self, item: Item) -> Any:
+        """The output for a record; raises Failed, and then the state is as it was."""
+        record, states, beside = item.record, self._states, self._beside
+        key, function = key_of(self._columns, record), self._step.function
+        seen = () if beside is None else (beside.look(()),)
+        before = states.look(key)
+        try:
+            # Taking the pair apart may fail as well: that is the record's failure too.
+            state, output = called(lambda record: _pair(function(before, record, *seen)), record)
+        finally:
+            states.check_unchanged(key, function, item)
+            if beside is not None:
+                beside.check_unchanged((), function, item)
+        if type(output) is not self._gives:
+            raise Failed(record, f"returned the output {said_type(output)}, expected {self._gives.__qualname__}")
+        states.put(key, state, item)
+        return output
+
+    def see(self, item: Item) -> None:
+        """Fold a record of the broadcast into what the scan sees beside the next records; raises Failed."""
+        assert self._beside is not None
+        assert self.broadcast is not None
+        step, beside = self.broadcast.step, self._beside
+        assert isinstance(step, Broadcast)
+        before = beside.look(())
+        try:
+            state = called(step.function, before, item.record)
+        finally:
+            beside.check_unchanged((), step.function, item)
+        beside.put((), state, item)
+
+    def state(self, item: Item, port: int) -> Any:
+        """The state behind a record that came in at a port: its key's, or the broadcast's."""
+        if port == 0:
+            return self._states.kept(key_of(self._columns, item.record))
+        assert self._beside is not None
+        return self._beside.kept(())
+
+
+def _pair(result: Any) -> tuple[Any, Any]:
+    state, output = result
+    return state, output
+
+
+class _Kept:
+    """The states of one step by key."""
+
+    def __init__(self, vertex: Vertex) -> None:
+        assert isinstance(vertex.step, Scan | Broadcast)
+        self._initial = vertex.step.initial
+        self._states = States(vertex)
+        self._looked: bytes | None = None
+        self._kept: dict[Hashable, Any] = {}
+
+    def kept(self, key: Hashable) -> Any:
+        """A key's state."""
+        return self._kept.get(key, self._initial)
+
+    def look(self, key: Hashable) -> Any:
+        """A key's state, for one call of a function, after which `check_unchanged` follows."""
+        state = self.kept(key)
+        self._looked = None if self._states.fixed else self._states.look([state])
+        return state
+
+    def check_unchanged(self, key: Hashable, function: Function, item: Item) -> None:
+        """Raise UserError if the function changed the state that `look` gave."""
+        state = self.kept(key)
+        if not self._states.same([state], self._looked):
+            raise self._states.changed(function, item.message.position, item.record)
+
+    def put(self, key: Hashable, state: object, item: Item) -> None:
+        """Keep a state; raise Failed if it is none, or no snapshot can give it back."""
+        failure = self._states.fault(item.record, state, self._looked)
+        if failure is not None:
+            raise Failed(item.record, failure)
+        self._kept[key] = state

@@ -1,0 +1,195 @@
+"""Calls a flow's functions twice under two hash seeds: one that does not give the same each time is named.
+
+A function that is not deterministic gives other results when a record is replayed, after a repair or in another life:
+what was delivered and what is then made of it do not fit together. Under one seed runs
+`python -m lowtide.local.trial FLOW OUT [SOURCE=FILE ...]`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from lowtide.core.operators.failure import UserError, shortened
+from lowtide.core.operators.watching import shown_function
+from lowtide.errors import FlowError
+from lowtide.flow.compiler import compile_flow
+from lowtide.flow.endpoints import KafkaSink
+from lowtide.flow.findings import Finding
+from lowtide.flow.formats import raw
+from lowtide.flow.graph import FlowGraph
+from lowtide.flow.loading import load_flow
+from lowtide.flow.plan import Plan, Vertex
+from lowtide.flow.samples import samples_of
+from lowtide.local.run import run_plan
+from lowtide.process.pandas_later import leave_pandas_for_later
+
+__all__ = ["Tried", "try_flow"]
+
+SEEDS = ("0", "1")
+"""Workers run under the first."""
+CALLED_WITHIN_S = 60.0
+SAMPLES_LIMIT = 1_000
+"""Lines of a file that are tried."""
+
+Calls = dict[str, list[list[str]]]
+"""By step each call's record and results, in order, as text; of results that it failed in the step, no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What came of calling a flow's functions.
+
+    Attributes:
+        findings: Functions that are not deterministic, or change in place what they are given.
+        failing: Steps that failed with each record they were called with.
+    """
+
+    findings: list[Finding]
+    failing: list[str]
+
+
+def try_flow(flow: FlowGraph, path: str, samples: Mapping[str, Path]) -> Tried:
+    """Call all functions of a sound flow twice in each of two processes.
+
+    Args:
+        flow: The flow.
+        path: Where the processes load it from, as `load_flow` takes it.
+        samples: By source a file with a message's value per line; other sources get records made from their schemas.
+
+    Raises:
+        FlowError: there is no such source or file, or a process did not come to an end.
+    """
+    plan = compile_flow(flow, parallelism=1)
+    sources = [vertex.name for vertex in plan.sources()]
+    for name, file in samples.items():
+        if name not in sources:
+            raise FlowError(f"no source is named {name}; the flow reads {', '.join(sources)}")
+        if not file.is_file():
+            raise FlowError(f"there is no file {file}", way_out="name a file with a message's value per line")
+    given = [f"{name}={file}" for name, file in samples.items()]
+    with tempfile.TemporaryDirectory() as folder:
+        outs = [Path(folder, seed) for seed in SEEDS]
+        children = [_child(seed, [path, str(out), *given]) for seed, out in zip(SEEDS, outs, strict=True)]
+        for child in children:
+            _ended(child)
+        runs = [run for out in outs for run in json.loads(out.read_text())]
+    return _judged(plan, runs)
+
+
+def _child(seed: str, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "lowtide.local.trial", *arguments],
+        env={**os.environ, "PYTHONHASHSEED": seed},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+
+
+def _ended(child: subprocess.Popen[bytes]) -> None:
+    try:
+        _, said = child.communicate(timeout=CALLED_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.communicate()
+        raise FlowError(
+            f"the flow's functions took more than {CALLED_WITHIN_S:g} s with some records",
+            way_out="see whether one waits for something, or leave this out: lowtide check --no-calls",
+        ) from None
+    if child.returncode:
+        lines = said.decode(errors="replace").strip().splitlines() or [f"it ended with {child.returncode}"]
+        raise FlowError(
+            f"the flow's functions could not be called: {lines[-1]}",
+            way_out="correct the flow's file, or leave this out: lowtide check --no-calls",
+        )
+
+
+def _judged(plan: Plan, runs: Sequence[dict[str, Any]]) -> Tried:
+    findings = []
+    for vertex in plan.vertices:
+        fault = _fault(vertex, [run["calls"].get(vertex.name, []) for run in runs])
+        if fault is not None:
+            # What comes of it differs too, so the steps after it are not to blame.
+            findings.append(Finding(vertex.site, vertex.name, fault))
+            break
+    for step, what in {tuple(run["ended"]): None for run in runs if run["ended"]}:
+        site = next((vertex.site for vertex in plan.vertices if vertex.name == step), None)
+        findings.append(Finding(site, step, what))
+    calls: Calls = runs[0]["calls"]
+    failing = [name for name, made in calls.items() if made and all(results == "failed" for _, results in made)]
+    return Tried(findings, failing)
+
+
+def _fault(vertex: Vertex, calls: Sequence[list[list[str]]]) -> str | None:
+    """What is wrong with a step that did not give the same each time it was called with the same record."""
+    first, *others = calls
+    for number, other in enumerate(others, 1):
+        for (record, results), (again, others_results) in zip(first, other, strict=False):
+            if record == again and results != others_results:
+                when = "called again" if number == 1 else "under another hash seed"
+                function = shown_function(vertex.step.function)  # type: ignore[union-attr]  # it was called
+                return (
+                    f"{function} is not deterministic: with {record} it gave {results}, {when} {others_results}; "
+                    "use no clock, no random numbers, no order of sets, and nothing that it changes itself"
+                )
+    return None
+
+
+class Recorder:
+    """Notes what functions are called with, and what they give."""
+
+    def __init__(self) -> None:
+        self.calls: Calls = {}
+
+    def __call__(self, vertex: Vertex, record: object, results: object) -> None:
+        """Note one call."""
+        told = "failed" if results is None else _text(results)
+        self.calls.setdefault(vertex.name, []).append([_text(record), told])
+
+
+def _text(value: object) -> str:
+    """All of a value if it is short, else its beginning and what tells it from others."""
+    text = repr(value)
+    return (
+        text
+        if len(text) <= 200
+        else f"{shortened(value)} ({len(text)} characters, {crc32(text.encode('utf-8', 'replace')):08x})"
+    )
+
+
+def _run(plan: Plan, inputs: Mapping[str, list[Any]]) -> dict[str, Any]:
+    recorder, ended = Recorder(), None
+    try:
+        run_plan(plan, inputs, recorder)
+    except UserError as error:  # It ends any run, in spite of the dead letters.
+        ended = [error.vertex, error.what]
+    return {"calls": recorder.calls, "ended": ended}
+
+
+def main() -> None:
+    """Run a flow twice in this process, and write down what its functions gave."""
+    path, out, *given = sys.argv[1:]
+    leave_pandas_for_later()
+    plan = compile_flow(load_flow(path), parallelism=1)
+    # What fails is no matter here: records made up may be none that the functions were written for.
+    plan = replace(plan, dead_letters=KafkaSink("dead-letters", raw(), None))
+    files = dict(each.split("=", 1) for each in given)
+    inputs = {
+        vertex.name: Path(files[vertex.name]).read_bytes().splitlines()[:SAMPLES_LIMIT]
+        if vertex.name in files
+        else samples_of(vertex.gives)
+        for vertex in plan.sources()
+    }
+    Path(out).write_text(json.dumps([_run(plan, inputs) for _ in range(2)]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,1 +1,0 @@
-"""What a worker does with batches of records: pure, no I/O."""

@@ -1,0 +1,1 @@
+"""Processes of one machine: their identity, their start, their messages to each other."""

@@ -1,0 +1,187 @@
+"""Fronts whose partitions nobody has read yet: the service speaks for them until their worker comes (R2, R3)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from lowtide.assignment.welcome import FrontStart
+from lowtide.core.fronts.floors import Steps
+from lowtide.errors import LifeEnded
+from lowtide.process.tracker_line import TrackerLine
+from lowtide_tracker import Floor, LocalTracker
+
+__all__ = ["SERVICE_WORKER", "IdleFronts"]
+
+SERVICE_WORKER = 0xFFFF
+"""The service's own number among the workers."""
+POLL_S = 0.005
+HAND_OVER_LIMIT_S = 30.0
+
+
+class IdleFronts:
+    """Heartbeats of fronts without a worker, on the service's own line to the tracker; belongs to one event loop.
+
+    Args:
+        address: Where the tracker listens.
+        secret: The job's.
+        incarnation: The life.
+        start: The tick at which its min time begins.
+        on_min_time: Called with the global min time when it was heard.
+        on_lost: Called with why, when the line is gone for good.
+
+    Attributes:
+        floors: All that the tracker has told since the life began, as far as no commit covers them.
+        requested: The number of the last request for a snapshot that was heard; 0 before the first. What its T rests on
+            is in `floors`.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        secret: bytes,
+        incarnation: int,
+        start: int,
+        on_min_time: Callable[[int], None],
+        on_lost: Callable[[str], None],
+    ) -> None:
+        self.floors = Steps()
+        self.requested = 0
+        self._local = LocalTracker(SERVICE_WORKER, incarnation, start=start)
+        self._line = TrackerLine(address, secret=secret, incarnation=incarnation, local=self._local, name="service")
+        self._on_min_time = on_min_time
+        self._on_lost = on_lost
+        self._fronts: dict[int, FrontStart] = {}
+        self._loop = asyncio.get_running_loop()
+        self._watched = -1
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    def connect(self) -> None:
+        """Connect for the first time."""
+        self._line.connect()
+        self._watch()
+
+    def __contains__(self, front: int) -> bool:
+        return front in self._fronts
+
+    def add(self, start: FrontStart) -> None:
+        """Speak for a front from now on."""
+        self._fronts[start.number] = start
+
+    def grant(self, front: int, offset: int, tick: int) -> None:
+        """Promise that a front labels nothing below `tick`, as far as nobody has read from it (R2)."""
+        start = self._fronts.get(front)
+        if start is None or offset != start.offset or tick <= start.opening:
+            return
+        self._fronts[front] = msgspec.structs.replace(start, opening=tick, floors=[(offset, tick)])
+        self._local.floor(Floor(front, offset, tick))
+        self._local.heartbeat(front, tick)
+
+    def promised(self) -> dict[int, dict[str, int]]:
+        """By front the tick below which it labels nothing, and the offset that it expects."""
+        return {
+            number: {"heartbeat": start.opening, "next_offset": start.offset} for number, start in self._fronts.items()
+        }
+
+    def forget_floors(self, front: int, offset: int) -> None:
+        """Drop floors that a committed manifest has made superfluous."""
+        self.floors.cut(front, offset)
+        self._local.forget_floors(front, offset)
+
+    def flush(self) -> None:
+        """Tell the tracker what was promised since the last time."""
+        if not self._closed:
+            self._line.flush(self._local.flush())
+            self._watch()
+
+    def open(self, front: int, floor: int) -> int:
+        """Open a front that was not registered when the life began; the tick below which it labels nothing.
+
+        Raises:
+            ConnectionLost: there is no tracker to ask; ask again soon.
+            LifeEnded: it refuses.
+        """
+        try:
+            return self._line.open_front(front, floor)
+        finally:
+            self._watch()
+
+    async def hand_over(self, front: int) -> FrontStart:
+        """Speak for a front no more; return as what its worker begins with it, once the tracker knows all promises.
+
+        Raises:
+            LifeEnded: the tracker does not answer.
+        """
+        start = self._fronts.pop(front)
+        deadline = time.monotonic() + HAND_OVER_LIMIT_S
+        self.flush()
+        # Of two heartbeats of one front, the worker's must not come before ours. Later flushes do not speak of it.
+        last = None if self._local.unflushed else self._local.flushed
+        while last is None or any(flush.number <= last for flush in self._local.unacknowledged()[:1]):
+            if self._closed or time.monotonic() > deadline:
+                raise LifeEnded(f"the tracker has applied nothing for {HAND_OVER_LIMIT_S:g} s")
+            await asyncio.sleep(POLL_S)
+            self.flush()
+            if last is None and not self._local.unflushed:
+                last = self._local.flushed
+        return start
+
+    def close(self) -> None:
+        """Close the line."""
+        self._closed = True
+        self._unwatch()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._line.close()
+
+    # -- the line --------------------------------------------------------------------------------------------------
+
+    def _hear(self) -> None:
+        try:
+            notices = self._line.receive()
+        except LifeEnded as error:
+            self._lose(error)
+            return
+        for notice in notices:
+            if self._local.hear(notice):
+                self.floors.merge(notice.floors)
+            if notice.request is not None:
+                self.requested = max(self.requested, notice.request.number)
+        if notices:
+            self._on_min_time(self._local.global_min)
+        self._watch()
+
+    def _watch(self) -> None:
+        """Hear the line; while there is none, try to have one again."""
+        descriptor = self._line.fileno()
+        if descriptor != self._watched:
+            self._unwatch()
+            if descriptor >= 0:
+                self._loop.add_reader(descriptor, self._hear)
+                self._watched = descriptor
+        if descriptor < 0 and self._timer is None and not self._closed:
+            self._timer = self._loop.call_later(POLL_S, self._mend)
+
+    def _unwatch(self) -> None:
+        if self._watched >= 0:
+            self._loop.remove_reader(self._watched)
+            self._watched = -1
+
+    def _mend(self) -> None:
+        self._timer = None
+        try:
+            self._line.mend(time.monotonic())
+        except LifeEnded as error:
+            self._lose(error)
+            return
+        self._watch()
+
+    def _lose(self, error: LifeEnded) -> None:
+        self._unwatch()
+        self._closed = True
+        self._on_lost(str(error))

@@ -1,0 +1,348 @@
+"""The fronts of a life: who speaks for each, what idle ones are granted, and partitions that appear (R2, R3)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from lowtide.assignment.setting import LifeSetting
+from lowtide.assignment.welcome import FrontStart
+from lowtide.connectors.claims import transactional_id
+from lowtide.core.fronts.register import FrontEntry, Partition
+from lowtide.errors import LifeEnded, SnapshotFailed
+from lowtide.events import EventLog
+from lowtide.service.fronts.broker_clock import BrokerClock, clock_topic
+from lowtide.service.fronts.idle_fronts import IdleFronts
+from lowtide.service.fronts.tails import Grant, Tail, Tails
+from lowtide_snapshots.errors import ZooKeeperUnavailable
+from lowtide_snapshots.format.manifest import FrontAt
+from lowtide_snapshots.job.store import JobStore
+from lowtide_tracker import ConnectionLost, Floor
+
+__all__ = ["SourceFronts"]
+
+LOG = logging.getLogger(__name__)
+HEARD_EVERY_S = 0.005
+TELL_TIME_S = 5.0
+"""How often a worker is told the broker's time that is granted nothing."""
+AGAIN_S = 0.5
+"""How long until a tracker or a ZooKeeper that was away is asked again."""
+
+
+class SourceFronts:
+    """All fronts of a life; belongs to the service's event loop.
+
+    Args:
+        setting: What the driver program said.
+        secret: The job's.
+        ask: Calls a method of the store in a thread.
+        store: The job's place in ZooKeeper.
+        told: The largest delivered time that was told.
+        events: Told what happens.
+        on_end: Called with the cause when the life cannot go on.
+        tell_worker: Sends a message to a worker, by name.
+        workers: The names of all workers.
+
+    Attributes:
+        known: All registered fronts by `topic-partition`.
+        openings: Their opening floors by number.
+    """
+
+    def __init__(
+        self,
+        setting: LifeSetting,
+        *,
+        secret: bytes,
+        ask: Callable[..., Awaitable[None]],
+        store: JobStore,
+        told: Callable[[], int | None],
+        events: EventLog,
+        on_end: Callable[[str], None],
+        tell_worker: Callable[[str, dict[str, Any]], None],
+        workers: Callable[[], Iterable[str]],
+    ) -> None:
+        self.known = {start.name: start for start in setting.fronts}
+        self.openings = {start.number: start.opening for start in setting.fronts}
+        self._setting = setting
+        self._secret = secret
+        self._ask = ask
+        self._store = store
+        self._told = told
+        self._events = events
+        self._on_end = on_end
+        self._tell_worker = tell_worker
+        self._workers = workers
+        self._loop = asyncio.get_running_loop()
+        self._owners: dict[int, str] = {}
+        """The workers that speak for fronts."""
+        self._waited_for = setting.start
+        """The largest tick that somebody waits for."""
+        self._registering = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._idle: IdleFronts | None = None
+        self._tails: Tails | None = None
+        self._clock: BrokerClock | None = None
+        self._tell_time_s = 0.0
+        self.trouble = ""
+        """What is wrong with the brokers' clock, and since when; empty if nothing is."""
+
+    def start(self, tracker: str) -> None:
+        """Speak for all fronts, as none has a worker yet, and look at their tails.
+
+        Args:
+            tracker: Where the tracker listens.
+
+        Raises:
+            LifeEnded: it does not answer.
+        """
+        setting = self._setting
+        self._idle = IdleFronts(
+            tracker,
+            secret=self._secret,
+            incarnation=setting.incarnation,
+            start=setting.start,
+            on_min_time=self._heard_min_time,
+            on_lost=self._on_end,
+        )
+        self._idle.connect()
+        self._clock = BrokerClock(setting.kafka, clock_topic(setting.job), on_error=self._trouble)
+        self._clock.start()
+        self._tails = Tails(
+            setting.kafka,
+            clock=self._clock,
+            skew_ms=setting.allowed_skew_ms,
+            topics=sorted(setting.topic_ids),
+            on_grants=partial(self._in_loop, self._granted),
+            on_error=self._trouble,
+            on_lost=partial(self._in_loop, self._on_end),
+            topic_ids=setting.topic_ids,
+            on_back=partial(self._events.event, "grant_resumed"),
+            on_partitions=partial(self._in_loop, self._appeared),
+        )
+        for start in setting.fronts:
+            self._idle.add(start)
+            self._tails.watch(Tail(start.number, start.topic, start.partition, start.offset))
+        self._tails.start()
+
+    async def close(self) -> None:
+        """Look at nothing any more, and speak for nobody."""
+        tails, self._tails = self._tails, None
+        if tails is not None:
+            await asyncio.to_thread(tails.close)
+        if self._clock is not None:
+            await asyncio.to_thread(self._clock.close)
+        for task in self._tasks:
+            task.cancel()
+        if self._idle is not None:
+            self._idle.close()
+
+    def unread(self) -> dict[int, tuple[str, int, float]]:
+        """By front its partition, the offset of a record that its worker has not said to have, and for how long."""
+        if self._tails is None:
+            return {}
+        names = self.names()
+        return {front: (names[front], *record) for front, record in self._tails.unread().items() if front in names}
+
+    def names(self) -> dict[int, str]:
+        """`topic-partition` of every front."""
+        return {start.number: start.name for start in self.known.values()}
+
+    def promised(self) -> dict[int, dict[str, int]]:
+        """Of the fronts that the service speaks for, the heartbeat and the next offset."""
+        return {} if self._idle is None else self._idle.promised()
+
+    def standing(self) -> list[tuple[FrontAt, str | None]]:
+        """Where each front would be read again, as far as the service speaks for it; else with the worker that does."""
+        found = []
+        promised = self.promised()
+        for start in self.known.values():
+            said = promised.get(start.number, {"next_offset": start.offset, "heartbeat": start.opening})
+            at = FrontAt(
+                number=start.number,
+                source=start.topic,
+                topic_id=self._setting.topic_ids[start.topic],
+                partition=start.partition,
+                offset=said["next_offset"],
+                label=max(said["heartbeat"], start.opening if start.before is None else start.before),
+            )
+            found.append((at, self._owners.get(start.number)))
+        return found
+
+    async def heard(self, number: int, limit_s: float) -> None:
+        """Wait until all floors are known that the T of a request for a snapshot rests on (errors: SnapshotFailed)."""
+        deadline = time.monotonic() + limit_s
+        while self._idle is not None and self._idle.requested < number:
+            if time.monotonic() > deadline:
+                raise SnapshotFailed(
+                    f"the tracker's notice of it has not come for {limit_s:g} s", way_out="ask again in a few seconds"
+                )
+            await asyncio.sleep(HEARD_EVERY_S)
+
+    def floors_from(self, starts: Mapping[int, int]) -> list[Floor]:
+        """The floors of this life that say something from these offsets on, by front; O(their number)."""
+        if self._idle is None:
+            return []
+        floors = self._idle.floors
+        return [floor for front in floors.fronts for floor in floors.of_front(front, starts.get(front))]
+
+    def forget_floors(self, front: int, offset: int) -> None:
+        """Drop floors that a committed manifest has made superfluous."""
+        if self._idle is not None:
+            self._idle.forget_floors(front, offset)
+
+    def now_ms(self) -> int:
+        """The broker's time, as far as it is known."""
+        return time.time_ns() // 1_000_000 if self._clock is None else self._clock.now_ms()
+
+    @property
+    def clock_jump_ms(self) -> int:
+        """By how much the broker's clock is beyond what is believed of it, or behind; 0 while they agree."""
+        return 0 if self._clock is None else self._clock.jump_ms
+
+    def look(self, now_s: float) -> None:
+        """Each second: tell workers the broker's time now and then, and that its clock has jumped."""
+        jump_ms = self.clock_jump_ms
+        if bool(jump_ms) != bool(self.trouble):
+            self.trouble = _jumped(jump_ms) if jump_ms else ""
+            self._events.event("clock_jumped" if jump_ms else "clock_agrees", jump_ms=jump_ms)
+        if now_s >= self._tell_time_s:
+            self._tell_time_s = now_s + TELL_TIME_S
+            for owner in self._owners.values():
+                self._tell_worker(owner, {"now": self.now_ms()})
+
+    # -- workers ---------------------------------------------------------------------------------------------------
+
+    async def hand_over(self, worker: str) -> FrontStart:
+        """Let a worker of level 0 speak for its front from now on.
+
+        Raises:
+            LifeEnded: it had a worker before, or the tracker does not answer.
+        """
+        start = self.known[worker.partition("/")[2]]
+        self._owners[start.number] = worker
+        if self._idle is None:
+            return start
+        if start.number not in self._idle:
+            raise LifeEnded(f"front {start.number} ({start.name}) has had a worker before")
+        return await self._idle.hand_over(start.number)
+
+    def heard_from(self, worker: str, said: dict[str, Any]) -> None:
+        """A worker of level 0 waits until min time has passed this tick, and expects this offset next."""
+        start = self.known.get(worker.partition("/")[2])
+        if self._tails is not None and start is not None:
+            self._tails.at(start.number, said["at"])
+            self._waited_for = max(self._waited_for, said["tick"])
+            self._tails.active()
+
+    def _heard_min_time(self, tick: int) -> None:
+        if tick > self._waited_for and self._tails is not None:
+            self._tails.calm()
+
+    def _granted(self, grants: Iterable[Grant]) -> None:
+        if self._idle is None or self._tails is None:
+            return
+        now_ms = self.now_ms()
+        for grant in grants:
+            tick = grant.ms // self._setting.shape.slack_ms
+            owner = self._owners.get(grant.front)
+            if owner is None:
+                self._idle.grant(grant.front, grant.offset, tick)
+            else:
+                self._tell_worker(owner, {"grant": [grant.front, grant.offset, tick], "now": now_ms})
+        self._idle.flush()
+
+    def skipped(self, front: int, offset: int) -> int:
+        """From where a front may be read again instead of from this offset; see `TailState.skipped`."""
+        return offset if self._tails is None else self._tails.skipped(front, offset)
+
+    # -- partitions that appear ------------------------------------------------------------------------------------
+
+    async def know(self, name: str) -> None:
+        """See that a source partition, `topic-partition`, is registered before its worker is made (R3).
+
+        Raises:
+            LifeEnded, SnapshotsError: it cannot be registered.
+        """
+        if name not in self.known:
+            topic, _, partition = name.rpartition("-")
+            await self._register([(topic, int(partition))])
+
+    def _appeared(self, partitions: Iterable[tuple[str, int]]) -> None:
+        task = self._loop.create_task(self._register(partitions))
+        self._tasks.add(task)
+        task.add_done_callback(self._registered)
+
+    def _registered(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._on_end(str(error))
+
+    async def _register(self, partitions: Iterable[tuple[str, int]]) -> None:
+        async with self._registering:
+            for topic, partition in partitions:
+                if f"{topic}-{partition}" not in self.known:
+                    await self._register_one(topic, partition)
+
+    async def _register_one(self, topic: str, partition: int) -> None:
+        """Open a front at the tracker, write it down, and only then let it label anything (R3)."""
+        setting, number, told = self._setting, len(self.known), self._told()
+        # An open front holds min time until it is registered, so it is not opened while ZooKeeper is away.
+        await self._write(self._store.check)
+        opening = await self._opened(number, max(setting.relied_on, setting.start if told is None else told))
+        # From here on a tracker that takes another's place knows of it.
+        self.openings[number] = opening
+        entry = FrontEntry(number, Partition(topic, setting.topic_ids[topic], partition), 0, opening)
+        if setting.dead_letters and setting.keeps_lasts:
+            await self._write(self._store.add_sink_ids, [transactional_id(setting.job, 0, number)])
+        await self._write(self._store.add_fronts, [entry.to_json()])
+        start = FrontStart(number=number, topic=topic, partition=partition, offset=0, opening=opening)
+        self.known[start.name] = start
+        if self._idle is not None and self._tails is not None:
+            self._idle.add(start)
+            self._tails.watch(Tail(number, topic, partition, 0))
+        for worker in self._workers():
+            self._tell_worker(worker, {"fronts": {str(number): start.name}})
+        self._events.event("front_registered", front=number, partition=start.name, opening=opening)
+
+    async def _opened(self, number: int, floor: int) -> int:
+        """Ask the tracker to open a front, again while it is being started anew."""
+        while self._idle is not None:
+            try:
+                return self._idle.open(number, floor)
+            except ConnectionLost as error:
+                LOG.info("front %d is opened again: %s", number, error)
+                await asyncio.sleep(AGAIN_S)
+        return floor
+
+    async def _write(self, call: Callable[..., None], *what: Iterable[Any]) -> None:
+        """Ask ZooKeeper for something in this life's name, again while it is away."""
+        while True:
+            try:
+                return await self._ask(call, self._setting.incarnation, *what)
+            except ZooKeeperUnavailable:
+                await asyncio.sleep(AGAIN_S)
+
+    # -- threads ---------------------------------------------------------------------------------------------------
+
+    def _in_loop(self, call: Callable[[Any], None], argument: Any) -> None:
+        """Called in the tails' thread: go on in the loop."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(call, argument)
+
+    def _trouble(self, what: str) -> None:
+        """Something keeps idle fronts from going on; called in threads."""
+        self._events.event("grant_failed", why=what)
+
+
+def _jumped(jump_ms: int) -> str:
+    return (
+        f"since {datetime.now(UTC):%H:%M:%S} UTC: the brokers' clock has jumped: it is {abs(jump_ms) / 1000:,.1f} s "
+        f"{'ahead of' if jump_ms > 0 else 'behind'} what is known of it, and is followed slowly; see that clocks of "
+        "brokers and driver are kept by NTP; if the brokers' is right now, start the job again"
+    )

@@ -1,0 +1,308 @@
+"""The driver service's look at the tails of the source partitions, from which idle heartbeats are granted (R2, R3).
+
+One thread, and two of Kafka's clients: one asks for last stable offsets, the other is a reader that is pointed at what
+an owner expects next where a topic is written in transactions. What is due and what may be granted is decided in
+`tail_state`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from lowtide.service.fronts.broker_clock import ClockEstimate
+from lowtide.service.fronts.tail_reader import ASK_WITHIN_S, TailReader, Unanswered
+from lowtide.service.fronts.tail_state import Grant, Tail, TailState
+
+__all__ = ["Grant", "Tail", "Tails"]
+
+PARTITIONS_EVERY_S = 2.0
+IDS_EVERY_S = 10.0
+AFTER_A_FAULT_S = 1.0
+ASK_AGAIN_WITHIN_S = 0.1
+"""How long others may be held up by a broker that did not answer the last time."""
+GONE_AFTER = 2
+"""A broker that has just come back may not know its topics yet: so often in a row it has to say that one is gone."""
+TELL_AFTER = 5
+TELL_GONE_AFTER = 9
+"""Looks in a row that were not answered: five take 0.3 s at least, as leaders move and brokers start; nine take 4 s."""
+CLOSE_WITHIN_S = 3.0
+
+log = logging.getLogger(__name__)
+
+LOST_WAY_OUT = (
+    "start the job again: it says which records are missing; a topic whose leader was elected unclean, or that was "
+    "made anew, wants a job of another name; else raise its retention above the time that the job may be behind"
+)
+GONE_WAY_OUT = "a job cannot go on without its source; if the topic was made anew, start a job under a new name"
+
+
+class Tails:
+    """Looks at tails, in a thread; all methods may be called from any thread.
+
+    While somebody waits for min time (`active`), quiet partitions are looked at every `active_ms`, those that get many
+    records every 25 ms; otherwise all every `idle_ms`. All due partitions are asked for in one request per broker.
+
+    Args:
+        settings: librdkafka's, of the way in.
+        skew_ms: How far a record's timestamp may be behind the broker's clock when it comes.
+        on_grants: Given what a look grants. All callbacks are called in the thread and should return at once.
+        on_error: Told once per episode what is wrong, where, and what to do.
+        on_lost: Told what of a source is not there any more, so that the life cannot go on.
+        topic_ids: By topic what the cluster calls it for good; of those that are missing, any is the right one.
+        topics: The sources, whose new partitions are told.
+        on_back: Called when all partitions of which an episode was told have answered again.
+        on_partitions: Given (topic, partition) once for each that is not watched.
+        clock: The broker's; the caller starts and closes it. Without one, this machine's is taken for it.
+        active_ms: See above.
+        idle_ms: See above.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        *,
+        skew_ms: int,
+        on_grants: Callable[[list[Grant]], None],
+        on_error: Callable[[str], None],
+        on_back: Callable[[], None],
+        topics: Iterable[str],
+        on_partitions: Callable[[list[tuple[str, int]]], None],
+        on_lost: Callable[[str], None] | None = None,
+        topic_ids: Mapping[str, str] | None = None,
+        clock: ClockEstimate | None = None,
+        active_ms: int = 3,
+        idle_ms: int = 100,
+    ) -> None:
+        self._settings = dict(settings)
+        self._on_grants = on_grants
+        self._on_error = on_error
+        self._on_lost = on_lost if on_lost is not None else on_error
+        self._topic_ids = dict(topic_ids or {})
+        self._ids_s = 0.0
+        self._on_back = on_back
+        self._on_partitions = on_partitions
+        self._topics = list(dict.fromkeys(topics))
+        self._clock = clock if clock is not None else ClockEstimate()
+        self._state = TailState(skew_ms=skew_ms, active_s=active_ms / 1000, idle_s=idle_ms / 1000)
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._closing = False
+        self._known: set[tuple[str, int]] = set()
+        self._leaders: dict[tuple[str, int], int] = {}
+        self._partitions_s = 0.0
+        self._told: set[int] = set()
+        self._gone: dict[str, int] = {}
+        self._thread = threading.Thread(target=self._run, name="lowtide-tails", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Look no more; returns when the thread has ended, or after 3 s."""
+        self._closing = True
+        self._wake.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(CLOSE_WITHIN_S)
+
+    def watch(self, tail: Tail) -> None:
+        """Look at this tail from now on; a front that is watched already begins anew."""
+        with self._lock:
+            self._state.watch(tail)
+            self._known.add((tail.topic, tail.partition))
+        self._wake.set()
+
+    def at(self, front: int, offset: int) -> None:
+        """Take the next offset that a front's owner expects, as it told it; it need not be told at each record."""
+        with self._lock:
+            self._state.at(front, offset, time.monotonic())
+
+    def skipped(self, front: int, offset: int) -> int:
+        """See `TailState.skipped`."""
+        with self._lock:
+            return self._state.skipped(front, offset)
+
+    def unread(self) -> dict[int, tuple[int, float]]:
+        """See `TailState.unread`."""
+        with self._lock:
+            return self._state.unread(time.monotonic())
+
+    def active(self) -> None:
+        """Somebody waits for min time: look at once, and often until `calm` is called, for half a second at most."""
+        with self._lock:
+            begins = self._state.active(time.monotonic())
+        if begins:
+            self._wake.set()
+
+    def calm(self) -> None:
+        """Nobody waits for min time any more."""
+        with self._lock:
+            self._state.calm()
+
+    def now_ms(self) -> int:
+        """The broker's time, estimated; it never falls."""
+        return self._clock.now_ms()
+
+    def _run(self) -> None:
+        reader: TailReader | None = None
+        faulty = False
+        while not self._closing:
+            try:
+                if reader is None:
+                    reader = TailReader(self._settings)
+                self._round(reader)
+                faulty = False
+            # A callback's fault, or ours, must not end the heartbeats.
+            except Exception as error:
+                log.exception("a look at the sources' tails failed")
+                if not faulty:
+                    self._tell(f"a look at the sources' tails failed: {error!r}", "look at the driver's log")
+                faulty = True
+                self._sleep(AFTER_A_FAULT_S)
+        if reader is not None:
+            reader.close()
+
+    def _round(self, reader: TailReader) -> None:
+        """Whatever is due now; then sleep until something is."""
+        now_s = time.monotonic()
+        if now_s >= self._partitions_s:
+            self._partitions_s = now_s + PARTITIONS_EVERY_S
+            self._discover(reader)
+        with self._lock:
+            due = self._state.due(time.monotonic()) if self._clock.known else []
+        for group, within_s in self._groups(due):
+            self._look(reader, group, within_s)
+        with self._lock:
+            now_s = time.monotonic()
+            wait_s = self._state.wait_s(now_s) if self._clock.known else PARTITIONS_EVERY_S / 100
+        self._sleep(min(wait_s, max(0.0, self._partitions_s - now_s)))
+
+    def _sleep(self, wait_s: float) -> None:
+        if self._closing:
+            return
+        self._wake.wait(wait_s)
+        self._wake.clear()
+
+    def _groups(self, due: list[Tail]) -> Iterator[tuple[list[Tail], float]]:
+        """In which questions to ask, and for how long: one that is not answered must not hold up the others."""
+        with self._lock:
+            failing = self._state.failing(due)
+            all_failing = self._state.all_failing()
+        fronts = {tail.front for tail in failing}
+        groups: dict[int, list[Tail]] = {}
+        for tail in failing:
+            groups.setdefault(self._leaders.get((tail.topic, tail.partition), -1), []).append(tail)
+        if sound := [tail for tail in due if tail.front not in fronts]:
+            yield sound, ASK_WITHIN_S
+        for group in groups.values():
+            yield group, ASK_WITHIN_S if all_failing else ASK_AGAIN_WITHIN_S
+
+    def _look(self, reader: TailReader, group: list[Tail], within_s: float) -> None:
+        """Ask for the ends of these, and grant what they allow."""
+        now_s, before_ms = time.monotonic(), self._clock.at_least_ms()
+        answers = reader.last_stable_offsets(group, within_s)
+        grants: list[Grant] = []
+        unanswered: list[tuple[Tail, Unanswered]] = []
+        with self._lock:
+            episode = bool(self._told)
+            for tail, answer in zip(group, answers, strict=True):
+                if isinstance(answer, Unanswered):
+                    failures = self._state.failed(tail.front, time.monotonic())
+                    if tail.front not in self._told and self._worth_telling(tail, answer, failures):
+                        self._told.add(tail.front)
+                        unanswered.append((tail, answer))
+                else:
+                    self._told.discard(tail.front)
+                    grants.append(self._state.looked(tail.front, answer, before_ms=before_ms, now_s=now_s))
+            over = episode and not self._told
+            probes = self._state.probes((grant.front for grant in grants), now_s)
+        if grants:
+            self._on_grants(grants)
+        if over:
+            self._on_back()
+        if unanswered:
+            self._tell_unanswered(unanswered)
+        if probes:
+            self._probe(reader, probes)
+
+    def _worth_telling(self, tail: Tail, answer: Unanswered, failures: int) -> bool:
+        """Whether it lasts, and is not for `_discover` to tell.
+
+        librdkafka says that a topic is gone also where it has lost sight of all brokers.
+        """
+        if answer.gone:
+            return failures >= TELL_GONE_AFTER and not self._gone.get(tail.topic)
+        return failures >= TELL_AFTER
+
+    def _probe(self, reader: TailReader, probes: list[Tail]) -> None:
+        """Point a reader at what the owners expect next; what it finds counts from the next look on."""
+        ends = reader.ends(probes)
+        with self._lock:
+            for tail, end in zip(probes, ends, strict=True):
+                self._state.probed(tail.front, tail.offset, end, time.monotonic())
+
+    def _discover(self, reader: TailReader) -> None:
+        """Tell of partitions that nobody watches, and of topics that are gone."""
+        new: list[tuple[str, int]] = []
+        for topic in self._topics:
+            leaders = reader.leaders(topic)
+            if isinstance(leaders, Unanswered):
+                # That no broker answers is told by the looks.
+                self._gone[topic] = self._gone.get(topic, 0) + leaders.gone
+                if leaders.gone and self._gone[topic] == GONE_AFTER:
+                    self._tell(f'the source topic "{topic}" is gone: {leaders.reason}', GONE_WAY_OUT)
+                continue
+            self._gone[topic] = 0
+            for partition, leader in leaders.items():
+                self._leaders[topic, partition] = leader
+            with self._lock:
+                new += [(topic, partition) for partition in sorted(leaders) if (topic, partition) not in self._known]
+        self._look_for_loss(reader)
+        if new:
+            self._on_partitions(new)
+            with self._lock:
+                self._known.update(new)
+
+    def _look_for_loss(self, reader: TailReader) -> None:
+        """Tell of logs that do not have what is expected of them: to go on would skip records in silence."""
+        now_s = time.monotonic()
+        with self._lock:
+            lost = self._state.lost(now_s)
+        for tail, end in lost:
+            lacks = "what was read is not in it any more" if end < tail.offset else "what lies there was deleted unread"
+            self._tell(
+                f'partition {tail.partition} of the source topic "{tail.topic}" ends at offset {end}, and has no '
+                f"offset {tail.offset}, which is expected next: {lacks}",
+                LOST_WAY_OUT,
+                self._on_lost,
+            )
+        if now_s < self._ids_s:
+            return
+        self._ids_s = now_s + IDS_EVERY_S
+        for topic, known in list(self._topic_ids.items()):
+            found = reader.topic_id(topic)
+            if found not in (None, known):
+                del self._topic_ids[topic]
+                self._tell(
+                    f'the source topic "{topic}" was deleted and made anew: its id is {found}, not {known}',
+                    GONE_WAY_OUT,
+                    self._on_lost,
+                )
+
+    def _tell_unanswered(self, unanswered: list[tuple[Tail, Unanswered]]) -> None:
+        names = ", ".join(f"{tail.topic}-{tail.partition}" for tail, _ in unanswered[:8])
+        more = f" and {len(unanswered) - 8} more" if len(unanswered) > 8 else ""
+        reasons = ", ".join(dict.fromkeys(answer.reason for _, answer in unanswered))
+        self._tell(
+            f"no idle heartbeats from {names}{more}: the ends of these source partitions are not told ({reasons})",
+            "see that their brokers run and that the partitions have leaders; it is tried on, every second at least",
+        )
+
+    def _tell(self, what: str, way_out: str, told: Callable[[str], None] | None = None) -> None:
+        (told or self._on_error)(
+            f"{what}\n  where: Kafka at {self._settings.get('bootstrap.servers')}\n  what to do: {way_out}"
+        )

@@ -1,0 +1,1 @@
+"""The snapshots of a life: taken, sealed, committed, retired."""

@@ -1,0 +1,118 @@
+"""The commits of a job as one life sees and makes them (R16, R17); ZooKeeper and the store are asked in threads."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from lowtide_snapshots.commits.choice import manifest_of
+from lowtide_snapshots.commits.log import Commit, CommitLog
+from lowtide_snapshots.commits.retention import Rule, Swept, bases, plan, sweep
+from lowtide_snapshots.errors import CommitUnknown
+from lowtide_snapshots.format.manifest import Manifest
+from lowtide_snapshots.format.parts import sha256
+from lowtide_snapshots.stores import Store
+
+__all__ = ["Commits"]
+
+LOG = logging.getLogger(__name__)
+AGAIN_S = 0.5
+KNOWN = 32
+"""Manifests that are kept for snapshots that rest on them: workers hear of a commit long before so many follow."""
+UNKNOWN_LIMIT_S = 60.0
+"""How long a commit whose outcome is not known is asked for again."""
+
+Ask = Callable[..., Awaitable[Any]]
+
+
+class Commits:
+    """What is committed; belongs to the service's event loop.
+
+    Args:
+        log: The job's commits.
+        store: Where snapshots lie.
+        ask: Calls something of the log in a thread, one at a time.
+        base: The manifest of the commit that the life began from; None if there is none.
+        start: The tick that the life began at.
+    """
+
+    def __init__(self, log: CommitLog, store: Store, ask: Ask, *, base: Manifest | None, start: int) -> None:
+        self.last = base
+        """The newest commit's manifest, of those that this life has begun from or made."""
+        self.newest = start if base is None else base.tick
+        """The T of the last commit, whoever made it; the start while there is none."""
+        self._log = log
+        self._store = store
+        self._ask = ask
+        self._known: dict[int, Manifest] = {} if base is None else {base.tick: base}
+
+    async def watch(self, told: Callable[[Commit], object]) -> None:
+        """Tell of every commit once, in the event loop; those that are not above the last one told are left out."""
+        loop = asyncio.get_running_loop()
+
+        def heard(commit: Commit) -> None:
+            if commit.tick > self.newest:
+                self.newest = commit.tick
+                told(commit)
+
+        def in_loop(commit: Commit) -> None:
+            with suppress(RuntimeError):  # The loop has ended.
+                loop.call_soon_threadsafe(heard, commit)
+
+        await self._ask(self._log.watch, in_loop)
+
+    def add(self, manifest: Manifest) -> None:
+        """A snapshot of this life has been committed."""
+        if self.last is None or manifest.tick > self.last.tick:
+            self.last = manifest
+        self.newest = max(self.newest, manifest.tick)
+        self._known[manifest.tick] = manifest
+        while len(self._known) > KNOWN:
+            del self._known[min(self._known)]
+
+    def at(self, tick: int | None) -> Manifest | None:
+        """The manifest of this very T, which this life knows; None for none."""
+        return None if tick is None else self._known[tick]
+
+    async def commit(self, manifest: Manifest) -> None:
+        """Commit a snapshot; while the outcome is not known, it is asked for again (R16).
+
+        Raises:
+            SnapshotsError: it is not committed; `CommitUnknown`: nobody knows.
+        """
+        data = sha256(manifest.to_json().encode())
+        deadline = time.monotonic() + UNKNOWN_LIMIT_S
+        while True:
+            try:
+                await self._ask(self._log.commit, manifest, data)
+                return
+            except CommitUnknown as error:
+                if time.monotonic() > deadline:
+                    raise
+                LOG.warning("asked again: %s", error)
+                await asyncio.sleep(AGAIN_S)
+
+    async def manifest(self, commit: Commit) -> Manifest:
+        """The manifest of a commit (errors: SnapshotsError)."""
+        found: Manifest = await self._ask(manifest_of, self._log, self._store, commit)
+        return found
+
+    async def ids(self) -> set[str]:
+        """The ids of all commits (errors: SnapshotsError)."""
+        return {commit.id for commit in await self._ask(self._log.commits)}
+
+    async def prune(self, rule: Rule) -> Swept:
+        """Drop what a rule does not keep (errors: SnapshotsError)."""
+        swept: Swept = await self._ask(self._prune, rule)
+        return swept
+
+    def _prune(self, rule: Rule) -> Swept:
+        log = self._log
+        kept = bases(log, self._store)
+        _, dropped = plan(log.commits(), log.last(), log.restored(), rule, datetime.now(UTC), based_on=kept)
+        return sweep(log, self._store, dropped)

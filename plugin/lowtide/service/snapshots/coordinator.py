@@ -1,0 +1,310 @@
+"""Takes the snapshots of one life: asks for them, waits for all shares, seals and commits them (R14 to R16).
+
+It belongs to the service's event loop; the store and ZooKeeper are asked in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from lowtide.assignment.setting import SnapshotSetting
+from lowtide.errors import LowtideError, SnapshotFailed
+from lowtide.events import EventLog
+from lowtide.service.snapshots.commits import Commits
+from lowtide.service.snapshots.taking import Taking
+from lowtide.service.snapshots.takings import Takings
+from lowtide.service.snapshots.upkeep import Upkeep
+from lowtide.status.job_view import SnapshotsView, SnapshotView
+from lowtide_snapshots.commits.log import Commit, CommitLog
+from lowtide_snapshots.commits.retention import Rule
+from lowtide_snapshots.errors import CommitRefused, SnapshotsError
+from lowtide_snapshots.format.manifest import FrontAt, Manifest
+from lowtide_snapshots.job.record import JobRecord
+from lowtide_snapshots.stores import open_store
+from lowtide_tracker import Floor
+
+__all__ = ["Coordinator"]
+
+LOG = logging.getLogger(__name__)
+HEARD_LIMIT_S = 30.0
+"""How long workers may take to hear of a request; who is busy with a large group of records hears it later."""
+POLL_S = 0.01
+AGAIN_AFTER_S = 10.0
+"""How long after one that failed the job takes the next snapshot of its own."""
+
+FloorsFrom = Callable[[Mapping[int, int]], Iterable[Floor]]
+"""Given by front an offset: the floors that say something from there on."""
+
+
+class Coordinator:
+    """The snapshots of one life.
+
+    Args:
+        setting: What the driver program said.
+        incarnation: The life.
+        start: The tick that it began at.
+        log: The job's commits.
+        ask: Calls something of it in a thread, one at a time.
+        request: Asks all workers by way of the tracker; returns T, once all floors it rests on are known to `floors`.
+        floors: Given by front the offset from which it is read again, the floors that say something from there on.
+        fronts: All registered fronts as they stand, with the worker that has each; None for none.
+        skipped: From where a front may be read again instead of from an offset: behind what holds no record.
+        workers: The names of the workers of the levels behind the first that are there.
+        expected: How many of those there have to be.
+        tell: Sends a message to all workers.
+        forget: Lets the tracker forget a front's floors below an offset.
+        tidy: Told from which offsets the newest commit reads the fronts.
+        events: Told what happens.
+    """
+
+    def __init__(
+        self,
+        setting: SnapshotSetting,
+        *,
+        incarnation: int,
+        start: int,
+        log: CommitLog,
+        ask: Callable[..., Awaitable[Any]],
+        request: Callable[[int], Awaitable[int]],
+        floors: FloorsFrom,
+        fronts: Callable[[], Iterable[tuple[FrontAt, str | None]]],
+        skipped: Callable[[int, int], int],
+        workers: Callable[[], Iterable[str]],
+        expected: int,
+        tell: Callable[[dict[str, Any]], None],
+        forget: Callable[[int, int], None],
+        tidy: Callable[[list[tuple[int, int]]], None],
+        events: EventLog,
+    ) -> None:
+        self._setting = setting
+        self._incarnation = incarnation
+        self._request = request
+        self._floors = floors
+        self._fronts = fronts
+        self._skipped = skipped
+        self._workers = workers
+        self._expected = expected
+        self._tell = tell
+        self._events = events
+        self._record = JobRecord.from_json(setting.record)
+        self._store = open_store(setting.store)
+        self._loop = asyncio.get_running_loop()
+        base = Manifest.from_json(setting.base, "the manifest that the life began from") if setting.base else None
+        self.commits = Commits(log, self._store, ask, base=base, start=start)
+        rule = Rule(setting.keep, setting.max_age_s)
+        self._upkeep = Upkeep(self.commits, rule, tell=tell, forget=forget, tidy=tidy, events=events)
+        self._takings = Takings(setting, incarnation, self._record)
+        self._pinning = asyncio.Lock()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._own: asyncio.Task[Any] | None = None
+        self._committed_s = time.monotonic()
+        self._failed_s = float("-inf")
+        self.trouble = ""
+        """What keeps snapshots from being taken or committed, and since when; empty if nothing does."""
+
+    async def start(self) -> None:
+        """Hear of every commit, whoever makes it."""
+        self._spawn(self._look_at_store())
+        await self.commits.watch(lambda commit: self._spawn(self._committed(commit)))
+
+    async def close(self) -> None:
+        """Give up what is being taken."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await asyncio.to_thread(self._store.close)
+
+    def hear(self, worker: str, said: dict[str, Any]) -> None:
+        """Take what a worker says of a snapshot."""
+        taking = self._takings.of_number(said["number"])
+        if taking is None or taking.phase != "taking":
+            return
+        if "failed" in said:
+            self._fail(taking, f"worker {worker}: {said['failed']}")
+        else:
+            taking.hear(worker, said)
+
+    def views(self) -> list[SnapshotView]:
+        """All that is known of the life's snapshots, oldest first."""
+        return self._takings.views(time.monotonic())
+
+    def summary(self, now_s: float) -> SnapshotsView:
+        """What the job's status says of them."""
+        return self._takings.summary(self.commits.last, now_s - self._committed_s)
+
+    def begin(self, name: str | None, *, commit: bool, key: str | None = None) -> SnapshotView:
+        """Begin to take a snapshot; `views` tells what becomes of it.
+
+        Args:
+            name: What to call it.
+            commit: Whether to commit it as soon as it is sealed.
+            key: Of the request: one that is repeated gets the snapshot that it began, unless that has failed.
+
+        Raises:
+            SnapshotFailed: too many are being taken.
+        """
+        taking = self._takings.of_key(key)
+        if taking is None:
+            taking = self._takings.add(name, key, time.monotonic())
+            self._spawn(self._take(taking, commit=commit))
+        return taking.view(time.monotonic())
+
+    def look(self, now_s: float) -> None:
+        """Each second: take and commit one if nobody has for too long."""
+        age = self._setting.max_commit_age_s
+        due = age and now_s - self._committed_s >= age and now_s - self._failed_s >= min(age, AGAIN_AFTER_S)
+        if due and (self._own is None or self._own.done()):
+            with suppress(SnapshotFailed):
+                self._own = self._spawn(self._prune_after(self.begin(None, commit=True).id))
+
+    # -- one snapshot ----------------------------------------------------------------------------------------------
+
+    async def _take(self, taking: Taking, *, commit: bool) -> None:
+        try:
+            async with asyncio.timeout(self._setting.taking_limit_s):
+                await self._collect(taking)
+            taking.skip(self._skipped)
+            # What only a manifest knows, as it was told shortly before a life ended, is handed on from one to the next.
+            known = () if self.commits.last is None else self.commits.last.floors
+            handed_on = [Floor(each.front, each.offset, each.tick, each.cap) for each in known]
+            floors = (*self._floors(taking.starts), *handed_on)
+            manifest = taking.seal(self.commits.at(taking.since), floors)
+            await asyncio.to_thread(self._store.put, manifest.path, manifest.to_json().encode())
+            taking.over("sealed", time.monotonic())
+            self._events.event("snapshot_sealed", **taking.described())
+            if commit:
+                await self.commits.commit(manifest)
+                # Of two commits that follow each other at once, ZooKeeper may tell the last one only.
+                await self._is_committed(taking)
+        except TimeoutError:
+            lacking = "; ".join(taking.waits_for) or "the tracker has not answered"
+            self._fail(taking, f"it took more than {self._setting.taking_limit_s:g} s: {lacking}")
+        except CommitRefused as error:
+            # Another one has overtaken it: nothing is wrong.
+            trouble = self.trouble
+            self._fail(taking, str(error))
+            self.trouble, self._failed_s = trouble, float("-inf")
+        except (LowtideError, SnapshotsError) as error:
+            self._fail(taking, str(error))
+        except asyncio.CancelledError:
+            self._fail(taking, "the life ended")
+            raise
+        except Exception as error:
+            LOG.exception("snapshot %s fails", taking.id)
+            self._fail(taking, f"this is a fault of Lowtide, see the job's log: {type(error).__name__}: {error}")
+
+    async def _collect(self, taking: Taking) -> None:
+        """Ask for it, and wait until all shares are there."""
+        # A second request before all have heard the first would take its place.
+        async with self._pinning:
+            missing = self._expected - len(set(self._workers()))
+            if missing > 0:
+                raise SnapshotFailed(
+                    f"{missing} of {self._expected} workers are not there yet", way_out="ask again in a few seconds"
+                )
+            tick = await self._request(taking.number)
+            if tick <= self.commits.newest:
+                raise SnapshotFailed(
+                    "min time has not moved since the last commit, or since the start: it is "
+                    f"{tick * self._record.slack_ms} ms",
+                    way_out="see `lowtide status` for who holds it, and ask again when it has moved",
+                )
+            fronts = list(self._fronts())
+            owners = [owner for _, owner in fronts if owner is not None]
+            taking.begin(tick, [*self._workers(), *owners], {front.number: front for front, _ in fronts})
+            await self._until_heard(taking)
+        await self._until(taking, lambda: taking.whole)
+
+    async def _until_heard(self, taking: Taking) -> None:
+        try:
+            async with asyncio.timeout(HEARD_LIMIT_S):
+                await self._until(taking, lambda: taking.heard)
+        except TimeoutError:
+            raise SnapshotFailed(
+                f"after {HEARD_LIMIT_S:g} s these workers had not heard of it: {', '.join(taking.unheard)}",
+                way_out="take another one; `lowtide status` says how it stands with the job",
+            ) from None
+
+    async def _until(self, taking: Taking, reached: Callable[[], bool]) -> None:
+        while not reached():
+            if taking.phase == "failed":
+                raise SnapshotFailed(taking.why)
+            await asyncio.sleep(POLL_S)
+
+    def _fail(self, taking: Taking, why: str) -> None:
+        if taking.phase in ("failed", "committed"):
+            return
+        sealed = taking.phase == "sealed"
+        taking.why = why if not sealed else f"it is sealed, but not committed: {why}"
+        taking.over("failed", time.monotonic())
+        self._failed_s = time.monotonic()
+        self.trouble = f"since {datetime.now(UTC):%H:%M:%S} UTC: snapshot {taking.id} failed: {taking.why}"
+        self._tell({"cancel": taking.number})
+        self._events.event("snapshot_failed", why=taking.why, **taking.described())
+
+    async def _look_at_store(self) -> None:
+        """Say early what would keep the first snapshot from being written."""
+        try:
+            await asyncio.to_thread(self._store.check)
+        except SnapshotsError as error:
+            self.trouble = f"since {datetime.now(UTC):%H:%M:%S} UTC: no snapshot can be written: {error}"
+            LOG.warning("no snapshot can be written: %s", error)
+
+    # -- commits ---------------------------------------------------------------------------------------------------
+
+    async def _committed(self, commit: Commit) -> None:
+        """Somebody has committed a snapshot: tell all that it concerns, once."""
+        self._committed_s, self.trouble = time.monotonic(), ""
+        if commit.incarnation == self._incarnation and self._takings.of_id(commit.id) is None:
+            # It was sealed so long ago that it is not told of any more.
+            with suppress(SnapshotsError):
+                self.commits.add(await self.commits.manifest(commit))
+                self._tell({"committed": commit.tick})
+        waiting = {taking.id: taking for taking in self._takings if taking.phase == "sealed"}
+        ids = {commit.id}
+        if waiting.keys() - ids:
+            with suppress(SnapshotsError):
+                ids |= await self.commits.ids()
+        for id_, taking in waiting.items():
+            if id_ in ids:
+                await self._is_committed(taking)
+
+    async def _is_committed(self, taking: Taking) -> None:
+        """One of this life's snapshots is committed."""
+        if taking.phase == "committed" or taking.manifest is None:
+            return
+        taking.phase, taking.why = "committed", ""
+        self._committed_s, self.trouble = time.monotonic(), ""
+        self.commits.add(taking.manifest)
+        self._tell({"committed": taking.manifest.tick})
+        self._events.event("snapshot_committed", **taking.described())
+        self._upkeep.forget_floors()
+
+    def tracker_restarted(self) -> None:
+        """The tracker's process has died, and what it was to ask of workers that had not heard of it with it."""
+        for taking in self._takings:
+            if taking.phase == "taking" and not taking.heard:
+                self._fail(taking, "the tracker was started anew before all workers had heard of it")
+
+    async def _prune_after(self, id_: str) -> None:
+        """Once a snapshot of the job's own is committed, drop what the rule does not keep (R17)."""
+        while (taking := self._takings.of_id(id_)) is not None and taking.phase in ("taking", "sealed"):
+            await asyncio.sleep(1.0)
+        if taking is None or taking.phase != "committed":
+            return
+        await self._upkeep.prune()
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _spawn(self, what: Any) -> asyncio.Task[Any]:
+        task = self._loop.create_task(what)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task

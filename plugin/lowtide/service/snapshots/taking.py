@@ -1,0 +1,248 @@
+"""One snapshot that is being taken: who takes part, what they have said, and the manifest that comes of it. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from lowtide.core.fronts.floors import Steps
+from lowtide.status.job_view import Phase, SnapshotView
+from lowtide_snapshots.commits.log import utc
+from lowtide_snapshots.format.manifest import FloorAt, FrontAt, LaneLast, Manifest, Part, VertexShape
+from lowtide_snapshots.format.names import snapshot_id
+from lowtide_snapshots.job.record import JobRecord
+from lowtide_tracker import Floor
+
+__all__ = ["Taking"]
+
+
+@dataclass(slots=True)
+class _Share:
+    """What one worker has said of its share."""
+
+    heard: bool = False
+    since: int | None = None
+    parts: int | None = None
+    written: dict[tuple[str, int], Part | None] = field(default_factory=dict)
+    """By vertex and hash unit; None for a unit without state."""
+    done: bool = False
+    accepted: bool = False
+
+    def lacks(self) -> str:
+        """What is not there yet; empty if nothing is."""
+        if not self.done:
+            return f"has saved {len(self.written)} of {'?' if self.parts is None else self.parts} parts"
+        return "" if self.accepted else "has records before it that are not durable in their sink"
+
+
+class Taking:
+    """A snapshot from its request to its seal.
+
+    Args:
+        number: Counts the snapshots of the life.
+        name: What somebody calls it.
+        key: Of the request, so that whoever repeats it gets this one; None for none.
+        incarnation: The life.
+        record: The job's.
+        flow: The shapes of all steps with state.
+        steps: `spark.placing.text_of` the plan.
+        generation: Of the output.
+        began_s: The monotonic time of the request.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        name: str | None,
+        *,
+        key: str | None = None,
+        incarnation: int,
+        record: JobRecord,
+        flow: tuple[VertexShape, ...],
+        steps: str = "",
+        generation: int = 0,
+        began_s: float,
+    ) -> None:
+        self.number = number
+        self.name = name
+        self.key = key
+        self.id = snapshot_id(incarnation, number)
+        self.began_s = began_s
+        self.took_s: float | None = None
+        self.phase: Phase = "taking"
+        self.why = ""
+        self.tick: int | None = None
+        self.manifest: Manifest | None = None
+        self._incarnation = incarnation
+        self._record = record
+        self._flow = flow
+        self._steps = steps
+        self._generation = generation
+        self._began = datetime.now(UTC)
+        self._shares: dict[str, _Share] = {}
+        self._fronts: dict[int, FrontAt] = {}
+        self._lasts: dict[tuple[int, str, int], str] = {}
+        self._pause_ms = 0.0
+        self._early: list[tuple[str, Mapping[str, Any]]] = []
+        """What workers have said before it was known here that they were asked."""
+
+    def begin(self, tick: int, workers: Iterable[str], fronts: Mapping[int, FrontAt]) -> None:
+        """The request is out, at this tick.
+
+        Args:
+            tick: T.
+            workers: Who takes part.
+            fronts: All that are registered; of those with a worker, it says where they are read again.
+        """
+        self.tick = tick
+        self._shares = {worker: _Share() for worker in workers}
+        self._fronts = dict(fronts)
+        early, self._early = self._early, []
+        for worker, said in early:
+            self.hear(worker, said)
+
+    def hear(self, worker: str, said: Mapping[str, Any]) -> None:
+        """Take what a worker says of its share; from one that does not take part, nothing."""
+        if self.tick is None:
+            self._early.append((worker, said))
+            return
+        share = self._shares.get(worker)
+        if share is None:
+            return
+        share.heard = True
+        share.since = said.get("since", share.since)
+        if "front" in said:
+            number, offset, label = said["front"]
+            self._fronts[number] = replace(self._fronts[number], offset=offset, label=label)
+        self._pause_ms = max(self._pause_ms, said.get("pause_ms", 0.0))
+        if "parts" in said:
+            share.parts = said["parts"]
+        if "part" in said:
+            part = Part(*said["part"])
+            share.written[part.vertex, part.unit] = part
+        if "empty" in said:
+            vertex, unit = said["empty"]
+            share.written[vertex, unit] = None
+        share.done = share.done or "done" in said
+        if "accepted" in said:
+            share.accepted = True
+            self._lasts |= {(level, sink, lane): last for level, sink, lane, last in said["lasts"]}
+
+    @property
+    def heard(self) -> bool:
+        """Whether all have heard of it."""
+        return self.tick is not None and not self.unheard
+
+    @property
+    def unheard(self) -> list[str]:
+        """The workers that have not heard of it."""
+        return sorted(worker for worker, share in self._shares.items() if not share.heard)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all is written, and all before T is durable (R15)."""
+        return self.tick is not None and not self.waits_for
+
+    @property
+    def waits_for(self) -> list[str]:
+        """Who is waited for, with what for."""
+        lacking = ((worker, share.lacks()) for worker, share in sorted(self._shares.items()))
+        return [f"worker {worker} {what}" for worker, what in lacking if what]
+
+    @property
+    def since(self) -> int | None:
+        """The T of the newest commit that a worker has left something to, as not changed since; None if none has."""
+        return max((share.since for share in self._shares.values() if share.since is not None), default=None)
+
+    @property
+    def starts(self) -> dict[int, int]:
+        """By front the offset from which it is read again."""
+        return {number: front.offset for number, front in self._fronts.items()}
+
+    def seal(self, base: Manifest | None, floors: Iterable[Floor]) -> Manifest:
+        """The manifest of all that was said; what nobody has written anew is as the base has it (W9).
+
+        Args:
+            base: The commit at `since`: what a worker has left to an older one has not changed up to this one either.
+            floors: All that T rests on, as far as they say something from `starts` on; others may be among them.
+        """
+        assert self.whole, "R15: something is missing"
+        assert self.tick is not None
+        assert (None if base is None else base.tick) == self.since, "W9: another commit has other parts"
+        parts = {(part.vertex, part.unit): part for part in (base.parts if base else ())}
+        for share in self._shares.values():
+            for place, part in share.written.items():
+                if part is None:
+                    parts.pop(place, None)
+                else:
+                    parts[place] = part
+        known = {shape.vertex for shape in self._flow}
+        self.manifest = Manifest(
+            job=self._record.job,
+            id=self.id,
+            name=self.name,
+            tick=self.tick,
+            incarnation=self._incarnation,
+            created=utc(datetime.now(UTC)),
+            base=base.id if base else None,
+            record=self._record,
+            flow=self._flow,
+            fronts=tuple(self._fronts[number] for number in sorted(self._fronts)),
+            floors=self._needed(floors),
+            lasts=tuple(LaneLast(*lane, last) for lane, last in sorted(self._lasts.items())),
+            parts=tuple(part for place, part in sorted(parts.items()) if place[0] in known),
+            steps=self._steps,
+            generation=self._generation,
+        )
+        return self.manifest
+
+    def skip(self, skipped: Callable[[int, int], int]) -> None:
+        """Let fronts be read again from behind offsets where no record is: given a front and its offset, from which."""
+        for number, front in self._fronts.items():
+            self._fronts[number] = replace(front, offset=skipped(number, front.offset))
+
+    def _needed(self, floors: Iterable[Floor]) -> tuple[FloorAt, ...]:
+        """The floors that some front goes by from where it is read again."""
+        kept = Steps(floors)
+        for front, offset in self.starts.items():
+            kept.cut(front, offset)
+        return tuple(FloorAt(each.front, each.offset, each.tick, each.cap) for each in kept)
+
+    def over(self, phase: Phase, now_s: float) -> None:
+        """It is sealed, or has failed."""
+        self.phase, self.took_s = phase, now_s - self.began_s
+
+    def described(self) -> dict[str, Any]:
+        """What an event says of it."""
+        view = self.view(self.began_s)
+        return {
+            "snapshot": view.id,
+            "called": view.name,
+            "min_time_ms": view.min_time_ms,
+            "parts": view.parts_done,
+            "bytes": view.bytes,
+            "took_s": view.took_s,
+        }
+
+    def view(self, now_s: float) -> SnapshotView:
+        """How it stands with it."""
+        shares = self._shares.values()
+        written = [part for share in shares for part in share.written.values() if part is not None]
+        manifest = self.manifest
+        return SnapshotView(
+            id=self.id,
+            name=self.name,
+            phase=self.phase,
+            min_time_ms=None if self.tick is None else self.tick * self._record.slack_ms,
+            parts=sum(share.parts or 0 for share in shares),
+            parts_done=sum(len(share.written) for share in shares),
+            rows=manifest.rows if manifest else sum(part.rows for part in written),
+            bytes=manifest.bytes if manifest else sum(part.bytes for part in written),
+            began=utc(self._began),
+            took_s=round(self.took_s if self.took_s is not None else now_s - self.began_s, 3),
+            pause_ms=self._pause_ms,
+            waits_for=self.waits_for if self.phase == "taking" else [],
+            why=self.why,
+        )

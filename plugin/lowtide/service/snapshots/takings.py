@@ -1,0 +1,110 @@
+"""The snapshots of one life, from the first that was asked for; the oldest that are over are forgotten. No I/O."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from lowtide.assignment.setting import SnapshotSetting
+from lowtide.errors import SnapshotFailed
+from lowtide.service.snapshots.taking import Taking
+from lowtide.status.job_view import SnapshotsView, SnapshotView
+from lowtide_snapshots.format.manifest import Manifest
+from lowtide_snapshots.job.record import JobRecord
+
+__all__ = ["Takings"]
+
+KEPT = 20
+"""How many snapshots of the life are told of."""
+MOST_AT_ONCE = 8
+
+
+class Takings:
+    """Snapshots that are taken or were taken.
+
+    Args:
+        setting: What the driver program said.
+        incarnation: The life.
+        record: The job's.
+    """
+
+    def __init__(self, setting: SnapshotSetting, incarnation: int, record: JobRecord) -> None:
+        self._setting = setting
+        self._incarnation = incarnation
+        self._record = record
+        self._number = 0
+        self._all: list[Taking] = []
+
+    def __iter__(self) -> Iterator[Taking]:
+        return iter(self._all)
+
+    def add(self, name: str | None, key: str | None, now_s: float) -> Taking:
+        """Begin another one.
+
+        Args:
+            name: What to call it.
+            key: Of the request.
+            now_s: The monotonic time.
+
+        Raises:
+            SnapshotFailed: too many are being taken.
+        """
+        under_way = [each for each in self._all if each.phase == "taking"]
+        if len(under_way) >= MOST_AT_ONCE:
+            raise SnapshotFailed(
+                f"{len(under_way)} snapshots are being taken already", way_out="wait until one of them is over"
+            )
+        over = [each for each in self._all if each.phase != "taking"]
+        for oldest in over[: max(0, len(self._all) - KEPT + 1)]:
+            self._all.remove(oldest)
+        self._number += 1
+        taking = Taking(
+            self._number,
+            name,
+            key=key,
+            incarnation=self._incarnation,
+            record=self._record,
+            flow=self._setting.flow,
+            steps=self._setting.steps,
+            generation=self._setting.generation,
+            began_s=now_s,
+        )
+        self._all.append(taking)
+        return taking
+
+    def of_key(self, key: str | None) -> Taking | None:
+        """The one that a request of this key began, unless it has failed; None if there is none."""
+        same = (each for each in self._all if key is not None and each.key == key and each.phase != "failed")
+        return next(same, None)
+
+    def of_id(self, id_: str) -> Taking | None:
+        """The one of this id; None if there is none."""
+        return next((each for each in self._all if each.id == id_), None)
+
+    def of_number(self, number: int) -> Taking | None:
+        """The one of this number; None if there is none."""
+        return next((each for each in self._all if each.number == number), None)
+
+    def views(self, now_s: float) -> list[SnapshotView]:
+        """All that is known of them, oldest first."""
+        return [taking.view(now_s) for taking in self._all]
+
+    def summary(self, last: Manifest | None, committed_s: float) -> SnapshotsView:
+        """What the job's status says of them.
+
+        Args:
+            last: The job's last commit.
+            committed_s: For how long nothing has been committed.
+        """
+        counts = Counter(taking.phase for taking in self._all)
+        sealed = [taking for taking in self._all if taking.manifest is not None and taking.took_s is not None]
+        newest = sealed[-1] if sealed else None
+        return SnapshotsView(
+            last="" if last is None else last.id,
+            last_ms=None if last is None else last.min_time_ms,
+            committed_s=round(committed_s, 1),
+            taking=next((taking.id for taking in self._all if taking.phase == "taking"), ""),
+            counts={phase: count for phase, count in counts.items() if phase != "taking"},
+            took_s=None if newest is None else newest.took_s,
+            bytes=None if newest is None or newest.manifest is None else newest.manifest.bytes,
+        )

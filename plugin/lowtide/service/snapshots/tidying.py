@@ -1,0 +1,133 @@
+"""Takes out of a job's lasts topic what no start from the last commit needs, in a process of its own (R17).
+
+`python -m lowtide.service.snapshots.tidying` does it once: what it needs comes as one line of JSON on standard input.
+To read the topic takes 3 us of CPU for each record, and the service's loop is on the way of idle heartbeats.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import sys
+import time
+from asyncio.subprocess import PIPE
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from lowtide.connectors.floor_archive import tidy
+from lowtide.connectors.lasts import topic_of
+from lowtide.errors import LowtideError
+from lowtide.events import EventLog
+from lowtide.logs import log_to_stderr
+
+__all__ = ["Tidying"]
+
+LOG = logging.getLogger(__name__)
+EVERY_S = 600.0
+"""From one to the next: what collects meanwhile is read by a start in a second."""
+LIMIT_S = 600.0
+"""How long one may take."""
+ANSWER_LIMIT_S = 30.0
+"""How long Kafka may give or take nothing."""
+NICE = 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What the process is told."""
+
+    settings: dict[str, Any]
+    job: str
+    topic: str
+    below: list[tuple[int, int]]
+    incarnation: int
+
+
+class Tidying:
+    """Tidies one life's lasts topic; belongs to the service's event loop.
+
+    Args:
+        settings: librdkafka's, of the way in.
+        job: The job's name.
+        incarnation: The life.
+        generation: Of the output.
+        events: Told what happens.
+        every_s: The least time from one to the next.
+    """
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        job: str,
+        *,
+        incarnation: int,
+        generation: int,
+        events: EventLog,
+        every_s: float = EVERY_S,
+    ) -> None:
+        self._settings = dict(settings)
+        self._job = job
+        self._incarnation = incarnation
+        self._topic = topic_of(job, generation)
+        self._events = events
+        self._every_s = every_s
+        self._at_s = float("-inf")
+        self._task: asyncio.Task[None] | None = None
+
+    def committed(self, starts: list[tuple[int, int]]) -> None:
+        """A commit has been made: tidy, unless it is under way or was done a short time ago.
+
+        Args:
+            starts: By front the offset from which the commit reads it.
+        """
+        now = time.monotonic()
+        if now - self._at_s < self._every_s or (self._task is not None and not self._task.done()):
+            return
+        self._at_s = now
+        task = _Task(self._settings, self._job, self._topic, starts, self._incarnation)
+        self._task = asyncio.get_running_loop().create_task(self._run(task))
+
+    async def close(self) -> None:
+        """Give up what is under way."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _run(self, task: _Task) -> None:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "lowtide.service.snapshots.tidying", stdin=PIPE, stdout=PIPE
+        )
+        try:
+            async with asyncio.timeout(LIMIT_S):
+                said, _ = await process.communicate(json.dumps(asdict(task)).encode() + b"\n")
+            told = json.loads(said) if said else {"failed": f"its process ended with status {process.returncode}"}
+        except TimeoutError:
+            told = {"failed": f"it took more than {LIMIT_S:g} s"}
+        finally:
+            with suppress(ProcessLookupError):
+                process.kill()
+        if "failed" in told:
+            LOG.warning("floors are not taken out of topic %s now: %s", self._topic, told["failed"])
+        elif told["removed"]:
+            self._events.event("floors_archived", **told)
+
+
+def main() -> None:
+    """Do what standard input asks for, once, and say on standard output what was done."""
+    log_to_stderr("tidying")
+    os.nice(NICE)
+    task = _Task(**json.loads(sys.stdin.readline()))
+    try:
+        done = tidy(task.settings, task.job, task.topic, dict(task.below), task.incarnation, ANSWER_LIMIT_S)
+        told = asdict(done)
+    except LowtideError as error:
+        told = {"failed": str(error)}
+    sys.stdout.write(json.dumps(told) + "\n")
+
+
+if __name__ == "__main__":
+    main()

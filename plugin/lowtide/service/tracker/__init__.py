@@ -1,0 +1,1 @@
+"""The tracker's process: started, watched, replaced."""

@@ -1,0 +1,203 @@
+"""`python -m lowtide.service.tracker.main`: the tracker of a life, in a process that does nothing else.
+
+The service starts it and talks with it in lines of JSON over its standard input and output::
+
+    <- {"secret": hex, "listener": descriptor, "setting": {...}, "era": n, "workers": [...] or null}
+    <- {"request": n}           a snapshot is asked for (R14)
+    <- {"forget": [front, offset]}
+    -> {"request": n, "tick": T}, or {"request": n, "refused": text}
+    -> {"ready": pid}
+    -> {"report": {...}}        at once, and every REPORT_EVERY_S
+    -> {"fault": text}          at most once: the life is over
+
+It ends when its standard input closes, however its parent ended, and after a fault once all have been told. It is on
+the way of every record, so nothing blocks its loop: a report that standard output does not take is left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from lowtide.logs import log_to_stderr
+from lowtide.process.garbage import set_up_collector
+from lowtide.status.tracker_report import TrackerReport
+from lowtide_tracker import Graph, StillRebuilding, Tracker, TrackerError, TrackerServer
+
+LOG = logging.getLogger(__name__)
+REPORT_EVERY_S = 0.5
+LAST_WORDS_S = 3.0
+"""How long the clients of a life that is over have to be told: a little more than each of them has."""
+POLL_S = 0.01
+FORGET_AT_ONCE = 2_000
+"""Floors that are dropped in one turn of the loop: less than 1 ms."""
+FORGET_EVERY_S = 0.005
+
+
+def tracker_of(first: dict[str, Any]) -> Tracker:
+    """Return the tracker that the first line asks for: the life's first, or one that is to be rebuilt."""
+    setting = first["setting"]
+    graph = Graph(dict(setting["graph"]))
+    fronts = dict(setting["fronts"])
+    start, capacity_ticks, era = setting["start"], setting["capacity_ticks"], first["era"]
+    if first["workers"] is None:
+        return Tracker(graph, fronts, start=start, capacity_ticks=capacity_ticks, era=era)
+    return Tracker.rebuilding(
+        graph, fronts, workers=first["workers"], start=start, capacity_ticks=capacity_ticks, era=era
+    )
+
+
+def report_of(server: TrackerServer) -> TrackerReport:
+    """Return how it stands with the tracker. O(segments), some microseconds."""
+    tracker = server.tracker
+    held, holder = None, ""
+    try:
+        held = tracker.holder()
+        holder = str(held)
+    except StillRebuilding as error:
+        holder = str(error)
+    return TrackerReport(
+        era=tracker.era,
+        pid=os.getpid(),
+        min_times=tracker.min_times(),
+        global_min=tracker.global_min,
+        holder=holder,
+        held=held,
+        missing=tracker.missing,
+        floors=tracker.floors,
+        flushes=server.flushes,
+        workers=server.connected[0],
+    )
+
+
+class _Input(asyncio.Protocol):
+    """Standard input behind its first line."""
+
+    def __init__(self, asked: Callable[[dict[str, Any]], None], ended: asyncio.Event) -> None:
+        self._asked = asked
+        self._ended = ended
+        self._rest = b""
+
+    def data_received(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._asked(json.loads(line))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._ended.set()
+
+
+class TrackerMain:
+    """The process, from its first line to its end."""
+
+    def __init__(self, first: dict[str, Any]) -> None:
+        self._first = first
+        self._closed = asyncio.Event()
+        """The parent has gone, or wants the end."""
+        self._over = asyncio.Event()
+        """The life is over."""
+        self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._server: TrackerServer | None = None
+
+    async def run(self) -> None:
+        """Serve until standard input closes, or the life is over and all have been told."""
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(self._break)
+        await loop.connect_read_pipe(lambda: _Input(self._hear, self._closed), sys.stdin)
+        self._out, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, sys.stdout)
+        secret, incarnation = bytes.fromhex(self._first["secret"]), self._first["setting"]["incarnation"]
+        try:
+            tracker = tracker_of(self._first)
+        except TrackerError as error:
+            self._fault(error)
+            return
+        server = self._server = TrackerServer(tracker, secret=secret, incarnation=incarnation, on_fault=self._fault)
+        address = await server.start(sock=socket.socket(fileno=self._first["listener"]))
+        LOG.info("era %d of incarnation %d at %s", tracker.era, incarnation, address)
+        self._say({"ready": os.getpid()})
+        set_up_collector()
+        await self._report(server)
+        await self._tell_all(server)
+        await server.close()
+
+    async def _report(self, server: TrackerServer) -> None:
+        """Report until the end of the life or of this process."""
+        ends: list[asyncio.Future[Any]] = [asyncio.create_task(event.wait()) for event in (self._closed, self._over)]
+        while not any(end.done() for end in ends):
+            if not self._out.get_write_buffer_size():
+                self._say({"report": report_of(server).to_json()})
+            await asyncio.wait([*ends, self._broken], timeout=REPORT_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
+            if self._broken.done():
+                self._broken.result()
+        for end in ends:
+            end.cancel()
+
+    async def _tell_all(self, server: TrackerServer) -> None:
+        """Give clients the time to read why the life is over, and the parent all that it needs: or it would go on."""
+        deadline = asyncio.get_running_loop().time() + LAST_WORDS_S
+        while not self._closed.is_set():
+            waits = server.connected[1] and asyncio.get_running_loop().time() < deadline
+            if not (waits or self._out.get_write_buffer_size()):
+                return
+            await asyncio.sleep(POLL_S)
+
+    def _hear(self, asked: dict[str, Any]) -> None:
+        """Do what the service asks for."""
+        server = self._server
+        if server is None or self._over.is_set():
+            return
+        if "forget" in asked:
+            self._forget(server.tracker, *asked["forget"])
+            return
+        number = asked["request"]
+        try:
+            notice = server.tracker.request(number)
+        except StillRebuilding as error:
+            self._say({"request": number, "refused": str(error)})
+            return
+        server.announce([notice])
+        self._say({"request": number, "tick": notice.global_min})
+
+    def _forget(self, tracker: Tracker, front: int, offset: int) -> None:
+        """Forget some floors at a time: records wait meanwhile."""
+        if tracker.forget_floors(front, offset, FORGET_AT_ONCE):
+            asyncio.get_running_loop().call_later(FORGET_EVERY_S, self._forget, tracker, front, offset)
+
+    def _fault(self, error: TrackerError) -> None:
+        self._say({"fault": str(error)})
+        self._over.set()
+
+    def _say(self, line: dict[str, Any]) -> None:
+        self._out.write(json.dumps(line).encode() + b"\n")
+
+    def _break(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What nobody has foreseen may have left half a flush behind: a new process is rebuilt from the workers."""
+        loop.default_exception_handler(context)
+        error = context.get("exception")
+        if error is not None and not isinstance(error, OSError) and not self._broken.done():
+            self._broken.set_exception(error)
+
+
+async def serve(first: dict[str, Any]) -> None:
+    """Run the process that the first line describes."""
+    await TrackerMain(first).run()
+
+
+def main() -> None:
+    """Read the first line, and serve."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # A terminal's Ctrl-C goes to all; the service ends what it started.
+    log_to_stderr("tracker")
+    line = sys.stdin.readline()
+    if line:
+        asyncio.run(serve(json.loads(line)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,296 @@
+"""The tracker of a life as a process of its own: started, watched, and rebuilt when it dies (R10)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from asyncio.subprocess import PIPE, Process
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from lowtide.assignment.tracker_setting import TrackerSetting
+from lowtide.errors import LifeEnded, ServiceUnavailable
+from lowtide.service.tracker.lookout import Lookout
+from lowtide.status.tracker_report import TrackerReport
+from lowtide_tracker.strangers import BACKLOG
+
+__all__ = ["TrackerProcess"]
+
+LOG = logging.getLogger(__name__)
+START_LIMIT_S = 30.0
+"""How long the first process may take until it is ready."""
+END_LIMIT_S = 3.0
+"""How long a process may take to end by itself, before it is killed."""
+MAX_DEATHS = 5
+DEATHS_WITHIN_S = 30.0
+"""More deaths than these within so long end the life: there is a cause that a new process does not mend."""
+SILENT_LIMIT_S = 10.0
+"""How long a process that reports twice a second may be silent: it is stopped, or hangs."""
+LINE_BYTES = 1 << 20
+"""What one line may have: a report has some bytes for each level."""
+ANSWER_LIMIT_S = 5.0
+SINGLE_THREADED = {"OPENBLAS_NUM_THREADS": "1"}
+"""What keeps numpy from starting threads that the tracker does not use."""
+
+
+class TrackerProcess:
+    """The life's tracker; belongs to one event loop.
+
+    A process that died is replaced by one of the next era, which every worker reports to before it announces anything.
+    The listening socket is kept here, so its address stays, and who connects meanwhile waits.
+
+    Args:
+        setting: What the tracker begins with.
+        secret: The job's.
+        host: Where to listen.
+        workers: Asked when a process has died: the numbers of all hosts that may have flushed, which are all that
+            the life has let in, whether they have or not. One that is let in later is not waited for.
+        fronts: Asked at the same moment: all registered fronts with their opening floors. One that a tracker has opened
+            and that is only just being registered may be among them; it has to be opened again if it is not.
+        on_fault: Called once, with why the life is over; no process is started after it.
+        on_restart: Called with the new era and how the process before ended, right after `workers` and `fronts`.
+
+    Attributes:
+        report: The newest of its reports; None before the first.
+        pid: Of the process that runs; None while there is none.
+    """
+
+    def __init__(
+        self,
+        setting: TrackerSetting,
+        secret: bytes,
+        *,
+        host: str,
+        workers: Callable[[], Iterable[int]],
+        fronts: Callable[[], Mapping[int, int]],
+        on_fault: Callable[[str], None],
+        on_restart: Callable[[int, str], None] | None = None,
+    ) -> None:
+        self.report: TrackerReport | None = None
+        self._requests: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self.pid: int | None = None
+        self._setting = setting
+        self._secret = secret
+        self._host = host
+        self._workers = workers
+        self._fronts = fronts
+        self._on_fault = on_fault
+        self._on_restart = on_restart
+        self._era = 0
+        self._deaths: deque[float] = deque(maxlen=MAX_DEATHS + 1)
+        self._listener: socket.socket | None = None
+        self._process: Process | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._ready: asyncio.Future[None] | None = None
+        self._heard_s = 0.0
+        """When a process last said something, or began."""
+        self._lookout = Lookout()
+        self._fault = ""
+        self._closing = False
+
+    async def start(self) -> str:
+        """Start the process; return where it listens, ``host:port``.
+
+        Raises:
+            LifeEnded: the tracker refused its setting.
+            ServiceUnavailable: it did not come up.
+        """
+        assert self._listener is None, "a tracker is started once"
+        self._ready = asyncio.get_running_loop().create_future()
+        try:
+            self._listener = socket.create_server((self._host, 0), backlog=BACKLOG)
+            host, port = self._listener.getsockname()[:2]
+            await self._spawn(self._setting.fronts, None)
+            self._watch = asyncio.create_task(self._watch_over())
+            async with asyncio.timeout(START_LIMIT_S):
+                await self._ready
+        except (OSError, TimeoutError) as error:
+            await self.close()
+            why = f"took more than {START_LIMIT_S:g} s" if isinstance(error, TimeoutError) else str(error)
+            raise ServiceUnavailable(
+                f"the tracker's process could not be started on {self._host}: {why}",
+                way_out="see the log, and the machine's load",
+            ) from error
+        except BaseException:
+            await self.close()
+            raise
+        return f"{host}:{port}"
+
+    def end_if_silent(self) -> None:
+        """Kill a process that lives and says nothing for `SILENT_LIMIT_S`: another one takes its place.
+
+        To be called each second. Who has not listened himself meanwhile, as his machine stood still, cannot say who was
+        silent: then the time begins anew.
+        """
+        now, process = time.monotonic(), self._process
+        if self._lookout.late(now):
+            self._heard_s = now
+        if self.pid is None or process is None or now - self._heard_s < SILENT_LIMIT_S:
+            return
+        LOG.error("the tracker's process %d has said nothing for %g s, and is killed", self.pid, SILENT_LIMIT_S)
+        self._heard_s = time.monotonic()
+        with suppress(ProcessLookupError):
+            process.kill()
+
+    async def request(self, number: int) -> int:
+        """Ask all workers to keep what they hold below the global min time of now (R14), and return that tick.
+
+        Raises:
+            ServiceUnavailable: there is no tracker now that could ask them; whether they were asked is not known.
+        """
+        answer = self._requests[number] = asyncio.get_running_loop().create_future()
+        self._send({"request": number})
+        try:
+            async with asyncio.timeout(ANSWER_LIMIT_S):
+                said = await answer
+        except TimeoutError:
+            said = {"refused": f"it has not answered for {ANSWER_LIMIT_S:g} s"}
+        finally:
+            del self._requests[number]
+        if "refused" in said:
+            raise ServiceUnavailable(
+                f"the tracker takes no request for a snapshot: {said['refused']}", way_out="ask again in a few seconds"
+            )
+        tick: int = said["tick"]
+        return tick
+
+    def forget_floors(self, front: int, offset: int) -> None:
+        """Let the tracker drop floors that a commit has made superfluous; one that is started anew may have them."""
+        self._send({"forget": [front, offset]})
+
+    def _send(self, line: dict[str, Any]) -> None:
+        process = self._process
+        if process is not None and process.returncode is None and process.stdin is not None:
+            process.stdin.write(json.dumps(line).encode() + b"\n")
+
+    async def close(self) -> None:
+        """End the process, and listen no more; nobody is told."""
+        self._closing = True
+        await self._end_process()
+        if self._watch is not None:
+            await asyncio.wait([self._watch])
+        if self._listener is not None:
+            self._listener.close()
+
+    # -- one process -----------------------------------------------------------------------------------------------
+
+    async def _spawn(self, fronts: Mapping[int, int], workers: list[int] | None) -> None:
+        assert self._listener is not None
+        self._era += 1
+        descriptor = self._listener.fileno()
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "lowtide.service.tracker.main",
+            stdin=PIPE,
+            stdout=PIPE,
+            pass_fds=(descriptor,),
+            env=os.environ | SINGLE_THREADED,
+            limit=LINE_BYTES,
+        )
+        self.pid = self._process.pid
+        self._heard_s = time.monotonic()
+        first = {
+            "secret": self._secret.hex(),
+            "listener": descriptor,
+            "setting": self._setting.to_json(fronts),
+            "era": self._era,
+            "workers": workers,
+        }
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(first).encode() + b"\n")
+        if self._closing:
+            self._process.stdin.close()
+
+    async def _end_process(self) -> None:
+        if self._process is None or self._process.returncode is not None:
+            return
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            async with asyncio.timeout(END_LIMIT_S):
+                await self._process.wait()
+        except TimeoutError:
+            LOG.warning("the tracker's process %d does not end, and is killed", self._process.pid)
+            with suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()
+
+    async def _listen(self, process: Process) -> str:
+        """Take in what a process says to its end; return how it ended."""
+        assert process.stdout is not None
+        async for line in process.stdout:
+            if line.endswith(b"\n"):  # One that was killed may leave half a line.
+                self._hear(json.loads(line))
+        code = await process.wait()
+        self.pid = None
+        return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+
+    def _hear(self, said: dict[str, Any]) -> None:
+        self._heard_s = time.monotonic()
+        if "report" in said:
+            self.report = TrackerReport.from_json(said["report"])
+        elif "request" in said:
+            answer = self._requests.get(said["request"])
+            if answer is not None and not answer.done():
+                answer.set_result(said)
+        elif "ready" in said:
+            self._is_ready()
+        else:
+            self._tell_fault(said["fault"])
+
+    # -- one after the other ---------------------------------------------------------------------------------------
+
+    async def _watch_over(self) -> None:
+        """Let one process follow the other, until the life is over or `close` is called."""
+        try:
+            while True:
+                assert self._process is not None
+                how = await self._listen(self._process)
+                if self._fault or self._closing:
+                    return
+                LOG.error("the tracker of era %d, pid %d, %s", self._era, self._process.pid, how)
+                if self._dies_too_often():
+                    self._tell_fault(
+                        f"the tracker's process died {MAX_DEATHS + 1} times within {DEATHS_WITHIN_S:g} s; the last, "
+                        f"pid {self._process.pid}, {how}: see the log for the cause, then start the job again"
+                    )
+                    return
+                workers, fronts = sorted(set(self._workers())), dict(self._fronts())
+                if self._on_restart is not None:
+                    self._on_restart(self._era + 1, how)
+                await self._spawn(fronts, workers)
+        except Exception as error:
+            LOG.exception("the tracker's process is watched no more")
+            self._tell_fault(f"the tracker's process cannot be started anew: {type(error).__name__}: {error}")
+        finally:
+            await self._end_process()
+            if self._listener is not None:
+                self._listener.close()  # Who still tries to connect shall see that there is nobody.
+
+    def _dies_too_often(self) -> bool:
+        now = time.monotonic()
+        self._deaths.append(now)
+        return len(self._deaths) > MAX_DEATHS and now - self._deaths[0] <= DEATHS_WITHIN_S
+
+    def _is_ready(self) -> None:
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_result(None)
+
+    def _tell_fault(self, text: str) -> None:
+        """Say why the life is over, once: to who waits for the start, or to `on_fault`."""
+        if self._fault or self._closing:
+            return
+        self._fault = text
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_exception(LifeEnded(text))
+        else:
+            self._on_fault(text)

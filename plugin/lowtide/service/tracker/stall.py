@@ -1,0 +1,80 @@
+"""Whether min time stands for no reason: a frame that was lost is named, and the life ends in replay (R10)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from lowtide.service.tracker.lookout import Lookout
+from lowtide.status.tracker_report import TrackerReport
+
+__all__ = ["Stall"]
+
+
+class Stall:
+    """Watches the global min time, and that fronts are given what lies in their partitions; pure.
+
+    Min time counts as stalled while an ack is open at the same tick though no worker has anything to do: whatever would
+    close it is not on its way any more. What waits for a front does not count, nor does a worker that is busy. A front
+    does while a record lies at the very offset that it expects next and it would take it: whoever reads for it does not
+    reach the broker that the service does.
+
+    Args:
+        limit_s: How long that may last.
+    """
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._held: object = None
+        self._since = 0.0
+        self._lookout = Lookout()
+        self._fronts_lookout = Lookout()
+        self._unread: dict[tuple[str, int], float] = {}
+        """By partition and offset since when that record has been expected."""
+
+    def unread(
+        self, records: Mapping[int, tuple[str, int, float]], gauges: Iterable[Mapping[str, Any]], now_s: float
+    ) -> str:
+        """Return which front is not given what lies in its partition once it is over the limit; else an empty text.
+
+        Args:
+            records: By front its partition, the offset of a record that is expected next, and for how long it has lain.
+            gauges: Of the workers, as they were sent last.
+            now_s: The monotonic time; to be called each second, like `look`.
+        """
+        waiting = {}
+        for each in gauges:
+            front = each.get("front", {})
+            name, offset, lay_s = records.get(front.get("front", -1), ("", -1, 0.0))
+            if lay_s and each.get("attached") and front["pulling"] and front["next_offset"] == offset:
+                waiting[name, offset] = self._unread.get((name, offset), now_s)
+        self._unread = {} if self._fronts_lookout.late(now_s) else waiting
+        for (name, offset), since in self._unread.items():
+            if now_s - since >= self._limit_s:
+                return (
+                    f"min time stands at front {name}: a record lies at offset {offset}, and for {now_s - since:.0f} s "
+                    "its worker was not given it, though the service reads it\n  what to do: see that every executor "
+                    "reaches every broker (its log says which it does not), then start the job again"
+                )
+        return ""
+
+    def look(self, report: TrackerReport, gauges: Iterable[Mapping[str, Any]], now_s: float) -> str:
+        """Return what stands and for how long once it is over the limit; else an empty text.
+
+        To be called each second. Who has not listened himself meanwhile, as his machine stood still, knows only what
+        was true before: then the time begins anew.
+        """
+        if self._lookout.late(now_s):
+            self._since = now_s
+        held = report.held
+        busy = any(each.get("busy", True) for each in gauges)
+        if held is None or held.at_front or busy or held != self._held:
+            self._held, self._since = held, now_s
+            return ""
+        stood_s = now_s - self._since
+        if stood_s < self._limit_s:
+            return ""
+        return (
+            f"min time has stood for {stood_s:.0f} s though no worker has anything to do: {report.holder}. A frame or "
+            "its ack was lost\n  what to do: start the job again: it replays from its log"
+        )

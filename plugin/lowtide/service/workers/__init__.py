@@ -1,0 +1,1 @@
+"""The workers of a life: which there are, which have died, which are silent."""

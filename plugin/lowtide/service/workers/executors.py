@@ -1,0 +1,68 @@
+"""The executors as the service knows them: each one's fork server, and whether it has the driver's Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from lowtide.process.wire import Kind
+from lowtide.service.workers.peer import Peer
+
+__all__ = ["Executors"]
+
+
+class Executors:
+    """The fork servers that are there.
+
+    Args:
+        python: The driver's Python and packages, which executors must have.
+    """
+
+    def __init__(self, python: Mapping[str, str]) -> None:
+        self._python = dict(python)
+        self._peers: dict[str, Peer] = {}
+        self._others: dict[str, str] = {}
+        self._cores: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._peers)
+
+    @property
+    def refused(self) -> list[str]:
+        """Why no life can run on those that are there; empty if it can."""
+        return list(self._others.values())
+
+    def came(self, peer: Peer, hello: Mapping[str, Any]) -> str:
+        """Take a fork server; return why no life can run on its executor, empty if it can."""
+        executor, theirs = hello["executor"], hello["python"]
+        self._peers[executor] = peer
+        self._cores[executor] = hello.get("cores", 1)  # Another version may not say; it is named below.
+        wrong = [f"{k} {theirs.get(k)} (driver: {v})" for k, v in self._python.items() if theirs.get(k) != v]
+        if not wrong:
+            return ""
+        self._others[executor] = (
+            f"executor {executor} on {hello['host']} runs another Python than the driver, {hello['executable']}: "
+            + ", ".join(wrong)
+            + "\n  what to do: give every executor the driver's environment, and set PYSPARK_PYTHON to its "
+            "interpreter"
+        )
+        return self._others[executor]
+
+    def cores(self, executor: str) -> int:
+        """How many cores an executor's processes may use; 1 if it has not come."""
+        return self._cores.get(executor, 1)
+
+    def went(self, executor: str, peer: Peer) -> None:
+        """A fork server's line has ended; another one may have taken its place already."""
+        if self._peers.get(executor) is peer:
+            del self._peers[executor]
+        self._others.pop(executor, None)
+
+    async def kill(self, incarnation: int, workers: Iterable[tuple[str, str]]) -> None:
+        """Let the fork servers kill workers of a life, given as (name, executor)."""
+        names: dict[str, list[str]] = {}
+        for name, executor in workers:
+            names.setdefault(executor, []).append(name)
+        for executor, listed in names.items():
+            if executor in self._peers:
+                await self._peers[executor].send(Kind.ASK, {"incarnation": incarnation, "kill": listed})

@@ -1,0 +1,44 @@
+"""What the workers of a life have said of themselves, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lowtide.service.workers.register import Register
+from lowtide.status.recent import totals_of
+
+__all__ = ["totals", "workers"]
+
+Gauges = Mapping[str, Mapping[str, Any]]
+"""By worker what it said last."""
+
+
+def totals(register: Register, gauges: Gauges, executors: int) -> dict[str, int]:
+    """The job's gauges: records read from the sources, delivered to sinks and to the dead letters, and repairs."""
+    counted = totals_of(workers(register, gauges))
+    return {
+        "workers": len(register.workers),
+        "executors": executors,
+        "records_in": counted.records_in,
+        "records_out": counted.delivered,
+        "dead_letters": counted.dead_letters,
+        "repairs": counted.repairs,
+    }
+
+
+def workers(register: Register, gauges: Gauges) -> list[dict[str, Any]]:
+    """All workers of a register, each with its gauges."""
+    return [
+        {
+            "worker": worker.name,
+            "number": worker.number,
+            "level": int(worker.name.partition("/")[0]),
+            "executor": worker.executor,
+            "pid": worker.pid,
+            "address": worker.address,
+            "attached": worker.name in gauges and gauges[worker.name]["attached"],
+            "gauges": gauges.get(worker.name, {}),
+        }
+        for worker in register.workers.values()
+    ]

@@ -1,0 +1,46 @@
+"""Misses a worker that does not send its gauges any more: its process hangs where nothing interrupts it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lowtide.service.tracker.lookout import Lookout
+
+__all__ = ["Silence"]
+
+
+class Silence:
+    """Watches that every worker sends gauges, as a loop that turns does each second; pure.
+
+    Args:
+        limit_s: How long one that has sent some may send none.
+    """
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._heard: dict[str, tuple[object, float]] = {}
+        self._lookout = Lookout()
+
+    def look(self, workers: Sequence[Mapping[str, Any]], now_s: float) -> str:
+        """Return who is silent and for how long once it is over the limit; else an empty text.
+
+        Args:
+            workers: As in `Moment`; each time a worker has said something, its `gauges` are another object.
+            now_s: The monotonic time; to be called each second.
+        """
+        late, heard = self._lookout.late(now_s), self._heard
+        self._heard = {}
+        for worker in workers:
+            name, gauges = worker["worker"], worker["gauges"]
+            before, since_s = heard.get(name, (None, now_s))
+            if not gauges or gauges is not before or late:
+                since_s = now_s
+            self._heard[name] = gauges, since_s
+            if now_s - since_s >= self._limit_s:
+                return (
+                    f"worker {name} has said nothing for {now_s - since_s:.0f} s: a function of the flow, or a library "
+                    "that it calls, does not let its process go on\n  what to do: give what it waits for a time-out; "
+                    "the log of its executor may say more"
+                )
+        return ""

@@ -1,0 +1,1 @@
+"""The status of a job: one typed view, its history, metrics and control API."""

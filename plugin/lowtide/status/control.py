@@ -1,0 +1,294 @@
+"""The job's control API: a small HTTPS server in the service's event loop.
+
+    control = Control(watch.view, token, certificate, metrics=metrics.exposition, stop=stop)
+    address = await control.start()
+
+Status, metrics and stop ask for the token; health does not, and says nothing. A client can neither hold the service up
+nor fill it: a connection serves one request; until it has shown the token it is a stranger's, and limited as
+`lowtide_tracker.strangers` says; from then on it lives for `CONNECTION_LIMIT_S` whatever it does, and there are
+`MAX_USERS` of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any
+
+import msgspec
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from lowtide.errors import LowtideError
+from lowtide.status.certificate import Certificate
+from lowtide.status.history import HistoryView
+from lowtide.status.job_view import JobView, SnapshotView
+from lowtide_tracker.entrance import Entrance, listen
+
+__all__ = ["Control"]
+
+LOG = logging.getLogger(__name__)
+
+MAX_USERS = 32
+CONNECTION_LIMIT_S = 10.0
+MAX_BODY_BYTES = 4 << 10
+MAX_HEADER_BYTES = 4 << 10
+MAX_TIME_DIGITS = 15
+
+ROUTES = {
+    "GET /status": "the job's status as JSON",
+    "GET /metrics": "the same for Prometheus",
+    "GET /history?since_ms=TIME": "the life's figures per second for 15 min and per 15 s for 6 h, and what happened",
+    "GET /state/STEP?COLUMN=VALUE": "the state of one key as of min time, with that time",
+    "GET /snapshots": "the snapshots of this life as JSON, oldest first",
+    "POST /snapshots": 'take one; the body may be {"name": "...", "commit": false, "key": "..."}: a key that was heard '
+    "before gets the snapshot that it began",
+    "POST /stop": "end the job: what its sinks were given is delivered first",
+    "GET /health": "whether this answers; needs no token",
+}
+HOW_TO_GET_IN = (
+    "send the header `Authorization: Bearer TOKEN`. The token is in the file `token` of the job's folder "
+    "([job].folder/NAME), for the user who runs the job, or in the file that [control].token_file names"
+)
+
+Past = Callable[[int], HistoryView | None]
+"""Takes the time after which; None before the first look."""
+Look = Callable[[str, dict[str, str]], Awaitable[bytes]]
+Take = Callable[[str | None, bool, str | None], SnapshotView]
+"""Takes a name, whether to commit, and the request's key."""
+Metrics = Callable[[str], tuple[bytes, str]]
+"""Takes an `Accept` header; returns metrics and their content type."""
+
+
+class Control:
+    """Serves one job's control API.
+
+    Args:
+        view: The job's view; None while there is none.
+        token: What a request has to show.
+        certificate: What the server shows.
+        metrics: The metrics, in the format that is asked for.
+        history: What the life has looked like after a moment.
+        stop: Begins to end the job, and returns at once.
+        take: Begins to take a snapshot, of this name, and to commit it if that is wanted; None where none are taken.
+        snapshots: Those of this life.
+        look: Answers with a key's state, as `Questions.ask` does.
+        host: Where to listen.
+        port: 0 for a free one.
+    """
+
+    def __init__(
+        self,
+        view: Callable[[], JobView | None],
+        token: str,
+        certificate: Certificate,
+        *,
+        metrics: Metrics,
+        history: Past,
+        stop: Callable[[], None],
+        take: Take | None = None,
+        snapshots: Callable[[], list[SnapshotView]] = list,
+        look: Look | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+    ) -> None:
+        assert token, "an empty token lets everybody in"
+        self._view = view
+        self._token = token.encode()
+        self._certificate = certificate
+        self._metrics = metrics
+        self._history = history
+        self._stop = stop
+        self._take = take
+        self._snapshots = snapshots
+        self._look = look
+        self._host = host
+        self._port = port
+        self._runner: web.AppRunner | None = None
+        self._entrance: Entrance | None = None
+        self._users: set[web.RequestHandler] = set()
+        """The connections that have shown the token, and have perhaps gone since."""
+
+    async def start(self) -> str:
+        """Begin to listen; return the address that clients of this machine use, `host:port`.
+
+        Raises:
+            OSError: the port is taken, or the host is not this machine's.
+        """
+        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[self._guarded])
+        app.router.add_get("/status", self._status, allow_head=False)
+        app.router.add_get("/metrics", self._show_metrics, allow_head=False)
+        app.router.add_get("/history", self._show_history, allow_head=False)
+        app.router.add_get("/snapshots", self._show_snapshots, allow_head=False)
+        app.router.add_post("/snapshots", self._take_snapshot)
+        app.router.add_get("/state/{step}", self._show_state, allow_head=False)
+        app.router.add_post("/stop", self._ask_stop)
+        app.router.add_get("/health", self._health, allow_head=False)
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            logger=_silent(),
+            handle_signals=False,
+            max_line_size=MAX_HEADER_BYTES,
+            max_field_size=MAX_HEADER_BYTES,
+            lingering_time=0,
+            shutdown_timeout=1.0,
+        )
+        await self._runner.setup()
+        server = self._runner.server
+        assert server is not None
+        self._entrance = Entrance(listen(self._host, self._port), server, tls=self._certificate.tls)
+        self._entrance.open()
+        host, port = self._entrance.address
+        here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - what the conf says
+        return f"[{here}]:{port}" if ":" in here else f"{here}:{port}"
+
+    async def close(self) -> None:
+        """Stop listening, and close what connections there are."""
+        if self._entrance is not None:
+            await self._entrance.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    # -- what is asked ---------------------------------------------------------------------------------------------
+
+    async def _status(self, _request: web.Request) -> web.Response:
+        view = self._view()
+        if view is None:
+            return _says(503, "the job has only begun to start", "ask again in a second")
+        return web.Response(body=msgspec.json.encode(view), content_type="application/json")
+
+    async def _show_metrics(self, request: web.Request) -> web.Response:
+        body, content_type = self._metrics(request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    async def _show_history(self, request: web.Request) -> web.Response:
+        asked = request.query.get("since_ms", "0")
+        if not (asked.isascii() and asked.isdecimal() and len(asked) <= MAX_TIME_DIGITS):
+            return _says(400, f"since_ms is {asked[:40]!r}", "give a time as ms since 1970, or leave it out")
+        history = self._history(int(asked))
+        if history is None:
+            return _says(503, "the job has only begun to start", "ask again in a second")
+        return web.Response(body=msgspec.json.encode(history), content_type="application/json")
+
+    async def _show_snapshots(self, _request: web.Request) -> web.Response:
+        return web.Response(body=msgspec.json.encode(self._snapshots()), content_type="application/json")
+
+    async def _take_snapshot(self, request: web.Request) -> web.Response:
+        if self._take is None:
+            return _says(409, "this job takes no snapshots, as its tracking is off", "start it with tracking")
+        try:
+            asked = msgspec.json.decode(await request.read() or b"{}", type=_Asked)
+        except msgspec.MsgspecError as error:
+            return _says(
+                400, f"the body is not understood: {error}", 'send {"name": "...", "commit": true}, or nothing'
+            )
+        try:
+            view = self._take(asked.name, asked.commit, asked.key)
+        except LowtideError as error:
+            return _says(409, error.what, error.way_out)
+        return web.Response(status=202, body=msgspec.json.encode(view), content_type="application/json")
+
+    async def _show_state(self, request: web.Request) -> web.Response:
+        if self._look is None:
+            return _says(409, "this job's state cannot be asked for", "start it with tracking")
+        try:
+            answer = await self._look(request.match_info["step"], dict(request.query))
+        except LowtideError as error:
+            return _says(404, error.what, error.way_out)
+        return web.Response(body=answer, content_type="application/json")
+
+    async def _ask_stop(self, request: web.Request) -> web.Response:
+        LOG.info("%s asks over the control API that the job be stopped", request.remote)
+        self._stop()
+        return _json(202, {"stopping": True})
+
+    async def _health(self, _request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    # -- who asks --------------------------------------------------------------------------------------------------
+
+    @web.middleware
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Let in who has the token, and turn every failure into JSON; the connection ends with the answer."""
+        try:
+            response = await self._answer(request, handler)
+        except web.HTTPException as error:
+            response = _refusal(request, error)
+        except Exception:
+            LOG.exception("a request to %s failed", request.path)
+            response = _says(500, "this is a fault of Lowtide", "the job goes on; its log has the traceback")
+        response.force_close()
+        response.headers["Cache-Control"] = "no-store"
+        response.headers["Server"] = "lowtide"
+        return response
+
+    async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.match_info.http_exception is None and request.path != "/health":
+            if not self._knows_token(request):
+                return _says(401, "this needs the job's token", HOW_TO_GET_IN, {"WWW-Authenticate": "Bearer"})
+            if not self._let_in(request.protocol):
+                return _says(503, f"{MAX_USERS} others are being answered", "ask again in a second")
+            await request.read()
+        return await handler(request)
+
+    def _let_in(self, user: web.RequestHandler) -> bool:
+        """Count a connection as a user's; return whether there is room for it."""
+        assert self._entrance is not None, "it has taken the connection"
+        self._entrance.proved(user)
+        asyncio.get_running_loop().call_later(CONNECTION_LIMIT_S, _end, user)
+        self._users = {each for each in self._users if each.transport is not None}
+        room = len(self._users) < MAX_USERS
+        if room:
+            self._users.add(user)
+        return room
+
+    def _knows_token(self, request: web.Request) -> bool:
+        scheme, _, shown = request.headers.get("Authorization", "").partition(" ")
+        given = shown.strip().encode("utf-8", "surrogateescape")
+        return hmac.compare_digest(given, self._token) and scheme.lower() == "bearer"
+
+
+class _Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a request for a snapshot may say."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)] | None = None
+    commit: bool = True
+    key: Annotated[str, msgspec.Meta(min_length=1, max_length=200)] | None = None
+
+
+def _end(user: web.RequestHandler) -> None:
+    if user.transport is not None:
+        user.transport.abort()
+
+
+def _refusal(request: web.Request, error: web.HTTPException) -> web.Response:
+    match error:
+        case web.HTTPNotFound():
+            return _json(404, {"error": f"there is no {request.path[:100]}", "routes": ROUTES})
+        case web.HTTPMethodNotAllowed():
+            allowed = error.headers["Allow"]
+            return _says(405, f"{request.path} is not asked so", f"use {allowed}", {"Allow": allowed})
+        case web.HTTPRequestEntityTooLarge():
+            return _says(
+                413,
+                f"a request's body has at most {MAX_BODY_BYTES} bytes",
+                "a name of 200 characters is the most that one needs",
+            )
+    return _says(error.status, error.reason, "GET / tells the routes")
+
+
+def _silent() -> logging.Logger:
+    """A logger for aiohttp's complaints about what clients send: those must not fill the job's log."""
+    return logging.Logger(f"{__name__}.http", logging.CRITICAL + 1)
+
+
+def _json(status: int, content: dict[str, Any], headers: dict[str, str] | None = None) -> web.Response:
+    body = msgspec.json.encode(content)
+    return web.Response(status=status, body=body, content_type="application/json", headers=headers)
+
+
+def _says(status: int, what: str, way_out: str, headers: dict[str, str] | None = None) -> web.Response:
+    return _json(status, {"error": what, "what_to_do": way_out}, headers)

@@ -1,0 +1,215 @@
+"""The status of a job as one typed value: what `GET /status` answers, and what everything that shows a job is made of.
+
+All times are ms since 1970; None where nothing is known yet. `lag` is always the broker's time minus the time in
+question. `lowtide.status.teller` puts it together.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from lowtide.status.recent import Percentiles, Rates, Totals
+
+__all__ = [
+    "FrontView",
+    "JobView",
+    "Percentiles",
+    "Phase",
+    "Rates",
+    "SegmentView",
+    "SinkView",
+    "SnapshotView",
+    "SnapshotsView",
+    "Totals",
+    "TrackerView",
+    "WorkerView",
+]
+
+
+class SegmentView(Struct, frozen=True, kw_only=True):
+    """One tracked part of the flow.
+
+    Attributes:
+        segment: Its number.
+        name: The steps that receive its frames.
+        min_time_ms: Every record before it has left the segment, for ever.
+        lag_ms: How far min time is behind the broker's clock.
+        holder: Who keeps it from moving; told of the segment that holds up the whole job.
+    """
+
+    segment: int
+    name: str
+    min_time_ms: int | None = None
+    lag_ms: int | None = None
+    holder: str = ""
+
+
+class FrontView(Struct, frozen=True, kw_only=True):
+    """One source partition.
+
+    Attributes:
+        front: Its number in the job's register.
+        partition: `topic-partition`.
+        worker: Who reads it; empty while the service itself heartbeats it, as it has shown no record.
+        heartbeat_ms: It labels nothing before it any more.
+        lag_ms: How far that is behind the broker's clock.
+        next_offset: The next offset it would read.
+        parked: Records that were read and wait, as the front is ahead of the others.
+        pulling: Whether it reads on.
+        spare: How many records the source still has before those that the last commit needs; negative: it lacks some.
+    """
+
+    front: int
+    partition: str
+    worker: str = ""
+    heartbeat_ms: int | None = None
+    lag_ms: int | None = None
+    next_offset: int | None = None
+    parked: int = 0
+    pulling: bool = True
+    spare: int | None = None
+
+
+class WorkerView(Struct, frozen=True, kw_only=True):
+    """One worker process; `gauges` is what it has said of itself last, histograms left out."""
+
+    worker: str
+    level: int
+    executor: str = ""
+    pid: int = 0
+    address: str = ""
+    attached: bool = False
+    number: int | None = None
+    gauges: dict[str, Any] = {}
+
+
+class SinkView(Struct, frozen=True, kw_only=True):
+    """One sink; `delivered` is None where workers do not count each of several sinks by itself."""
+
+    sink: str
+    lanes: int
+    delivered: int | None = None
+    transactions: int = 0
+    delivery: str = "exactly_once"
+
+
+class TrackerView(Struct, frozen=True, kw_only=True):
+    """The tracker's process: `era` counts its lives within the job's, `floors` those it keeps."""
+
+    era: int = 0
+    pid: int | None = None
+    floors: int = 0
+    restarts: int = 0
+
+
+Phase = Literal["taking", "sealed", "committed", "failed"]
+
+
+class SnapshotView(Struct, frozen=True, kw_only=True):
+    """One snapshot, as the control API tells it.
+
+    Attributes:
+        id: Its id.
+        name: What somebody called it; None if nobody did.
+        phase: "taking" until all is written and durable, then "sealed", then "committed"; or "failed".
+        min_time_ms: Its T; None before it is known.
+        parts: How many parts are to be written, as far as that is known.
+        parts_done: How many are written.
+        rows: Of those, with the parts that it shares with the commit before.
+        bytes: Likewise.
+        began: When it was asked for, ISO, UTC.
+        took_s: How long it took until it was sealed or failed, or so far.
+        pause_ms: For how long it held up the worker that it held up longest: the fork of the process that writes.
+        waits_for: The workers that it waits for, each with what for.
+        why: Why it failed; empty otherwise.
+    """
+
+    id: str
+    name: str | None
+    phase: Phase
+    min_time_ms: int | None
+    parts: int
+    parts_done: int
+    rows: int
+    bytes: int
+    began: str
+    took_s: float
+    pause_ms: float = 0.0
+    waits_for: list[str]
+    why: str
+
+
+class SnapshotsView(Struct, frozen=True, kw_only=True):
+    """The snapshots of this life.
+
+    Attributes:
+        last: The id of the job's last commit; empty if it has none.
+        last_ms: Its min time.
+        committed_s: For how long nothing has been committed, as far as this life knows.
+        taking: The id of the one that is being taken; empty if none is.
+        counts: How many of this life are "committed", "sealed", "failed".
+        took_s: How long the last one took that was sealed.
+        bytes: The size of its state.
+    """
+
+    last: str = ""
+    last_ms: int | None = None
+    committed_s: float | None = None
+    taking: str = ""
+    counts: dict[str, int] = {}
+    took_s: float | None = None
+    bytes: int | None = None
+
+
+class JobView(Struct, frozen=True, kw_only=True):
+    """Everything that is known of a running job.
+
+    Attributes:
+        job: Its name.
+        incarnation: The number of its life.
+        phase: "starting", "running", "stopping", "ended".
+        cause: Why the life has ended; empty while it goes on.
+        troubles: What is wrong though the job goes on, each with the time since when.
+        clock_jump_ms: By how much the broker's clock is beyond what is believed of it, or behind; 0 while they agree.
+        started_ms: When the life began.
+        seen_ms: When this was put together, by the broker's clock.
+        control: Where the control API listens, `host:port`.
+        min_time_ms: Of the whole job: every record before it is out of all segments, for ever.
+        lag_ms: How far min time is behind the broker's clock.
+        holder: Who keeps min time from moving.
+        held_s: For how long min time has stood where it is.
+        delivered_time_ms: Everything before it is durable in the sinks, and that this is so is stored too (R18).
+        rates: Per second, over the last few seconds.
+        totals: Since the life began.
+        latency_ms: From a record's timestamp until it was durable, over the last seconds.
+        hops: Where the time goes, by hop, over the last seconds.
+        events: The last ones, oldest first, each as its line in the log.
+    """
+
+    job: str
+    incarnation: int
+    phase: str
+    cause: str = ""
+    troubles: list[str] = []
+    clock_jump_ms: int = 0
+    started_ms: int | None = None
+    seen_ms: int | None = None
+    control: str = ""
+    min_time_ms: int | None = None
+    lag_ms: int | None = None
+    holder: str = ""
+    held_s: float | None = None
+    delivered_time_ms: int | None = None
+    rates: Rates = Rates()
+    totals: Totals = Totals()
+    latency_ms: Percentiles = Percentiles()
+    hops: dict[str, Percentiles] = {}
+    segments: list[SegmentView] = []
+    fronts: list[FrontView] = []
+    workers: list[WorkerView] = []
+    sinks: list[SinkView] = []
+    tracker: TrackerView = TrackerView()
+    snapshots: SnapshotsView = SnapshotsView()
+    events: list[dict[str, Any]] = []

@@ -1,0 +1,70 @@
+"""What the service looks at each second, and what the control API shows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from lowtide.core.fronts.floors import NO_TICK
+from lowtide.events import EventLog
+from lowtide.status.history import History
+from lowtide.status.job_view import JobView
+from lowtide.status.moment import JobShape, Moment
+from lowtide.status.recent import Recent
+from lowtide.status.teller import job_view
+from lowtide.status.tracker_report import TrackerReport
+
+__all__ = ["JobWatch"]
+
+
+class JobWatch:
+    """The view of one life, made anew with each look: however many ask, it costs the service the same.
+
+    Args:
+        shape: What stays the same as long as the life goes on.
+        events: The life's events.
+    """
+
+    def __init__(self, shape: JobShape, events: EventLog) -> None:
+        self.shape = shape
+        self.events = events
+        self.history = History()
+        self._recent = Recent()
+        self._tracker: TrackerReport | None = None
+        self._view: JobView | None = None
+
+    def look(self, at_s: float, moment: Moment) -> JobView:
+        """Take what the service knows now; to be called each second, and when the phase changes.
+
+        Args:
+            at_s: A monotonic clock's time.
+            moment: All that is known.
+        """
+        tracker = moment.tracker
+        if tracker is not None:
+            tracker = self._tracker = _as_known(tracker, self._tracker)
+            moment = replace(moment, tracker=tracker)
+        self._recent.look(at_s, moment.workers, None if tracker is None else tracker.global_min)
+        self._view = job_view(self.shape, moment, self._recent, self.events.last)
+        self.history.look(self._view)
+        return self._view
+
+    def view(self) -> JobView | None:
+        """Return the view as of the last look; None before the first."""
+        return self._view
+
+    def histograms(self) -> Mapping[str, Mapping[int, int]]:
+        """Return all durations since the life began by name, as of the last look: bucket to records."""
+        return self._recent.histograms
+
+
+def _as_known(report: TrackerReport, before: TrackerReport | None) -> TrackerReport:
+    """The report with min times that were known before, if it is of a tracker that is being rebuilt.
+
+    Such a one tells those that the life began with, and no time that was told goes back.
+    """
+    if not report.missing:
+        return report
+    if before is None:
+        return replace(report, min_times={}, global_min=NO_TICK)
+    return replace(report, min_times=before.min_times, global_min=before.global_min)

@@ -1,0 +1,182 @@
+"""A job's view as Prometheus metrics; docs/operations.md lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, InfoMetricFamily
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from lowtide.histogram import Histogram
+from lowtide.status.job_view import JobView
+from lowtide.status.recent import LATENCY
+from lowtide.status.teller import AT
+from lowtide.version import __version__
+
+__all__ = ["JobMetrics"]
+
+BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.04, 0.06, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
+"""The buckets' upper bounds: close together where the latencies lie that Lowtide is made for."""
+
+ALL = "all"
+"""Stands for the whole job where segments are told apart."""
+
+Histograms = Mapping[str, Mapping[int, int]]
+
+
+class JobMetrics(Collector):
+    """Collects the metrics of one job when somebody asks for them.
+
+    Args:
+        view: The job's view; None while there is none.
+        histograms: All durations since the life began, by name.
+    """
+
+    def __init__(self, view: Callable[[], JobView | None], histograms: Callable[[], Histograms]) -> None:
+        self._view = view
+        self._histograms = histograms
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+
+    def exposition(self, accept: str = "") -> tuple[bytes, str]:
+        """Return the metrics in the text format that an `Accept` header prefers, and its content type."""
+        encode, content_type = choose_encoder(accept)
+        return encode(self._registry), content_type
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all metrics; only the build's while there is no view."""
+        yield InfoMetricFamily("lowtide_build", "The version of Lowtide that runs the job.", {"version": __version__})
+        view = self._view()
+        if view is None:
+            return
+        yield from _counts(view)
+        yield from _times(view)
+        yield from _fronts(view)
+        yield from _processes(view)
+        yield from _snapshots(view)
+        yield from _durations(self._histograms())
+
+
+def _counts(view: JobView) -> Iterator[Metric]:
+    totals = view.totals
+    yield _counter("records_in", "Records read from the sources.", totals.records_in)
+    yield _counter("delivered", "Records delivered to the sinks, dead letters apart.", totals.delivered)
+    yield _counter("dead_letters", "Records given to the dead letters.", totals.dead_letters)
+    yield _counter("repairs", "Results that a late record replaced before they were delivered.", totals.repairs)
+    transactions = CounterMetricFamily("lowtide_sink_transactions", "Transactions committed.", labels=["sink"])
+    for sink in view.sinks:
+        transactions.add_metric([sink.sink], sink.transactions)
+    yield transactions
+
+
+def _times(view: JobView) -> Iterator[Metric]:
+    lags = _gauge("min_time_lag_seconds", "How far a segment's min time is behind the broker's clock.", "segment")
+    known = {str(segment.segment): segment.lag_ms for segment in view.segments} | {ALL: view.lag_ms}
+    for name, lag_ms in known.items():
+        if lag_ms is not None:
+            lags.add_metric([name], lag_ms / 1000)
+    yield lags
+    holders = InfoMetricFamily("lowtide_min_time_holder", "Who keeps min time from moving.", labels=["segment"])
+    said = {str(segment.segment): segment.holder for segment in view.segments} | {ALL: view.holder}
+    for name, holder in said.items():
+        if holder:
+            # Without the time: a label that changes all the time is a new series each time.
+            holders.add_metric([name], {"holder": holder.partition(AT)[0]})
+    yield holders
+    yield _one("held_seconds", "For how long the job's min time has stood where it is.", view.held_s)
+    yield _one(
+        "min_time_seconds", "The job's min time, since 1970: all before it has left all segments.", _s(view.min_time_ms)
+    )
+    yield _one(
+        "delivered_time_seconds", "Since 1970: all before it is durable in the sinks.", _s(view.delivered_time_ms)
+    )
+    yield _one("started_time_seconds", "When the life began, since 1970.", _s(view.started_ms))
+
+
+def _fronts(view: JobView) -> Iterator[Metric]:
+    lags = _gauge("front_lag_seconds", "How far a front's heartbeat is behind the broker's clock.", "partition")
+    parked = _gauge("front_parked", "Records that a front has read and keeps, as it is ahead of others.", "partition")
+    pulling = _gauge("front_pulling", "1 while a front reads on, 0 while it is stopped.", "partition")
+    spare = _gauge("commit_spare_records", "Records that a source still has before what the commit needs.", "partition")
+    for front in view.fronts:
+        if front.spare is not None:
+            spare.add_metric([front.partition], front.spare)
+        if front.lag_ms is not None:
+            lags.add_metric([front.partition], front.lag_ms / 1000)
+        parked.add_metric([front.partition], front.parked)
+        pulling.add_metric([front.partition], int(front.pulling))
+    yield from (lags, parked, pulling, spare)
+
+
+def _processes(view: JobView) -> Iterator[Metric]:
+    workers = _gauge("workers", "Worker processes that have reported.", "level")
+    levels = [worker.level for worker in view.workers if worker.pid]
+    for level in sorted(set(levels)):
+        workers.add_metric([str(level)], levels.count(level))
+    yield workers
+    yield _counter("tracker_restarts", "How often the tracker's process was started anew.", view.tracker.restarts)
+    yield _one("tracker_floors", "Floors that the tracker keeps.", view.tracker.floors)
+    yield _one("clock_jump_seconds", "How far the broker's clock is off what is believed.", view.clock_jump_ms / 1000)
+    yield _one("troubles", "How many things are wrong though the job goes on.", len(view.troubles))
+    yield _one("incarnation", "The number of the job's life.", view.incarnation)
+    yield _one("running", "1 while the job runs, 0 while it starts or stops.", int(view.phase == "running"))
+
+
+def _snapshots(view: JobView) -> Iterator[Metric]:
+    told = view.snapshots
+    yield _one("commit_age_seconds", "For how long no snapshot has been committed.", told.committed_s)
+    yield _one("commit_time_seconds", "The last commit's min time, since 1970.", _s(told.last_ms))
+    yield _one("snapshot_seconds", "How long the last snapshot took.", told.took_s)
+    yield _one("snapshot_bytes", "The size of the last snapshot's state.", told.bytes)
+    snapshots = _gauge("snapshots", "The last snapshots of this life, 20 at most, by what became of them.", "phase")
+    for phase in ("committed", "sealed", "failed"):
+        snapshots.add_metric([phase], told.counts.get(phase, 0))
+    yield snapshots
+
+
+def _durations(histograms: Histograms) -> Iterator[Metric]:
+    latency = HistogramMetricFamily("lowtide_latency_seconds", "From a record's timestamp until it was durable.")
+    latency.add_metric([], *_buckets(histograms.get(LATENCY, {})))
+    yield latency
+    hops = HistogramMetricFamily("lowtide_hop_seconds", "Where a record's time goes, by hop.", labels=["hop"])
+    for hop in sorted(histograms.keys() - {LATENCY}):
+        hops.add_metric([hop], *_buckets(histograms[hop]))
+    yield hops
+
+
+def _buckets(counts: Mapping[int, int]) -> tuple[list[tuple[str, float]], float]:
+    """Return cumulative counts by bound, and the sum in seconds.
+
+    A worker's bucket counts below a bound only if it lies below it whole: no duration is told shorter than it was. The
+    sum takes every duration for its bucket's upper edge, at most 1/8 too much.
+    """
+    upper = sorted((_upper_s(bucket), count) for bucket, count in counts.items())
+    bounds = [(str(bound), sum(count for edge, count in upper if edge <= bound)) for bound in BOUNDS_S]
+    total = sum(count for _, count in upper)
+    return [*bounds, ("+Inf", total)], sum(edge * count for edge, count in upper)
+
+
+@cache
+def _upper_s(bucket: int) -> float:
+    return Histogram({bucket: 1}).percentile_ms(100) / 1000
+
+
+def _s(time_ms: int | None) -> float | None:
+    return None if time_ms is None else time_ms / 1000
+
+
+def _counter(name: str, text: str, value: float) -> Metric:
+    return CounterMetricFamily(f"lowtide_{name}", text, value=value)
+
+
+def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"lowtide_{name}", text, labels=labels)
+
+
+def _one(name: str, text: str, value: float | None) -> Metric:
+    """A gauge without labels; without a sample where the value is not known."""
+    return GaugeMetricFamily(f"lowtide_{name}", text, value=value)

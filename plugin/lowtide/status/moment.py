@@ -1,0 +1,97 @@
+"""What the service knows of its job: what stays, and what it sees at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lowtide.status.job_view import SnapshotsView
+from lowtide.status.tracker_report import TrackerReport
+
+if TYPE_CHECKING:
+    from lowtide.flow.plan import Plan
+
+__all__ = ["JobShape", "Moment"]
+
+OUTLET = "(before the sinks)"
+"""Stands for the steps where a segment has none: what may end the life waits there (`Plan.outlet`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobShape:
+    """What stays the same as long as a life goes on.
+
+    Attributes:
+        job: The job's name.
+        incarnation: Of its life.
+        started_ms: When it began.
+        slack_ms: How long a tick is.
+        segments: Number to the names of the steps that receive its frames; or `OUTLET`.
+        sinks: Name to (level, lanes).
+        delivery: "exactly_once" or "at_least_once".
+    """
+
+    job: str
+    incarnation: int
+    started_ms: int
+    slack_ms: int
+    segments: Mapping[int, str]
+    sinks: Mapping[str, tuple[int, int]]
+    delivery: str = "exactly_once"
+
+    @classmethod
+    def of(cls, plan: Plan, *, incarnation: int, started_ms: int, delivery: str = "exactly_once") -> JobShape:
+        """Return a plan's shape; segment k is that of the frames that level k receives, the outlet is behind all."""
+        exchanges = {vertex.id for vertex in plan.exchanges()}
+        receivers: dict[int, list[str]] = {level: [] for level in range(1, max(plan.levels, 2))}
+        for vertex in plan.vertices:
+            if vertex.level and exchanges.intersection(vertex.parents) and vertex.name not in receivers[vertex.level]:
+                receivers[vertex.level].append(vertex.name)
+        outlet = {} if plan.outlet is None else {plan.outlet: OUTLET}
+        return cls(
+            job=plan.name,
+            incarnation=incarnation,
+            started_ms=started_ms,
+            slack_ms=plan.slack_ms,
+            segments={level: ", ".join(names) for level, names in receivers.items()} | outlet,
+            sinks={sink.name: (sink.level, plan.lanes) for sink in plan.sinks()},
+            delivery=delivery,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """All that the service knows at one moment.
+
+    Attributes:
+        now_ms: The broker's time.
+        phase: "starting", "running", "stopping", "ended".
+        cause: Why the life has ended; empty while it goes on.
+        control: Where the control API listens.
+        workers: As in `WorkerView`, each with the `gauges` it has sent last.
+        fronts: Number to `topic-partition`, of all fronts that are registered.
+        idle_fronts: Number to `{"heartbeat": tick, "next_offset": …}` of those that the service heartbeats itself.
+        tracker: The newest report of the tracker's process; None while there is none.
+        restarts: How often the tracker was started anew in this life.
+        spare: By front what `FrontView.spare` says.
+        delivered_time: The largest that is *stored*, as a tick (R18); None if there is none.
+        snapshots: Of the life.
+        troubles: What is wrong though the life goes on.
+        clock_jump_ms: By how much the broker's clock is beyond what is believed of it.
+    """
+
+    now_ms: int
+    phase: str
+    cause: str = ""
+    control: str = ""
+    workers: Sequence[Mapping[str, Any]] = ()
+    fronts: Mapping[int, str] = field(default_factory=dict)
+    idle_fronts: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    tracker: TrackerReport | None = None
+    restarts: int = 0
+    spare: Mapping[int, int] = field(default_factory=dict)
+    delivered_time: int | None = None
+    snapshots: SnapshotsView = field(default_factory=SnapshotsView)
+    troubles: Sequence[str] = ()
+    clock_jump_ms: int = 0

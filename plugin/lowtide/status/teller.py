@@ -1,0 +1,189 @@
+"""Puts the status of a job together from what the service knows at one moment; values in, a value out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from lowtide.core.fronts.floors import LAST_TICK, NO_TICK
+from lowtide.status.job_view import FrontView, JobView, SegmentView, SinkView, TrackerView, WorkerView
+from lowtide.status.moment import JobShape, Moment
+from lowtide.status.recent import Recent
+
+__all__ = ["AT", "delivered_time", "job_view"]
+
+AT = " at "
+"""Stands before the time in the text that names a holder; what is before it does not change with time."""
+
+HISTOGRAMS = frozenset({"hops", "latency", "commit"})
+"""Gauges that a worker's view leaves out."""
+
+
+def job_view(shape: JobShape, moment: Moment, recent: Recent, events: Iterable[Mapping[str, Any]] = ()) -> JobView:
+    """Put the status of a job together; O(workers + fronts + segments)."""
+    teller = _Teller(shape, moment)
+    tracker = moment.tracker
+    min_time_ms = None if tracker is None else teller.time_ms(tracker.global_min)
+    return JobView(
+        job=shape.job,
+        incarnation=shape.incarnation,
+        phase=moment.phase,
+        cause=moment.cause,
+        troubles=list(moment.troubles),
+        clock_jump_ms=moment.clock_jump_ms,
+        started_ms=shape.started_ms,
+        seen_ms=moment.now_ms,
+        control=moment.control,
+        min_time_ms=min_time_ms,
+        lag_ms=teller.lag_ms(min_time_ms),
+        holder=teller.holder(),
+        held_s=recent.held_s,
+        delivered_time_ms=teller.time_ms(moment.delivered_time),
+        rates=recent.rates,
+        totals=recent.totals,
+        latency_ms=recent.percentiles("latency"),
+        hops={name: recent.percentiles(name) for name in recent.hops},
+        segments=teller.segments(),
+        fronts=teller.fronts(),
+        workers=[_worker(worker) for worker in moment.workers],
+        sinks=teller.sinks(),
+        tracker=teller.tracker(),
+        snapshots=moment.snapshots,
+        events=[dict(event) for event in events],
+    )
+
+
+def delivered_time(workers: Sequence[Mapping[str, Any]], expected: int) -> int | None:
+    """Return the tick below which all workers' lanes are durable: what may be stored, and then told (R18).
+
+    Args:
+        workers: As in `Moment`; each says its own as the gauge `delivered_time`.
+        expected: How many workers have lanes. None is returned until so many have said theirs.
+    """
+    told = [worker["gauges"].get("delivered_time") for worker in workers]
+    ticks = [tick for tick in told if tick is not None]
+    if not ticks or len(ticks) < max(expected, len(told)):
+        return None
+    lowest = int(min(ticks))
+    return None if lowest <= NO_TICK else lowest
+
+
+class _Teller:
+    """Says ticks as times and numbers by their names."""
+
+    def __init__(self, shape: JobShape, moment: Moment) -> None:
+        self._shape = shape
+        self._moment = moment
+
+    def time_ms(self, tick: int | None) -> int | None:
+        # Tick 0 is where the first life begins, before anything is known.
+        return None if tick is None or not 0 < tick < LAST_TICK else tick * self._shape.slack_ms
+
+    def lag_ms(self, time_ms: int | None) -> int | None:
+        return None if time_ms is None else max(0, self._moment.now_ms - time_ms)
+
+    def holder(self) -> str:
+        """Who holds min time: a front with its partition, an open ack with its segment and its time."""
+        tracker = self._moment.tracker
+        if tracker is None:
+            return ""
+        held = tracker.held
+        if held is None:
+            return tracker.holder
+        if not held.at_front:
+            return f"an open ack of segment {held.segment}{AT}{self._tick_name(held.tick)}"
+        return tracker.holder if held.front is None else self._front_name(held.front)
+
+    def tracker(self) -> TrackerView:
+        tracker, restarts = self._moment.tracker, self._moment.restarts
+        if tracker is None:
+            return TrackerView(restarts=restarts)
+        return TrackerView(era=tracker.era, pid=tracker.pid, floors=tracker.floors, restarts=restarts)
+
+    def _front_name(self, front: int) -> str:
+        partition = self._moment.fronts.get(front)
+        return f"front {front} ({partition})" if partition else f"front {front}"
+
+    def _tick_name(self, tick: int) -> str:
+        time_ms = self.time_ms(tick)
+        try:
+            moment = None if time_ms is None else datetime.fromtimestamp(time_ms / 1000, UTC)
+        except (OverflowError, ValueError, OSError):
+            moment = None
+        return f"tick {tick}" if moment is None else moment.isoformat(sep=" ", timespec="milliseconds")[:-6]
+
+    def segments(self) -> list[SegmentView]:
+        tracker, names = self._moment.tracker, self._shape.segments
+        min_times = {} if tracker is None else tracker.min_times
+        held = None if tracker is None or tracker.held is None else tracker.held.segment
+        views = []
+        for segment in sorted({*names, *min_times}):
+            min_time_ms = self.time_ms(min_times.get(segment))
+            views.append(
+                SegmentView(
+                    segment=segment,
+                    name=names.get(segment, ""),
+                    min_time_ms=min_time_ms,
+                    lag_ms=self.lag_ms(min_time_ms),
+                    holder=self.holder() if segment == held else "",
+                )
+            )
+        return views
+
+    def fronts(self) -> list[FrontView]:
+        known: dict[int, tuple[str, Mapping[str, Any]]] = {
+            front: ("", said) for front, said in self._moment.idle_fronts.items()
+        }
+        for worker in self._moment.workers:
+            said = worker["gauges"].get("front")
+            if said:
+                known[int(said["front"])] = (str(worker["worker"]), said)
+        return [self._front(front, *known.get(front, ("", {}))) for front in sorted({*self._moment.fronts, *known})]
+
+    def _front(self, front: int, worker: str, said: Mapping[str, Any]) -> FrontView:
+        heartbeat_ms = self.time_ms(said.get("heartbeat"))
+        return FrontView(
+            front=front,
+            partition=self._moment.fronts.get(front, f"front {front}"),
+            worker=worker,
+            heartbeat_ms=heartbeat_ms,
+            lag_ms=self.lag_ms(heartbeat_ms),
+            next_offset=said.get("next_offset"),
+            parked=said.get("parked", 0),
+            pulling=said.get("pulling", True),
+            spare=self._moment.spare.get(front),
+        )
+
+    def sinks(self) -> list[SinkView]:
+        shape, workers = self._shape, self._moment.workers
+        views = []
+        for name, (level, lanes) in shape.sinks.items():
+            of_level = [worker["gauges"] for worker in workers if worker["level"] == level]
+            counts = [gauges["sinks"].get(name, 0) for gauges in of_level if "sinks" in gauges]
+            whole = sum(gauges.get("delivered", 0) for gauges in of_level)
+            delivered = sum(counts) if counts else whole if len(shape.sinks) == 1 else None
+            transactions = sum(gauges.get("transactions", 0) for gauges in of_level)
+            views.append(
+                SinkView(
+                    sink=name,
+                    lanes=lanes,
+                    delivered=delivered,
+                    transactions=transactions,
+                    delivery=shape.delivery,
+                )
+            )
+        return views
+
+
+def _worker(worker: Mapping[str, Any]) -> WorkerView:
+    return WorkerView(
+        worker=worker["worker"],
+        level=worker["level"],
+        executor=str(worker.get("executor", "")),
+        pid=worker.get("pid", 0),
+        address=worker.get("address", ""),
+        attached=bool(worker.get("attached", False)),
+        number=worker.get("number"),
+        gauges={name: value for name, value in worker["gauges"].items() if name not in HISTOGRAMS},
+    )

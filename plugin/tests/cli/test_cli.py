@@ -1,0 +1,109 @@
+"""The command line without services: quick help, plain errors, exit codes, `init`, `check`."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lowtide import Flow
+from lowtide.cli import main_flow
+from lowtide.cli.main import COMMANDS, run
+
+FLOWS = Path(__file__).parents[1] / "flows"
+SAID_BY_HELP = """
+import sys
+from lowtide.cli.main import run
+
+assert run(["--help"]) == 0
+print(sorted({"pyspark", "pyarrow", "numpy", "confluent_kafka", "rich", "kazoo"} & sys.modules.keys()))
+"""
+
+
+def test_help_names_every_command_and_loads_none(capfd: pytest.CaptureFixture[str]) -> None:
+    done = subprocess.run([sys.executable, "-c", SAID_BY_HELP], check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert all(f"  {name} " in done.stdout for name in COMMANDS)
+
+
+def test_an_error_is_said_without_a_traceback_and_its_code_returned(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["services", "--set", "embeded.kafka_port=1"]) == 2
+    said = capfd.readouterr().err
+    assert said.startswith("error: unknown table [embeded]\n")
+    assert "did you mean [embedded]?" in said
+    assert "Traceback" not in said
+
+
+def test_a_wrong_command_line_is_said_the_same_way(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["frobnicate"]) == 2
+    assert "error: No such command 'frobnicate'" in capfd.readouterr().err
+    assert run(["topic", "create"]) == 2
+    assert "error: Missing argument 'NAME'" in capfd.readouterr().err
+
+
+def test_init_writes_a_flow_that_passes_its_own_test_and_check(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "new"
+    assert run(["init", str(folder)]) == 0
+    assert {path.name for path in folder.iterdir()} == {"flow.py", "lowtide.toml", "test_flow.py"}
+    subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"], check=True, cwd=folder)
+    lowtide = [sys.executable, "-m", "lowtide.cli"]
+    checked = [*lowtide, "check", "flow.py", "--explain", "--conf", "lowtide.toml"]
+    said = subprocess.run(checked, check=True, cwd=folder, capture_output=True, text=True).stdout
+    assert 'flow "counts" is sound' in said
+    assert "level 1: 2 workers" in said
+    assert "scan: Word of words/by-text -> Count, with the state int" in said
+
+
+def test_init_overwrites_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "flow.py").write_text("mine")
+    assert run(["init", str(tmp_path)]) == 2
+    assert "flow.py would be overwritten" in capfd.readouterr().err
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("flow.py", "mine")]
+
+
+def test_check_says_every_fault_and_ends_with_3(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["check", f"{FLOWS / 'faults.py'}:flow"]) == 3
+    text = capfd.readouterr().out
+    assert run(["check", f"{FLOWS / 'faults.py'}:flow", "--json"]) == 3
+    said = json.loads(capfd.readouterr().out)
+    assert said["sound"] is False
+    assert said["findings"]
+    assert all(finding["message"] in text for finding in said["findings"])
+
+
+def test_check_of_a_file_that_is_not_there_is_a_plain_error(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["check", "nowhere.py"]) == 3
+    assert "error: there is no file nowhere.py" in capfd.readouterr().err
+
+
+def test_services_of_a_folder_without_any_are_stopped(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "none"
+    assert run(["services", "--json", "--set", f"embedded.folder={folder}"]) == 0
+    assert [(each["name"], each["state"]) for each in json.loads(capfd.readouterr().out)] == [
+        ("zookeeper", "stopped"),
+        ("kafka", "stopped"),
+    ]
+    assert run(["down", "--set", f"embedded.folder={folder}"]) == 0
+    assert not folder.exists(), "looking changes nothing"
+
+
+@pytest.mark.parametrize(
+    ("given", "called"), [([], ["run"]), (["--detach"], ["run", "--detach"]), (["recover"], ["recover"])]
+)
+def test_a_program_runs_its_flow_or_recovers_it(
+    given: list[str], called: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[list[str]] = []
+
+    def hear(arguments: list[str], given: object) -> int:
+        heard.append(arguments)
+        return 0
+
+    monkeypatch.setattr("lowtide.cli.main.run", hear)
+    monkeypatch.setattr("sys.argv", ["flow.py", *given])
+    with pytest.raises(SystemExit):
+        main_flow(Flow("counts"))
+    assert heard == [called]

@@ -1,0 +1,196 @@
+"""Delivery when no broker answers: nothing waits but closing, and limits hold."""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
+from lowtide import Raw, raw
+from lowtide.connectors.courier import LARGE_RECORDS, Courier
+from lowtide.connectors.delivery import AtLeastOnce, Delivery, ExactlyOnce, Packet
+from lowtide.connectors.producing import Producing
+from lowtide.connectors.transactions import Transactions
+from lowtide.core.operators.bundle import Piece
+from lowtide.core.operators.order import OrderKey, delivered_ms
+from lowtide.core.operators.sink import SinkEncoder
+from lowtide.errors import FrameTooLarge, LifeEnded, ServiceUnavailable
+from lowtide.flow.endpoints import KafkaSink
+
+NOBODY = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
+Make = Callable[..., Delivery]
+
+
+def exactly_once(settings: dict[str, Any] = NOBODY, **limits: int) -> Delivery:
+    given = {"delivery_limit_ms": 60_000} | limits
+    return ExactlyOnce(settings, transactional_id="id", lasts_topic="lasts", check=lambda: None, **given)
+
+
+def at_least_once(settings: dict[str, Any] = NOBODY, **limits: int) -> Delivery:
+    return AtLeastOnce(settings, **({"delivery_limit_ms": 60_000} | limits))
+
+
+def packet(count: int = 1, size: int = 10) -> Packet:
+    return Packet(1, 2, [("out", 0, None, bytes(size), 1, None)] * count, [(b"key", b"value")])
+
+
+both = pytest.mark.parametrize("make", [exactly_once, at_least_once])
+
+
+def hear(delivery: Delivery, within_s: float = 5.0) -> None:
+    """Wait until there is something to be heard, and raise it if it is an error."""
+    assert select.select([delivery], [], [], within_s)[0]
+    delivery.durable()
+
+
+@both
+def test_making_and_putting_wait_for_nobody(make: Make) -> None:
+    begun = time.monotonic()
+    delivery = make()
+    for _ in range(100):
+        delivery.put(packet(1_000))
+    assert time.monotonic() - begun < 0.2
+    assert delivery.queued == 100_000
+    assert not select.select([delivery], [], [], 0)[0]
+    assert delivery.durable() == []
+    assert delivery.gauges() == {"transactions": 0, "records": 0, "commit": {}}
+    delivery.close(0)
+
+
+@both
+@pytest.mark.parametrize("room", [10, 100_000], ids=["waiting for room", "all in the queue"])
+def test_closing_takes_no_longer_than_it_may(make: Make, room: int) -> None:
+    delivery = make(NOBODY | {"queue.buffering.max.messages": room})
+    delivery.put(packet(100))
+    begun = time.monotonic()
+    assert delivery.close(0.4) == 100
+    assert 0.3 < time.monotonic() - begun < 0.6
+    delivery.close(5)
+
+
+@both
+def test_with_nothing_to_deliver_closing_waits_for_no_broker(make: Make) -> None:
+    delivery = make()
+    begun = time.monotonic()
+    assert delivery.close(10) == 0
+    assert time.monotonic() - begun < 1.5
+
+
+@both
+def test_kafka_may_take_so_long_and_no_longer(make: Make) -> None:
+    delivery = make(delivery_limit_ms=1_000)
+    delivery.put(packet())
+    begun = time.monotonic()
+    with pytest.raises(ServiceUnavailable, match=r"within 1000 ms: .*127\.0\.0\.1:1.*") as failed:
+        hear(delivery)
+    assert 0.9 < time.monotonic() - begun < 2.5
+    assert "delivery_limit_ms" in failed.value.way_out
+    assert delivery.queued == 1
+    with pytest.raises(ServiceUnavailable):
+        delivery.durable()
+    assert delivery.close(1) == 1
+
+
+def test_a_commit_that_failed_for_an_unknown_reason_may_have_met_another_life() -> None:
+    # What Kafka 4.2 answers to a commit that comes while it is fencing the id that it was asked under.
+    limits = {"delivery_limit_ms": 100, "max_record_bytes": 1_000}
+    way = Transactions(NOBODY, transactional_id="id", lasts_topic="lasts", check=lambda: None, **limits)
+    with pytest.raises(ServiceUnavailable):
+        way.open()
+    ended = way._ended(KafkaError(KafkaError.UNKNOWN))
+    assert isinstance(ended, LifeEnded)
+    assert "if another life is running, nothing; else start the job again" in ended.way_out
+
+
+def test_a_record_that_is_too_large_is_said_with_both_sizes() -> None:
+    delivery = at_least_once(max_record_bytes=2_000_000)
+    delivery.put(packet(1, 3_000_000))
+    with pytest.raises(FrameTooLarge, match=r'a record of 3000000 bytes for topic "out" .* 2000000 bytes') as refused:
+        hear(delivery)
+    assert "exchange.max_frame_bytes" in str(refused.value)
+    delivery.close(1)
+
+
+def test_a_record_as_large_as_a_frame_may_be_is_taken() -> None:
+    delivery = at_least_once(max_record_bytes=96 << 20)
+    delivery.put(packet(1, 96 << 20))
+    assert not select.select([delivery], [], [], 0.5)[0]
+    delivery.close(0.1)
+
+
+class Counted:
+    """A way on which all is durable at once; keeps what went together."""
+
+    end_by = 0.0
+
+    def __init__(self) -> None:
+        self.deliveries: list[int] = []
+
+    def open(self) -> None:
+        pass
+
+    def deliver(self, packets: Sequence[Packet]) -> None:
+        self.deliveries.append(len(packets))
+
+    def close(self) -> None:
+        pass
+
+
+def delivered(courier: Courier, count: int) -> None:
+    """Wait until so many packets have become durable."""
+    while count > 0:
+        assert select.select([courier], [], [], 10.0)[0]
+        count -= len(courier.durable())
+
+
+def test_packets_that_are_put_together_go_together_and_wake_once() -> None:
+    way = Counted()
+    courier = Courier(way, "test")
+    courier.put(packet(), packet(), packet())
+    assert select.select([courier], [], [], 10.0)[0]
+    assert len(courier.durable()) == 3
+    assert (way.deliveries, courier.gauges()["transactions"]) == ([3], 1)
+    assert courier.close(10.0) == 0
+
+
+def test_with_a_pace_little_waits_for_more_and_much_does_not() -> None:
+    way = Counted()
+    courier = Courier(way, "test", pace_ms=2000)
+    courier.put(packet())
+    delivered(courier, 1)
+    begun = time.monotonic()
+    for _ in range(3):
+        courier.put(packet())
+        time.sleep(0.05)
+    delivered(courier, 3)
+    assert way.deliveries == [1, 3]
+    assert time.monotonic() - begun > 1.0
+    courier.put(packet(count=LARGE_RECORDS))
+    begun = time.monotonic()
+    delivered(courier, 1)
+    assert time.monotonic() - begun < 1.0
+    assert courier.close(10.0) == 0
+
+
+def test_kafka_keeps_the_timestamp_of_the_first_tick() -> None:
+    """librdkafka takes the timestamp 0 for now, and bytes would differ from life to life; its own broker says so."""
+    producing = Producing(NOBODY | {"test.mock.num.brokers": 1}, 5_000, 1_000)
+    brokers = producing.producer.list_topics("out", timeout=5.0).brokers.values()
+    encoder = SinkEncoder(KafkaSink("out", raw(), None), slack_ms=2)
+    pieces = [Piece(tick, [OrderKey(tick, 0, tick).packed()], [Raw(None, b"x")]) for tick in (0, 1, 5)]
+    producing.produce(encoder.encode(0, pieces), lambda: None)
+    assert producing.producer.flush(5.0) == 0
+    consumer = Consumer(
+        {"bootstrap.servers": ",".join(f"{each.host}:{each.port}" for each in brokers), "group.id": "t", "log_level": 0}
+    )
+    consumer.assign([TopicPartition("out", 0, 0)])
+    found: list[Message] = []
+    deadline = time.monotonic() + 10.0
+    while len(found) < len(pieces) and time.monotonic() < deadline:
+        found += [message for message in consumer.consume(len(pieces), 0.1) if message.error() is None]
+    consumer.close()
+    assert [message.timestamp()[1] for message in found] == [delivered_ms(tick, 2) for tick in (0, 1, 5)] == [1, 2, 10]

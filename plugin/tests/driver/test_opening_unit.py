@@ -1,0 +1,263 @@
+"""How a life begins: what is claimed, what is registered, and what is known of the lives before. No server."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from stage_rig import deployment
+
+from lowtide import Flow, kafka
+from lowtide import json as as_json
+from lowtide.conf import Conf
+from lowtide.connectors.claims import transactional_id
+from lowtide.connectors.lasts import Durable, LaneName
+from lowtide.connectors.topics import Topic
+from lowtide.core.effects import letters_of
+from lowtide.core.fronts.register import FrontRegister, Partition
+from lowtide.core.operators.order import OrderKey
+from lowtide.driver.frozen import _settled, job_record
+from lowtide.driver.opening import _by_vertex, _completed, _ids
+from lowtide.driver.placement import kept_steps, refuse_other_places, steps_of, text_of
+from lowtide.driver.preflight import Surroundings
+from lowtide.driver.recovery import refuse_shorter_lasts
+from lowtide.driver.refusals import as_ours
+from lowtide.errors import AlreadyRunning, FlowError, LifeEnded, LowtideError, ServiceUnavailable
+from lowtide.flow.compiler import compile_flow
+from lowtide.flow.plan import Plan
+from lowtide_snapshots.errors import Fenced, LeaseTaken, RecordDiffers, SnapshotsError, ZooKeeperUnavailable
+from lowtide_snapshots.format.manifest import LaneLast, Manifest
+
+FOUND = Surroundings(
+    (Topic("orders", 2, "CreateTime", "delete", "id"),), {"out": 2}, {("orders", 0): 0, ("orders", 1): 4}
+)
+KEY = OrderKey(7, 0, 3)
+
+
+class Written:
+    """Stands where the job's place in ZooKeeper stands: notes what is written."""
+
+    def __init__(self) -> None:
+        self.fronts: list[object] = []
+
+    def add_fronts(self, incarnation: int, entries: list[object]) -> None:
+        self.fronts += [(incarnation, entry) for entry in entries]
+
+
+def ids(*places: tuple[int, int]) -> set[str]:
+    return {transactional_id("stage", level, lane) for level, lane in places}
+
+
+def test_all_ids_that_a_life_may_use_are_claimed() -> None:
+    """W10: of sinks every lane, whoever owns it; of dead letters every level, and each front that is or comes."""
+    assert _ids(deployment().plan, FrontRegister(), FOUND) == ids((1, 0), (1, 1))
+    register, _ = FrontRegister().opened(Partition("orders", "id", 0), offset=0, above=0)
+    claimed = _ids(deployment(letters=True).plan, register, FOUND)
+    assert ids((0, 0), (0, 1), (1, 0), (1, 1)) <= claimed
+
+
+def test_new_partitions_are_written_down_and_old_ones_stay_as_they_are() -> None:
+    """R3: append-only, and nothing new below what anybody was told is over."""
+    known, _ = FrontRegister().opened(Partition("orders", "id", 1), offset=2, above=5)
+    store = Written()
+    register = _completed(store, known, 9, FOUND, 40)  # type: ignore[arg-type]
+    assert [(e.number, e.partition.partition, e.offset, e.opening) for e in register.entries] == [
+        (0, 1, 2, 5),
+        (1, 0, 0, 40),
+    ]
+    assert store.fronts == [(9, register.entries[1].to_json())]
+    again = Written()
+    assert _completed(again, register, 10, FOUND, 50) == register  # type: ignore[arg-type]
+    assert again.fronts == []
+
+
+def test_what_is_durable_is_found_by_the_vertices_of_this_plan() -> None:
+    """R13."""
+    plan = deployment(letters=True).plan
+    (sink,) = plan.sinks()
+    last = {LaneName(0, "out", 1): KEY, LaneName(0, "", 3): KEY, LaneName(1, "", 0): KEY, LaneName(0, "gone", 0): KEY}
+    found = _by_vertex(plan, Durable(last, ()), 4)
+    assert found == {(sink.id, 1): KEY, (letters_of(0), 3): KEY, (letters_of(1), 0): KEY}
+
+
+def test_the_record_says_what_order_and_state_hang_on() -> None:
+    """R11."""
+    plan = deployment().plan
+    record = job_record(plan)
+    assert (record.job, record.slack_ms, record.lanes, record.sources) == ("stage", 1, 2, ("orders=orders",))
+    assert record != job_record(deployment(parallelism=3).plan)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        (LeaseTaken, AlreadyRunning),
+        (RecordDiffers, FlowError),
+        (ZooKeeperUnavailable, ServiceUnavailable),
+        (Fenced, LifeEnded),
+    ],
+)
+def test_what_zookeeper_refuses_is_said_as_one_of_our_errors(
+    theirs: type[SnapshotsError], ours: type[LowtideError]
+) -> None:
+    with pytest.raises(ours, match="what happened") as caught, as_ours():
+        raise theirs("what happened", where="there", way_out="do this")
+    assert (caught.value.where, caught.value.way_out) == ("there", "do this")
+
+
+def test_lanes_that_nobody_names_are_those_of_the_record() -> None:
+    """R11: the number of workers may change, within the lanes that the job began with."""
+    frozen = replace(job_record(deployment().plan), lanes=4)
+    fewer = Conf.load(overrides={"job.parallelism": 2})
+    assert _settled(frozen, deployment().plan, fewer).job.lanes == 4
+    more = Conf.load(overrides={"job.parallelism": 5})
+    with pytest.raises(FlowError, match=r"(?s)5.*has 4 lanes.*set job.parallelism to 4 or less"):
+        _settled(frozen, deployment(parallelism=5).plan, more)
+    named = Conf.load(overrides={"job.parallelism": 2, "job.lanes": 2})
+    with pytest.raises(RecordDiffers, match=r"set job\.lanes to 4 again"):
+        _settled(frozen, deployment().plan, named)
+    with pytest.raises(RecordDiffers, match="units"):
+        _settled(replace(frozen, units=frozen.units + 1), deployment().plan, fewer)
+
+
+def manifest(steps: str = "", generation: int = 0) -> Manifest:
+    """Of a snapshot at tick 10, when lane 0 had delivered up to tick 12."""
+    last = json.dumps([12, 0, 6, [], 1])
+    plan = deployment().plan
+    return Manifest(
+        job="stage", id="000001-0001", name=None, tick=10, incarnation=1, created="2026-01-31T12:00:00.000Z", base=None,
+        record=job_record(plan), flow=(), fronts=(), floors=(), lasts=(LaneLast(0, "out", 0, last),), parts=(),
+        steps=steps, generation=generation,
+    )  # fmt: skip
+
+
+def test_a_sink_that_has_lost_what_a_snapshot_knew_is_refused() -> None:
+    """R13; but not where all is delivered anew."""
+    lane = LaneName(0, "out", 0)
+    refuse_shorter_lasts(manifest(), {lane: OrderKey(12, 0, 6, (), 1)}, 0)
+    for last in ({}, {lane: OrderKey(12, 0, 5, (), 1)}):
+        with pytest.raises(LifeEnded, match="lane 0"):
+            refuse_shorter_lasts(manifest(), last, 0)
+        refuse_shorter_lasts(manifest(), last, 1)
+
+
+LANE = LaneName(0, "out", 0)
+BEHIND, BELOW = {LANE: OrderKey(10, 0, 6)}, {LANE: OrderKey(9, 0, 6)}
+"""What a lane has when a life begins at tick 10."""
+
+
+@dataclass(frozen=True)
+class Payment:
+    user: str
+    account: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Numbered:
+    user: int
+    account: str
+    number: int
+
+
+def count(state: int, payment: Payment) -> tuple[int, Payment]:
+    return state + 1, payment
+
+
+def large(payment: Payment) -> bool:
+    return payment.number > 1000
+
+
+def payments(
+    key: str | None = "user", *, by: str = "", record: type = Payment, alarms: bool = False, parallelism: int = 2
+) -> Plan:
+    """Payments to a sink with a key; first by a column, if one is named, and with one more branch."""
+    flow = Flow("payments")
+    stream = flow.read("payments", kafka("payments", as_json(record)))
+    if alarms:
+        stream.filter(large).write("alarms", kafka("alarms", as_json(record)))
+    if by:
+        stream = stream.key_by(by, name="grouped").scan("counted", count, 0)
+    stream.write("out", kafka("out", as_json(record), key=key))
+    return compile_flow(flow, parallelism=parallelism, lanes=2)
+
+
+def kept(plan: Plan, begins: int = 0) -> dict[str, Any]:
+    """What ZooKeeper has of a first life of this plan."""
+    kept: dict[str, Any] = json.loads(json.dumps(kept_steps(plan, None, [], begins)))
+    return kept
+
+
+def test_other_steps_are_refused_where_the_old_ones_have_delivered_behind_the_snapshot() -> None:
+    """W15: a record's place in the order hangs on the steps that it goes through."""
+    plan = deployment().plan
+    for known in (None, kept(plan)):
+        refuse_other_places(plan, known, manifest(text_of(plan)), BEHIND, 10)
+        refuse_other_places(plan, known, manifest("other"), BELOW, 10)
+        with pytest.raises(FlowError, match=r"(?s)steps of the flow were added.*up to 10 ms.*--redeliver"):
+            refuse_other_places(plan, known, manifest("other"), BEHIND, 10)
+    assert text_of(plan) == text_of(deployment(parallelism=3).plan)
+    refuse_other_places(plan, None, manifest(), BEHIND, 10)
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "what"),
+    [
+        (payments("user"), payments("account"), r'"out" goes by account \(string\), and went by user \(string\)'),
+        (payments("user"), payments("user", record=Numbered), r"user \(int64\), and went by user \(string\)"),
+        (payments("user"), payments(None), r'"out" goes by nothing, and went by user \(string\)'),
+        (payments(by="user"), payments(by="account"), r'"grouped" goes by account \(string\), and went by user'),
+        (payments(by="user"), payments(by="user", key="account"), r'"out" goes by account \(string\), and went by'),
+        (payments(), payments(alarms=True), r'"alarms" is new; "alarms/exchange" is new; "large" is new'),
+        (payments(alarms=True), payments(), r'"alarms" is gone; "alarms/exchange" is gone; "large" is gone'),
+    ],
+)
+def test_an_edit_that_moves_records_is_refused_wherever_something_was_delivered(
+    was: Plan, now: Plan, what: str
+) -> None:
+    """R4, R12: also before the first commit, and of a start without state."""
+    assert text_of(was) != text_of(now)
+    with pytest.raises(
+        FlowError, match=rf"(?s){what}.*begins at 0 ms.*up to 20 ms.*another name and other output topics"
+    ):
+        refuse_other_places(now, kept(was), None, BEHIND, 0)
+    with pytest.raises(FlowError, match=rf"(?s){what}.*--redeliver"):
+        refuse_other_places(now, kept(was), manifest(text_of(was)), BEHIND, 10)
+    refuse_other_places(was, kept(was), None, BEHIND, 0)
+    refuse_other_places(now, kept(was), None, {}, 0)
+    refuse_other_places(now, kept(was), manifest(text_of(was)), BELOW, 10)
+
+
+def test_what_is_no_place_may_change() -> None:
+    assert steps_of(payments()) == steps_of(payments(parallelism=1))
+    assert text_of(payments()) == text_of(payments(parallelism=1))
+
+
+def test_steps_that_came_later_say_nothing_about_what_was_delivered_before() -> None:
+    """A life went from one flow to another at tick 10; then an older commit is begun from."""
+    old, new = payments("user"), payments("account")
+    first = kept(old)
+    assert first["since"] == 0
+    assert kept_steps(old, first, BELOW, 10) == first, "a start with the same steps changes nothing"
+    second = kept_steps(new, first, BELOW, 10)
+    assert second == {"steps": steps_of(new), "since": 10}
+    refuse_other_places(new, second, None, BEHIND, 10)
+    with pytest.raises(FlowError, match="had other steps before 20 ms; this start begins at 18 ms"):
+        refuse_other_places(new, second, None, BELOW, 9)
+    assert kept_steps(new, second, BEHIND, 10) == second
+    assert kept_steps(old, second, {}, 10)["since"] == 0, "in a new output generation nothing was delivered"
+
+
+def test_a_job_that_kept_no_steps_is_held_against_its_commit_alone() -> None:
+    """Jobs from before they were kept; their manifests say nothing about keys."""
+    plan = payments()
+    rows = [step[:-1] for step in steps_of(plan)]
+    before = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+    refuse_other_places(plan, None, None, BEHIND, 0)
+    refuse_other_places(plan, None, manifest(before), BEHIND, 10)
+    with pytest.raises(FlowError, match="added, removed, renamed, keyed or joined otherwise since commit 000001-0001"):
+        refuse_other_places(payments(alarms=True), None, manifest(before), BEHIND, 10)
+    assert kept_steps(plan, None, BEHIND, 10) == {"steps": steps_of(plan), "since": 0}

@@ -1,0 +1,116 @@
+"""A program that starts its job again by itself: which life is stopped in the end. No Spark."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lowtide import Flow
+from lowtide.conf import Conf
+from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
+from lowtide.jobs import runner as runner_module
+from lowtide.jobs.folder import JobFolder
+from lowtide.jobs.runner import Runner
+from lowtide.process.identity import Process
+
+
+@pytest.fixture(autouse=True)
+def _no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop that takes too long ends the process, and that would be this one."""
+    monkeypatch.setattr("lowtide.jobs.signals.Signals.limit", lambda _: None)
+
+
+class Ending:
+    """Stands where a job stands; ends as soon as it is waited for."""
+
+    def __init__(self, error: LowtideError) -> None:
+        self.error = error
+        self.stopped = 0
+        self.superseded = False
+        self.failed: list[BaseException] = []
+        self.followed = False
+
+    def wait(self, _go_on: Any) -> None:
+        raise self.error
+
+    def follow_up(self, start: Any) -> Any:
+        return start
+
+    def has_spark(self) -> bool:
+        return True
+
+    def can_be_followed(self) -> bool:
+        return True
+
+    def fail(self, error: BaseException) -> None:
+        self.failed.append(error)
+
+    def is_followed(self) -> None:
+        self.followed = True
+
+    def stop(self, *, session: bool = True) -> None:
+        self.stopped += 1
+
+
+@pytest.mark.parametrize("error", [LifeEnded("a worker died once more"), ServiceUnavailable("no broker for too long")])
+def test_each_life_is_stopped_once_and_the_last_one_as_well(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: LowtideError
+) -> None:
+    lives = [Ending(LifeEnded("a worker died")), Ending(error)]
+    begun = iter(lives)
+    monkeypatch.setattr(Runner, "_start", lambda _: next(begun))
+    monkeypatch.setattr(Runner, "_ready", lambda _, job: job)
+    monkeypatch.setattr("lowtide.driver.job.Job.start", classmethod(lambda *_, **__: next(begun)))
+    monkeypatch.setattr(runner_module, "end_jvm", lambda _: False)
+    folder = JobFolder(tmp_path, "job")
+    folder.make()
+    runner = Runner(Flow("job"), Conf.load(overrides={"job.restarts": 1}), folder, "a life of a test", None)
+    with pytest.raises(type(error), match=str(error)):
+        runner._live()
+    assert [life.stopped for life in lives] == [1, 1]
+    assert [life.followed for life in lives] == [True, False]
+    state = folder.state()
+    assert state is not None
+    assert state.restarts == 1
+
+
+def test_a_life_that_another_has_taken_the_place_of_is_followed_by_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    life = Ending(LifeEnded("incarnation 3 is over"))
+    life.superseded = True
+    monkeypatch.setattr(Runner, "_start", lambda _: life)
+    monkeypatch.setattr(runner_module, "end_jvm", lambda _: False)
+    folder = JobFolder(tmp_path, "job")
+    folder.make()
+    runner = Runner(Flow("job"), Conf.load(overrides={"job.restarts": 9}), folder, "a life of a test", None)
+    with pytest.raises(LifeEnded, match="incarnation 3"):
+        runner._live()
+    assert life.stopped == 1
+
+
+def test_whatever_else_ends_it_is_told_outside_as_a_failure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    full = OSError(28, "No space left on device")
+    life = Ending(full)  # type: ignore[arg-type]
+    monkeypatch.setattr(Runner, "_start", lambda _: life)
+    monkeypatch.setattr(runner_module, "end_jvm", lambda _: False)
+    folder = JobFolder(tmp_path, "job")
+    folder.make()
+    with pytest.raises(OSError, match="No space"):
+        Runner(Flow("job"), Conf.load(), folder, "a life of a test", None)._live()
+    assert life.failed == [full]
+
+
+def test_a_job_whose_supervisor_was_killed_has_not_been_stopped_by_anybody(tmp_path: Path) -> None:
+    life = Ending(LifeEnded(""))
+    runner = Runner(
+        Flow("job"), Conf.load(), JobFolder(tmp_path, "job"), "a life of a test", Process(os.getpid(), 0, "")
+    )
+    runner._stop_cleanly(life)  # type: ignore[arg-type]
+    assert [str(error) for error in life.failed] == ["its supervisor was killed, so it stopped"]
+    own = Process.of(os.getppid())
+    Runner(Flow("job"), Conf.load(), JobFolder(tmp_path, "job"), "another", own)._stop_cleanly(life)  # type: ignore[arg-type]
+    assert len(life.failed) == 1

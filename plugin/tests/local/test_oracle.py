@@ -1,0 +1,227 @@
+"""The oracle's comparison: every kind of fault is found and counted, and what is read from Kafka is what is there."""
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from lowtide import Flow, json, kafka
+from lowtide.conf import KafkaConf
+from lowtide.connectors.topics import Topics
+from lowtide.core.operators.order import Position
+from lowtide.embedded import EmbeddedServices
+from lowtide.errors import FlowError, TopicUnknown
+from lowtide.flow.compiler import compile_flow
+from lowtide.local.oracle import Output, compare, compare_lanes, expected_lanes, read_log, read_output, read_sources
+from lowtide.local.run import Message
+from lowtide_tracker.floors import Floor
+
+Lanes = dict[int, list[Output]]
+
+
+def output(number: int) -> Output:
+    return Output(b"k%d" % (number % 2), b"%d" % number, number)
+
+
+def by_hand(expected: Mapping[int, Sequence[Output]], delivered: Mapping[int, Sequence[Output]]) -> tuple[int, ...]:
+    """Lost, duplicated, out of order: one message after the other is taken away, the last equal one."""
+    lost = duplicated = out_of_order = 0
+    for lane in {*expected, *delivered}:
+        due, came = list(expected.get(lane, [])), list(delivered.get(lane, []))
+        for message in set(due + came):
+            while due.count(message) > came.count(message):
+                del due[len(due) - 1 - due[::-1].index(message)]
+                lost += 1
+            while came.count(message) > due.count(message):
+                del came[len(came) - 1 - came[::-1].index(message)]
+                duplicated += 1
+        out_of_order += sum(due[place] != came[place] for place in range(len(due)))
+    return lost, duplicated, out_of_order
+
+
+def lanes_of(dice: random.Random) -> Lanes:
+    kinds = dice.choice((3, 100))
+    return {lane: [output(dice.randrange(kinds)) for _ in range(dice.randrange(8))] for lane in range(2)}
+
+
+def test_counts_are_those_of_a_count_by_hand() -> None:
+    dice = random.Random(7)
+    for _ in range(2000):
+        expected = lanes_of(dice)
+        delivered = lanes_of(dice) if dice.random() < 0.3 else {lane: list(each) for lane, each in expected.items()}
+        for _ in range(dice.randrange(4)):
+            some = delivered[dice.randrange(2)]
+            change = dice.randrange(4)
+            if change == 0 and some:
+                del some[dice.randrange(len(some))]
+            elif change == 1 and some:
+                some.insert(dice.randrange(len(some) + 1), dice.choice(some))
+            elif change == 2:
+                dice.shuffle(some)
+            else:
+                some.insert(dice.randrange(len(some) + 1), output(dice.randrange(100)))
+        verdict = compare_lanes(expected, delivered)
+        counts = (verdict.lost, verdict.duplicated, verdict.out_of_order)
+        assert counts == by_hand(expected, delivered), (expected, delivered)
+        assert verdict.right == (expected == delivered) == (counts == (0, 0, 0))
+        assert bool(verdict.differences) != verdict.right
+
+
+RIGHT = {0: [output(number) for number in range(6)], 1: [output(number) for number in range(100, 103)]}
+
+
+def changed(change: Callable[[Lanes], object]) -> Lanes:
+    lanes = {lane: list(outputs) for lane, outputs in RIGHT.items()}
+    change(lanes)
+    return lanes
+
+
+@pytest.mark.parametrize(
+    ("change", "counts"),
+    [
+        (lambda lanes: None, (0, 0, 0)),
+        (lambda lanes: lanes[0].pop(), (1, 0, 0)),
+        (lambda lanes: lanes[0].pop(0), (1, 0, 0)),
+        (lambda lanes: lanes.pop(1), (3, 0, 0)),
+        (lambda lanes: lanes[0].append(output(2)), (0, 1, 0)),
+        (lambda lanes: lanes[0].extend(RIGHT[0][3:]), (0, 3, 0)),
+        (lambda lanes: lanes.__setitem__(2, [output(1)]), (0, 1, 0)),
+        (lambda lanes: lanes[0].reverse(), (0, 0, 6)),
+        (lambda lanes: lanes[1].append(lanes[0].pop()), (1, 1, 0)),
+        (lambda lanes: lanes[0].__setitem__(2, Output(b"k0", b"2", 3)), (1, 1, 0)),
+        (lambda lanes: lanes[0].__setitem__(2, Output(None, b"2", 2)), (1, 1, 0)),
+        (lambda lanes: lanes[0].__setitem__(2, Output(b"k0", None, 2)), (1, 1, 0)),
+    ],
+    ids=[
+        "nothing", "last lost", "first lost", "lane lost", "one again", "some again", "a lane too many", "reversed",
+        "another lane", "another timestamp", "no key", "no value",
+    ],
+)  # fmt: skip
+def test_every_kind_of_fault_is_counted_as_what_it_is(
+    change: Callable[[Lanes], object], counts: tuple[int, int, int]
+) -> None:
+    verdict = compare_lanes(RIGHT, changed(change))
+    assert (verdict.lost, verdict.duplicated, verdict.out_of_order) == counts
+
+
+def test_differences_say_where_and_what() -> None:
+    verdict = compare_lanes(RIGHT, changed(lambda lanes: lanes[0].pop(2)))
+    told = str(verdict)
+    assert "8 delivered of 9: 1 lost, 0 duplicated, 0 out of order" in told
+    assert "lane 0, message 2: expected key b'k0', value b'2', timestamp 2, found key b'k1', value b'3'" in told
+    assert "lane 0: 1 lost, first key b'k0', value b'2'" in told
+
+
+@dataclass(frozen=True)
+class Count:
+    key: str
+    count: int
+
+
+def counted(state: int, record: Count) -> tuple[int, Count]:
+    return state + record.count, Count(record.key, state + record.count)
+
+
+def flow_of(source: str, sink: str) -> Flow:
+    flow = Flow("counts")
+    stream = flow.read("in", kafka(source, json(Count))).key_by("key").scan("sum", counted, 0)
+    stream.write("out", kafka(sink, json(Count), key="key"))
+    return flow
+
+
+def message(front: int, offset: int, timestamp: int, count: int) -> Message:
+    return Message(Position(front, offset), timestamp, None, b'{"key":"a","count":%d}' % count)
+
+
+def test_what_is_expected_follows_timestamps_and_floors() -> None:
+    plan = compile_flow(flow_of("in", "out"), parallelism=1)
+    log = {"in": [message(0, 0, 100, 1), message(1, 0, 90, 2)]}
+    values = [(each.value, each.timestamp) for each in expected_lanes(plan, log, ())[0]]
+    assert values == [(b'{"key":"a","count":2}', 90), (b'{"key":"a","count":3}', 100)]
+    later = expected_lanes(plan, log, [Floor(1, 0, 60)])
+    assert [(each.value, each.timestamp) for each in later[0]] == [
+        (b'{"key":"a","count":1}', 100),
+        (b'{"key":"a","count":3}', 120),
+    ]
+    assert compare(plan, log, [Floor(1, 0, 60)], later).right
+    assert not compare(plan, log, (), later).right
+
+
+def test_a_sink_is_asked_for_where_it_is_not_clear() -> None:
+    plan = compile_flow(flow_of("in", "out"), parallelism=1)
+    with pytest.raises(FlowError, match='no sink is named "index"; the flow writes to out'):
+        expected_lanes(plan, {}, (), "index")
+
+
+@pytest.fixture(name="conf", scope="module")
+def _conf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaConf]:
+    with EmbeddedServices(tmp_path_factory.mktemp("kafka") / "services", only=["kafka"]) as services:
+        yield KafkaConf(bootstrap=services.kafka)
+
+
+def producer_of(conf: KafkaConf, identity: str) -> Any:
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": conf.bootstrap, "transactional.id": identity})
+    producer.init_transactions(20)
+    return producer
+
+
+@pytest.mark.kafka
+def test_what_is_read_is_what_is_committed_with_its_place_and_time(conf: KafkaConf) -> None:
+    for topic in ("in", "out"):
+        Topics(conf).create(topic, partitions=2)
+    plan = compile_flow(flow_of("in", "out"), parallelism=2)
+    producer, aborted, hanging = (producer_of(conf, name) for name in ("one", "aborted", "hanging"))
+    places: list[int] = []
+    for each, count, end in ((aborted, 7, "abort"), (producer, 1, "commit"), (producer, 2, "commit")):
+        each.begin_transaction()
+        value, told = b'{"key":"a","count":%d}' % count, {"on_delivery": lambda _, sent: places.append(sent.offset())}
+        each.produce("in", value, b"key", partition=1, timestamp=1_700_000_000_000 + count, **told)
+        each.flush(20)
+        getattr(each, f"{end}_transaction")(20)
+    hanging.begin_transaction()
+    hanging.produce("in", b'{"key":"a","count":9}', partition=1)
+    hanging.flush(20)
+
+    log = read_log(conf, "in", {"in-0": 4, "in-1": 5})
+    assert log[0] == []
+    assert [(each.key, each.value, each.timestamp - 1_700_000_000_000) for each in log[1]] == [
+        (b"key", b'{"key":"a","count":1}', 1),
+        (b"key", b'{"key":"a","count":2}', 2),
+    ]
+    # The aborted message and the transactions' markers have offsets of their own.
+    assert places[0] == 0
+    assert places[2] > places[1] + 1
+    assert [each.position for each in log[1]] == [Position(5, place) for place in places[1:]]
+    hanging.abort_transaction(20)
+
+    sources = read_sources(conf, plan, {"in-1": 5})
+    lanes = expected_lanes(plan, sources, ())
+    assert sum(map(len, lanes.values())) == 2
+    for lane, outputs in lanes.items():
+        producer.begin_transaction()
+        for key, sent, timestamp in outputs:
+            producer.produce("out", sent, key, partition=lane, timestamp=timestamp)
+        producer.commit_transaction(20)
+    assert compare(plan, sources, (), read_output(conf, "out")).right
+    producer.begin_transaction()
+    producer.produce("out", b"more", partition=0)
+    producer.commit_transaction(20)
+    verdict = compare(plan, sources, (), read_output(conf, "out"))
+    assert (verdict.lost, verdict.duplicated, verdict.out_of_order) == (0, 1, 0)
+
+
+@pytest.mark.kafka
+def test_a_topic_or_front_that_is_not_there_is_named(conf: KafkaConf) -> None:
+    with pytest.raises(TopicUnknown, match='no topic "nowhere"'):
+        read_output(conf, "nowhere")
+    Topics(conf).create("frontless")
+    producer = producer_of(conf, "frontless")
+    producer.begin_transaction()
+    producer.produce("frontless", b"x")
+    producer.commit_transaction(20)
+    with pytest.raises(FlowError, match="frontless-0 has messages and no front"):
+        read_log(conf, "frontless", {"in-0": 1})

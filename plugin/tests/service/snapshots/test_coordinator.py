@@ -1,0 +1,353 @@
+"""The coordinator: who holds a snapshot up is named, a commit is told once, the job takes its own if nobody does."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lowtide.assignment.setting import SnapshotSetting
+from lowtide.errors import ServiceUnavailable, SnapshotFailed
+from lowtide.events import EventLog
+from lowtide.service.snapshots.coordinator import Coordinator
+from lowtide.status.job_view import SnapshotView
+from lowtide_snapshots.commits.memory_log import MemoryCommitLog
+from lowtide_snapshots.errors import CommitUnknown
+from lowtide_snapshots.format.manifest import FrontAt, Manifest
+from lowtide_snapshots.format.parts import sha256
+from lowtide_snapshots.job.record import JobRecord
+from lowtide_snapshots.stores import StoreSetting, open_store
+from lowtide_tracker import Floor
+
+RECORD = JobRecord("job", 2, 128, 2, "log", 1, ("in=in",))
+LIMIT_S = 10.0
+FLOOR = Floor(0, 3, 7)
+
+
+@dataclass
+class Rig:
+    """A coordinator with workers that are the test's; T goes up by 10 with each request."""
+
+    folder: Path
+    taking_limit_s: float = 5.0
+    max_commit_age_s: float = 0.0
+    tick: int = 0
+    told: list[dict[str, Any]] = field(default_factory=list)
+    forgotten: list[tuple[int, int]] = field(default_factory=list)
+    tidied: list[list[tuple[int, int]]] = field(default_factory=list)
+    asked: list[dict[int, int]] = field(default_factory=list)
+    workers: list[str] = field(default_factory=lambda: ["1/0", "1/1"])
+    refuse: Exception | None = None
+    answer_first: bool = False
+    stuck: bool = False
+
+    def __post_init__(self) -> None:
+        self.log = MemoryCommitLog("job")
+        self.incarnation = self.log.raise_incarnation()
+        self.events = io.StringIO()
+        self.store = StoreSetting(str(self.folder))
+
+    def coordinator(self) -> Coordinator:
+        setting = SnapshotSetting(
+            store=self.store,
+            record=RECORD.to_json(),
+            flow=(),
+            base="",
+            steps="",
+            generation=0,
+            taking_limit_s=self.taking_limit_s,
+            max_commit_age_s=self.max_commit_age_s,
+            keep=2,
+            max_age_s=None,
+        )
+
+        async def ask(call: Callable[..., Any], *arguments: Any) -> Any:
+            return call(*arguments)
+
+        self.it = Coordinator(
+            setting,
+            incarnation=self.incarnation,
+            start=0,
+            log=self.log,
+            ask=ask,
+            request=self.request,
+            floors=self.floors,
+            fronts=lambda: [(FrontAt(0, "in", "id", 0, 4, 9), None)],
+            skipped=lambda front, offset: {(0, 4): 5}.get((front, offset), offset),
+            workers=lambda: self.workers,
+            expected=2,
+            tell=self.told.append,
+            forget=lambda front, offset: self.forgotten.append((front, offset)),
+            tidy=self.tidied.append,
+            events=EventLog("job", self.incarnation, self.events),
+        )
+        return self.it
+
+    def floors(self, starts: Mapping[int, int]) -> tuple[Floor, ...]:
+        self.asked.append(dict(starts))
+        return (FLOOR,)
+
+    async def request(self, number: int) -> int:
+        if self.refuse is not None:
+            raise self.refuse
+        if not self.stuck:
+            self.tick += 10
+        if self.answer_first:
+            self.answers(number)
+        else:
+            asyncio.get_running_loop().call_later(0.02, self.answers, number)
+        return self.tick
+
+    def answers(self, number: int) -> None:
+        for worker in self.workers:
+            self.it.hear(worker, {"number": number, "done": True})
+            self.it.hear(worker, {"number": number, "accepted": True, "lasts": []})
+
+    async def over(self, id_: str, *phases: str) -> SnapshotView:
+        async with asyncio.timeout(LIMIT_S):
+            while True:
+                (view,) = [each for each in self.it.views() if each.id == id_]
+                if view.phase in phases:
+                    return view
+                await asyncio.sleep(0.01)
+
+    def happened(self) -> list[str]:
+        return [json.loads(line)["event"] for line in self.events.getvalue().splitlines()]
+
+
+@pytest.fixture(name="rig")
+def _rig(tmp_path: Path) -> Rig:
+    return Rig(tmp_path / "store")
+
+
+def run(rig: Rig, story: Callable[[Coordinator], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        it = rig.coordinator()
+        await it.start()
+        try:
+            await story(it)
+        finally:
+            await it.close()
+
+    asyncio.run(whole())
+
+
+def test_a_request_that_is_repeated_gets_the_snapshot_that_it_began(rig: Rig) -> None:
+    async def story(it: Coordinator) -> None:
+        first = it.begin("hourly", commit=False, key="run 7")
+        assert it.begin("hourly", commit=False, key="run 7").id == first.id
+        await rig.over(first.id, "sealed")
+        assert it.begin("hourly", commit=False, key="run 7").phase == "sealed"
+        assert it.begin("hourly", commit=False, key="run 8").id != first.id
+        assert it.begin("hourly", commit=False).id != it.begin("hourly", commit=False).id
+        rig.refuse = ServiceUnavailable("it is away")
+        failed = it.begin(None, commit=False, key="run 9").id
+        await rig.over(failed, "failed")
+        rig.refuse = None
+        assert it.begin(None, commit=False, key="run 9").id != failed
+
+    run(rig, story)
+
+
+@pytest.mark.parametrize("answer_first", [False, True])
+def test_a_snapshot_is_sealed_committed_and_told_once(rig: Rig, answer_first: bool) -> None:
+    """R15, R16; whichever answers first, the tracker or the workers."""
+    rig.answer_first = answer_first
+
+    async def story(it: Coordinator) -> None:
+        for number in (1, 2):
+            view = await rig.over(it.begin("mine", commit=True).id, "committed", "failed")
+            assert (view.phase, view.min_time_ms) == ("committed", 20 * number)
+        assert [commit.id for commit in rig.log.commits()] == ["000001-0001", "000001-0002"]
+        async with asyncio.timeout(LIMIT_S):
+            while sum("forget" in each for each in rig.told) < 2:
+                await asyncio.sleep(0.01)
+
+    run(rig, story)
+    assert [each for each in rig.told if "committed" in each] == [{"committed": 10}, {"committed": 20}]
+    assert rig.forgotten == [(0, 5), (0, 5)], "each commit is read again from there, as nothing is at 4"
+    assert rig.tidied == [[(0, 5)], [(0, 5)]]
+    assert rig.asked == [{0: 5}, {0: 5}]
+    assert rig.happened() == ["snapshot_sealed", "snapshot_committed"] * 2
+
+
+def test_one_that_somebody_else_commits_is_told_as_well(rig: Rig) -> None:
+    async def story(it: Coordinator) -> None:
+        view = await rig.over(it.begin(None, commit=False).id, "sealed")
+        store = open_store(rig.store)
+        (entry,) = store.names("job/manifests/")
+        data = store.get(entry.name)
+        rig.log.commit(Manifest.from_json(data, "here"), sha256(data))
+        await rig.over(view.id, "committed")
+        assert it.commits.last is not None
+        assert it.commits.last.floors[0].tick == FLOOR.tick
+
+    run(rig, story)
+    assert {"committed": 10} in rig.told
+
+
+def test_who_is_slow_is_named(rig: Rig) -> None:
+    rig.taking_limit_s = 0.3
+    rig.answers = lambda number: rig.it.hear("1/0", {"number": number, "parts": 3})  # type: ignore[method-assign]
+
+    async def story(it: Coordinator) -> None:
+        view = await rig.over(it.begin(None, commit=True).id, "failed")
+        assert view.why.startswith("it took more than 0.3 s: worker 1/0 has saved 0 of 3 parts; worker 1/1 has saved 0")
+        assert view.why in it.trouble
+
+    run(rig, story)
+    assert rig.told == [{"cancel": 1}]
+    assert rig.log.commits() == []
+
+
+def test_what_a_worker_cannot_do_is_said_with_its_name(rig: Rig) -> None:
+    rig.answers = lambda number: rig.it.hear("1/1", {"number": number, "failed": "the disk is full"})  # type: ignore[method-assign]
+
+    async def story(it: Coordinator) -> None:
+        view = await rig.over(it.begin(None, commit=True).id, "failed")
+        assert "worker 1/1: the disk is full" in view.why
+
+    run(rig, story)
+
+
+def test_a_snapshot_is_refused_where_min_time_stands_or_workers_are_missing(rig: Rig) -> None:
+    async def story(it: Coordinator) -> None:
+        await rig.over(it.begin(None, commit=True).id, "committed")
+        rig.stuck = True
+        view = await rig.over(it.begin(None, commit=True).id, "failed")
+        assert "min time has not moved since the last commit, or since the start: it is 20 ms" in view.why
+        rig.stuck, rig.workers = False, ["1/0"]
+        view = await rig.over(it.begin(None, commit=True).id, "failed")
+        assert "1 of 2 workers are not there yet" in view.why
+        rig.workers, rig.refuse = ["1/0", "1/1"], ServiceUnavailable("the tracker is being rebuilt")
+        view = await rig.over(it.begin(None, commit=True).id, "failed")
+        assert "the tracker is being rebuilt" in view.why
+
+    run(rig, story)
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_a_commit_whose_outcome_is_unknown_is_asked_for_until_it_is_known(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, done: bool
+) -> None:
+    """R16: unknown is not failed."""
+    real, tries = rig.log.commit, []
+
+    def commit(manifest: Manifest, data: str) -> Any:
+        tries.append(manifest.id)
+        answer = real(manifest, data) if done or len(tries) > 1 else None
+        if len(tries) == 1:
+            raise CommitUnknown("the answer was lost")
+        return answer
+
+    monkeypatch.setattr(rig.log, "commit", commit)
+
+    async def story(it: Coordinator) -> None:
+        await rig.over(it.begin(None, commit=True).id, "committed")
+
+    run(rig, story)
+    assert len(tries) == 2 or done
+    assert len(rig.log.commits()) == 1
+
+
+def test_an_older_life_commits_nothing(rig: Rig) -> None:
+    async def story(it: Coordinator) -> None:
+        view = it.begin(None, commit=False)
+        await rig.over(view.id, "sealed")
+        rig.log.raise_incarnation()
+        view = await rig.over(it.begin(None, commit=True).id, "failed")
+        assert view.why.startswith("it is sealed, but not committed")
+
+    run(rig, story)
+    assert rig.log.commits() == []
+
+
+def test_the_job_takes_its_own_when_nobody_has_for_too_long_and_keeps_as_many_as_it_is_told(rig: Rig) -> None:
+    rig.max_commit_age_s = 0.05
+
+    async def story(it: Coordinator) -> None:
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(LIMIT_S):
+            while "commits_pruned" not in rig.happened():
+                it.look(loop.time())
+                await asyncio.sleep(0.02)
+
+    run(rig, story)
+    assert len(rig.log.commits()) == 2
+
+
+def test_a_store_that_cannot_be_written_is_told_before_anybody_asks_for_a_snapshot(rig: Rig) -> None:
+    rig.folder.parent.mkdir(exist_ok=True)
+    rig.folder.write_text("a file, and no folder")
+
+    async def story(it: Coordinator) -> None:
+        async with asyncio.timeout(LIMIT_S):
+            while not it.trouble:
+                await asyncio.sleep(0.01)
+        assert "no snapshot can be written" in it.trouble
+        assert str(rig.folder) in it.trouble
+
+    run(rig, story)
+
+
+def test_a_commit_that_is_overtaken_before_it_is_told_counts_all_the_same(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two commits that follow each other at once, ZooKeeper may tell the last one only."""
+    told: list[Callable[[Any], None]] = []
+    monkeypatch.setattr(rig.log, "watch", told.append)
+
+    async def story(it: Coordinator) -> None:
+        sealed = [(await rig.over(it.begin(None, commit=False).id, "sealed")).id for _ in range(2)]
+        store = open_store(rig.store)
+        for entry in store.names("job/manifests/"):
+            data = store.get(entry.name)
+            rig.log.commit(Manifest.from_json(data, "here"), sha256(data))
+        told[0](rig.log.last())
+        for id_ in sealed:
+            await rig.over(id_, "committed")
+
+    run(rig, story)
+
+
+def test_as_many_snapshots_at_once_as_can_be_told_of(rig: Rig) -> None:
+    async def story(it: Coordinator) -> None:
+        begun = [it.begin(None, commit=False).id for _ in range(8)]
+        with pytest.raises(SnapshotFailed, match="8 snapshots are being taken already"):
+            it.begin(None, commit=False)
+        for id_ in begun:
+            await rig.over(id_, "sealed")
+        for _ in range(20):
+            await rig.over(it.begin(None, commit=False).id, "sealed")
+        assert len(it.views()) == 20
+
+    run(rig, story)
+
+
+def test_a_request_that_died_with_its_tracker_holds_up_nobody_else(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers, asked = rig.answers, []
+
+    def some(number: int) -> None:
+        asked.append(number)
+        if number > 2:
+            answers(number)
+
+    rig.answers = some  # type: ignore[method-assign]
+
+    async def story(it: Coordinator) -> None:
+        first = it.begin(None, commit=False)
+        await asyncio.sleep(0.1)
+        it.tracker_restarted()
+        assert "the tracker was started anew" in (await rig.over(first.id, "failed")).why
+        monkeypatch.setattr("lowtide.service.snapshots.coordinator.HEARD_LIMIT_S", 0.2)
+        second = it.begin(None, commit=False)
+        assert "had not heard of it: 1/0, 1/1" in (await rig.over(second.id, "failed")).why
+        await rig.over(it.begin(None, commit=False).id, "sealed")
+
+    run(rig, story)

@@ -1,0 +1,116 @@
+"""One snapshot: who is waited for, and what the manifest says of what they have said. No I/O."""
+
+from __future__ import annotations
+
+import pytest
+
+from lowtide.service.snapshots.taking import Taking
+from lowtide_snapshots.format.manifest import FrontAt, LaneLast, Manifest, Part, VertexShape
+from lowtide_snapshots.job.record import JobRecord
+from lowtide_tracker import Floor
+
+RECORD = JobRecord("index", 2, 128, 2, "log", 1, ("documents=docs",))
+FLOW = (VertexShape("count", "scan", (("word", "string"),), ""), VertexShape("last", "last", (), ""))
+FRONTS = {0: FrontAt(0, "docs", "id", 0, 5, 11), 1: FrontAt(1, "docs", "id", 1, 0, 9)}
+SHA = "0" * 64
+
+
+def part(unit: int, tick: int, snapshot: str, vertex: str = "count") -> Part:
+    return Part(vertex, "scan", unit, tick, snapshot, 3, 100, SHA)
+
+
+def taking(number: int = 1) -> Taking:
+    return Taking(number, "before", incarnation=3, record=RECORD, flow=FLOW, began_s=0.0)
+
+
+def written(each: Part) -> dict[str, object]:
+    return {"part": [each.vertex, each.kind, each.unit, each.tick, each.snapshot, each.rows, each.bytes, each.sha256]}
+
+
+def test_it_waits_for_every_part_and_for_what_is_durable() -> None:
+    """R15."""
+    it = taking()
+    it.begin(40, ["1/0", "0/docs-0"], FRONTS)
+    assert it.waits_for == ["worker 0/docs-0 has saved 0 of ? parts", "worker 1/0 has saved 0 of ? parts"]
+    assert [it.heard] == [False]
+    it.hear("0/docs-0", {"front": [0, 7, 12], "done": True})
+    it.hear("1/0", {})
+    assert it.heard
+    it.hear("1/0", {"parts": 2})
+    it.hear("1/0", written(part(4, 40, "000003-0001")))
+    it.hear("1/0", {"empty": ["count", 5]})
+    assert it.waits_for[1] == "worker 1/0 has saved 2 of 2 parts"
+    it.hear("1/0", {"done": True})
+    lacks = "has records before it that are not durable in their sink"
+    assert it.waits_for == [f"worker {name} {lacks}" for name in ("0/docs-0", "1/0")]
+    with pytest.raises(AssertionError, match="R15"):
+        it.seal(None, ())
+    it.hear("0/docs-0", {"accepted": True, "lasts": []})
+    it.hear("1/0", {"accepted": True, "lasts": [[0, "out", 1, "[39]"]]})
+    assert it.whole
+    manifest = it.seal(None, [Floor(1, 0, 9)])
+    assert (manifest.id, manifest.name, manifest.tick, manifest.base) == ("000003-0001", "before", 40, None)
+    assert [(front.offset, front.label) for front in manifest.fronts] == [(7, 12), (0, 9)]
+    assert manifest.lasts == (LaneLast(0, "out", 1, "[39]"),)
+    assert [each.unit for each in manifest.parts] == [4]
+    assert len(manifest.floors) == 1
+    assert Manifest.from_json(manifest.to_json(), "here") == manifest
+
+
+def test_a_front_is_read_again_from_behind_what_holds_no_record() -> None:
+    it = taking()
+    it.begin(40, ["0/docs-0"], FRONTS)
+    it.hear("0/docs-0", {"front": [0, 7, 12], "done": True, "accepted": True, "lasts": []})
+    it.skip(lambda front, offset: 9 if (front, offset) == (0, 7) else offset)
+    assert it.starts == {0: 9, 1: 0}
+    manifest = it.seal(None, [Floor(0, 7, 9), Floor(0, 8, 12), Floor(0, 10, 30)])
+    assert [front.offset for front in manifest.fronts] == [9, 0]
+    # What holds at 9 began below it.
+    assert [(floor.offset, floor.tick) for floor in manifest.floors] == [(8, 12), (10, 30)]
+
+
+def test_what_is_said_before_it_is_known_who_was_asked_counts() -> None:
+    """Workers hear of a request from the tracker, perhaps sooner than the service does."""
+    it = taking()
+    it.hear("1/0", {"done": True})
+    it.hear("9/9", {"done": True})
+    it.begin(40, ["1/0"], {})
+    it.hear("1/0", {"accepted": True, "lasts": []})
+    assert it.whole
+
+
+def test_units_that_nobody_wrote_are_those_of_the_base() -> None:
+    """W9: written anew, gone, as it was; a step that the flow does not have any more goes."""
+    first = taking()
+    first.begin(40, ["1/0"], {})
+    for unit in (1, 2, 3):
+        first.hear("1/0", written(part(unit, 40, "000003-0001")))
+    first.hear("1/0", {"done": True, "accepted": True, "lasts": []})
+    base = first.seal(None, ())
+    it = taking(2)
+    it.begin(50, ["1/0"], {})
+    it.hear("1/0", {"since": 40})
+    it.hear("1/0", written(part(1, 50, "000003-0002")))
+    it.hear("1/0", {"empty": ["count", 2]})
+    it.hear("1/0", {"done": True, "accepted": True, "lasts": []})
+    manifest = it.seal(base, ())
+    assert [(each.unit, each.snapshot) for each in manifest.parts] == [(1, "000003-0002"), (3, "000003-0001")]
+    assert manifest.base == "000003-0001"
+    view = it.view(1.0)
+    assert (view.parts_done, view.rows, view.bytes) == (2, 6, 200)
+
+
+def test_what_workers_have_left_out_is_taken_from_the_newest_commit_that_one_of_them_knew() -> None:
+    """W9: a worker may have heard of a commit that another had not when they were asked."""
+    it = taking()
+    it.begin(90, ["1/0", "1/1"], {})
+    assert [it.since] == [None]
+    it.hear("1/0", {"since": 40})
+    it.hear("1/1", {"since": 60})
+    assert it.since == 60
+    for worker in ("1/0", "1/1"):
+        it.hear(worker, {"done": True, "accepted": True, "lasts": []})
+    older = taking(7)
+    older.begin(40, [], {})
+    with pytest.raises(AssertionError, match="W9"):
+        it.seal(older.seal(None, ()), ())

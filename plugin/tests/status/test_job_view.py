@@ -1,0 +1,172 @@
+"""A job's view, from what the service knows at one moment."""
+
+import io
+import math
+from dataclasses import replace
+
+import msgspec
+import pytest
+from seen import MIN_TIME, PARTITIONS, SHAPE, moment, reader, report, worker
+
+from lowtide.core.fronts.floors import NO_TICK
+from lowtide.events import EventLog
+from lowtide.flow.compiler import compile_flow
+from lowtide.histogram import Histogram
+from lowtide.status.job_view import FrontView, JobView, Percentiles
+from lowtide.status.job_watch import JobWatch
+from lowtide.status.moment import OUTLET, JobShape, Moment
+from lowtide.status.recent import Recent
+from lowtide.status.teller import delivered_time, job_view
+from lowtide_bench.flows import inverted_index
+from lowtide_tracker import Holder
+
+
+def view(at: Moment, *before: Moment) -> JobView:
+    """The view at a moment, with looks a second apart."""
+    watch = JobWatch(SHAPE, EventLog("index", 3, io.StringIO()))
+    for second, look in enumerate((*before, at)):
+        watch.look(float(second), look)
+    seen = watch.view()
+    assert seen is not None
+    return seen
+
+
+def durations(*ms: float) -> dict[int, int]:
+    histogram = Histogram()
+    for one in ms:
+        histogram.add(round(one * 1e6))
+    return histogram.counts
+
+
+def test_who_holds_min_time_is_named_and_for_how_long() -> None:
+    """The front with its partition, an open ack with its segment; time that stands is counted."""
+    seen = view(moment(5000), moment(1000), moment(3000))
+    assert (seen.min_time_ms, seen.lag_ms, seen.holder) == (2 * MIN_TIME, 5000, "front 3 (documents-1)")
+    assert seen.held_s == 2.0
+    assert [segment.holder for segment in seen.segments] == ["front 3 (documents-1)", ""]
+    ack = report(Holder(MIN_TIME + 1, 2, None), global_min=MIN_TIME + 1)
+    seen = view(moment(tracker=ack), moment(), moment())
+    assert [segment.holder for segment in seen.segments] == ["", "an open ack of segment 2 at 2026-01-02 03:05:00.002"]
+    assert (seen.holder, seen.held_s) == (seen.segments[1].holder, 0.0)
+    closed = report(Holder(MIN_TIME, 1, None, at_front=True))
+    assert view(moment(tracker=closed)).holder.startswith("no front that feeds segment 1 is open")
+
+
+def test_a_tracker_that_is_being_rebuilt_takes_no_time_back() -> None:
+    """Who it waits for is said, and the min times are those that were known before."""
+    said = "workers 1 have not reported"
+    rebuilt = replace(report(min_times={1: 0, 2: 0}, global_min=0, missing=(1,), era=2), held=None, holder=said)
+    seen = view(moment(3000, tracker=rebuilt, restarts=1), moment(1000), moment(2000, tracker=rebuilt))
+    assert (seen.min_time_ms, seen.lag_ms, seen.held_s) == (2 * MIN_TIME, 3000, 2.0)
+    assert seen.segments[1].min_time_ms == 2 * MIN_TIME
+    assert seen.holder == "workers 1 have not reported"
+    assert (seen.tracker.era, seen.tracker.restarts) == (2, 1)
+    assert view(moment(tracker=rebuilt)).min_time_ms is None
+    assert view(moment(tracker=None), moment()).min_time_ms is None
+
+
+def test_what_is_not_known_yet_is_none() -> None:
+    fresh = report(global_min=NO_TICK, min_times={1: NO_TICK})
+    seen = view(Moment(now_ms=1, phase="starting", fronts=PARTITIONS, tracker=fresh))
+    assert (seen.min_time_ms, seen.lag_ms, seen.delivered_time_ms, seen.latency_ms.p50) == (None, None, None, None)
+    assert (seen.segments[0].min_time_ms, seen.rates.records_in) == (None, None)
+    assert [front.heartbeat_ms for front in seen.fronts] == [None, None, None]
+
+
+def test_fronts_of_workers_and_those_of_the_service_stand_side_by_side() -> None:
+    idle = {4: {"heartbeat": MIN_TIME + 1, "next_offset": 0}}
+    workers = [reader("0/documents-1", 3, parked=9, pulling=False), reader("0/documents-0", 0)]
+    seen = view(moment(10, workers=workers, idle_fronts=idle)).fronts
+    assert [(front.front, front.partition, front.worker) for front in seen] == [
+        (0, "documents-0", "0/documents-0"),
+        (3, "documents-1", "0/documents-1"),
+        (4, "documents-2", ""),
+    ]
+    stopped = FrontView(
+        front=3, partition="documents-1", worker="0/documents-1", heartbeat_ms=2 * MIN_TIME, lag_ms=10,
+        next_offset=7, parked=9, pulling=False,
+    )  # fmt: skip
+    assert seen[1] == stopped
+    assert (seen[2].lag_ms, seen[2].next_offset) == (8, 0)
+
+
+def test_what_is_told_is_what_is_stored() -> None:
+    """R18: that all workers are through is no delivered time yet; only what is stored is told."""
+    workers = [worker("1/0", delivered_time=MIN_TIME), worker("1/1", delivered_time=MIN_TIME - 5)]
+    assert view(moment(workers=workers)).delivered_time_ms is None
+    assert view(moment(workers=workers, delivered_time=MIN_TIME - 9)).delivered_time_ms == 2 * (MIN_TIME - 9)
+
+
+def test_delivered_time_is_that_of_the_slowest_of_all_workers() -> None:
+    """R18: one that has not spoken yet may have the oldest record of all."""
+    workers = [worker("1/0", delivered_time=9), worker("1/1", delivered_time=5)]
+    assert delivered_time(workers, expected=2) == 5
+    assert delivered_time(workers, expected=3) is None
+    assert delivered_time([*workers, worker("1/2")], expected=2) is None
+    assert delivered_time([*workers, worker("1/2", delivered_time=NO_TICK)], expected=2) is None
+    assert delivered_time([], expected=0) is None
+
+
+def test_rates_are_those_of_the_last_seconds() -> None:
+    def at(second: int, read: int) -> Moment:
+        sources = [reader("0/documents-0", 0, read // 2), reader("0/documents-1", 3, read // 2)]
+        return moment(workers=[*sources, worker("1/0", records_in=read, delivered=read // 10, repairs=second)])
+
+    counts = [0, 1000, 1000, 1000, 1000, 1000, 1000, 1600]
+    seen = view(at(7, counts[-1]), *(at(second, read) for second, read in enumerate(counts[:-1])))
+    assert (seen.rates.records_in, seen.rates.delivered) == (120.0, 12.0)
+    assert (seen.totals.records_in, seen.totals.delivered, seen.totals.repairs) == (1600, 160, 7)
+
+
+def test_percentiles_are_those_of_the_last_seconds() -> None:
+    """Slow records of long ago are no longer felt; buckets that JSON made text of are numbers again."""
+    old = durations(*[900.0] * 50)
+    recent = Recent()
+    hops = {"pack": durations(1.0), "python": durations(2.0)}
+    recent.look(0.0, [worker("1/0", latency=old, hops=hops)])
+    assert recent.percentiles("latency").p50 == pytest.approx(900, rel=1 / 8)
+    for second in range(1, 12):
+        grown = Histogram(old)
+        grown.merge(durations(*[5.0] * second))
+        text = {str(bucket): count for bucket, count in grown.counts.items()}
+        recent.look(float(second), [worker("1/0", latency=text, hops=hops)])
+    assert recent.percentiles("latency").p99 == pytest.approx(5, rel=1 / 8)
+    assert recent.percentiles("pack") == Percentiles()
+    assert recent.hops == ["pack", "python 1"]
+    assert not math.isnan(recent.percentiles("pack").p50 or 0)
+
+
+def test_counts_of_another_life_are_no_negative_rates() -> None:
+    recent = Recent()
+    recent.look(0.0, [reader("0/documents-0", 0, 1000)])
+    recent.look(1.0, [reader("0/documents-0", 0, 10)])
+    assert recent.rates.records_in is None
+    recent.look(2.0, [reader("0/documents-0", 0, 30)])
+    assert recent.rates.records_in == 20.0
+
+
+def test_looks_are_not_kept_for_ever() -> None:
+    recent = Recent()
+    for second in range(1000):
+        recent.look(float(second), [])
+    assert len(recent._looks) < 15
+
+
+def test_a_view_survives_json() -> None:
+    events = EventLog("index", 3, io.StringIO())
+    events.event("worker_lost", worker="1/0", pid=4)
+    workers = [reader("0/documents-0", 0, 5), worker("2/1", delivered=4, transactions=2, latency=durations(3.0))]
+    seen = job_view(SHAPE, moment(workers=workers), Recent(), events.last)
+    assert msgspec.json.decode(msgspec.json.encode(seen), type=JobView) == seen
+    assert (seen.sinks[0].delivered, seen.sinks[0].transactions, seen.sinks[0].lanes) == (4, 2, 4)
+    assert "latency" not in seen.workers[1].gauges
+    assert seen.events[0]["event"] == "worker_lost"
+
+
+def test_the_shape_of_a_plan_names_who_receives() -> None:
+    plan = compile_flow(inverted_index("index", "documents", "index"), parallelism=2)
+    shape = JobShape.of(plan, incarnation=4, started_ms=1)
+    assert shape.segments.keys() == {1, 2, 3}
+    assert (shape.segments[2], shape.segments[3]) == ("index", OUTLET)
+    assert shape.sinks == {"index": (2, plan.lanes)}
+    assert (shape.job, shape.incarnation, shape.slack_ms) == ("index", 4, plan.slack_ms)

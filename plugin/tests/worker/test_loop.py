@@ -1,0 +1,268 @@
+"""The worker's loop looks up from its work: nobody who connects, and no long backlog, keeps it from what is due."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import struct
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import cloudpickle
+import pytest
+from idle_stage import IdleStage, StageDeployment
+
+from lowtide.errors import UserCodeFailed
+from lowtide.process.wire import Kind, head
+from lowtide.worker.protocol import Frames
+
+if TYPE_CHECKING:
+    from tests.conftest import Life, Task
+
+FRAMES = 300
+NAP_S = 0.01
+
+
+class Napping(IdleStage):
+    """A stage that takes `NAP_S` for a frame."""
+
+    raising = False
+
+    def frames(self, messages: Sequence[bytes], now_ns: int) -> Frames:
+        if b"raise" in messages:
+            self.raising = True
+            return []
+        if b"large" in messages:
+            return [(0, bytes(1 << 20)) for _ in range(32)]
+        time.sleep(NAP_S * len(messages))
+        return [(0, message) for message in messages]
+
+    def tick(self, now_s: float) -> Frames:
+        if self.raising:
+            time.sleep(0.5)
+            raise UserCodeFailed("it raised late")
+        return []
+
+
+cloudpickle.register_pickle_by_value(__import__(__name__, fromlist=["Napping"]))
+pytestmark = pytest.mark.zookeeper
+
+
+@pytest.fixture
+def task(life: Life) -> Task:
+    life.begin(StageDeployment(Napping, max_group_rows=100))
+    answer = life.attach("1/0", 0)
+    assert not isinstance(answer, str), answer
+    return answer
+
+
+def many(count: int) -> bytes:
+    return b"".join(head(Kind.FRAME, 4) + number.to_bytes(4, "little") for number in range(count))
+
+
+def test_output_goes_out_while_what_came_with_it_is_still_worked_off(task: Task) -> None:
+    begun = time.monotonic()
+    task.connection.sendall(many(FRAMES) + head(Kind.END, 8) + bytes(8))
+    came = [task.receive()]
+    assert time.monotonic() - begun < FRAMES * NAP_S / 2
+    while came[-1][0] != Kind.ENDED:
+        came.append(task.receive())
+    assert [int.from_bytes(payload[4:], "little") for _, payload in came[:-1]] == list(range(FRAMES))
+
+
+def test_a_worker_that_is_to_end_does_not_work_its_backlog_off_first(task: Task, life: Life) -> None:
+    begun = time.monotonic()
+    task.connection.sendall(many(FRAMES))
+    task.receive()
+    life.finish()
+    assert time.monotonic() - begun < FRAMES * NAP_S * 0.8
+
+
+def test_a_worker_whose_task_takes_nothing_hears_that_it_is_to_end(task: Task, life: Life) -> None:
+    task.send(Kind.FRAME, b"large")
+    time.sleep(0.3)
+    begun = time.monotonic()
+    life.finish()
+    assert time.monotonic() - begun < 2.0
+
+
+def test_silent_connections_hold_no_worker_up(task: Task, life: Life) -> None:
+    host, _, port = life.ask({"ask": "status"})["workers"][0]["address"].rpartition(":")
+    silent = [socket.create_connection((host, int(port)), 1.0) for _ in range(10)]
+    task.connection.settimeout(2.0)
+    task.send(Kind.FRAME, b"abcd")
+    assert task.receive()[0] == Kind.OUT
+    task.end(0)
+    assert not isinstance(life.attach("1/0", 1), str)
+    for connection in silent:
+        connection.close()
+
+
+def test_a_failure_that_the_task_cannot_be_told_is_still_the_cause(
+    task: Task, life: Life, alive: Callable[[int], bool]
+) -> None:
+    task.send(Kind.FRAME, b"raise")
+    time.sleep(0.2)
+    reset = struct.pack("ii", 1, 0)
+    task.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+    task.close()
+    assert life.cause() == "it raised late"
+    time.sleep(0.3)
+    assert alive(life.pids()["1/0"])
+
+
+class Hanging(Napping):
+    """A stage with a function of the flow that never returns."""
+
+    def frames(self, messages: Sequence[bytes], now_ns: int) -> Frames:
+        never_returns()
+        return []
+
+
+def never_returns() -> None:
+    while True:
+        time.sleep(3600)
+
+
+def test_a_function_that_never_returns_ends_the_life_and_is_named(life: Life) -> None:
+    life.begin(StageDeployment(Hanging, call_limit_s=2.0))
+    task = life.attach("1/0", 0)
+    assert not isinstance(task, str), task
+    task.send(Kind.FRAME, b"abcd")
+    cause = life.cause()
+    assert "never_returns" in cause
+    assert "has not returned for 2 s" in cause
+    assert "test_loop.py" in cause
+
+
+class Overdue(Napping):
+    """A stage that is always due, and fails when it is served."""
+
+    def due_s(self, now_s: float) -> float:
+        return 0.0 if self.raising else 1.0
+
+
+def test_a_worker_that_has_failed_rests_until_it_is_ended(life: Life) -> None:
+    """The service may stand still; those of the next life need the cores."""
+    life.begin(StageDeployment(Overdue))
+    task = life.attach("1/0", 0)
+    assert not isinstance(task, str), task
+    pid = life.pids()["1/0"]
+    life.service.send_signal(signal.SIGSTOP)
+    try:
+        task.send(Kind.FRAME, b"raise")
+        time.sleep(1.0)
+        before_s = cpu_s(pid)
+        time.sleep(1.0)
+        assert cpu_s(pid) - before_s < 0.3
+    finally:
+        life.service.send_signal(signal.SIGCONT)
+    assert life.cause() == "it raised late"
+
+
+def cpu_s(pid: int) -> float:
+    """How long a process has computed."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Stopping(IdleStage):
+    """A front that is stopped by the rows "stop" for `STOP_S`; its output is one frame per message."""
+
+    stopped_until_s = 0.0
+
+    def rows(self, message: bytes, now_ns: int) -> Frames:
+        if message == b"stop":
+            self.stopped_until_s = time.monotonic() + STOP_S
+        return [(0, message)]
+
+    def pulling(self) -> bool:
+        return time.monotonic() >= self.stopped_until_s
+
+    def end(self, epoch: int, now_ns: int) -> Frames:
+        return [(0, b"mark")]
+
+
+STOP_S = 1.0
+
+
+def stopped(life: Life) -> Task:
+    life.begin(StageDeployment(Stopping))
+    answer = life.attach("0/in-0", 0)
+    assert not isinstance(answer, str), answer
+    answer.send(Kind.ROWS, b"go")
+    assert [answer.receive()[0] for _ in range(2)] == [Kind.OUT, Kind.TAKEN]
+    for _ in range(2):
+        answer.send(Kind.ROWS, b"stop")
+    assert [answer.receive()[0] for _ in range(2)] == [Kind.OUT] * 2
+    return answer
+
+
+def test_rows_of_a_stopped_front_are_owed_until_min_time_moves(life: Life) -> None:
+    """R8: their task sends no more rows meanwhile; then it is told of each."""
+    task = stopped(life)
+    task.connection.settimeout(STOP_S / 2)
+    with pytest.raises(TimeoutError):
+        task.receive()
+    task.connection.settimeout(STOP_S * 2)
+    assert [task.receive()[0] for _ in range(2)] == [Kind.TAKEN] * 2
+
+
+def test_an_end_is_answered_while_rows_are_owed(life: Life) -> None:
+    """R8: nothing that the end of an epoch waits for depends on min time."""
+    task = stopped(life)
+    task.connection.settimeout(STOP_S / 2)
+    assert [payload for _, payload in task.end(0)] == [b"mark"]
+    after = life.attach("0/in-0", 1)
+    assert not isinstance(after, str), after
+    after.connection.settimeout(STOP_S * 2)
+    after.send(Kind.ROWS, b"go")
+    assert [after.receive()[0] for _ in range(2)] == [Kind.OUT, Kind.TAKEN]
+    after.connection.settimeout(0.2)
+    with pytest.raises(TimeoutError):
+        after.receive()  # Nothing is owed to a task that has ended.
+
+
+class Mended(IdleStage):
+    """A line that breaks when it is first heard, and is made anew at once, with the same descriptor's number."""
+
+    def __init__(self) -> None:
+        self.line = self.pipe()
+        self.heard = 0
+
+    @staticmethod
+    def pipe() -> int:
+        reading, writing = os.pipe()
+        os.write(writing, b"x")
+        os.close(writing)
+        return reading
+
+    def descriptors(self) -> tuple[int, ...]:
+        return () if self.line < 0 else (self.line,)
+
+    def hear(self) -> Frames:
+        self.heard += 1
+        if self.heard == 1:
+            os.close(self.line)
+            self.line = -1
+        return []
+
+    def tick(self, now_s: float) -> Frames:
+        if self.line < 0:
+            self.line = self.pipe()
+        return []
+
+    def frames(self, messages: Sequence[bytes], now_ns: int) -> Frames:
+        return [(0, str(self.heard).encode())]
+
+
+def test_a_line_that_is_made_anew_is_heard_again_whatever_its_number(life: Life) -> None:
+    life.begin(StageDeployment(Mended))
+    task = life.attach("1/0", 0)
+    assert not isinstance(task, str), task
+    time.sleep(0.2)
+    task.send(Kind.FRAME, b"how often?")
+    assert int(task.receive()[1][4:]) > 1

@@ -1,0 +1,136 @@
+"""From bundles to Kafka's messages, with what the lanes keep of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from stage_rig import Kept, Order, deployment
+
+from lowtide.assignment.deployment import Deployment
+from lowtide.connectors.lasts import LaneName, records_of
+from lowtide.connectors.lasts_records import lane_name
+from lowtide.core.effects import letters_of
+from lowtide.core.operators.bundle import NO_KEY, Bundle, Piece
+from lowtide.core.operators.dead_letter import Dead
+from lowtide.core.operators.order import OrderKey, Position
+from lowtide.worker.figures import Figures, span
+from lowtide.worker.outputs import Outputs
+from lowtide_tracker import Floor
+
+FLOOR = Floor(0, 5, 40)
+MADE = deployment(letters=True)
+(SINK,) = MADE.plan.sinks()
+
+
+def outputs(made: Deployment = MADE) -> tuple[Outputs, Kept, Figures]:
+    delivery, figures = Kept({}), Figures()
+    fronts = {0: "orders-0"}
+    return (
+        Outputs(made, level=1, incarnation=7, delivery=delivery, figures=figures, fronts=fronts),
+        delivery,
+        figures,
+    )
+
+
+def bundle(lane: int, *orders: Order, rows: list[Any] | None = None) -> Bundle:
+    made: list[Any] = list(orders) if rows is None else rows
+    ats = [OrderKey(30, 0, offset, (), 1).packed() for offset in range(len(made))]
+    return Bundle(lane, 1, [Piece(30, ats, made)] if made else [], ats[-1] if ats else NO_KEY, (FLOOR,))
+
+
+def test_a_lane_writes_its_own_partition_with_the_tick_as_timestamp_and_its_last() -> None:
+    """R12, R13."""
+    given, delivery, _ = outputs()
+    one = bundle(1, Order("ann", 1), Order("ann", 2))
+    given.give(SINK.id, one)
+    (packet,) = delivery.packets
+    assert (packet.sink, packet.lane) == (SINK.id, 1)
+    assert [message[:3] for message in packet.messages] == [("out", 1, b"ann")] * 2
+    assert [message[4] for message in packet.messages] == [30, 30]
+    assert list(packet.lasts) == records_of(LaneName(0, "out", 1), one.last_key, (FLOOR,), 7)
+
+
+def test_each_piece_has_its_own_ticks_timestamp() -> None:
+    """R13."""
+    given, delivery, figures = outputs()
+    pieces = [
+        Piece(tick, [OrderKey(tick, 0, place).packed() for place in range(tick)], [Order("ann", tick)] * tick)
+        for tick in (1, 2, 3)
+    ]
+    given.give(SINK.id, Bundle(1, 1, pieces, pieces[-1].ats[-1], ()))
+    (packet,) = delivery.packets
+    assert [message[4] for message in packet.messages] == [1, 2, 2, 3, 3, 3]
+    assert [message[3] for message in packet.messages] == [
+        b'{"user":"ann","number":%d}' % n for n in (1, 2, 2, 3, 3, 3)
+    ]
+    assert figures.records_out == 6
+    assert span(Bundle(1, 1, pieces, b"", ())) == (1, 3, 6)
+    assert span(Bundle(1, 1, [], b"", ())) == (0, 0, 0)
+
+
+def test_floors_alone_are_kept_too() -> None:
+    """R18."""
+    given, delivery, figures = outputs()
+    given.give(SINK.id, bundle(0))
+    (packet,) = delivery.packets
+    assert (len(packet.messages), len(packet.lasts)) == (0, 1)
+    delivery.settle()
+    assert given.settled() == [(SINK.id, 0)]
+    assert figures.delivered == 0
+
+
+def test_without_a_topic_for_lasts_nothing_is_kept() -> None:
+    given, delivery, _ = outputs(deployment(lasts_topic=""))
+    given.give(SINK.id, bundle(0, Order("ann", 1)))
+    assert [list(packet.lasts) for packet in delivery.packets] == [[]]
+
+
+def test_records_count_as_delivered_when_they_are_durable() -> None:
+    given, delivery, figures = outputs()
+    given.give(SINK.id, bundle(0, Order("ann", 1)))
+    given.give(SINK.id, bundle(1, Order("bob", 1), Order("bob", 2)))
+    assert (given.settled(), figures.delivered) == ([], 0)
+    delivery.settle()
+    assert sorted(given.settled()) == [(SINK.id, 0), (SINK.id, 1)]
+    assert (given.settled(), figures.delivered) == ([], 3)
+
+
+@pytest.mark.parametrize("lane", [0, 1, 5])
+def test_a_dead_letter_says_where_it_stood_whatever_its_lane(lane: int) -> None:
+    given, delivery, figures = outputs()
+    dead = [Dead("checked", Position(front, 9), 30, "it is bad", b"key", b"value", None) for front in (0, 3)]
+    one = bundle(lane, rows=dead)
+    given.give(letters_of(1), one)
+    (packet,) = delivery.packets
+    assert [message[:5] for message in packet.messages] == [("letters", 0, b"key", b"value", 30)] * 2
+    assert [dict(m[5] or [])["lowtide.partition"] for m in packet.messages] == [b"orders-0", b"front 3"]
+    assert dict(packet.messages[0][5] or [])["lowtide.error"] == b"it is bad"
+    assert list(packet.lasts) == records_of(LaneName(1, "", lane), one.last_key, (FLOOR,), 7)
+    assert figures.dead_letters == 2
+
+
+def test_lanes_of_sinks_and_of_dead_letters_have_different_names() -> None:
+    names = [lane_name(SINK, 1, 0), lane_name(SINK, 1, 1), lane_name(None, 1, 0), lane_name(None, 0, 0)]
+    assert len(set(names)) == 4
+    assert lane_name(SINK, 1, 0) == lane_name(SINK, 2, 0), "a sink's lane keeps its name where its level changes"
+
+
+def test_the_sinks_are_full_by_records_or_by_their_bytes() -> None:
+    """R8: a slow sink holds its source back before large records fill the worker's memory."""
+    given, delivery, _ = outputs(deployment(max_queued_bytes=1 << 20))
+
+    def deliver(user: str) -> None:
+        given.give(SINK.id, bundle(0, Order(user, 1)))
+        delivery.settle()
+        given.settled()
+
+    assert not given.full(99_999)
+    assert given.full(100_000)
+    for _ in range(8):
+        deliver("x" * 20_000)
+    assert not given.full(20), "some 40 kB each: the user is key and value"
+    assert given.full(30)
+    for _ in range(8):
+        deliver("x")
+    assert not given.full(1000), "later ones are small"

@@ -1,0 +1,268 @@
+"""What a forked process saves is what was pinned, whatever the worker does meanwhile; and it comes back (R14, W9)."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+from core_rig import Event, notice, plan, read, reader, worker
+from programs import source_rows
+from stage_rig import deployment
+
+from lowtide.assignment.birth import Birth
+from lowtide.core.operators.order import Position
+from lowtide.core.worker import WorkerCore
+from lowtide.errors import LifeEnded
+from lowtide.local.run import Message
+from lowtide.worker import saver as saver_module
+from lowtide.worker.loading import load_state
+from lowtide.worker.saver import Saver
+from lowtide_snapshots.format.manifest import Part
+from lowtide_snapshots.format.parts import PartHead, encode_part
+from lowtide_snapshots.stores import StoreSetting
+from lowtide_tracker import Notice, Request
+
+PLAN = plan()
+LIMIT_S = 20.0
+WORKER = "1/0"
+
+
+def asked(number: int, tick: int, moved: int) -> Notice:
+    """A notice that carries a request for `tick`, and was merged with those up to `moved`."""
+    plain = notice(number, moved, moved)
+    return Notice(1, number, 0, plain.min_times, plain.global_min, (), Request(number, tick))
+
+
+def fed(events: list[tuple[int, int]]) -> WorkerCore:
+    level_0, level_1 = reader(), worker(1, "optimistic")
+    for frame in read(level_0, events).frames:
+        level_1.frame(frame)
+    return level_1
+
+
+def saver_of(core: WorkerCore, store: StoreSetting) -> Saver:
+    """One for a worker that is alone."""
+    saver = Saver(PLAN, store, incarnation=1)
+    saver.add(WORKER, core)
+    return saver
+
+
+def said_by(saver: Saver) -> list[dict[str, Any]]:
+    """All that is said until no process writes any more."""
+    said: list[tuple[str, dict[str, Any]]] = []
+    deadline = time.monotonic() + LIMIT_S
+    while saver.writes:
+        assert time.monotonic() < deadline
+        select.select(saver.descriptors(), [], [], 0.01)
+        said += saver.hear()
+    return [each for _, each in said + saver.hear()]
+
+
+def parts_of(said: list[dict[str, Any]]) -> tuple[Part, ...]:
+    return tuple(Part(*each["part"]) for each in said if "part" in each)
+
+
+def birth(level: int = 1) -> Birth:
+    return Birth(f"{level}/0", level, 1, 2, 1, "0", "", bytes(16))
+
+
+@pytest.fixture(name="store")
+def _store(tmp_path: Path) -> StoreSetting:
+    return StoreSetting(str(tmp_path / "store"))
+
+
+def test_what_was_pinned_is_saved_while_the_worker_goes_on_and_comes_back(store: StoreSetting) -> None:
+    core = fed([(5, 1), (7, 2), (9, 4)])
+    core.notice(asked(1, 7, 7))
+    expected = core.program.capture(7)
+    saver = saver_of(core, store)
+    ((_, begun),) = saver.begin()
+    assert begun.pop("pause_ms") > 0
+    assert begun == {"number": 1, "tick": 7}
+    assert core.pinned is None, "it prunes on at once"
+    core.notice(notice(2, 20, 20))
+    said = said_by(saver)
+    assert [each for each in said if "done" in each] == [{"number": 1, "done": True}]
+    (part,) = parts_of(said)
+    assert (part.vertex, part.kind, part.tick, part.snapshot, part.rows) == ("one", "scan", 7, "000001-0001", 1)
+    made = deployment(plan=PLAN, store=store, restored=(part,), recovered=True, start=7)
+    assert load_state(made, birth()) == expected == {"one": {part.unit: [("a", 1)]}}
+
+
+def test_a_hash_unit_that_has_not_changed_is_not_written_again(store: StoreSetting) -> None:
+    core = fed([(5, 1)])
+    core.notice(asked(1, 7, 7))
+    saver = saver_of(core, store)
+    saver.begin()
+    assert len(parts_of(said_by(saver))) == 1
+    saver.committed(WORKER, 7)
+    core.notice(asked(2, 9, 9))
+    told = {"number": 2, "tick": 9, "since": 7, "done": True}
+    assert saver.begin() == [(WORKER, told)], "nobody is forked for nothing"
+    core.frame(*fed_frames([(11, 2)]))
+    core.notice(asked(3, 12, 12))
+    saver.begin()
+    assert [part.tick for part in parts_of(said_by(saver))] == [12]
+
+
+def fed_frames(events: list[tuple[int, int]]) -> list[Any]:
+    return read(reader(), events).frames
+
+
+def test_what_is_not_durable_yet_is_told_when_it_is(store: StoreSetting) -> None:
+    """R15."""
+    core = worker(2, "optimistic")
+    level_0, level_1 = reader(), worker(1, "optimistic")
+    for frame in read(level_0, [(5, 1), (8, 2)]).frames:
+        for later in level_1.frame(frame).frames:
+            core.frame(later)
+    effects = core.notice(asked(1, 7, 7))
+    ((sink, bundle),) = effects.bundles
+    saver = saver_of(core, store)
+    saver.begin()
+    said = said_by(saver)
+    assert not any("accepted" in each for each in said)
+    core.durable(sink, bundle.lane)
+    ((_, accepted),) = saver.hear()
+    assert accepted["accepted"]
+    ((level, name, lane, last),) = accepted["lasts"]
+    assert (level, name, lane) == (0, "out", 0)
+    assert last.startswith("[5, 0, 0")
+
+
+def test_a_front_says_where_it_is_read_again(store: StoreSetting) -> None:
+    core = reader()
+    read(core, [(5, 1), (7, 2), (9, 4)])
+    core.notice(asked(1, 7, 7))
+    saver = saver_of(core, store)
+    assert saver.begin() == [(WORKER, {"number": 1, "tick": 7, "front": [0, 1, 5], "done": True})]
+
+
+def test_a_process_that_dies_or_fails_is_told_of(store: StoreSetting, monkeypatch: pytest.MonkeyPatch) -> None:
+    core = fed([(5, 1)])
+    core.notice(asked(1, 7, 7))
+    monkeypatch.setattr(saver_module, "encode_part", lambda *_: os.kill(os.getpid(), signal.SIGSEGV))
+    saver = saver_of(core, store)
+    saver.begin()
+    assert failure(said_by(saver)) == "the process that wrote its parts was killed by SIGSEGV"
+    monkeypatch.undo()
+    core.frame(*fed_frames([(8, 1)]))
+    core.notice(asked(2, 9, 9))
+    unwritable = saver_of(core, StoreSetting("/proc/nowhere"))
+    unwritable.begin()
+    failed = failure(said_by(unwritable))
+    assert "/proc/nowhere" in failed
+    assert "what to do" in failed
+
+
+def failure(said: list[dict[str, Any]]) -> str:
+    (failed,) = [each["failed"] for each in said if "failed" in each]
+    return str(failed)
+
+
+def test_a_snapshot_that_is_given_up_has_its_process_ended(
+    store: StoreSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = fed([(5, 1)])
+    core.notice(asked(1, 7, 7))
+    monkeypatch.setattr(saver_module, "encode_part", lambda *_: time.sleep(100))
+    saver = saver_of(core, store)
+    saver.begin()
+    (writing,) = saver._writing.values()
+    saver.cancel(1)
+    assert saver.descriptors() == []
+    assert said_by(saver) == []
+    with pytest.raises(ProcessLookupError):
+        os.kill(writing.pid, 0)
+
+
+def with_keys(count: int) -> WorkerCore:
+    level_0, level_1 = reader(), worker(1, "optimistic")
+    messages = [
+        Message(Position(0, number), 5, None, msgspec.json.encode(Event(f"key {number}", number)))
+        for number in range(count)
+    ]
+    for frame in level_0.rows(source_rows(messages), 0).frames:
+        level_1.frame(frame)
+    return level_1
+
+
+def test_what_is_not_written_in_idle_time_is_written_all_the_same(
+    store: StoreSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = with_keys(40)
+    core.notice(asked(1, 7, 7))
+    encode = encode_part
+    names: list[str] = []
+
+    def encode_slowly(head: PartHead, table: pa.Table) -> memoryview:
+        """As in a process that the machine leaves no time after its third part."""
+        names.append(head.name)
+        if os.sched_getscheduler(0) == os.SCHED_IDLE and len(names) > 3:
+            time.sleep(LIMIT_S)
+        return encode(head, table)
+
+    monkeypatch.setattr(saver_module, "encode_part", encode_slowly)
+    monkeypatch.setattr(saver_module, "PATIENCE_S", 2.0)
+    saver = saver_of(core, store)
+    began = time.monotonic()
+    saver.begin()
+    said = said_by(saver)
+    assert time.monotonic() - began >= 2, "it was left idle time"
+    assert [each["failed"] for each in said if "failed" in each] == []
+    parts = parts_of(said)
+    (promised,) = (each["parts"] for each in said if "parts" in each)
+    assert len({part.unit for part in parts}) == len(parts) == promised > 4
+    assert [each for each in said if "done" in each] == [{"done": True, "number": 1}]
+
+
+def test_the_process_holds_none_of_the_workers_connections(
+    store: StoreSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else whoever waits for the end of a worker that has died would wait for the snapshot."""
+    ours, theirs = socket.socketpair()
+    core = fed([(5, 1)])
+    core.notice(asked(1, 7, 7))
+    monkeypatch.setattr(saver_module, "encode_part", lambda *_: time.sleep(100))
+    saver = saver_of(core, store)
+    saver.begin()
+    select.select(saver.descriptors(), [], [], LIMIT_S)  # It has begun to write, so it has let go of everything.
+    ours.close()
+    theirs.settimeout(LIMIT_S)
+    assert theirs.recv(1) == b""
+    saver.close()
+    theirs.close()
+
+
+def test_a_part_that_is_not_what_the_manifest_says_ends_the_life(store: StoreSetting) -> None:
+    core = fed([(5, 1)])
+    core.notice(asked(1, 7, 7))
+    saver = saver_of(core, store)
+    saver.begin()
+    (part,) = parts_of(said_by(saver))
+    file = Path(store.url) / part.name("test", 1)
+    file.chmod(0o600)
+    file.write_bytes(file.read_bytes()[:-1] + b"x")
+    made = deployment(plan=PLAN, store=store, restored=(part,), recovered=True, start=7)
+    with pytest.raises(LifeEnded, match=r"(?s)not what its manifest says.*one.*commit before"):
+        load_state(made, birth())
+
+
+def test_a_worker_that_cannot_fork_goes_on(store: StoreSetting, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fork() -> int:
+        raise OSError(12, "Cannot allocate memory")
+
+    core = fed([(5, 1)])
+    core.notice(asked(1, 7, 7))
+    monkeypatch.setattr(os, "fork", fork)
+    ((_, said),) = saver_of(core, store).begin()
+    assert "Cannot allocate memory" in said["failed"]
+    assert core.pinned is None

@@ -1,0 +1,1 @@
+"""Commits: the log, the choice of one to recover from, retention."""

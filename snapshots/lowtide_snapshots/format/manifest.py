@@ -1,0 +1,274 @@
+"""A manifest: all that a snapshot consists of, as one JSON object; defined in `snapshots/README.md`."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self
+
+import pyarrow as pa
+
+from lowtide_snapshots.errors import (
+    FormatTooNew,
+    ManifestDamaged,
+    PartRefused,
+    RecordDamaged,
+    RecordRefused,
+    RecordTooNew,
+)
+from lowtide_snapshots.format.json_values import Misfit, instance
+from lowtide_snapshots.format.names import incarnation_of, manifest_name, part_name
+from lowtide_snapshots.format.parts import KINDS, Data
+from lowtide_snapshots.job.record import JobRecord
+
+__all__ = [
+    "MANIFEST_FORMAT",
+    "FloorAt",
+    "FrontAt",
+    "LaneLast",
+    "Manifest",
+    "Part",
+    "VertexShape",
+    "shape_of",
+    "type_of",
+]
+
+MANIFEST_FORMAT = 1
+_CREATED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part that belongs to a snapshot.
+
+    Attributes:
+        kind: of the vertex.
+        unit: the hash unit.
+        tick: the T of the snapshot that wrote the part: a unit that did not change points to an older one.
+        snapshot: the id of that snapshot.
+        rows: how many rows it has.
+        bytes: its size.
+        sha256: of its bytes, in lower hex.
+    """
+
+    vertex: str
+    kind: str
+    unit: int
+    tick: int
+    snapshot: str
+    rows: int
+    bytes: int
+    sha256: str
+
+    def name(self, job: str, slack_ms: int) -> str:
+        """The part's name below the root of the store."""
+        return part_name(job, self.vertex, self.unit, self.tick * slack_ms, self.snapshot)
+
+
+@dataclass(frozen=True, slots=True)
+class FrontAt:
+    """From where a front is read again.
+
+    Attributes:
+        number: the front's, in the register.
+        offset: the first that is read again.
+        label: the largest label before it, as a tick; None if there is none.
+    """
+
+    number: int
+    source: str
+    topic_id: str
+    partition: int
+    offset: int
+    label: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class FloorAt:
+    """A floor: from `offset` on, `front` labels nothing below `tick`; with `cap`, only the record at `offset`."""
+
+    front: int
+    offset: int
+    tick: int
+    cap: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LaneLast:
+    """What a lane of a sink had delivered last; `last` is the plugin's text, None if there was nothing."""
+
+    level: int
+    sink: str
+    lane: int
+    last: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class VertexShape:
+    """The types that a vertex keeps state in; made by `shape_of`.
+
+    Attributes:
+        key: the key's columns, each a name and its type as a text for people; empty where there is no key.
+        state: the type of the state (of the record, in kind last), read by `type_of`.
+    """
+
+    vertex: str
+    kind: str
+    key: tuple[tuple[str, str], ...]
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """All that a snapshot consists of.
+
+    Attributes:
+        id: the snapshot's.
+        name: what somebody called it; None if nobody did.
+        tick: its T: the parts hold all records below it, and nothing else.
+        incarnation: the life that took it.
+        created: when, as `2026-01-31T12:00:00.000Z`.
+        base: the id of the committed snapshot whose unchanged parts it points to; None if there was none.
+        record: the job's, frozen.
+        flow: the types of every vertex with state.
+        fronts: from where each front of the register is read again.
+        floors: the floors from there on.
+        lasts: what each lane had delivered.
+        parts: every unit that has state, whoever wrote its part.
+        steps: a text that is the same as long as the flow's steps give records the same lanes and places in the order.
+        generation: of the output that `lasts` speaks of.
+    """
+
+    job: str
+    id: str
+    name: str | None
+    tick: int
+    incarnation: int
+    created: str
+    base: str | None
+    record: JobRecord
+    flow: tuple[VertexShape, ...]
+    fronts: tuple[FrontAt, ...]
+    floors: tuple[FloorAt, ...]
+    lasts: tuple[LaneLast, ...]
+    parts: tuple[Part, ...]
+    steps: str = ""
+    generation: int = 0
+
+    @property
+    def min_time_ms(self) -> int:
+        """T in milliseconds."""
+        return self.tick * self.record.slack_ms
+
+    @property
+    def path(self) -> str:
+        """The manifest's name below the root of the store."""
+        return manifest_name(self.job, self.min_time_ms, self.id)
+
+    @property
+    def bytes(self) -> int:
+        """The size of all parts."""
+        return sum(part.bytes for part in self.parts)
+
+    @property
+    def rows(self) -> int:
+        """The rows of all parts."""
+        return sum(part.rows for part in self.parts)
+
+    def to_json(self) -> str:
+        """The manifest as JSON, the same text for equal manifests."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        for name in ("flow", "fronts", "floors", "lasts", "parts"):
+            values[name] = [asdict(value) for value in values[name]]
+        values["record"] = json.loads(self.record.to_json())
+        return json.dumps({"format": MANIFEST_FORMAT} | values, sort_keys=True, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str | Data, where: str) -> Self:
+        """The inverse of `to_json`.
+
+        Args:
+            text: the manifest.
+            where: its name in the store, for people.
+
+        Raises:
+            ManifestDamaged: it is no manifest, or contradicts itself.
+            FormatTooNew: its format, or that of the job's record in it, is newer than this code.
+        """
+        values = _values(text, where)
+        try:
+            values["record"] = JobRecord.from_json(json.dumps(values.get("record")))
+            manifest = instance(cls, values)
+            manifest._check()
+        except RecordTooNew as error:
+            raise FormatTooNew(error.what, where=where, way_out=error.way_out) from error
+        except (Misfit, PartRefused, RecordDamaged, RecordRefused) as error:
+            raise _damaged(str(error), where) from error
+        return manifest
+
+    def _check(self) -> None:
+        """Hold the fields against each other."""
+        units = {(part.vertex, part.unit) for part in self.parts}
+        kinds = {(shape.vertex, shape.kind) for shape in self.flow}
+        for wrong, says in (
+            (self.record.job != self.job, f"it is of job {self.job!r} with the record of {self.record.job!r}"),
+            (incarnation_of(self.id) != self.incarnation, f"{self.id} is no snapshot of life {self.incarnation}"),
+            (not _CREATED.fullmatch(self.created), f"it was made at {self.created!r}"),
+            (len(units) != len(self.parts), "it has two parts for one unit"),
+            (not {kind for _, kind in kinds} <= set(KINDS), "it has a vertex of an unknown kind"),
+            (not {(part.vertex, part.kind) for part in self.parts} <= kinds, "it has a part of no vertex of its flow"),
+        ):
+            if wrong:
+                raise Misfit(says)
+        _ = self.path
+        for part in self.parts:
+            if part.tick > self.tick or part.rows < 0 or part.bytes < 0 or not _SHA256.fullmatch(part.sha256):
+                raise Misfit(f"a part cannot be: {part}")
+            part.name(self.job, self.record.slack_ms)
+
+
+def shape_of(vertex: str, kind: str, key: pa.StructType | None, state: pa.DataType) -> VertexShape:
+    """The shape of a vertex; `key` is None where there is no key."""
+    columns = () if key is None else tuple((field.name, str(field.type)) for field in key)
+    message = pa.schema([pa.field("state", state)]).serialize()
+    return VertexShape(vertex, kind, columns, base64.b64encode(message).decode())
+
+
+def type_of(shape: VertexShape) -> pa.DataType:
+    """The type of a vertex's state.
+
+    Raises:
+        ManifestDamaged: it cannot be read.
+    """
+    try:
+        message = base64.b64decode(shape.state, validate=True)
+        return pa.ipc.read_schema(pa.py_buffer(message)).field("state").type
+    except (ValueError, KeyError, OSError, pa.ArrowException) as error:
+        raise _damaged(f"the type of the state cannot be read ({error})", f"vertex {shape.vertex!r}") from error
+
+
+def _values(text: str | Data, where: str) -> dict[str, Any]:
+    try:
+        values = json.loads(bytes(text) if isinstance(text, memoryview) else text)
+    except ValueError as error:
+        raise _damaged(f"it is no JSON ({error})", where) from error
+    found = values.pop("format", None) if isinstance(values, dict) else None
+    if type(found) is not int or found < 1:
+        raise _damaged("it names no format", where)
+    if found > MANIFEST_FORMAT:
+        raise FormatTooNew(
+            f"the manifest has format {found}, newer than the {MANIFEST_FORMAT} that this version of Lowtide reads",
+            where=where,
+            way_out="use the version of Lowtide that wrote it, or a newer one",
+        )
+    assert isinstance(values, dict)
+    return values
+
+
+def _damaged(why: str, where: str) -> ManifestDamaged:
+    return ManifestDamaged(
+        f"a manifest cannot be read: {why}", where=where, way_out="recover from the commit before, and check the store"
+    )

@@ -1,0 +1,177 @@
+"""A part: the state of one hash unit of one vertex below a min time, as one Parquet file.
+
+The format is defined in `snapshots/README.md`. Encoding and decoding are O(rows), column-wise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lowtide_snapshots.errors import FormatTooNew, PartDamaged, PartRefused
+from lowtide_snapshots.format.names import part_name
+
+__all__ = ["KINDS", "PART_FORMAT", "Data", "PartHead", "decode_part", "encode_part", "sha256"]
+
+Data: TypeAlias = bytes | bytearray | memoryview
+
+PART_FORMAT = 1
+KINDS = ("scan", "last", "broadcast")
+ROW_GROUP_ROWS = 131_072
+COMPRESSION_LEVEL = 1
+
+_HEAD = b"lowtide.part"
+_ORDER_KEY = {
+    "tick": pa.int64(),
+    "front": pa.int32(),
+    "sequence": pa.int64(),
+    "child": pa.binary(),
+    "trace": pa.uint64(),
+}
+_COLUMNS = {
+    "scan": ("key", "state"),
+    "last": ("key", *_ORDER_KEY, "record"),
+    "broadcast": ("state",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PartHead:
+    """What a part says of itself, in the metadata of its Parquet schema.
+
+    Attributes:
+        job: the job's name.
+        vertex: the vertex whose state it is.
+        kind: of that vertex; one of `KINDS`.
+        unit: the hash unit.
+        tick: the T of the snapshot that wrote it: the state is that of all records below.
+        slack_ms: the length of a tick, in milliseconds.
+        snapshot: the id of that snapshot.
+    """
+
+    job: str
+    vertex: str
+    kind: str
+    unit: int
+    tick: int
+    slack_ms: int
+    snapshot: str
+
+    @property
+    def name(self) -> str:
+        """The part's name below the root of a store; errors as of `part_name`."""
+        return part_name(self.job, self.vertex, self.unit, self.tick * self.slack_ms, self.snapshot)
+
+
+def encode_part(head: PartHead, table: pa.Table) -> memoryview:
+    """A part's bytes; the same for the same rows in the same order, as long as pyarrow is the same.
+
+    Args:
+        head: what the part is.
+        table: the columns of its kind, the rows in the order in which they are to be kept.
+
+    Raises:
+        PartRefused: the columns are not those of the kind, or a type has no place in Parquet.
+    """
+    wrong = _mismatch(head.kind, table)
+    if wrong:
+        raise PartRefused(wrong, where=head.name, way_out="report it: the vertex wrote a table of another form")
+    text = json.dumps({"format": PART_FORMAT} | asdict(head), sort_keys=True)
+    sink = pa.BufferOutputStream()
+    try:
+        pq.write_table(
+            table.replace_schema_metadata({_HEAD: text.encode()}),
+            sink,
+            compression="zstd",
+            compression_level=COMPRESSION_LEVEL,
+            row_group_size=ROW_GROUP_ROWS,
+            write_statistics=True,
+            write_page_checksum=True,
+        )
+    except (pa.ArrowException, NotImplementedError) as error:
+        raise PartRefused(
+            f"state of type {table.schema.types} has no Parquet form: {error}",
+            where=head.name,
+            way_out="give the state of the vertex another type",
+        ) from error
+    return memoryview(sink.getvalue())
+
+
+def decode_part(data: Data, name: str) -> tuple[PartHead, pa.Table]:
+    """Read a part.
+
+    Args:
+        data: its bytes.
+        name: the name it was asked for by, below the root of the store.
+
+    Raises:
+        PartDamaged: it is no Parquet file, has no head, is another part than its name says, or lacks a column.
+        FormatTooNew: its format is newer than this code.
+    """
+    try:
+        source = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
+        head = _head(source.schema_arrow.metadata or {}, name)
+        table = source.read().replace_schema_metadata(None)
+    except (pa.ArrowException, OSError, ValueError, NotImplementedError, MemoryError) as error:
+        raise _damaged(f"it is no whole Parquet file ({error})", name) from error
+    try:
+        said = head.name
+    except PartRefused as error:
+        raise _damaged(f"its head has {error.what}", name) from error
+    if said != name:
+        raise _damaged(f"it says that it is {said}", name)
+    wrong = _mismatch(head.kind, table)
+    if wrong:
+        raise _damaged(wrong, name)
+    return head, table
+
+
+def sha256(data: Data) -> str:
+    """The SHA-256 of an object's bytes, in lower hex."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def _head(metadata: dict[bytes, bytes], name: str) -> PartHead:
+    try:
+        values = json.loads(metadata[_HEAD])
+        found = values.pop("format")
+    except (KeyError, ValueError, AttributeError, TypeError) as error:
+        raise _damaged("it has no head", name) from error
+    if type(found) is int and found > PART_FORMAT:
+        raise FormatTooNew(
+            f"the part has format {found}, and this version of Lowtide reads up to {PART_FORMAT}",
+            where=name,
+            way_out="use the version of Lowtide that wrote it, or a newer one",
+        )
+    types: dict[str, Any] = {field.name: int if field.type == "int" else str for field in fields(PartHead)}
+    if found != PART_FORMAT or {key: type(value) for key, value in values.items()} != types:
+        raise _damaged(f"its head is {metadata[_HEAD][:200]!r}", name)
+    return PartHead(**values)
+
+
+def _mismatch(kind: str, table: pa.Table) -> str:
+    """What is wrong with the columns of a part of this kind; empty if nothing is."""
+    if kind not in _COLUMNS:
+        return f"{kind!r} is no kind of a part; there are {', '.join(KINDS)}"
+    if tuple(table.column_names) != _COLUMNS[kind]:
+        return f"its columns are {table.column_names}, and those of kind {kind} are {list(_COLUMNS[kind])}"
+    for column in table.schema:
+        wanted = _ORDER_KEY.get(column.name)
+        if wanted is not None and column.type != wanted:
+            return f"column {column.name} is {column.type}, not {wanted}"
+        if column.name in ("key", "record") and not pa.types.is_struct(column.type):
+            return f"column {column.name} is {column.type}, not a struct"
+    if kind == "broadcast" and table.num_rows != 1:
+        return f"it has {table.num_rows} rows, and one of kind broadcast has one"
+    return ""
+
+
+def _damaged(why: str, name: str) -> PartDamaged:
+    return PartDamaged(
+        f"a part cannot be read: {why}", where=name, way_out="recover from the commit before, and check the store"
+    )

@@ -1,0 +1,1 @@
+"""A job's place in ZooKeeper: record, lease, incarnations, lives."""

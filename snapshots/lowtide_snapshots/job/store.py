@@ -1,0 +1,323 @@
+"""A job's place in ZooKeeper: its record, its lease, its incarnation, and what its lives tell each other.
+
+The nodes are defined in `snapshots/README.md`. Every write of a life is one transaction that checks the version of the
+incarnation's node, so that a life that is over can write nothing, however late it wakes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Self
+
+from lowtide_snapshots.errors import RecordRefused
+from lowtide_snapshots.job import front_entries, lives
+from lowtide_snapshots.job.lease import JobLease
+from lowtide_snapshots.job.node_access import check_access
+from lowtide_snapshots.job.paths import JobPaths, name_of
+from lowtide_snapshots.job.record import JobRecord
+from lowtide_snapshots.job.submissions import begun_by
+from lowtide_snapshots.zookeeper.connection import Connection
+from lowtide_snapshots.zookeeper.node_values import must_be_same, tick_in, to_bytes, value_of
+from lowtide_snapshots.zookeeper.nodes import Create, Operation, Set
+
+__all__ = ["JobStore"]
+SESSION_TIMEOUT_S = 6.0
+IDS_AT_ONCE = 1_000
+
+
+class JobStore:
+    """One job's place, to be used from one thread.
+
+    Every method ends in: done, or an error that says what to do. `ZooKeeperUnavailable` is raised by all of them; a
+    write that raises `WriteUnknown` may have been done, and calling it again finds out and never does it twice.
+    """
+
+    def __init__(
+        self,
+        hosts: str,
+        job: str,
+        *,
+        root: str = "lowtide",
+        session_timeout_s: float = SESSION_TIMEOUT_S,
+        limit_s: float = 10.0,
+        auth: str | None = None,
+    ) -> None:
+        """Say where the place is; nothing is connected yet.
+
+        Args:
+            hosts: ZooKeeper's "host:port", with commas between several.
+            job: the job's name; any text.
+            root: the node under which all jobs lie.
+            session_timeout_s: after which a holder that is gone loses the lease; the server sets bounds to it.
+            limit_s: how long a call waits for ZooKeeper.
+            auth: "user:password"; the job's nodes are then closed to everybody else.
+        """
+        self.job = job
+        self._paths = JobPaths(root, job)
+        self._zk = Connection(hosts, session_timeout_s=session_timeout_s, limit_s=limit_s, auth=auth)
+        self._lease = JobLease(self._zk, job, self._paths, session_timeout_s)
+
+    def open(self) -> Self:
+        """Connect.
+
+        Raises:
+            ZooKeeperUnavailable: nobody answered within the limit.
+        """
+        self._zk.open()
+        return self
+
+    def close(self) -> None:
+        """End the session; the lease, if it is held, is free at once."""
+        self._zk.close()
+
+    def __enter__(self) -> Self:
+        return self.open()
+
+    def __exit__(self, *_raised: object) -> None:
+        self.close()
+
+    @property
+    def place(self) -> tuple[Connection, JobPaths]:
+        """The connection and the paths, for the commit log."""
+        return self._zk, self._paths
+
+    # The record.
+
+    def freeze(self, record: JobRecord) -> JobRecord:
+        """Freeze the record if the job has none, else hold this one against it.
+
+        Returns:
+            The record that is frozen.
+
+        Raises:
+            RecordDiffers: another one is.
+            NodesOpen: others may change what the job keeps there.
+        """
+        if record.job != self.job:
+            raise RecordRefused(
+                f"this is the record of job {record.job!r}", where=f"job {self.job!r}", way_out="give the same name"
+            )
+        self._make_place()
+
+        def plan() -> list[Operation]:
+            frozen = self.record()
+            if frozen is None:
+                return [Create(self._paths.record, record.to_json().encode())]
+            frozen.check(record)
+            return []
+
+        self._zk.write(plan)
+        return record
+
+    def record(self) -> JobRecord | None:
+        """The record that is frozen; None if the job was never started."""
+        node = self._zk.get(self._paths.record)
+        return JobRecord.from_json(node.data) if node else None
+
+    # The lease and the incarnation.
+
+    def take_lease(self, holder: str, wait_s: float, waiting: Callable[[str], None]) -> None:
+        """Take the lease, which is held for as long as this session lives.
+
+        Args:
+            holder: who takes it, for others to read: host and pid.
+            wait_s: how long to wait for another holder to go; one that died goes when its session's time is out.
+            waiting: told once for each holder that is waited for.
+
+        Raises:
+            LeaseTaken: somebody still held it at the end.
+            NodesOpen: others may change what the job keeps there.
+        """
+        self._make_place()
+        self._lease.take(holder, wait_s, waiting)
+
+    def keep_lease(self) -> None:
+        """See that the lease is still held, and take it again after a session that expired; call it often.
+
+        Costs a round trip three times in a session's time-out. While ZooKeeper is away it raises nothing.
+
+        Raises:
+            Fenced: somebody else holds the lease, or has raised the incarnation.
+        """
+        self._lease.keep()
+
+    def holder(self) -> str | None:
+        """Who holds the lease now; None if nobody does."""
+        return self._lease.holder()
+
+    def alive(self) -> bool:
+        """Whether somebody holds the lease now."""
+        return self.holder() is not None
+
+    def raise_incarnation(self, submission: str | None = None) -> int:
+        """Begin a new life: from now on every older one is fenced.
+
+        Args:
+            submission: the key of the submission that this process is, if somebody may repeat it.
+
+        Returns:
+            Its number, from 1.
+
+        Raises:
+            LeaseTaken: the lease is not held (any more).
+            SubmissionTaken: another process has begun a life with this key.
+        """
+        return self._lease.raise_incarnation(submission)
+
+    def submission(self, key: str) -> int | None:
+        """The incarnation that a submission began; None if it has begun none."""
+        return begun_by(self._zk, self._paths, key)
+
+    def incarnation(self) -> int:
+        """The number of the job's current or last life, synced; 0 if it has had none."""
+        return self._lease.incarnation()
+
+    def check(self, incarnation: int) -> None:
+        """See that this incarnation is the job's current one, synced.
+
+        Raises:
+            Fenced: it is not.
+        """
+        self._lease.checked(incarnation)
+
+    # What a life writes.
+
+    def fronts(self) -> list[dict[str, Any]]:
+        """The entries of the front register, by number."""
+        return front_entries.told(self._zk, self._paths)
+
+    def add_fronts(self, incarnation: int, entries: Iterable[Mapping[str, Any]]) -> None:
+        """Add entries to the front register, all or none; those that are there already may be among them.
+
+        Args:
+            incarnation: the life that adds them.
+            entries: each with its "number".
+
+        Raises:
+            Fenced: the life is over.
+            EntryDiffers: an entry of that number is there and says something else.
+        """
+        asked = front_entries.by_path(self._paths, entries)
+        self._write(incarnation, lambda: front_entries.adding(self._zk, asked))
+
+    def sink_ids(self) -> set[str]:
+        """All transactional ids that any life may have used."""
+        return {name_of(name) for name in self._zk.children(self._paths.sink_ids) or []}
+
+    def add_sink_ids(self, incarnation: int, ids: Iterable[str]) -> None:
+        """Add transactional ids to those that a life to come has to claim.
+
+        Raises:
+            Fenced: the life is over.
+        """
+        asked = sorted(set(ids))
+        for start in range(0, max(len(asked), 1), IDS_AT_ONCE):
+            some = asked[start : start + IDS_AT_ONCE]
+
+            def plan(some: Sequence[str] = some) -> list[Operation]:
+                missing = set(some) - self.sink_ids()
+                return [Create(self._paths.sink_id(name)) for name in sorted(missing)]
+
+            self._write(incarnation, plan)
+
+    def lasts(self) -> tuple[str | None, int]:
+        """The id of the topic that keeps `last` per lane, None if it was not told yet; and the output generation."""
+        node = self._zk.get(self._paths.lasts)
+        if node is None:
+            return None, 0
+        value = value_of(node.data, self._paths.lasts)
+        return str(value.get("topic_id", "")), int(value.get("generation", 0))
+
+    def set_lasts(self, incarnation: int, topic_id: str, generation: int = 0) -> None:
+        """Write down, once for each output generation, the id of the topic that keeps `last` per lane.
+
+        Raises:
+            Fenced: the life is over.
+            EntryDiffers: it is another one: the topic was deleted and made again.
+        """
+        path, data = self._paths.lasts, to_bytes({"topic_id": topic_id, "generation": generation})
+
+        def newer(found: bytes) -> bool:
+            if int(value_of(found, path).get("generation", 0)) < generation:
+                return True
+            must_be_same(path, found, data)
+            return False
+
+        self._put(incarnation, path, data, newer)
+
+    def steps(self) -> dict[str, Any] | None:
+        """What is kept of the flow that delivered what is durable; None if nothing was."""
+        node = self._zk.get(self._paths.steps)
+        return value_of(node.data, self._paths.steps) if node else None
+
+    def set_steps(self, incarnation: int, steps: Mapping[str, Any]) -> None:
+        """Say which flow delivers from now on, before it does.
+
+        Raises:
+            Fenced: the life is over.
+        """
+        path = self._paths.steps
+        data = to_bytes(steps, path)
+        self._put(incarnation, path, data, data.__ne__)
+
+    def told(self) -> int | None:
+        """The largest delivered time that the outside was told; None if it was told none."""
+        node = self._zk.get(self._paths.told)
+        return tick_in(node.data, self._paths.told) if node else None
+
+    def tell(self, incarnation: int, tick: int) -> None:
+        """Write down a delivered time before the outside is told it; a smaller one than before changes nothing.
+
+        Raises:
+            Fenced: the life is over; tell nobody.
+        """
+        path = self._paths.told
+        self._put(incarnation, path, to_bytes({"tick": tick}), lambda found: tick_in(found, path) < tick)
+
+    def life(self) -> dict[str, Any] | None:
+        """What the current or last life says of itself; None if there was none."""
+        node = self._zk.get(self._paths.life)
+        return value_of(node.data, self._paths.life) if node else None
+
+    def lives(self) -> list[dict[str, Any]]:
+        """What each of the last lives has said of itself last, oldest first; one that was killed is still "running"."""
+        return lives.told(self._zk, self._paths)
+
+    def set_life(self, incarnation: int, life: Mapping[str, Any], limit_s: float | None = None) -> None:
+        """Say what is to be known of this life: control address with its proof, start, phase, cause of death.
+
+        Args:
+            incarnation: the life.
+            life: what it says.
+            limit_s: how long ZooKeeper is waited for; by default as in every other call.
+
+        Raises:
+            Fenced: the life is over.
+        """
+        path, data = self._paths.life, to_bytes(life, self._paths.life)
+
+        def plan() -> list[Operation]:
+            noted = lives.noting(self._zk, self._paths, incarnation, life)
+            return [*self._putting(path, data, data.__ne__), *noted]
+
+        with self._zk.within(limit_s):
+            self._write(incarnation, plan)
+
+    def _put(self, incarnation: int, path: str, data: bytes, replaces: Callable[[bytes], bool | None]) -> None:
+        """Write one node, if it is not there or `replaces` says so of its content."""
+        self._write(incarnation, lambda: self._putting(path, data, replaces))
+
+    def _putting(self, path: str, data: bytes, replaces: Callable[[bytes], bool | None]) -> list[Operation]:
+        node = self._zk.get(path)
+        if node is None:
+            return [Create(path, data)]
+        return [Set(path, data, node.version)] if replaces(node.data) else []
+
+    def _write(self, incarnation: int, plan: Callable[[], Sequence[Operation]]) -> None:
+        """One transaction of a life: the plan's operations, and the check of the incarnation's version."""
+        self._zk.write(lambda: [self._lease.checked(incarnation), *plan()])
+
+    def _make_place(self) -> None:
+        for path, shared in self._paths.folders:
+            self._zk.ensure(path, shared=shared)
+        check_access(self._zk, self.job, self._paths)

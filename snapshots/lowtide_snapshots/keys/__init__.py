@@ -1,0 +1,1 @@
+"""Keys: their canonical bytes, and the hash that gives each its unit."""

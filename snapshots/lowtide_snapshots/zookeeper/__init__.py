@@ -1,0 +1,1 @@
+"""ZooKeeper: the connection, nodes and their values."""

@@ -1,0 +1,105 @@
+"""A snapshot of format 1, kept for good: every later version reads it, and it is never written anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from lowtide_snapshots import JobRecord
+from lowtide_snapshots.format.manifest import FloorAt, FrontAt, LaneLast, Manifest, type_of
+from lowtide_snapshots.format.parts import PartHead, decode_part, sha256
+from lowtide_snapshots.stores import Store, StoreSetting, open_store
+
+ROOT = Path(__file__).parents[1] / "data" / "format-1"
+NAME = "shop/manifests/000000000425000-000003-0007.json"
+WORD = pa.struct([("word", pa.string())])
+COUNT = pa.struct([("count", pa.int64()), ("pages", pa.list_(pa.int32()))])
+ORDER = pa.struct([("customer", pa.string()), ("amount", pa.float64()), ("at", pa.timestamp("us", "UTC"))])
+STATE = {
+    ("index", 0): pa.table(
+        {
+            "key": pa.array([{"word": "be"}, {"word": "to"}], WORD),
+            "state": pa.array([{"count": 2, "pages": [1, 7]}, {"count": 3, "pages": []}], COUNT),
+        }
+    ),
+    ("index", 3): pa.table(
+        {
+            "key": pa.array([{"word": None}, {"word": "潮"}], WORD),
+            "state": pa.array([None, {"count": 2**40, "pages": [9]}], COUNT),
+        }
+    ),
+    ("last orders", 2): pa.table(
+        {
+            "key": pa.array([{"customer": "Ebbe"}] * 2, pa.struct([("customer", pa.string())])),
+            "tick": pa.array([16_990, 16_999], pa.int64()),
+            "front": pa.array([0, 1], pa.int32()),
+            "sequence": pa.array([40, 0], pa.int64()),
+            "child": pa.array([b"", b"\x00\x00\x00\x01"], pa.binary()),
+            "trace": pa.array([7, 2**64 - 1], pa.uint64()),
+            "record": pa.array(
+                [
+                    {"customer": "Ebbe", "amount": 12.5, "at": 424_750_000},
+                    {"customer": "Ebbe", "amount": None, "at": 424_975_000},
+                ],
+                ORDER,
+            ),
+        }
+    ),
+    ("rates", 1): pa.table({"state": pa.array([[("EUR", 1.0), ("SEK", 11.25)]], pa.map_(pa.string(), pa.float64()))}),
+}
+OLDER = (16_000, "000001-0002")
+NEWER = (17_000, "000003-0007")
+
+
+@pytest.fixture(scope="module")
+def store() -> Store:
+    return open_store(StoreSetting(str(ROOT)))
+
+
+@pytest.fixture(scope="module")
+def manifest(store: Store) -> Manifest:
+    return Manifest.from_json(store.get(NAME), NAME)
+
+
+def test_the_manifest_says_what_it_said(manifest: Manifest) -> None:
+    assert (manifest.job, manifest.id, manifest.name, manifest.tick, manifest.incarnation, manifest.base) == (
+        "shop",
+        "000003-0007",
+        "before the sale",
+        17_000,
+        3,
+        "000001-0002",
+    )
+    assert manifest.path == NAME
+    assert manifest.created == "2026-01-31T12:00:00.000Z"
+    assert manifest.record == JobRecord("shop", 25, 4, 2, "log", 1, ("orders=shop-orders",))
+    assert manifest.fronts == (FrontAt(0, "orders", "x7", 0, 41, 16_999), FrontAt(1, "orders", "x7", 1, 0, None))
+    assert manifest.floors == (FloorAt(0, 41, 16_999, False), FloorAt(1, 3, 17_004, True))
+    assert manifest.lasts == (LaneLast(1, "out", 0, None), LaneLast(1, "out", 1, "16999/1/0"))
+
+
+def test_every_part_holds_what_it_held(manifest: Manifest, store: Store) -> None:
+    assert {(part.vertex, part.unit) for part in manifest.parts} == set(STATE)
+    for part in manifest.parts:
+        name = part.name("shop", 25)
+        data = store.get(name)
+        assert (len(data), sha256(data)) == (part.bytes, part.sha256)
+        head, table = decode_part(data, name)
+        assert head == PartHead("shop", part.vertex, part.kind, part.unit, part.tick, 25, part.snapshot)
+        assert (part.tick, part.snapshot) == (OLDER if (part.vertex, part.unit) == ("index", 0) else NEWER)
+        assert table.equals(STATE[part.vertex, part.unit])
+        assert table.num_rows == part.rows
+
+
+def test_the_types_are_those_that_they_were(manifest: Manifest) -> None:
+    assert {shape.vertex: (shape.kind, shape.key, type_of(shape)) for shape in manifest.flow} == {
+        "index": ("scan", (("word", "string"),), COUNT),
+        "last orders": ("last", (("customer", "string"),), ORDER),
+        "rates": ("broadcast", (), pa.map_(pa.string(), pa.float64())),
+    }
+
+
+def test_nothing_else_is_there(manifest: Manifest, store: Store) -> None:
+    assert {entry.name for entry in store.names("")} == {NAME, *(part.name("shop", 25) for part in manifest.parts)}

@@ -1,0 +1,87 @@
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from lowtide_snapshots.errors import RecordDamaged, RecordDiffers, RecordRefused, RecordTooNew
+from lowtide_snapshots.job.record import JobRecord
+
+RECORD = JobRecord("index", 2, 128, 4, "log", 1, ("documents=docs", "words=w"))
+FORMAT_1 = (
+    '{"format": 1, "hash_version": 1, "job": "index", "lanes": 4, "slack_ms": 2, '
+    '"sources": ["documents=docs", "words=w"], "timestamps": "log", "units": 128}'
+)
+OTHERS: list[tuple[str, Any, str, str]] = [
+    ("job", "other", "'index'", "'other'"),
+    ("slack_ms", 5, "2", "5"),
+    ("units", 64, "128", "64"),
+    ("lanes", 8, "4", "8"),
+    ("timestamps", "create", "'log'", "'create'"),
+    ("hash_version", 2, "1", "2"),
+    ("sources", ("documents=docs",), "documents=docs, words=w", "documents=docs"),
+]
+
+
+def test_format_1_stays_as_it_is() -> None:
+    assert RECORD.to_json() == FORMAT_1
+    assert JobRecord.from_json(FORMAT_1) == RECORD
+    assert JobRecord.from_json(FORMAT_1.encode()) == RECORD
+
+
+def test_every_field_of_the_record_is_held_against_what_is_asked() -> None:
+    assert {name for name, *_ in OTHERS} == {field.name for field in dataclasses.fields(JobRecord)}
+    RECORD.check(RECORD)
+
+
+@pytest.mark.parametrize(("name", "value", "frozen", "asked"), OTHERS, ids=[name for name, *_ in OTHERS])
+def test_a_field_that_differs_is_named_with_both_values_and_the_way_out(
+    name: str, value: Any, frozen: str, asked: str
+) -> None:
+    with pytest.raises(RecordDiffers) as raised:
+        RECORD.check(dataclasses.replace(RECORD, **{name: value}))
+    assert raised.value.fields == (name,)
+    assert f"{name} is {frozen} and is now to be {asked}" in str(raised.value)
+    setting = {"slack_ms": "job.slack_ms", "units": "exchange.units", "lanes": "job.lanes"}.get(name, name)
+    assert f"what to do: set {setting} to {frozen} again, or give the job another name" in str(raised.value)
+
+
+def test_all_that_differs_is_said_at_once() -> None:
+    with pytest.raises(RecordDiffers) as raised:
+        RECORD.check(dataclasses.replace(RECORD, lanes=8, slack_ms=5))
+    assert raised.value.fields == ("slack_ms", "lanes")
+
+
+def test_the_order_in_which_sources_are_named_does_not_matter() -> None:
+    RECORD.check(dataclasses.replace(RECORD, sources=("words=w", "documents=docs")))
+
+
+def test_a_record_of_a_newer_version_is_refused_as_such() -> None:
+    with pytest.raises(RecordTooNew, match=r"(?s)format 2.*up to 1.*newer"):
+        JobRecord.from_json('{"format": 2, "what": "nobody knows yet"}')
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        FORMAT_1.replace('"format": 1', '"format": "1"'),
+        FORMAT_1.replace('"lanes": 4, ', ""),
+        FORMAT_1.replace('"lanes"', '"slices"'),
+        FORMAT_1.replace('"slack_ms": 2', '"slack_ms": "2"'),
+        FORMAT_1.replace('"timestamps": "log"', '"timestamps": null'),
+        FORMAT_1.replace('["documents=docs", "words=w"]', '"ab"'),
+        FORMAT_1[:40],
+    ],
+)
+def test_what_is_no_record_is_damaged(text: str) -> None:
+    with pytest.raises(RecordDamaged, match="restore it"):
+        JobRecord.from_json(text)
+
+
+@pytest.mark.parametrize(("name", "value"), [("slack_ms", 0), ("lanes", 1.5), ("units", True), ("job", "")])
+def test_what_cannot_be_frozen_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(RecordRefused, match=name):
+        JobRecord(**json.loads(FORMAT_1.replace('"format": 1, ', "")) | {name: value})

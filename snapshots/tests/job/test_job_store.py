@@ -1,0 +1,243 @@
+"""What a job's place keeps, on a real ZooKeeper."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from lowtide_snapshots.errors import (
+    EntryDiffers,
+    Fenced,
+    RecordDiffers,
+    RecordRefused,
+    SubmissionTaken,
+    ZooKeeperRefused,
+)
+from lowtide_snapshots.job.record import JobRecord
+
+pytest.importorskip("kazoo", reason="kazoo is an extra")
+
+from lowtide_snapshots.job.registry import jobs
+from lowtide_snapshots.job.store import JobStore
+from lowtide_snapshots.job.submissions import refuse_again
+
+pytestmark = pytest.mark.zookeeper
+
+ENTRY = {"number": 0, "source": "documents", "topic_id": "x", "partition": 0, "offset": 0, "opening": 0}
+WRITES = ("add_fronts", "add_sink_ids", "set_lasts", "set_steps", "tell", "set_life")
+
+
+def test_the_record_is_frozen_at_the_first_start_and_stays(place: Any) -> None:
+    first = JobRecord(place.job, 2, 128, 4, "log", 1, ("documents=docs",))
+    assert place.open().record() is None
+    assert place.open().freeze(first) == place.open().record() == first
+    for other in (
+        {"slack_ms": 3},
+        {"units": 64},
+        {"lanes": 5},
+        {"timestamps": "x"},
+        {"hash_version": 2},
+        {"sources": ()},
+    ):
+        with pytest.raises(RecordDiffers) as raised:
+            place.open().freeze(dataclasses.replace(first, **other))
+        assert raised.value.fields == tuple(other)
+    assert place.open().freeze(first) == place.open().record() == first
+    with pytest.raises(RecordRefused, match="same name"):
+        place.open().freeze(dataclasses.replace(first, job="other"))
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_an_older_life_writes_nothing(place: Any, write: str) -> None:
+    old, new = place.open(), place.open()
+    place.write(write, old, place.living(old))
+    place.expire(old)
+    assert place.living(new) == 2
+    before = place.content(new)
+    for late in (old, new):
+        with pytest.raises(Fenced, match=r"incarnation 1 .* is over: incarnation 2 is the current one") as raised:
+            place.write(write, late, 1)
+        assert raised.value.current == 2
+        with pytest.raises(Fenced):
+            late.check(1)
+    assert place.content(new) == before
+    place.write(write, new, 2)
+    new.check(2)
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_life_that_ends_between_its_check_and_its_write_writes_nothing(
+    place: Any, write: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = place.open(), place.open()
+    life = place.living(old)
+    place.expire(old)
+    asked = old._lease.checked
+
+    def overtaken(incarnation: int) -> Any:
+        found = asked(incarnation)
+        if new.incarnation() == life:
+            place.living(new)
+        return found
+
+    monkeypatch.setattr(old._lease, "checked", overtaken)
+    before = place.content(new)
+    with pytest.raises(Fenced, match="incarnation 2 is the current one"):
+        place.write(write, old, life)
+    assert place.content(new) == before
+
+
+def test_without_a_life_nothing_is_written(place: Any) -> None:
+    with pytest.raises(Fenced, match="it has no incarnation"):
+        place.open().tell(0, 1)
+    with pytest.raises(Fenced, match="it has no incarnation"):
+        place.open().check(0)
+
+
+def test_the_front_register_only_grows_and_takes_all_or_none(place: Any) -> None:
+    mine = place.open()
+    life = place.living(mine)
+    entries = [ENTRY | {"number": number, "partition": number} for number in range(12)]
+    mine.add_fronts(life, reversed(entries[:11]))
+    mine.add_fronts(life, entries[9:])
+    assert place.open().fronts() == entries
+    with pytest.raises(EntryDiffers, match="fronts/0000000003"):
+        mine.add_fronts(life, [ENTRY | {"number": 12}, ENTRY | {"number": 3, "topic_id": "made anew"}])
+    with pytest.raises(EntryDiffers):
+        mine.add_fronts(life, [ENTRY | {"number": 12}, ENTRY | {"number": 12, "offset": 7}])
+    assert mine.fronts() == entries
+    with pytest.raises(RecordRefused, match="number"):
+        mine.add_fronts(life, [ENTRY | {"number": None}])
+
+
+def test_what_was_told_never_falls(place: Any) -> None:
+    mine = place.open()
+    assert mine.told() is None
+    life = place.living(mine)
+    for tick, told in ((5, 5), (3, 5), (5, 5), (17, 17), (-1, 17)):
+        mine.tell(life, tick)
+        assert place.open().told() == told
+
+
+def test_transactional_ids_are_never_forgotten(place: Any) -> None:
+    mine = place.open()
+    life = place.living(mine)
+    mine.add_sink_ids(life, ["lowtide.a/b.1.0", "."])
+    many = {f"lowtide.ü.1.{lane}" for lane in range(1500)}
+    mine.add_sink_ids(life, many)
+    mine.add_sink_ids(life, [])
+    assert place.open().sink_ids() == many | {"lowtide.a/b.1.0", "."}
+
+
+def test_the_steps_of_the_flow_that_delivers_take_the_place_of_those_before(place: Any) -> None:
+    mine = place.open()
+    life = place.living(mine)
+    assert mine.steps() is None
+    for steps in ({"steps": [["read", []]], "since": 0}, {"steps": [["other", None]], "since": 7}):
+        mine.set_steps(life, steps)
+        assert place.open().steps() == steps
+
+
+def test_the_lasts_topic_is_set_once(place: Any) -> None:
+    mine = place.open()
+    life = place.living(mine)
+    assert mine.lasts() == (None, 0)
+    mine.set_lasts(life, "one")
+    mine.set_lasts(life, "one")
+    with pytest.raises(EntryDiffers, match=r"(?s)one.*two.*another name"):
+        mine.set_lasts(life, "two")
+    assert mine.lasts() == ("one", 0)
+    mine.set_lasts(life, "three", 1)
+    assert mine.lasts() == ("three", 1), "another output generation has another"
+    with pytest.raises(EntryDiffers):
+        mine.set_lasts(life, "one")
+
+
+def test_a_life_says_what_there_is_to_know_of_it(place: Any) -> None:
+    mine = place.open()
+    life = place.living(mine, "host 1, pid 2")
+    for said in ({"control": "127.0.0.1:1", "phase": "running"}, {"phase": "ended", "cause": "ü" * 1000}):
+        mine.set_life(life, said)
+        assert place.open().life() == said
+    with pytest.raises(RecordRefused, match="no JSON form"):
+        mine.set_life(life, {"phase": object()})
+    with pytest.raises(RecordRefused, match="too many"):
+        mine.set_life(life, {"phase": "x" * 1_000_000})
+    mine.close()
+    assert (place.open().holder(), place.open().life()) == (None, said)
+
+
+def test_to_look_makes_nothing(place: Any) -> None:
+    mine = place.open()
+    assert (mine.record(), mine.holder(), mine.alive(), mine.incarnation()) == (None, None, False, 0)
+    assert place.content(mine) == ([], set(), (None, 0), None, None, None)
+    assert place.job not in jobs(place.hosts)
+    assert jobs(place.hosts, root="nothing/here") == []
+
+
+def test_a_job_may_have_any_name(place: Any) -> None:
+    names = ["a/b", "潮 & Ebbe", "%2F", ".", "..", "zookeeper", "a b"]
+    for number, name in enumerate(names):
+        mine = JobStore(place.hosts, name, root="by/name")
+        with mine:
+            mine.freeze(JobRecord(name, number + 1, 128, 4, "log", 1, ()))
+    assert jobs(place.hosts, root="by/name") == sorted(names)
+    for number, name in enumerate(names):
+        with JobStore(place.hosts, name, root="/by/name/") as mine:
+            record = mine.record()
+            assert record is not None
+            assert (record.job, record.slack_ms) == (name, number + 1)
+    with pytest.raises(RecordRefused, match="no name"):
+        JobStore(place.hosts, "")
+
+
+def test_a_job_with_a_password_is_closed_to_others(place: Any) -> None:
+    mine = place.open(auth="user:right", root="locked")
+    life = place.living(mine)
+    mine.tell(life, 5)
+    assert place.open(auth="user:right", root="locked").told() == 5
+    for auth in ("user:wrong", None):
+        other = place.open(auth=auth, root="locked")
+        with pytest.raises(ZooKeeperRefused, match="user and password"):
+            other.told()
+        with pytest.raises(ZooKeeperRefused):
+            other.take_lease("other", 0, place.nobody)
+    place.open("beside it", auth="user:wrong", root="locked").freeze(JobRecord("beside it", 1, 1, 1, "log", 1, ()))
+    assert jobs(place.hosts, root="locked") == ["beside it", place.job]
+
+
+def test_a_submission_begins_one_life(place: Any) -> None:
+    mine = place.open()
+    mine.take_lease("one", 0, place.nobody)
+    assert mine.submission("run 7/submit") is None
+    assert [mine.raise_incarnation("run 7/submit") for _ in range(2)] == [1, 2]
+    assert mine.submission("run 7/submit") == 2
+    mine.close()
+    other = place.open()
+    other.take_lease("two", 5, lambda _: None)
+    zk, paths = other.place
+    with pytest.raises(SubmissionTaken, match="begun life 2 already") as caught:
+        other.raise_incarnation("run 7/submit")
+    assert (caught.value.incarnation, other.incarnation()) == (2, 2)
+    with pytest.raises(SubmissionTaken):
+        refuse_again(zk, paths, place.job, "run 7/submit")
+    refuse_again(zk, paths, place.job, "run 8/submit")
+    assert other.raise_incarnation("run 8/submit") == 3
+
+
+def test_old_submissions_and_lives_are_forgotten(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lowtide_snapshots.job.submissions.KEPT", 3)
+    monkeypatch.setattr("lowtide_snapshots.job.lives.KEPT", 3)
+    mine = place.open()
+    mine.take_lease("one", 0, place.nobody)
+    for number in range(1, 6):
+        life = mine.raise_incarnation(f"run {number}")
+        mine.set_life(life, {"phase": "running", "at": f"{number}"})
+    assert [mine.submission(f"run {number}") for number in range(1, 6)] == [None, None, 3, 4, 5]
+    mine.set_life(5, {"phase": "failed", "cause": "it was cold", "at": "6"})
+    assert mine.lives() == [
+        {"incarnation": 3, "phase": "running", "at": "3", "since": "3"},
+        {"incarnation": 4, "phase": "running", "at": "4", "since": "4"},
+        {"incarnation": 5, "phase": "failed", "cause": "it was cold", "at": "6", "since": "5"},
+    ]
+    assert mine.life() == {"phase": "failed", "cause": "it was cold", "at": "6"}
