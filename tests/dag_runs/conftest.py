@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,7 +101,8 @@ class Stage:
         for process in (state.supervisor, state.runner) if state is not None else ():
             if process is not None and process.alive():
                 for pid in [process.pid, *below(process.pid)]:
-                    os.kill(pid, signal.SIGKILL)
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture(name="stage", scope="module")
