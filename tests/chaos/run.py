@@ -22,8 +22,9 @@ from .faults import do, resume
 from .photographer import Photographer
 from .processes import send
 from .reader import Reader
-from .schedule import Fault
+from .schedule import TIMELESS, Fault
 from .stage import LANES, Stage, Stuck
+from .sweeper import damages
 from .verdict import Result, judged
 
 __all__ = ["Run"]
@@ -121,7 +122,7 @@ class Run:
         self.result.kills = self._stage.killed
         # A life knows at once what was delivered before it: only what is written from now on shows that output flows.
         life = self._settle(before if fault.ends_life else 0)
-        if life > before:
+        if life > before and fault.kind not in TIMELESS:
             self._reader.await_more(SEEN_WITHIN_S)
             self.result.recoveries_s.append(self._reader.silence_s(since))
             self._say(f"life {life}, after {self.result.recoveries_s[-1]:.1f} s without output")
@@ -225,8 +226,10 @@ class Run:
         verdict = judged(self.result, sinks["out"], lanes, letters, came)
         taken = dict(self._photographer.became)
         self._say(f"{verdict}; {came.total():,} dead letters of {letters.total():,}")
-        for wrong in shop.judge.wrong_floors():
+        for wrong in shop.judge.wrong_floors(self._stage.clock.believed_ms):
             self._fail(f"a wrong floor: {wrong}")
+        for damaged in damages(shop.conf, shop.name):
+            self._fail(f"a damaged snapshot: {damaged}")
         self._say(f"{self._photographer.asked} snapshots asked for: {taken}; {self._stage.starts} programs started")
 
     def _fail(self, why: str) -> None:
