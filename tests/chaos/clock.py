@@ -15,7 +15,7 @@ from lowtide.jars.java import find_java
 from lowtide.jars.third_party import broker_jars
 from lowtide.service.fronts.broker_clock import FIRST_AHEAD_MS
 
-__all__ = ["SteppedClock"]
+__all__ = ["Step", "SteppedClock"]
 
 SOURCE = Path(__file__).with_name("SystemTime.java")
 COMPILED_WITHIN_S = 60.0
@@ -37,12 +37,13 @@ class SteppedClock:
 
     Attributes:
         classes: A folder of classes, and of the file that says how far off the clock is.
+        steps: What was done, in order.
     """
 
     def __init__(self, folder: Path) -> None:
         """Compile the class; the clock is right."""
         self.classes = folder
-        self._steps: list[Step] = []
+        self.steps: list[Step] = []
         folder.mkdir(parents=True)
         self._set(0)
         compiler = find_java().executable.resolve().with_name("javac")
@@ -59,7 +60,7 @@ class SteppedClock:
             yield
         finally:
             self._set(0)
-            self._steps.append(Step(from_ms, now_ms() + LATE_MS, by_ms))
+            self.steps.append(Step(from_ms, now_ms() + LATE_MS, by_ms))
 
     def believed_ms(self, dated_ms: int) -> int:
         """The latest time that a job may have taken for the present one when the broker dated a record so.
@@ -68,10 +69,10 @@ class SteppedClock:
         while the clock is ahead follows its first stamp for a minute's worth, and then stands still until true time is
         as late as that.
         """
-        told = [dated_ms - step.by_ms for step in self._steps]
-        times = [at for at, step in zip(told, self._steps, strict=True) if step.from_ms <= at <= step.to_ms]
+        told = [dated_ms - step.by_ms for step in self.steps]
+        times = [at for at, step in zip(told, self.steps, strict=True) if step.from_ms <= at <= step.to_ms]
         true_ms = max(times, default=dated_ms) if dated_ms > now_ms() else max([*times, dated_ms])
-        led = [step.to_ms + FIRST_AHEAD_MS for step in self._steps if step.by_ms > 0 and step.from_ms <= true_ms]
+        led = [step.to_ms + FIRST_AHEAD_MS for step in self.steps if step.by_ms > 0 and step.from_ms <= true_ms]
         return max([true_ms, *(min(until, true_ms + FIRST_AHEAD_MS) for until in led)])
 
     def _set(self, by_ms: int) -> None:
