@@ -52,7 +52,7 @@ class FrontLog:
 
 
 def read_recorded(
-    kafka: KafkaConf, job: str, generation: int = 0, dated: Callable[[int], int] = lambda ms: ms
+    kafka: KafkaConf, job: str, generation: int = 0, believed_ms: Callable[[int], int] = lambda ms: ms
 ) -> list[Recorded]:
     """Every floor that a job has recorded, each as it was first dated among what compaction has left.
 
@@ -60,7 +60,8 @@ def read_recorded(
         kafka: Where.
         job: Its name.
         generation: Of its output.
-        dated: Turns the broker's date of a record into the true one, where its clock was wrong for a time.
+        believed_ms: Turns the broker's date of a record into the latest time that a job may have believed in then;
+            where its clock was never wrong, they are the same.
     """
     topics = {topic_of(job, generation), archive_of(job)} & set(Topics(kafka).names())
     first: dict[Floor, int] = {}
@@ -68,7 +69,7 @@ def read_recorded(
         for record in chain.from_iterable(read_output(kafka, topic).values()):
             floor = None if record.key is None or record.value is None else floor_of(record.key, record.value)
             if floor is not None:
-                at_ms = dated(record.timestamp)
+                at_ms = believed_ms(record.timestamp)
                 first[floor] = min(first.get(floor, at_ms), at_ms)
     return [Recorded(floor, at_ms) for floor, at_ms in first.items()]
 

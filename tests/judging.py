@@ -67,15 +67,15 @@ class Judge:
                 lanes[message.lane].append(Output(message.key, message.value, message.timestamp))
         return sinks, Counter((letter.key, letter.value) for letter in dead)
 
-    def wrong_floors(self, dated: Callable[[int], int] = lambda ms: ms) -> list[str]:
+    def wrong_floors(self, believed_ms: Callable[[int], int] = lambda ms: ms) -> list[str]:
         """What is wrong with the floors that the job has recorded, in words: `expected` takes them as they are.
 
         Args:
-            dated: See `read_recorded`.
+            believed_ms: See `read_recorded`.
         """
         job, kafka = self._conf.job, self._conf.kafka
         with ZooKeeperAccess.of(self._conf.zookeeper).store(self._job) as store:
-            recorded = read_recorded(kafka, self._job, store.lasts()[1], dated)
+            recorded = read_recorded(kafka, self._job, store.lasts()[1], believed_ms)
         entries = self.register().entries
         topics = topics_of(self._plan)
         dated = {topic.name for topic in Topics(kafka).describe_all(topics) if topic.timestamps == DATED}

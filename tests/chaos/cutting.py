@@ -6,6 +6,7 @@ import errno
 import os
 import socket
 import struct
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -106,7 +107,7 @@ def _destroyed(kernel: socket.socket, connection: _Connection) -> bool:
     ) + struct.pack("=III", 0, ANY_COOKIE, ANY_COOKIE)
     asked = struct.pack("=BBBxI", socket.AF_INET, socket.IPPROTO_TCP, 0, ALL_STATES) + identity
     kernel.send(struct.pack("=IHHII", 16 + len(asked), SOCK_DESTROY, REQUEST_WITH_ANSWER, 0, 0) + asked)
-    fault = -struct.unpack_from("=i", kernel.recv(4096), 16)[0]
+    fault = -int.from_bytes(kernel.recv(4096)[16:20], sys.byteorder, signed=True)
     if fault not in (0, errno.ENOENT):
         raise OSError(fault, os.strerror(fault))
     return fault == 0
