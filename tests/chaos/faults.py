@@ -9,7 +9,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.job_program import Program
-from tests.shop import now_ms
 
 from lowtide.errors import LowtideError
 from tests.driver import below
@@ -30,8 +29,6 @@ BEGUN_WITHIN_S = 240.0
 """How long a start may take, and what has to come soon after it; a busy machine is slow."""
 ZOMBIE_ENDS_WITHIN_S = 120.0
 LEAST_STEP_MS, MOST_STEP_MS = 3 * 60_000, 5 * 3_600_000
-SURELY_AHEAD_MS = 1_000
-"""By how much delivered time beyond now shows that it is ahead."""
 POLL_S = 0.02
 
 Settle = Callable[[], object]
@@ -206,13 +203,6 @@ def _step_clock(stage: Stage, fault: Fault) -> None:
             _misbehave(stage, stage.raises)
             _await_life(stage)
         time.sleep(fault.lasts_s)
-    # A life that began meanwhile is ahead by a minute at most, and waits for time to come.
-    deadline = time.monotonic() + BEGUN_WITHIN_S
-    while (view := stage.view()) is None or (view.delivered_time_ms or 0) > now_ms() + SURELY_AHEAD_MS:
-        stage.revive()
-        if time.monotonic() > deadline:
-            raise Stuck(f"{BEGUN_WITHIN_S:g} s after the broker's clock was right again: {view}")
-        time.sleep(POLL_S)
 
 
 def _await_life(stage: Stage) -> None:

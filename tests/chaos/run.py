@@ -130,6 +130,8 @@ class Run:
     def _settle(self, above: int = 0, within_s: float = SETTLED_WITHIN_S) -> int:
         """Wait until a life above a number delivers what is written from now on; start programs as need be.
 
+        A life that began while the broker's clock was ahead may be so too, by a minute, until time has caught up.
+
         Returns:
             The life's number.
         """
@@ -139,7 +141,8 @@ class Run:
             self._stage.revive()
             view = self._shown()
             delivered_ms = view.delivered_time_ms or 0 if view is not None else 0
-            if view is not None and view.incarnation > above and delivered_ms > max(sure_ms, now_ms() - MOST_BEHIND_MS):
+            least_ms = max(sure_ms, now_ms() - MOST_BEHIND_MS)
+            if view is not None and view.incarnation > above and least_ms < delivered_ms < now_ms() + SURE_MS:
                 return view.incarnation
             if time.monotonic() > deadline:
                 raise Stuck(f"the job does not deliver after {within_s:g} s: {self._stage.state()}\n{view}")

@@ -35,6 +35,8 @@ SESSION_S = 5.0
 CALL_LIMIT_S = 4.0
 MOST_STARTS = 120
 """Programs that are started in one run, at most."""
+ENDED_WITHIN_S = 180.0
+"""How long a program may take to stop; a busy machine is slow."""
 THERE_WITHIN_S = 10.0
 POLL_S = 0.05
 
@@ -172,14 +174,14 @@ class Stage:
         process = self.program.process
         self._say(f"{'SIGKILL' if killed else 'SIGTERM'} to driver {process.pid}")
         send([process.pid], signal.SIGKILL if killed else signal.SIGTERM)
-        process.wait(90.0)
+        process.wait(ENDED_WITHIN_S)
 
     def stop(self) -> int:
         """Ask the program to end, and wait; what it ended with."""
         assert self.program is not None
         self._restarting = False
         self.program.process.terminate()
-        return self.program.ended(90.0)
+        return self.program.ended(ENDED_WITHIN_S)
 
     # -- its processes -----------------------------------------------------------------------------------------------
 
