@@ -11,9 +11,7 @@ from pathlib import Path
 from tests.job_program import Program
 
 from lowtide.errors import LowtideError
-from tests.driver import below
 
-from .cutting import cut
 from .gate import MANIFESTS, PARTS, Trap
 from .photographer import viewed
 from .processes import of_program, send
@@ -217,10 +215,8 @@ def _await_life(stage: Stage) -> None:
 
 def _cut_off(stage: Stage, fault: Fault) -> None:
     """One executor and its workers lose the broker, whatever they try, while the others keep it."""
-    executor = stage.pid("executor", fault.which)
-    port = int(stage.services.kafka.rpartition(":")[2])
-    if not cut(lambda: [executor, *below(executor)], port, fault.lasts_s):
-        raise Stuck(f"executor {executor} had no connection to the broker that could be cut")
+    if not stage.cut_off("executor", fault.which, fault.lasts_s):
+        raise Stuck("the executor had no connection to the broker that could be cut")
 
 
 # -- a start from an earlier commit ------------------------------------------------------------------------------------

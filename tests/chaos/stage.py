@@ -25,6 +25,7 @@ from lowtide.status.job_view import JobView
 from tests.driver import below
 
 from .clock import SteppedClock
+from .cutting import cut
 from .gate import Gate
 from .processes import MARK, marked, of_program, send
 
@@ -211,6 +212,13 @@ class Stage:
         finally:
             self._say(f"SIGCONT to {what}")
             send(pids, signal.SIGCONT)
+
+    def cut_off(self, role: str, which: float, lasts_s: float) -> int:
+        """Keep one of the processes of a role, and all below it, off the broker for so long; how often it was cut."""
+        pid, port = self.pid(role, which), int(self.services.kafka.rpartition(":")[2])
+        count = cut(lambda: [pid, *below(pid)], port, lasts_s)
+        self._say(f"cut {count} connections of {role} {pid} to the broker")
+        return count
 
     @contextmanager
     def clock_off(self, by_ms: int) -> Iterator[None]:
