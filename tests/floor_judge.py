@@ -10,7 +10,7 @@ A cap stands where a message's timestamp was further ahead of the broker's clock
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
 
@@ -51,15 +51,26 @@ class FrontLog:
     dated_by_broker: bool = False
 
 
-def read_recorded(kafka: KafkaConf, job: str, generation: int = 0) -> list[Recorded]:
-    """Every floor that a job has recorded, each as it was first dated among what compaction has left."""
+def read_recorded(
+    kafka: KafkaConf, job: str, generation: int = 0, believed_ms: Callable[[int], int] = lambda ms: ms
+) -> list[Recorded]:
+    """Every floor that a job has recorded, each as it was first dated among what compaction has left.
+
+    Args:
+        kafka: Where.
+        job: Its name.
+        generation: Of its output.
+        believed_ms: Turns the broker's date of a record into the latest time that a job may have believed in then;
+            where its clock was never wrong, they are the same.
+    """
     topics = {topic_of(job, generation), archive_of(job)} & set(Topics(kafka).names())
     first: dict[Floor, int] = {}
     for topic in topics:
         for record in chain.from_iterable(read_output(kafka, topic).values()):
             floor = None if record.key is None or record.value is None else floor_of(record.key, record.value)
             if floor is not None:
-                first[floor] = min(first.get(floor, record.timestamp), record.timestamp)
+                at_ms = believed_ms(record.timestamp)
+                first[floor] = min(first.get(floor, at_ms), at_ms)
     return [Recorded(floor, at_ms) for floor, at_ms in first.items()]
 
 

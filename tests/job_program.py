@@ -1,4 +1,7 @@
-"""A job as `lowtide run` runs it, in a program of its own: ``python -m tests.job_program`` with a file of a shop."""
+"""A job as `lowtide run` runs it, in a program of its own: ``python -m tests.job_program`` with a file of a shop.
+
+A commit's id may follow: then it begins from that one, as `lowtide recover --commit` does.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import Any
 
 from tests.shop import Shop
 
+from lowtide.driver.recovery import StartFrom
 from lowtide.errors import LowtideError
 from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.runner import Runner
@@ -24,16 +28,22 @@ POLL_S = 0.1
 
 
 class Program:
-    """The program below, running; `[job].folder` lies in its own."""
+    """The program below, running; `[job].folder` lies in its own.
 
-    def __init__(self, shop: Shop, folder: Path) -> None:
+    Args:
+        shop: Its job.
+        folder: Its own; made if it is missing.
+        commit: The commit from which it begins, by id; empty for the newest that is whole.
+    """
+
+    def __init__(self, shop: Shop, folder: Path, commit: str = "") -> None:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "shop.json").write_text(shop.to_json())
         self.jobs = JobFolder(folder / ".lowtide/jobs", shop.name)
         self._errors = folder / "program.log"
         with self._errors.open("a") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.job_program", "shop.json"],
+                [sys.executable, "-m", "tests.job_program", "shop.json", *([commit] if commit else [])],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder,
                 env={**os.environ, "PYTHONPATH": str(ROOT)},
             )  # fmt: skip
@@ -99,8 +109,9 @@ def main() -> int:
     shop = Shop.from_json(Path(sys.argv[1]).read_text())
     folder = JobFolder(Path(".lowtide/jobs"), shop.name)
     folder.lock()
+    start = StartFrom(commit=sys.argv[2]) if len(sys.argv) > 2 else StartFrom()
     try:
-        return Runner(shop.flow(), shop.conf, folder, new_life(), None).run().exit_code or 0
+        return Runner(shop.flow(), shop.conf, folder, new_life(), None, start=start).run().exit_code or 0
     except LowtideError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from tests.floor_judge import FrontLog, read_recorded, wrong_floors
 
@@ -67,11 +67,15 @@ class Judge:
                 lanes[message.lane].append(Output(message.key, message.value, message.timestamp))
         return sinks, Counter((letter.key, letter.value) for letter in dead)
 
-    def wrong_floors(self) -> list[str]:
-        """What is wrong with the floors that the job has recorded, in words: `expected` takes them as they are."""
+    def wrong_floors(self, believed_ms: Callable[[int], int] = lambda ms: ms) -> list[str]:
+        """What is wrong with the floors that the job has recorded, in words: `expected` takes them as they are.
+
+        Args:
+            believed_ms: See `read_recorded`.
+        """
         job, kafka = self._conf.job, self._conf.kafka
         with ZooKeeperAccess.of(self._conf.zookeeper).store(self._job) as store:
-            recorded = read_recorded(kafka, self._job, store.lasts()[1])
+            recorded = read_recorded(kafka, self._job, store.lasts()[1], believed_ms)
         entries = self.register().entries
         topics = topics_of(self._plan)
         dated = {topic.name for topic in Topics(kafka).describe_all(topics) if topic.timestamps == DATED}

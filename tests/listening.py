@@ -34,7 +34,7 @@ class Listener:
 
 def listeners(pids: Iterable[int]) -> list[Listener]:
     """Return all sockets at which these processes listen, TCP over IPv4 and IPv6."""
-    holders = {inode: pid for pid in pids for inode in _sockets(pid)}
+    holders = {inode: pid for pid in pids for inode in sockets_of(pid)}
     found = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
@@ -49,7 +49,7 @@ def listeners(pids: Iterable[int]) -> list[Listener]:
     return sorted(found)
 
 
-def _sockets(pid: int) -> set[str]:
+def sockets_of(pid: int) -> set[str]:
     """The inodes of the sockets that a process has open."""
     found = set()
     try:

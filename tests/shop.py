@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from confluent_kafka import Producer
 from tests.judging import Judge, produce
 
@@ -69,6 +70,20 @@ def buy(before: Bought, order: Order) -> tuple[Bought, Bought]:
     return after, after
 
 
+class Mood:
+    """Gives a batch of orders back; raises at one order in 50 while a file is there."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+
+    def __call__(self, orders: pa.RecordBatch) -> pa.RecordBatch:
+        if os.path.exists(self._file):
+            for number in orders.column("number").to_pylist():
+                if number % 50 == 7:
+                    raise ValueError(f"order {number} spoils the mood")
+        return orders
+
+
 class Patience:
     """Gives an order back; not before a file has gone, if it is there."""
 
@@ -104,6 +119,7 @@ class Shop:
         letters: The topic of its dead letters; empty for none.
         settings: What its conf says besides the defaults.
         hangs: A file; while it is there, functions of the flow do not return. Empty for none.
+        raises: A file; while it is there, a function of the flow raises, which ends the life. Empty for none.
     """
 
     name: str
@@ -112,6 +128,7 @@ class Shop:
     letters: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     hangs: str = ""
+    raises: str = ""
 
     @classmethod
     def open(
@@ -156,6 +173,9 @@ class Shop:
         orders = first.merge(*others, name="all") if others else first
         if self.hangs:
             orders = orders.map(Patience(self.hangs), name="patience", returns=Order)
+        if self.raises:
+            # What raises in `map_batches` is no dead letter.
+            orders = orders.map_batches(Mood(self.raises), returns=Order, name="mood")
         bought = orders.map(refuse_negative).key_by("user").scan("bought", buy, Bought("", "", 0))
         counted = bought.map(refuse_thousandth) if self.letters else bought
         sold = counted.key_by("item").scan("sold", sell, Sold("", "", 0))

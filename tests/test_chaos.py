@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import http.client
+import os
+import socket
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,16 +14,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.chaos.clock import Step, SteppedClock
+from tests.chaos.cutting import cut, may_cut
 from tests.chaos.gate import Gate, Trap
 from tests.chaos.reader import longest_silence_s
 from tests.chaos.run import Run
 from tests.chaos.schedule import CAUSED, KILLS, OTHERS, Fault, kinds, schedule
 from tests.chaos.verdict import Letters, Result, judged
+from tests.judging import produce
+from tests.shop import now_ms
 
-from lowtide.local.oracle import Output
+from lowtide.conf import Conf
+from lowtide.connectors.topics import Topics
+from lowtide.embedded import EmbeddedServices
+from lowtide.local.oracle import Output, read_output
 
 SEEDS = range(200)
-SEVENTEEN = ["kill-at-seal (service) after", "s3-restart for 7.0 s", "kill-at-request (driver)"]
+HOUR_MS = 3_600_000
+SEVENTEEN = ["kill-at-seal (worker) before", "kill-at-request (worker)", "s3-slow for 2.9 s"]
 LETTERS: Letters = Counter({(b"k", b"bad"): 2})
 
 
@@ -170,6 +181,55 @@ def test_bad_weather_passes(server: tuple[int, list[str]]) -> None:
         assert len(seen) == 5
         gate.weather("500", 0.0)
         assert put(gate, "/b/parts/1") == 200
+
+
+@pytest.mark.parametrize("by_ms", [-HOUR_MS, HOUR_MS])
+def test_a_date_of_a_clock_that_was_wrong_is_put_right(tmp_path: Path, by_ms: int) -> None:
+    clock = SteppedClock(tmp_path / "clock")
+    began = now_ms() - 300_000
+    clock.steps.append(Step(began, began + 9_000, by_ms))
+    for true_ms in (began - 5_000, began + 200_000):
+        assert clock.believed_ms(true_ms) == true_ms
+    # Where it was ahead, a life that began meanwhile believed a minute more, and stood still until that had passed.
+    follows = by_ms > 0
+    assert clock.believed_ms(began + 4_000 + by_ms) == began + 4_000 + 60_000 * follows
+    assert clock.believed_ms(began + 30_000) == began + (69_000 if follows else 30_000)
+
+
+@pytest.mark.kafka
+def test_a_broker_dates_by_the_clock_that_is_stepped(tmp_path: Path) -> None:
+    clock = SteppedClock(tmp_path / "clock")
+    with EmbeddedServices(tmp_path / "services", only=["kafka"], kafka_classes=clock.classes) as services:
+        conf = Conf.load(None, {"kafka.bootstrap": services.kafka})
+        Topics(conf.kafka).create("dated", config={"message.timestamp.type": "LogAppendTime"})
+
+        def off_ms() -> int:
+            produce(conf, "dated", {0: [(b"", None)]})
+            return read_output(conf.kafka, "dated")[0][-1].timestamp - now_ms()
+
+        for by_ms in (HOUR_MS, -HOUR_MS):
+            assert abs(off_ms()) < HOUR_MS / 10
+            with clock.stepped(by_ms):
+                time.sleep(0.2)
+                assert abs(off_ms() - by_ms) < HOUR_MS / 10
+            time.sleep(0.2)
+        assert abs(off_ms()) < HOUR_MS / 10
+
+
+def test_only_connections_of_the_named_processes_are_cut() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        port = server.getsockname()[1]
+        with server.accept()[0] as other:
+            assert cut(list, port, 0.02) == 0
+            other.send(b"x")
+            assert client.recv(1) == b"x"
+            if may_cut():
+                assert cut(lambda: [os.getpid()], port, 0.02) == 1
+                with pytest.raises(ConnectionError):
+                    client.recv(1)
+            else:
+                with pytest.raises(PermissionError):
+                    cut(lambda: [os.getpid()], port, 0.02)
 
 
 @pytest.mark.spark

@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 
 from tests.job_program import Program
 
@@ -16,12 +17,20 @@ from .photographer import viewed
 from .processes import of_program, send
 from .schedule import Fault
 from .stage import Stage, Stuck
+from .sweeper import commits_of, damages, swept
 
 __all__ = ["do"]
 
 MET_WITHIN_S = 90.0
 """How long a step of a snapshot or of a recovery may take to come."""
+BEGUN_WITHIN_S = 240.0
+"""How long a start may take, and what has to come soon after it; a busy machine is slow."""
 ZOMBIE_ENDS_WITHIN_S = 120.0
+LEAST_STEP_MS = 3 * 60_000
+MOST_STEP_MS = {"forward": 5 * 3_600_000, "back": 55 * 60_000}
+"""Where a broker's clock is more than `message.timestamp.after.max.ms` behind, an hour, Kafka 4.2 refuses its own
+transaction markers and never writes them again: such a transaction stays open until the broker is restarted.
+"""
 POLL_S = 0.02
 
 Settle = Callable[[], object]
@@ -41,15 +50,13 @@ def do(stage: Stage, fault: Fault, settle: Settle) -> None:
     kind = fault.kind
     if kind == "zombie":
         _zombie(stage, fault, settle)
-    elif kind == "hung-function":
-        _hang(stage)
     elif kind.startswith("pause-"):
         with stage.standing([stage.pid(fault.victim, fault.which)], fault.victim):
             time.sleep(fault.lasts_s)
     elif kind.startswith("s3-"):
         _bad_weather(stage, fault)
-    elif kind in STEPS:
-        STEPS[kind](stage, fault)
+    elif kind in WAYS:
+        WAYS[kind](stage, fault)
     elif kind in ("kafka", "zookeeper"):
         _outage(stage, kind, fault)
     else:
@@ -163,19 +170,6 @@ def _under_s3(stage: Stage, fault: Fault) -> None:
     stage.kill(fault.victim, fault.which)
 
 
-STEPS: dict[str, Callable[[Stage, Fault], None]] = {
-    "kill-at-request": _at_request,
-    "kill-at-part": _at_part,
-    "kill-at-seal": _at_seal,
-    "kill-at-commit": _at_commit,
-    "kill-after-commit": _after_commit,
-    "kill-at-verify": _at_verify,
-    "kill-at-load": _at_load,
-    "kill-under-s3": _under_s3,
-    "zookeeper-at-commit": _zookeeper_at_commit,
-}
-
-
 # -- services ----------------------------------------------------------------------------------------------------------
 
 
@@ -190,17 +184,79 @@ def _bad_weather(stage: Stage, fault: Fault) -> None:
     time.sleep(fault.lasts_s)
 
 
-def _hang(stage: Stage) -> None:
-    """A function of the flow does not return, until that has ended the life."""
+def _misbehave(stage: Stage, flag: Path) -> None:
+    """A function of the flow does what it does while this file is there, until that has ended the life."""
     deadline = time.monotonic() + MET_WITHIN_S
-    stage.hangs.touch()
+    flag.touch()
     try:
         while (state := stage.state()) is not None and state.phase == "running":
             if time.monotonic() > deadline:
-                raise Stuck(f"a function hung for {MET_WITHIN_S:g} s, and the life went on")
+                raise Stuck(f"a function {flag.name} for {MET_WITHIN_S:g} s, and the life goes on")
             time.sleep(POLL_S)
     finally:
-        stage.hangs.unlink()
+        flag.unlink()
+
+
+def _step_clock(stage: Stage, fault: Fault) -> None:
+    """The broker's clock is wrong by minutes or hours, and then right again; a life may begin in between."""
+    way = fault.variant.partition(" ")[0]
+    by_ms = round(LEAST_STEP_MS * (MOST_STEP_MS[way] / LEAST_STEP_MS) ** fault.which)
+    with stage.clock_off(by_ms if way == "forward" else -by_ms):
+        if fault.variant.endswith("over a start"):
+            _misbehave(stage, stage.raises)
+            _await_life(stage)
+        time.sleep(fault.lasts_s)
+
+
+def _await_life(stage: Stage) -> None:
+    """Wait until a life runs, for a while; start programs as need be."""
+    deadline = time.monotonic() + MET_WITHIN_S
+    while stage.view() is None and time.monotonic() < deadline:
+        stage.revive()
+        time.sleep(0.2)
+
+
+def _cut_off(stage: Stage, fault: Fault) -> None:
+    """One executor and its workers lose the broker, whatever they try, while the others keep it."""
+    if not stage.cut_off("executor", fault.which, fault.lasts_s):
+        raise Stuck("the executor had no connection to the broker that could be cut")
+
+
+# -- a start from an earlier commit ------------------------------------------------------------------------------------
+
+
+def _rewind(stage: Stage, fault: Fault) -> None:
+    """The job begins again from a commit before the newest, while others sweep, until it has committed again."""
+    deadline = time.monotonic() + MET_WITHIN_S
+    conf, job = stage.shop.conf, stage.shop.name
+    while len(commits_of(conf, job)) < 2:
+        if time.monotonic() > deadline:
+            raise Stuck(f"there were not two commits within {MET_WITHIN_S:g} s")
+        time.sleep(0.2)
+    stage.end(killed=fault.variant == "killed")
+    commits = commits_of(conf, job)
+    place = int(fault.which * (len(commits) - 1))
+    chosen, known = commits[place], {each.id for each in commits}
+    with swept(conf, job, keep=len(commits) - place) as faults:
+        began = stage.start(chosen.id)
+        deadline = time.monotonic() + BEGUN_WITHIN_S
+        while known >= {each.id for each in commits_of(conf, job)}:
+            if began.process.poll() is not None:
+                raise Stuck(f"the start from commit {chosen.id} of {len(commits)} ended:\n{began.log()}")
+            if time.monotonic() > deadline:
+                raise Stuck(f"nothing was committed within {BEGUN_WITHIN_S:g} s of a start from commit {chosen.id}")
+            time.sleep(0.2)
+    wrong = [*map(str, faults), *damages(conf, job)]
+    if wrong:
+        raise Stuck("\n".join(["after a sweep in a rewind", *wrong]))
+
+
+def _hang(stage: Stage, _: Fault) -> None:
+    _misbehave(stage, stage.hangs)
+
+
+def _raise(stage: Stage, _: Fault) -> None:
+    _misbehave(stage, stage.raises)
 
 
 def _outage(stage: Stage, service: str, fault: Fault) -> None:
@@ -250,3 +306,22 @@ def resume(stage: Stage) -> None:
             stage.services.start(name)
         else:
             send([pid], signal.SIGCONT)
+
+
+WAYS: dict[str, Callable[[Stage, Fault], None]] = {
+    "kill-at-request": _at_request,
+    "kill-at-part": _at_part,
+    "kill-at-seal": _at_seal,
+    "kill-at-commit": _at_commit,
+    "kill-after-commit": _after_commit,
+    "kill-at-verify": _at_verify,
+    "kill-at-load": _at_load,
+    "kill-under-s3": _under_s3,
+    "zookeeper-at-commit": _zookeeper_at_commit,
+    "hung-function": _hang,
+    "raised-function": _raise,
+    "sweep-in-rewind": _rewind,
+    "broker-clock": _step_clock,
+    "executor-without-broker": _cut_off,
+}
+"""How each fault is done that needs more than a signal or a service."""

@@ -22,8 +22,9 @@ from .faults import do, resume
 from .photographer import Photographer
 from .processes import send
 from .reader import Reader
-from .schedule import Fault
+from .schedule import TIMELESS, Fault
 from .stage import LANES, Stage, Stuck
+from .sweeper import damages
 from .verdict import Result, judged
 
 __all__ = ["Run"]
@@ -121,13 +122,15 @@ class Run:
         self.result.kills = self._stage.killed
         # A life knows at once what was delivered before it: only what is written from now on shows that output flows.
         life = self._settle(before if fault.ends_life else 0)
-        if life > before:
+        if life > before and fault.kind not in TIMELESS:
             self._reader.await_more(SEEN_WITHIN_S)
             self.result.recoveries_s.append(self._reader.silence_s(since))
             self._say(f"life {life}, after {self.result.recoveries_s[-1]:.1f} s without output")
 
     def _settle(self, above: int = 0, within_s: float = SETTLED_WITHIN_S) -> int:
         """Wait until a life above a number delivers what is written from now on; start programs as need be.
+
+        A life that began while the broker's clock was ahead may be so too, by a minute, until time has caught up.
 
         Returns:
             The life's number.
@@ -138,7 +141,8 @@ class Run:
             self._stage.revive()
             view = self._shown()
             delivered_ms = view.delivered_time_ms or 0 if view is not None else 0
-            if view is not None and view.incarnation > above and delivered_ms > max(sure_ms, now_ms() - MOST_BEHIND_MS):
+            least_ms = max(sure_ms, now_ms() - MOST_BEHIND_MS)
+            if view is not None and view.incarnation > above and least_ms < delivered_ms < now_ms() + SURE_MS:
                 return view.incarnation
             if time.monotonic() > deadline:
                 raise Stuck(f"the job does not deliver after {within_s:g} s: {self._stage.state()}\n{view}")
@@ -225,8 +229,10 @@ class Run:
         verdict = judged(self.result, sinks["out"], lanes, letters, came)
         taken = dict(self._photographer.became)
         self._say(f"{verdict}; {came.total():,} dead letters of {letters.total():,}")
-        for wrong in shop.judge.wrong_floors():
+        for wrong in shop.judge.wrong_floors(self._stage.clock.believed_ms):
             self._fail(f"a wrong floor: {wrong}")
+        for damaged in damages(shop.conf, shop.name):
+            self._fail(f"a damaged snapshot: {damaged}")
         self._say(f"{self._photographer.asked} snapshots asked for: {taken}; {self._stage.starts} programs started")
 
     def _fail(self, why: str) -> None:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-__all__ = ["CAUSED", "ENDING", "KILLS", "OTHERS", "Fault", "kinds", "schedule"]
+__all__ = ["CAUSED", "ENDING", "KILLS", "OTHERS", "TIMELESS", "Fault", "kinds", "schedule"]
 
 KILLS: dict[str, tuple[str, ...]] = {
     "kill-worker": ("worker",),
@@ -36,6 +36,10 @@ OTHERS: dict[str, tuple[str, ...]] = {
     "pause-service": ("service",),
     "zombie": ("program", "driver and service"),
     "hung-function": ("",),
+    "raised-function": ("",),
+    "sweep-in-rewind": ("",),
+    "executor-without-broker": ("",),
+    "broker-clock": ("",),
     "zookeeper": ("",),
     "zookeeper-at-commit": ("",),
     "kafka": ("",),
@@ -51,13 +55,17 @@ ENDING = frozenset({"worker", "forkserver", "executor", "spark", "driver", "serv
 """Whose death ends a life; the others are replaced within it."""
 CAUSED = frozenset({"kill-at-verify", "kill-at-load"})
 """What is done to a recovery, which a first kill, of a worker, brings about: each is two kills."""
-LEFT = frozenset({"zombie", "hung-function"})
+LEFT = frozenset({"zombie", "hung-function", "raised-function", "sweep-in-rewind"})
 """What ends a life without a kill."""
+TIMELESS = frozenset({"broker-clock"})
+"""What may stop the time by which output comes for as long as it lasts, and a minute more: no measure of a recovery."""
 VARIANTS: dict[str, tuple[str, ...]] = {
     "kill-at-seal": ("before", "after"),
     "kill-under-s3": ("500", "503", "slow", "cut"),
     "zookeeper": ("killed", "stopped", "standing still"),
     "kafka": ("killed", "stopped"),
+    "broker-clock": ("forward", "back", "forward over a start", "back over a start"),
+    "sweep-in-rewind": ("killed", "stopped"),
 }
 LASTS_S: dict[str, tuple[float, float]] = {
     "pause-tracker": (2.0, 13.0),
@@ -121,7 +129,7 @@ class Fault:
 
 def kinds(*, cluster: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The kinds that kill, and the others; one JVM that is all of Spark has no executor of its own."""
-    return tuple(tuple(kind for kind in of if cluster or not kind.endswith("-executor")) for of in (KILLS, OTHERS))  # type: ignore[return-value]
+    return tuple(tuple(kind for kind in of if cluster or "executor" not in kind) for of in (KILLS, OTHERS))  # type: ignore[return-value]
 
 
 def schedule(

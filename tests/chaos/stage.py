@@ -24,6 +24,8 @@ from lowtide.status.control_client import ControlClient
 from lowtide.status.job_view import JobView
 from tests.driver import below
 
+from .clock import SteppedClock
+from .cutting import cut
 from .gate import Gate
 from .processes import MARK, marked, of_program, send
 
@@ -34,6 +36,8 @@ SESSION_S = 5.0
 CALL_LIMIT_S = 4.0
 MOST_STARTS = 120
 """Programs that are started in one run, at most."""
+ENDED_WITHIN_S = 180.0
+"""How long a program may take to stop; a busy machine is slow."""
 THERE_WITHIN_S = 10.0
 POLL_S = 0.05
 
@@ -52,7 +56,9 @@ class Stage:
         services: Kafka and ZooKeeper.
         s3: The S3 server.
         gate: What stands before it.
+        clock: The broker's.
         hangs: While this file is there, a function of the flow does not return.
+        raises: While this file is there, a function of the flow raises.
         killed: How many of the job's processes were killed.
         starts: How many programs were started.
     """
@@ -62,6 +68,7 @@ class Stage:
         self.starts = 0
         self.program: Program | None = None
         self.hangs = folder / "hangs"
+        self.raises = folder / "raises"
         self._folder, self._cluster, self._say = folder, cluster, say
         self._programs: list[Program] = []
         self._mark = uuid.uuid4().hex
@@ -73,7 +80,9 @@ class Stage:
             stack.callback(self._sweep)
             stack.enter_context(_environment({**ENVIRONMENT, MARK: self._mark}))
             self._say("starting ZooKeeper, Kafka and S3")
-            self.services = stack.enter_context(EmbeddedServices(self._folder / "services"))
+            self.clock = SteppedClock(self._folder / "clock")
+            services = EmbeddedServices(self._folder / "services", kafka_classes=self.clock.classes)
+            self.services = stack.enter_context(services)
             self.s3 = stack.enter_context(S3Server(self._folder / "s3"))
             self.gate = stack.enter_context(Gate(self.s3.port))
             self.shop = self._opened(self.s3.make_bucket())
@@ -111,16 +120,16 @@ class Stage:
         topics = Topics(Conf.load(None, {"kafka.bootstrap": self.services.kafka}).kafka)
         for topic, partitions in (("orders", 2), ("out", LANES), ("letters", 2)):
             topics.create(topic, partitions=partitions)
-        return Shop("chaos", ("orders",), "out", "letters", settings, hangs=str(self.hangs))
+        return Shop("chaos", ("orders",), "out", "letters", settings, str(self.hangs), str(self.raises))
 
     # -- the job -----------------------------------------------------------------------------------------------------
 
-    def start(self) -> Program:
-        """Start a program of the job, as if on another machine: in a folder of its own."""
+    def start(self, commit: str = "") -> Program:
+        """Start a program of the job, as if on another machine: in a folder of its own; from that commit, if any."""
         if self.starts >= MOST_STARTS:
             raise Stuck(f"the job was started {self.starts} times")
         self.starts += 1
-        self.program = Program(self.shop, self._folder / f"program-{self.starts:02}")
+        self.program = Program(self.shop, self._folder / f"program-{self.starts:02}", commit)
         self._programs.append(self.program)
         return self.program
 
@@ -160,12 +169,20 @@ class Stage:
         except LowtideError:
             return None
 
+    def end(self, *, killed: bool) -> None:
+        """Let the program end, and do not start it again yet; it may be killed, which is no kill of the count."""
+        assert self.program is not None
+        process = self.program.process
+        self._say(f"{'SIGKILL' if killed else 'SIGTERM'} to driver {process.pid}")
+        send([process.pid], signal.SIGKILL if killed else signal.SIGTERM)
+        process.wait(ENDED_WITHIN_S)
+
     def stop(self) -> int:
         """Ask the program to end, and wait; what it ended with."""
         assert self.program is not None
         self._restarting = False
         self.program.process.terminate()
-        return self.program.ended(90.0)
+        return self.program.ended(ENDED_WITHIN_S)
 
     # -- its processes -----------------------------------------------------------------------------------------------
 
@@ -195,6 +212,21 @@ class Stage:
         finally:
             self._say(f"SIGCONT to {what}")
             send(pids, signal.SIGCONT)
+
+    def cut_off(self, role: str, which: float, lasts_s: float) -> int:
+        """Keep one of the processes of a role, and all below it, off the broker for so long; how often it was cut."""
+        pid, port = self.pid(role, which), int(self.services.kafka.rpartition(":")[2])
+        count = cut(lambda: [pid, *below(pid)], port, lasts_s)
+        self._say(f"cut {count} connections of {role} {pid} to the broker")
+        return count
+
+    @contextmanager
+    def clock_off(self, by_ms: int) -> Iterator[None]:
+        """Let the broker's clock be so much ahead, or behind, until the block ends."""
+        self._say(f"the broker's clock is {by_ms / 60_000:+.1f} min off")
+        with self.clock.stepped(by_ms):
+            yield
+        self._say("the broker's clock is right again")
 
     def everything(self, program: Program) -> list[int]:
         return [program.process.pid, *below(program.process.pid)]

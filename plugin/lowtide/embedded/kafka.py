@@ -4,6 +4,7 @@ import base64
 import shutil
 import subprocess
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
 
 from lowtide.embedded.errors import DataDamaged
@@ -68,8 +69,15 @@ log.retention.ms=-1
 """
 
 
+@dataclass(frozen=True)
 class KafkaServer(Server):
-    """A single Kafka server on loopback."""
+    """A single Kafka server on loopback.
+
+    Attributes:
+        classes: A folder of classes that take the place of Kafka's own, if there is one.
+    """
+
+    classes: Path | None = None
 
     name = "kafka"
     setting = "[embedded].kafka_port"
@@ -90,10 +98,10 @@ class KafkaServer(Server):
         return [
             *self._java(java, HEAP_MB),
             f"-Xms{HEAP_MB}m",
-            *broker_archive().options(),
+            *(broker_archive().options() if self.classes is None else ()),
             "-XX:+ExitOnOutOfMemoryError",
             "-cp",
-            _class_path(),
+            _class_path() if self.classes is None else f"{self.classes}:{_class_path()}",
             "kafka.Kafka",
             str(self._properties),
         ]

@@ -1,10 +1,12 @@
 """The embedded servers for as long as a `with` block, or its process, lives."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from lowtide.embedded.kafka import KafkaServer
 from lowtide.embedded.server import Server
 from lowtide.embedded.supervise import KINDS, STOP_GRACE_S, Progress, running_record, servers, silent, stop, up
 
@@ -24,6 +26,7 @@ class EmbeddedServices:
         zookeeper_port: int = 0,
         only: Sequence[str] = tuple(KINDS),
         progress: Progress = silent,
+        kafka_classes: Path | None = None,
     ) -> None:
         """Say what is to run; nothing is started yet.
 
@@ -33,11 +36,15 @@ class EmbeddedServices:
             zookeeper_port: 0 takes a free one.
             only: the servers wanted, of "kafka" and "zookeeper".
             progress: told what happens, see `up`.
+            kafka_classes: a folder of classes that take the place of Kafka's own.
         """
         ports = {"kafka": kafka_port, "zookeeper": zookeeper_port}
         self.folder = Path(folder)
         self._progress = progress
         self._servers = {s.name: s for s in servers(self.folder, {name: ports[name] for name in only})}
+        kafka = self._servers.get("kafka")
+        if kafka_classes is not None and isinstance(kafka, KafkaServer):
+            self._servers["kafka"] = replace(kafka, classes=kafka_classes)
 
     def __enter__(self) -> Self:
         """Start the servers and wait until they answer (errors: see `up`)."""

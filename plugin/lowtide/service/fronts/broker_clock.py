@@ -68,7 +68,8 @@ class ClockEstimate:
 
     A floor that is granted too high stands for ever (R2), and one stamp of a clock that is set wrong is enough for it.
     So what is told goes with the broker's clock only below a ceiling, which is `JUMP_MS` above what was measured, and
-    moves by `SLEW` with our monotonic clock whatever stamps say. To be too low is safe: idle partitions are behind.
+    moves by `SLEW` with our monotonic clock whatever stamps say, unless they agree with this machine's own clock. To be
+    too low is safe: idle partitions are behind.
 
     Args:
         known: Whether to rely on it before the first stamp.
@@ -155,7 +156,9 @@ class ClockEstimate:
             step_ms = max(0.0, now_s - set_s) * SLEW * 1000
             # The first stamps may have been slow: until they have all come, less is believed at once.
             down_ms = math.inf if self._stamps < FIRST_SAMPLES else step_ms
-            ceiling_ms += max(-down_ms, min(step_ms, wanted_ms - ceiling_ms))
+            # A life may begin while the broker's clock is behind: what ours says too needs no time to be believed.
+            up_ms = math.inf if low_ms <= JUMP_MS and high_ms >= -JUMP_MS else step_ms
+            ceiling_ms += max(-down_ms, min(up_ms, wanted_ms - ceiling_ms))
         self._ceiling = (now_s, ceiling_ms)
         self._stamps += 1
         ahead_ms, behind_ms = low_ms - ceiling_ms, high_ms - (ceiling_ms - 2 * JUMP_MS)

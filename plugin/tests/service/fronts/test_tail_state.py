@@ -344,6 +344,19 @@ def test_a_life_that_begins_while_the_brokers_clock_is_an_hour_ahead_does_not_fo
     assert estimate.jump_ms > 3_530_000
 
 
+def test_a_life_that_begins_while_the_brokers_clock_is_an_hour_behind_goes_on_when_it_is_right(clocks: Time) -> None:
+    """Followed slowly it would stand still for a hundred hours: all that is timely would be beyond what is believed."""
+    clocks.ahead_ms = -3_600_000
+    estimate = ClockEstimate()
+    for _ in range(broker_clock.FIRST_SAMPLES):
+        stamp(estimate, clocks, 0.0005, 0.0005)
+    clocks.now_s += 30
+    clocks.ahead_ms = 0
+    stamp(estimate, clocks, 0.0005, 0.0005)
+    assert clocks.broker_ms - 5 < estimate.at_least_ms() <= clocks.broker_ms
+    assert estimate.jump_ms == 0
+
+
 def test_slow_first_stamps_are_no_jump(clocks: Time) -> None:
     estimate = ClockEstimate()
     for there_s, back_s in ((4.0, 0.001), (0.001, 4.0), (0.0005, 0.0005), (0.0005, 0.0005), (0.0005, 0.0005)):
