@@ -200,7 +200,7 @@ def _second(served: ControlledJob, events: EventLog, clock: list[datetime], seco
         reader("0/documents-0", 0, count),
         worker("2/0", delivered=count, transactions=second, latency=took.counts),
     ]
-    served.watch.look(
+    served.look(
         float(second),
         moment(now_ms=now_ms, tracker=seen, workers=workers, delivered_time=held.tick - 15, control=served.address),
     )

@@ -16,7 +16,7 @@ from lowtide.status.control_client import ControlClient
 from lowtide.status.job_view import SnapshotView
 from lowtide.status.job_watch import JobWatch
 from lowtide.status.metrics import JobMetrics
-from lowtide.status.moment import JobShape
+from lowtide.status.moment import JobShape, Moment
 from lowtide_snapshots.job.control_address import ControlAddress, fingerprint
 
 TOKEN = "a-token-of-a-test"
@@ -40,11 +40,20 @@ class ControlledJob:
     broken: bool = False
     taking: list[SnapshotView] = field(default_factory=list)
     asked: list[tuple[str | None, bool]] = field(default_factory=list)
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
 
     @property
     def address(self) -> str:
         """Host and port."""
         return self.at.address
+
+    def look(self, now_s: float, moment: Moment) -> None:
+        """Have the service look at a moment, in its own thread, as it does each second."""
+
+        async def looked() -> None:
+            self.watch.look(now_s, moment)
+
+        asyncio.run_coroutine_threadsafe(looked(), self.loop).result(30)
 
     def client(self, token: str = TOKEN) -> ControlClient:
         """The API, asked with this token; the address is one that was published with it."""
@@ -81,7 +90,7 @@ def controlled(shape: JobShape, events: EventLog) -> Iterator[ControlledJob]:
         take=job.take,
         snapshots=job.snapshots,
     )
-    loop = asyncio.new_event_loop()
+    loop = job.loop
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:
