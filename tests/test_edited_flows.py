@@ -15,7 +15,7 @@ from tests.judging import Judge
 from lowtide import Flow, kafka
 from lowtide import json as as_json
 from lowtide.cli.recovery import look
-from lowtide.cli.taking import take
+from lowtide.cli.snapshot import take
 from lowtide.driver.job import Job
 from lowtide.driver.recovery import StartFrom
 from lowtide.errors import FlowError, LifeEnded

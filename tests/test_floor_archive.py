@@ -17,9 +17,8 @@ from lowtide.connectors.kafka_access import librdkafka_settings
 from lowtide.connectors.lasts import LaneName, LastsLost, open_lasts, read_lasts, records_of, topic_of, write
 from lowtide.connectors.lasts_records import Durable
 from lowtide.connectors.topics import Topics
-from lowtide.core.fronts.floors import Steps
+from lowtide.core.fronts.floors import Steps, pack, unpack
 from lowtide.core.fronts.front import Front, Window
-from lowtide.core.fronts.packed_floors import pack, unpack
 from lowtide.core.operators.order import OrderKey
 from lowtide_tracker import Floor
 

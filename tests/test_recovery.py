@@ -14,7 +14,7 @@ from tests.job_program import Program
 from tests.settings import settings_of
 from tests.shop import Load, Shop, now_ms
 
-from lowtide.cli.taking import take
+from lowtide.cli.snapshot import take
 
 if TYPE_CHECKING:
     from tests.conftest import Kafka

@@ -12,7 +12,7 @@ from confluent_kafka import OFFSET_END, TopicPartition
 from confluent_kafka.admin import AdminClient
 from tests.shop import Load, Shop
 
-from lowtide.cli.taking import take
+from lowtide.cli.snapshot import take
 from lowtide.driver.job import Job
 from lowtide.driver.recovery import StartFrom
 from lowtide.local.oracle import Output, compare_lanes, read_output

@@ -20,7 +20,7 @@ from lowtide.core.operators.program import Program
 from lowtide.core.operators.sink import SinkEncoder
 from lowtide.core.operators.source import SourceNode
 from lowtide.flow.formats import JsonFormat, RawFormat
-from lowtide.process.garbage import set_up_collector
+from lowtide.process.interpreter import set_up_collector
 from lowtide.version import __version__
 from lowtide.worker.intake import Intake
 from lowtide_bench import core_levels

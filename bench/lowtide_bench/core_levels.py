@@ -14,14 +14,13 @@ from typing import Any, Literal
 import msgspec
 
 from lowtide import Flow, json, kafka
-from lowtide.core.early_frames import Early
+from lowtide.core.early_frames import Early, Optimism
 from lowtide.core.effects import Effects
 from lowtide.core.frames import Outbox
 from lowtide.core.fronts.front import Front, Window
 from lowtide.core.fronts.source_rows import SourceRows
 from lowtide.core.operators.limits import Limits
 from lowtide.core.operators.sink import Message, SinkEncoder
-from lowtide.core.optimism import Optimism
 from lowtide.core.rows import PackedRows, open_rows
 from lowtide.core.worker import WorkerCore
 from lowtide.flow.compiler import compile_flow

@@ -20,7 +20,7 @@ from typing import Any
 from lowtide.core.operators.saving import saved_steps
 from lowtide.core.worker import WorkerCore
 from lowtide.errors import SnapshotFailed
-from lowtide.process.garbage import set_up_collector
+from lowtide.process.interpreter import set_up_collector
 from lowtide.worker.loading import GETS_AT_ONCE
 from lowtide.worker.saver import Saver
 from lowtide_bench.core_timing import spread

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from lowtide.cli.main import run
-from lowtide.process.garbage import THRESHOLDS, set_up_collector
+from lowtide.process.interpreter import THRESHOLDS, set_up_collector
 from lowtide_bench import core, core_levels, core_report, core_timing
 from lowtide_bench.core_levels import FILLING_SIZE, KINDS, Receiver, Records, Sender, TrackerServer, recorded
 from lowtide_bench.core_timing import STATES, Samples, Timer, spread

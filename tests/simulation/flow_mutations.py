@@ -17,9 +17,9 @@ from lowtide.core.operators import node as node_module
 from lowtide.core.operators import pending as pending_module
 from lowtide.core.operators.barrier import Barrier
 from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.flat_mapping import FlatMapNode
 from lowtide.core.operators.node import Feed
 from lowtide.core.operators.order import OrderKey, tick_of
+from lowtide.core.operators.per_record import FlatMapNode
 from lowtide.core.worker import WorkerCore
 from lowtide_tracker import Floor
 

@@ -10,13 +10,12 @@ from random import Random
 
 from programs import source_rows
 
-from lowtide.core.early_frames import Early
+from lowtide.core.early_frames import Early, Optimism
 from lowtide.core.effects import Effects, Frame
 from lowtide.core.fronts.floors import NO_TICK, Floors
 from lowtide.core.fronts.front import Front, Window
 from lowtide.core.operators.bundle import Bundle
 from lowtide.core.operators.order import tick_of
-from lowtide.core.optimism import Optimism
 from lowtide.core.worker import WorkerCore
 from lowtide.flow.fields import kept
 from lowtide.flow.plan import Plan

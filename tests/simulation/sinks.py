@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from lowtide.core.fronts.floors import Floors
 from lowtide.core.operators.bundle import NO_KEY, Bundle
-from lowtide.core.operators.dead_letter import Dead
+from lowtide.core.operators.failure import Dead
 from lowtide.core.operators.order import OrderKey
 from lowtide.core.operators.sink import SinkEncoder
 from lowtide.flow.plan import Plan

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import click
 
-from lowtide.cli.bar import bar
 from lowtide.cli.options import as_json, with_conf
-from lowtide.cli.quantities import IsoTime
+from lowtide.cli.output import IsoTime, bar
 from lowtide.cli.recovery import look
 from lowtide.cli.running import flow_of, refuse_detaching, run_detached, run_here, with_running
 from lowtide.conf import Conf

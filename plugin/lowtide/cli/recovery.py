@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from lowtide.cli.bar import Told
-from lowtide.cli.quantities import count_of, size, time_of
+from lowtide.cli.output import Told, count_of, size, table, time_of
 from lowtide.cli.snapshot_place import opened
-from lowtide.cli.table import table
 from lowtide.conf import Conf
 from lowtide.connectors.kafka_access import librdkafka_settings
 from lowtide.connectors.lasts import newest, topic_of

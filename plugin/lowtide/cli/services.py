@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 
 from lowtide.cli.options import as_json, with_conf
-from lowtide.cli.table import table
+from lowtide.cli.output import table
 from lowtide.conf import Conf
 from lowtide.embedded import ServiceStatus, servers, service_status
 from lowtide.embedded import down as stop_services

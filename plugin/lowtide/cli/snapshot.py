@@ -1,16 +1,20 @@
-"""`lowtide snapshot`: has a running job take a snapshot."""
+"""`lowtide snapshot`: have a running job take a snapshot."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import click
 import msgspec
 
 from lowtide.cli.options import as_json, with_conf
+from lowtide.cli.output import bar, count_of, size, time_of
 from lowtide.cli.running_jobs import control_of, only_job
-from lowtide.cli.taking import described, take
 from lowtide.conf import Conf
+from lowtide.errors import SnapshotFailed
+from lowtide.status.control_client import ControlClient, ControlUnreachable
+from lowtide.status.job_view import SnapshotView
 
 MOST_CHARACTERS = 200
 
@@ -38,3 +42,83 @@ def snapshot(
     job = only_job(Path(conf.job.folder)).name if job is None else job
     view = take(control_of(conf, job), job, name, commit=not no_commit, limit_s=timeout)
     click.echo(msgspec.json.encode(view) if as_json else described(view))
+
+
+POLL_S = 0.1
+SILENCE_LIMIT_S = 15.0
+"""How long the control API may be silent while a snapshot is taken; each question waits 5 s at most."""
+
+
+def take(
+    client: ControlClient, job: str, name: str | None, *, commit: bool = True, limit_s: float | None = None
+) -> SnapshotView:
+    """Ask for a snapshot, and return it when it is committed, or sealed where it is not to be.
+
+    Args:
+        client: The job's control API.
+        job: The job's name, for people.
+        name: What to call the snapshot.
+        commit: Whether it is committed.
+        limit_s: How long to wait; None for as long as the job takes.
+
+    Raises:
+        SnapshotFailed: it was not taken or not committed, or is not over within the limit.
+        ControlUnreachable, TokenRefused: the job did not hear of it.
+    """
+    began = time.monotonic()
+    asked = client.take_snapshot(name, commit=commit)
+    heard = began
+    with bar(f"snapshot {asked.id}") as told:
+        while True:
+            view, silence = _look(client, asked.id)
+            if view is not None:
+                heard = time.monotonic()
+                told(view.parts_done, view.parts)
+                if view.phase == "failed":
+                    raise _failed(asked.id, job, view.why)
+                if view.phase == ("committed" if commit else "sealed"):
+                    return view
+            elif time.monotonic() - heard > SILENCE_LIMIT_S or not silence:
+                raise _lost(asked.id, job, silence)
+            if limit_s is not None and time.monotonic() - began > limit_s:
+                raise _late(asked.id if view is None else view.id, job, limit_s, view)
+            time.sleep(POLL_S)
+
+
+def described(view: SnapshotView) -> str:
+    """Return in a line what has become of a snapshot."""
+    called = f' "{view.name}"' if view.name else ""
+    what = f"{count_of(view.parts_done, 'part')} written, {count_of(view.rows, 'row')}, {size(view.bytes)} in all"
+    until = f"all before {time_of(view.min_time_ms)} UTC"
+    return f"snapshot {view.id}{called} {view.phase}: {until}, {what}, took {view.took_s:.1f} s"
+
+
+def _look(client: ControlClient, id_: str) -> tuple[SnapshotView | None, str]:
+    """The snapshot; or None, and why the job did not answer: nothing if it did, and does not know it."""
+    try:
+        return next((view for view in client.snapshots() if view.id == id_), None), ""
+    except ControlUnreachable as error:
+        return None, error.what
+
+
+def _failed(id_: str, job: str, why: str) -> SnapshotFailed:
+    """The error that the job has told as a text, with its place and way out where they belong."""
+    what, _, way_out = why.partition("\n  what to do: ")
+    what, _, where = what.partition("\n  where: ")
+    return SnapshotFailed(f'snapshot {id_} of job "{job}" failed: {what}', where=where, way_out=way_out)
+
+
+def _lost(id_: str, job: str, silence: str) -> SnapshotFailed:
+    return SnapshotFailed(
+        f'what became of snapshot {id_} of job "{job}" is not known: '
+        + (silence or "the job knows nothing of it any more"),
+        way_out=f"`lowtide snapshots list {job}` shows whether it is committed, `lowtide status {job}` the job",
+    )
+
+
+def _late(id_: str, job: str, limit_s: float, view: SnapshotView | None) -> SnapshotFailed:
+    waits = "; ".join(view.waits_for) if view is not None else ""
+    return SnapshotFailed(
+        f'snapshot {id_} of job "{job}" is not over after {limit_s:g} s' + (f": {waits}" if waits else ""),
+        way_out=f"it goes on, for [snapshots].taking_limit_s at most: lowtide snapshots list {job}",
+    )

@@ -7,9 +7,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from lowtide.cli.quantities import count_of, size, time_of
+from lowtide.cli.output import count_of, size, table, time_of
 from lowtide.cli.snapshot_place import Known
-from lowtide.cli.table import table
 from lowtide_snapshots.commits.log import Commit, Restored
 from lowtide_snapshots.format.difference import Diff
 from lowtide_snapshots.format.manifest import Manifest, Part, type_of

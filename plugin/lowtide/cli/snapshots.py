@@ -8,13 +8,11 @@ from typing import Any
 
 import click
 
-from lowtide.cli.bar import bar
 from lowtide.cli.options import as_json, with_conf
+from lowtide.cli.output import Age, bar, count_of, size, table, time_of
 from lowtide.cli.pruning import Pruning
-from lowtide.cli.quantities import Age, count_of, size, time_of
 from lowtide.cli.snapshot_pages import LISTED, diff_object, diff_page, known_object, line, page
 from lowtide.cli.snapshot_place import Known, SnapshotPlace, opened
-from lowtide.cli.table import table
 from lowtide.conf import Conf
 from lowtide.errors import SnapshotDamaged, SnapshotFailed
 from lowtide_snapshots.commits.log import Commit

@@ -11,10 +11,10 @@ import click
 import msgspec
 
 from lowtide.cli.options import as_json, with_conf
+from lowtide.cli.output import table
 from lowtide.cli.running_jobs import control_of, only_job
+from lowtide.cli.snapshot import described, take
 from lowtide.cli.status_page import show
-from lowtide.cli.table import table
-from lowtide.cli.taking import described, take
 from lowtide.conf import Conf
 from lowtide.errors import LifeEnded, LowtideError, NotRunning, SnapshotFailed
 from lowtide.jobs.detaching import SUPERVISORS_MARGIN_S

@@ -10,7 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from lowtide.cli.quantities import time_of
+from lowtide.cli.output import time_of
 from lowtide.jobs.figures import REMARKABLE_LAG_MS, count, duration, lag, latency
 from lowtide.status.job_view import FrontView, JobView, SegmentView, SinkView, WorkerView
 

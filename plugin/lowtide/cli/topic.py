@@ -9,7 +9,7 @@ from dataclasses import asdict
 import click
 
 from lowtide.cli.options import as_json, with_conf
-from lowtide.cli.table import table
+from lowtide.cli.output import table
 from lowtide.conf import Conf
 from lowtide.connectors.topic_records import read_topic, write_topic
 from lowtide.connectors.topics import Topics

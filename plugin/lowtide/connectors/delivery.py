@@ -14,8 +14,7 @@ from typing import Any, Protocol
 from confluent_kafka import KafkaError, KafkaException
 
 from lowtide.connectors.courier import Courier
-from lowtide.connectors.outgoing import Headers, Outgoing, Packet, too_slow
-from lowtide.connectors.producing import Producing
+from lowtide.connectors.outgoing import Headers, Outgoing, Packet, Producing, too_slow
 from lowtide.connectors.transactions import Transactions
 from lowtide.errors import LifeEnded
 

@@ -12,8 +12,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from lowtide.connectors.claims import pair_of
-from lowtide.connectors.outgoing import PERMANENT, Packet, refusal, too_slow
-from lowtide.connectors.producing import Producing
+from lowtide.connectors.outgoing import PERMANENT, Packet, Producing, refusal, too_slow
 from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
 
 __all__ = ["Transactions"]

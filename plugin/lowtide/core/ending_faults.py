@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import repeat
 
 from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.fault import error_of
+from lowtide.core.operators.failure import error_of
 from lowtide.core.operators.order import tick_of
 from lowtide.core.operators.pending import Pending
 from lowtide_tracker import LocalTracker

@@ -22,7 +22,7 @@ from lowtide.core.fronts.front import Front
 from lowtide.core.fronts.source_rows import SourceRows
 from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.bundle import Bundle, Piece
-from lowtide.core.operators.fault import ends_life, letters
+from lowtide.core.operators.failure import ends_life, letters
 from lowtide.core.operators.limits import Limits
 from lowtide.core.operators.node import Feed, Parcel
 from lowtide.core.operators.order import FIRST_TICK

@@ -1,16 +1,9 @@
 """All checks, in the order in which one would mend things."""
 
 from lowtide.doctor.check import Check
-from lowtide.doctor.clock import clock
-from lowtide.doctor.folders import folders
-from lowtide.doctor.interpreter import pyspark, pyspark_python, python
-from lowtide.doctor.jars import class_archives, own_jar, third_party_jars
-from lowtide.doctor.java import java
-from lowtide.doctor.kafka import broker, topics
-from lowtide.doctor.machine import memory, slots
-from lowtide.doctor.network import loopback, ports
-from lowtide.doctor.store import store
-from lowtide.doctor.zookeeper import zookeeper
+from lowtide.doctor.installation import class_archives, java, own_jar, pyspark, pyspark_python, python, third_party_jars
+from lowtide.doctor.machine import folders, loopback, memory, ports, slots
+from lowtide.doctor.services import broker, clock, store, topics, zookeeper
 
 CHECKS = (
     Check("java", java),

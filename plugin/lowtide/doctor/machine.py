@@ -1,12 +1,17 @@
-"""Cores, memory, and the task slots that Spark is given."""
+"""The machine: memory, slots, folders, ports."""
 
 import os
+import shutil
+import socket
 from pathlib import Path
 
+from lowtide.cache import cache_folder
 from lowtide.doctor.check import Answer, Surroundings
-from lowtide.doctor.kafka import unreachable
+from lowtide.doctor.services import unreachable
+from lowtide.embedded import KafkaServer, Server, ZooKeeperServer
 from lowtide.embedded import kafka as kafka_server
 from lowtide.embedded import zookeeper as zookeeper_server
+from lowtide.embedded.ports import HOST, is_free, port_owner
 
 MIB = 1 << 20
 UNIT_MIB = {"k": 1 / 1024, "m": 1, "g": 1024, "t": 1024 * 1024}
@@ -34,10 +39,10 @@ def memory(surroundings: Surroundings) -> Answer:
 def slots(surroundings: Surroundings) -> Answer:
     """Spark has a slot for every worker of every level, as Real-Time Mode runs all levels at once."""
     from lowtide.driver import preflight
-    from lowtide.driver.slots import check, needed, offered
+    from lowtide.driver.preflight import check_slots, slots_needed, slots_offered
 
     master = surroundings.conf.spark.master
-    have = offered(master)
+    have = slots_offered(master)
     found = f"{master}: {'the cluster knows how many' if have is None else have} slots"
     plan = surroundings.plan
     if plan is None:
@@ -45,8 +50,8 @@ def slots(surroundings: Surroundings) -> Answer:
     if unreachable(surroundings):
         return Answer("warn", f"{found}; how many the flow needs depends on its topics", "mend the broker first")
     fronts = preflight.look(plan, surroundings.conf).fronts
-    check(plan, fronts, have, master)
-    return Answer("ok", f"{found}, {needed(plan, fronts)} needed")
+    check_slots(plan, fronts, have, master)
+    return Answer("ok", f"{found}, {slots_needed(plan, fronts)} needed")
 
 
 def free_mib() -> int:
@@ -62,3 +67,85 @@ def free_mib() -> int:
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0))
+
+
+MIB = 1 << 20
+LEAST_MIB = 256
+ENOUGH_MIB = 2048
+
+
+def folders(surroundings: Surroundings) -> Answer:
+    """They can be written to, and their disks have room."""
+    conf = surroundings.conf
+    wanted = {
+        "[embedded].folder": Path(conf.embedded.folder),
+        "[job].folder": Path(conf.job.folder),
+        "[spark].checkpoint_folder": Path(conf.spark.checkpoint_folder),
+        "LOWTIDE_CACHE": cache_folder(),
+    }
+    least = None
+    for setting, folder in wanted.items():
+        there = _existing(folder.absolute())
+        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+            return Answer("fail", f"{there} cannot be written to", f"mend its rights, or set {setting} to another")
+        free = shutil.disk_usage(there).free // MIB
+        if least is None or free < least[0]:
+            least = (free, there, setting)
+    assert least is not None
+    free, there, setting = least
+    found = f"all can be written to; {free} MiB free at {there}"
+    if free < ENOUGH_MIB:
+        return Answer("fail" if free < LEAST_MIB else "warn", found, f"make room there, or set {setting} to another")
+    return Answer("ok", found)
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest one above it that is there."""
+    return next(path for path in (folder, *folder.parents) if path.exists())
+
+
+CONNECT_TIMEOUT_S = 2.0
+
+
+def loopback(_: Surroundings) -> Answer:
+    """A connection over loopback comes about, and Spark can find an address for the machine's name."""
+    try:
+        with socket.create_server((HOST, 0)) as server:
+            socket.create_connection(server.getsockname(), CONNECT_TIMEOUT_S).close()
+    except OSError as error:
+        return Answer("fail", f"no connection over {HOST}: {error}", "bring the loopback up: ip link set lo up")
+    name = socket.gethostname()
+    try:
+        address = socket.gethostbyname(name)
+    except OSError:
+        return Answer(
+            "warn",
+            f"{HOST} works, but this machine's name {name} has no address, which Spark asks for",
+            f"set SPARK_LOCAL_IP={HOST}, or add the name to /etc/hosts",
+        )
+    return Answer("ok", f"{HOST} works; {name} is {address}")
+
+
+def ports(surroundings: Surroundings) -> Answer:
+    """The embedded services' ports are free, or held by these services."""
+    embedded = surroundings.conf.embedded
+    if not embedded.enabled:
+        return Answer("ok", "no embedded services wanted ([embedded].enabled)")
+    found = []
+    kinds: list[tuple[type[Server], int]] = [
+        (KafkaServer, embedded.kafka_port),
+        (ZooKeeperServer, embedded.zookeeper_port),
+    ]
+    for kind, port in kinds:
+        service = surroundings.services[kind.name]
+        if service.address is not None:
+            found.append(f"{kind.name} holds {service.address.rpartition(':')[2]}")
+        elif port == 0:
+            found.append(f"{kind.name} takes a free one")
+        elif is_free(port):
+            found.append(f"{port} is free for {kind.name}")
+        else:
+            owner = port_owner(port) or "a process that /proc does not show"
+            taken = f"port {port} for {kind.name} is held by {owner}"
+            return Answer("fail", taken, f"stop that process, or set another port with {kind.setting} in conf")
+    return Answer("ok", ", ".join(found))

@@ -10,11 +10,11 @@ from lowtide.conf import Conf
 from lowtide.conf.store_access import store_setting
 from lowtide.conf.zookeeper_access import ZooKeeperAccess
 from lowtide.connectors.kafka_access import librdkafka_settings
+from lowtide.core.early_frames import FIRST_WINDOW_MS
+from lowtide.core.fronts.floors import pack
 from lowtide.core.fronts.front import Window
-from lowtide.core.fronts.packed_floors import pack
 from lowtide.core.operators.limits import Limits
 from lowtide.core.operators.saving import saved_steps
-from lowtide.core.optimism import FIRST_WINDOW_MS
 from lowtide.driver.frozen import job_record
 from lowtide.driver.opening import Opening
 from lowtide.driver.placement import text_of

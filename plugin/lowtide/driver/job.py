@@ -18,7 +18,7 @@ from lowtide.assignment.client import ServiceClient
 from lowtide.conf import Conf
 from lowtide.conf.token import job_token
 from lowtide.conf.zookeeper_access import ZooKeeperAccess
-from lowtide.driver import preflight, slots
+from lowtide.driver import preflight
 from lowtide.driver.assignments import deployment_of, setting_of
 from lowtide.driver.broker_watch import BrokerWatch
 from lowtide.driver.causes import error_of, error_of_query, exception_of
@@ -123,7 +123,7 @@ class Job:
         say(f"asking Kafka at {conf.kafka.bootstrap}")
         found = preflight.look(plan, conf)
         master = master_of(conf)
-        slots.check(plan, found.fronts, slots.offered(master), master)
+        preflight.check_slots(plan, found.fronts, preflight.slots_offered(master), master)
         say(f"starting Spark, {conf.spark.master}")
         owned = follows or not session_runs()
         session = start_session(conf, plan.name)
@@ -151,7 +151,7 @@ class Job:
         opening = open_life(self._store, plan, conf, found, say, incarnation=self.incarnation, start=start)
         self._note.commit = None if opening.recovered is None else opening.recovered.manifest.id
         register_modules(plan)
-        slots.wait(self._session, slots.needed(plan, found.fronts), conf.job.start_limit_s, say)
+        preflight.wait_for_slots(self._session, preflight.slots_needed(plan, found.fronts), conf.job.start_limit_s, say)
         say("starting the query")
         deployment = deployment_of(plan, conf, found, opening)
         setting = setting_of(plan, conf, opening, self.token)

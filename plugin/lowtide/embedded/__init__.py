@@ -8,8 +8,7 @@ up(servers(folder, ports)); service_status(folder); down(folder)    # `lowtide u
 
 from lowtide.embedded.kafka import KafkaServer
 from lowtide.embedded.server import Server
-from lowtide.embedded.services import EmbeddedServices
-from lowtide.embedded.status import ServiceStatus, service_status
+from lowtide.embedded.services import EmbeddedServices, ServiceStatus, service_status
 from lowtide.embedded.supervise import down, servers, up
 from lowtide.embedded.zookeeper import ZooKeeperServer
 

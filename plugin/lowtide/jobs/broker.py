@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 
 from lowtide.conf import Conf
-from lowtide.embedded.status import service_status
+from lowtide.embedded.services import service_status
 from lowtide.errors import ServiceUnavailable
 
 LIMIT_S = 2.0

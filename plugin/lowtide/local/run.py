@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from lowtide.core.fronts.floors import NO_TICK
-from lowtide.core.operators.dead_letter import Dead, as_json
+from lowtide.core.operators.failure import Dead, as_json
 from lowtide.core.operators.keys import plain
 from lowtide.core.operators.order import Position, delivered_ms
 from lowtide.errors import FlowError

@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -26,13 +27,17 @@ from lowtide.flow.endpoints import KafkaSink
 from lowtide.flow.findings import Finding
 from lowtide.flow.formats import raw
 from lowtide.flow.graph import FlowGraph
+from lowtide.flow.kinds import Choice, Kind, Nullable, Scalar
 from lowtide.flow.loading import load_flow
+from lowtide.flow.nested_kinds import Mapping as MappingKind
+from lowtide.flow.nested_kinds import Sequenced, Struct
 from lowtide.flow.plan import Plan, Vertex
-from lowtide.flow.samples import samples_of
+from lowtide.flow.schema import schema_of
 from lowtide.local.run import run_plan
 from lowtide.process.pandas_later import leave_pandas_for_later
 
-__all__ = ["Tried", "try_flow"]
+__all__ = ["Tried", "samples_of", "try_flow"]
+
 
 SEEDS = ("0", "1")
 """Workers run under the first."""
@@ -189,6 +194,50 @@ def main() -> None:
         for vertex in plan.sources()
     }
     Path(out).write_text(json.dumps([_run(plan, inputs) for _ in range(2)]))
+
+
+SAMPLES = 24
+
+_SCALARS: dict[type, list[Any]] = {
+    str: ["a", "b", "tea", "to be or not to be", ""],
+    bytes: [b"a", b"b", b"tea", b"\x00\xff", b""],
+    int: [1, 2, 0, -1, 7, 1_000_000],
+    float: [1.0, 0.5, 0.0, -1.5, 1e9],
+    bool: [True, False],
+    date: [date(2026, 1, 31) + timedelta(days) for days in range(3)],
+    datetime: [datetime(2026, 1, 31, 23, 59, tzinfo=UTC) + timedelta(hours) for hours in range(3)],
+}
+
+
+def samples_of(record: type) -> list[Any]:
+    """Some records of a type, the same each time; none that its constructor refuses."""
+    struct, made = schema_of(record).struct, []
+    for number in range(SAMPLES):
+        try:
+            made.append(_value(struct, number))
+        except (Exception, SystemExit):  # noqa: BLE001, S112 - whatever the user's __post_init__ raises
+            continue
+    return made
+
+
+def _value(kind: Kind, number: int) -> Any:
+    """The value of a number: values of neighbouring numbers differ, and come again after some."""
+    if isinstance(kind, Nullable):
+        return None if number % 4 == 3 else _value(kind.inner, number)
+    if isinstance(kind, Scalar):
+        values = _SCALARS[kind.python]
+    elif isinstance(kind, Choice):
+        values = sorted(kind.members, key=repr)
+    elif isinstance(kind, Sequenced):
+        return kind.python([_value(kind.item, number + place) for place in range(number % 3 + 1)])
+    elif isinstance(kind, MappingKind):
+        names = _SCALARS[str]
+        return {names[place]: _value(kind.value, number + place) for place in range(number % 3 + 1)}
+    else:
+        assert isinstance(kind, Struct), f"no sample of {kind.name}"
+        fields = enumerate(kind.fields)
+        return kind.record(**{name: _value(inner, number // (place + 1) + place) for place, (name, inner) in fields})
+    return values[number % len(values)]
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from lowtide.logs import log_to_stderr
-from lowtide.process.environment import versions
+from lowtide.process.interpreter import versions
 from lowtide.service.lives import say
 from lowtide.service.server import Service
 

@@ -11,8 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lowtide.assignment.setting import LifeSetting, SnapshotSetting
-from lowtide.assignment.tracker_setting import TrackerSetting
+from lowtide.assignment.setting import LifeSetting, SnapshotSetting, TrackerSetting
 from lowtide.assignment.welcome import Welcome
 from lowtide.events import EventLog
 from lowtide.service.asking import Asking

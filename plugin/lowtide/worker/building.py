@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from lowtide.assignment.birth import Birth
+from lowtide.assignment.client import check_current
 from lowtide.assignment.deployment import Deployment
-from lowtide.assignment.incarnation_check import check_current
 from lowtide.assignment.welcome import FrontStart
 from lowtide.connectors.claims import transactional_id
 from lowtide.connectors.delivery import AtLeastOnce, Delivery, ExactlyOnce
-from lowtide.core.fronts.floors import NO_TICK
+from lowtide.core.fronts.floors import NO_TICK, unpack
 from lowtide.core.fronts.front import Front
-from lowtide.core.fronts.packed_floors import unpack
 from lowtide.core.worker import WorkerCore
 from lowtide.flow.plan import Plan
 from lowtide.flow.steps import Read, Write

@@ -33,7 +33,7 @@ from typing import Any
 
 from lowtide.assignment.birth import Birth
 from lowtide.logs import log_to_stderr
-from lowtide.process.environment import versions
+from lowtide.process.interpreter import versions
 from lowtide.process.pandas_later import leave_pandas_for_later
 from lowtide.process.wire import ConnectionClosed, Kind, MessageReader, connect, send
 from lowtide_tracker.strangers import BACKLOG

@@ -16,7 +16,7 @@ import cloudpickle
 from lowtide.assignment.birth import Birth
 from lowtide.assignment.welcome import Welcome, unpack
 from lowtide.errors import LowtideError
-from lowtide.process.garbage import set_up_collector
+from lowtide.process.interpreter import set_up_collector
 from lowtide.process.wire import Kind, connect, receive, send
 from lowtide.worker.host import LevelHost
 from lowtide.worker.level_deployment import LevelDeployment

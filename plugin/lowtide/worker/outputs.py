@@ -10,7 +10,7 @@ from lowtide.connectors.delivery import Headers, Outgoing, Packet, Sinks
 from lowtide.connectors.lasts import records_of
 from lowtide.connectors.lasts_records import lane_name
 from lowtide.core.operators.bundle import Bundle
-from lowtide.core.operators.dead_letter import Dead
+from lowtide.core.operators.failure import Dead
 from lowtide.core.operators.sink import SinkEncoder
 from lowtide.core.rows import unpack_headers
 from lowtide.flow.plan import Vertex

@@ -14,12 +14,11 @@ from typing import Any
 from lowtide.assignment.birth import Birth
 from lowtide.assignment.deployment import Deployment
 from lowtide.assignment.welcome import Welcome
-from lowtide.core.early_frames import Early
+from lowtide.core.early_frames import Early, Optimism
 from lowtide.core.effects import Effects, Frame
 from lowtide.core.frames import Outbox
 from lowtide.core.fronts.source_rows import SourceRows
 from lowtide.core.operators.failure import AtRecord
-from lowtide.core.optimism import Optimism
 from lowtide.core.rows import open_rows
 from lowtide.errors import LifeEnded
 from lowtide.worker.broker_time import BrokerTime

@@ -17,12 +17,11 @@ from kept_snapshots import commit, seal
 from seen import SHAPE
 
 from lowtide.cli.main import run
-from lowtide.cli.pruning import Pruning
-from lowtide.cli.quantities import Age, IsoTime, count_of, size, time_of
-from lowtide.cli.reach import gone
+from lowtide.cli.output import Age, IsoTime, count_of, size, time_of
+from lowtide.cli.pruning import Pruning, gone
 from lowtide.cli.refusals import plain_errors
+from lowtide.cli.snapshot import take
 from lowtide.cli.snapshot_place import SnapshotPlace
-from lowtide.cli.taking import take
 from lowtide.connectors.topics import Topic
 from lowtide.errors import ConfError, LowtideError, ServiceUnavailable, SnapshotDamaged, SnapshotFailed
 from lowtide.events import EventLog

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from lowtide import Raw, raw
 from lowtide.connectors.courier import LARGE_RECORDS, Courier
 from lowtide.connectors.delivery import AtLeastOnce, Delivery, ExactlyOnce, Packet
-from lowtide.connectors.producing import Producing
+from lowtide.connectors.outgoing import Producing
 from lowtide.connectors.transactions import Transactions
 from lowtide.core.operators.bundle import Piece
 from lowtide.core.operators.order import OrderKey, delivered_ms

@@ -7,11 +7,10 @@ from random import Random
 
 import pytest
 
-from lowtide.core.early_frames import Early
+from lowtide.core.early_frames import Early, Optimism
 from lowtide.core.effects import Frame
 from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.order import OrderKey
-from lowtide.core.optimism import Optimism
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ from lowtide.core.effects import Effects, Frame
 from lowtide.core.ending_faults import Ending
 from lowtide.core.fronts.front import Front, Window
 from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.failure import Failure, MessageRefused, TooLarge, UserError
-from lowtide.core.operators.fault import Fault
+from lowtide.core.operators.failure import Failure, Fault, MessageRefused, TooLarge, UserError
 from lowtide.core.operators.limits import Limits
 from lowtide.core.operators.order import OrderKey, Position
 from lowtide.core.operators.pending import UnmatchedTombstone

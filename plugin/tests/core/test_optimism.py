@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lowtide.core.optimism import COSTLY, MAX_TICKS, PERIOD_RECORDS, Optimism
+from lowtide.core.early_frames import COSTLY, MAX_TICKS, PERIOD_RECORDS, Optimism
 
 
 def test_a_worker_that_would_rest_goes_twice_as_far() -> None:

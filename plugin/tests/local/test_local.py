@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 
 from lowtide import Flow, Raw, json, kafka, raw
-from lowtide.core.operators.dead_letter import Dead
-from lowtide.core.operators.failure import MessageRefused, UserError
+from lowtide.core.operators.failure import Dead, MessageRefused, UserError
 from lowtide.core.operators.order import Position
 from lowtide.errors import FlowError
 from lowtide.flow.compiler import compile_flow

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from lowtide import Flow, KeyedStream, Stream, json, kafka, raw
-from lowtide.core.operators.dead_letter import Dead
-from lowtide.core.operators.failure import UserError
+from lowtide.core.operators.failure import Dead, UserError
 from lowtide.core.operators.order import Position
 from lowtide.errors import FlowError, UserCodeFailed
 

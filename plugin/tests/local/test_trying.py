@@ -14,8 +14,8 @@ import pytest
 
 from lowtide.cli.main import run
 from lowtide.flow.raw_record import Raw
-from lowtide.flow.samples import SAMPLES, samples_of
 from lowtide.flow.schema import schema_of
+from lowtide.local.trial import SAMPLES, samples_of
 
 FLOW = """
 import itertools, random, time

@@ -10,8 +10,7 @@ from lowtide.core.fronts.floors import NO_TICK, Floors
 from lowtide.core.fronts.labels import Clock, label
 from lowtide.core.fronts.source_rows import SourceRows
 from lowtide.core.operators.bundle import Piece
-from lowtide.core.operators.dead_letter import Dead
-from lowtide.core.operators.fault import ends_life, error_of, letters
+from lowtide.core.operators.failure import Dead, ends_life, error_of, letters
 from lowtide.core.operators.node import Feed, Parcel
 from lowtide.core.operators.pending import Pending
 from lowtide.core.operators.program import Program

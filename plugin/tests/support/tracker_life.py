@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lowtide.assignment.tracker_setting import TrackerSetting
+from lowtide.assignment.setting import TrackerSetting
 from lowtide.process.tracker_line import TrackerLine
 from lowtide.service.tracker.process import TrackerProcess
 from lowtide.status.tracker_report import TrackerReport

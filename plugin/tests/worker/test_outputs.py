@@ -12,7 +12,7 @@ from lowtide.connectors.lasts import LaneName, records_of
 from lowtide.connectors.lasts_records import lane_name
 from lowtide.core.effects import letters_of
 from lowtide.core.operators.bundle import NO_KEY, Bundle, Piece
-from lowtide.core.operators.dead_letter import Dead
+from lowtide.core.operators.failure import Dead
 from lowtide.core.operators.order import OrderKey, Position
 from lowtide.worker.figures import Figures, span
 from lowtide.worker.outputs import Outputs

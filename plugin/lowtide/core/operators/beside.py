@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.failure import Failure, raised
-from lowtide.core.operators.fault import Fault
+from lowtide.core.operators.failure import Failure, Fault, raised
 from lowtide.core.operators.group import Group, Key, Recent, Touched
 from lowtide.core.operators.grouping import NOTHING
 from lowtide.core.operators.node import Feed

@@ -1,15 +1,21 @@
-"""A record that a step could not handle."""
+"""A record that a step could not handle: what happened, and what becomes of it."""
 
 from __future__ import annotations
 
 import reprlib
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lowtide.core.operators.order import Position
+import msgspec
+
+from lowtide.core.fronts.source_rows import SourceRows
+from lowtide.core.operators.batch import Batch
+from lowtide.core.operators.order import Position, delivered_ms, position_of, tick_of
 from lowtide.errors import FrameTooLarge, LowtideError, RecordRefused, UserCodeFailed
-from lowtide.flow.plan import Vertex
+from lowtide.flow.plan import Plan, Vertex
+from lowtide.flow.steps import MapBatches, Read
 
 _PACKAGE = str(Path(__file__).parents[2])
 _NOT_ITERABLE = "object is not iterable"
@@ -125,3 +131,131 @@ def shortened(record: object) -> str:
         return shortener.repr(record)
     except Exception:  # noqa: BLE001 - a __repr__ of the user's
         return f"<{type(record).__qualname__} whose repr raises>"
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """A record for the dead letters.
+
+    Attributes:
+        vertex: The name of the step that failed.
+        position: Where the message that the record was made of stands in the log; the way back to it.
+        timestamp: When the record's tick began, in ms.
+        error: What happened, in one line.
+        key: At level 0 the original message's key; after an exchange, where the message is not known any more, None.
+        value: At level 0 the original message's value; after an exchange the failed step's record as JSON. Of what is
+            larger than a frame only the first part.
+        headers: At level 0 the original message's headers, packed as they came; else None.
+    """
+
+    vertex: str
+    position: Position
+    timestamp: int
+    error: str
+    key: bytes | None
+    value: bytes | None
+    headers: bytes | None = None
+
+    def describe(self) -> list[tuple[str, bytes]]:
+        """What goes beside the original as headers of the dead letter."""
+        return [
+            ("lowtide.vertex", self.vertex.encode()),
+            ("lowtide.front", str(self.position.front).encode()),
+            ("lowtide.offset", str(self.position.sequence).encode()),
+            ("lowtide.error", self.error.encode("utf-8", "replace")),
+        ]
+
+
+def as_json(record: object) -> bytes:
+    """A record as JSON, or as text if it is none: it failed, so its fields may hold anything."""
+    try:
+        return msgspec.json.encode(record)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
+        return shortened(record).encode("utf-8", "replace")
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """The message that a record of level 0 was made of: its key, value and packed headers."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One record that failed at a step.
+
+    Attributes:
+        vertex: The step.
+        failure: What happened.
+        original: The message it was made of; None after an exchange.
+    """
+
+    vertex: Vertex
+    failure: Failure
+    original: Original | None
+
+
+def faults(vertex: Vertex, batch: Batch, failures: Sequence[Failure], rows: SourceRows | None) -> Batch:
+    """Make a batch of `Fault`s.
+
+    Args:
+        vertex: The step that failed.
+        batch: The records the step was given; a failure's index says which.
+        failures: At least one.
+        rows: The messages at level 0.
+    """
+    found = batch.pick([failure.index for failure in failures])
+    made = [
+        Fault(vertex, failure, None if rows is None else original_of(rows, position_of(at).sequence))
+        for failure, at in zip(failures, found.ats, strict=True)
+    ]
+    return found.with_rows(made)
+
+
+def ends_life(plan: Plan, fault: Fault) -> bool:
+    """Whether a fault ends the life, if nothing takes it back; else it becomes a dead letter."""
+    return plan.dead_letters is None or isinstance(fault.vertex.step, MapBatches) or bool(fault.failure.way_out)
+
+
+def error_of(at: bytes, fault: Fault) -> AtRecord:
+    """What a life ends with at a fault with this order key."""
+    vertex, failure, position = fault.vertex, fault.failure, position_of(at)
+    if failure.too_large:
+        return TooLarge(vertex, position, failure)
+    if isinstance(vertex.step, Read):
+        return MessageRefused(vertex, position, failure)
+    return UserError(vertex, position, failure)
+
+
+def letters(plan: Plan, ats: Sequence[bytes], found: Sequence[Fault]) -> list[Dead]:
+    """Make dead letters of faults that do not end the life, in order.
+
+    Args:
+        plan: The plan.
+        ats: Their order keys.
+        found: The faults, none of them taken back.
+    """
+    made = []
+    for at, fault in zip(ats, found, strict=True):
+        original = fault.original or Original(None, as_json(fault.failure.record), None)
+        made.append(
+            Dead(
+                fault.vertex.name,
+                position_of(at),
+                delivered_ms(tick_of(at), plan.slack_ms),
+                fault.failure.error,
+                original.key,
+                original.value,
+                original.headers,
+            )
+        )
+    return made
+
+
+def original_of(rows: SourceRows, offset: int) -> Original:
+    """The message with this offset."""
+    index = rows.index_of(offset)
+    return Original(rows.keys[index], rows.values[index], None if rows.headers is None else rows.headers[index])

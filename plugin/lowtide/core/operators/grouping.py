@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.fault import Fault
+from lowtide.core.operators.failure import Fault
 from lowtide.core.operators.group import Group, Key, Recent, Touched
 from lowtide.core.operators.node import Feed, Node
 from lowtide.core.operators.order import FIRST_TICK, tick_bytes

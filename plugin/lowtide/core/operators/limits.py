@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from lowtide.core.fronts.source_rows import ROW_BYTES, SourceRows
 from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.failure import Failure
-from lowtide.core.operators.fault import Fault, Original, original_of
+from lowtide.core.operators.failure import Failure, Fault, Original, original_of
 from lowtide.flow.fields import encode_rows
 from lowtide.flow.plan import Vertex
 

@@ -7,11 +7,10 @@ from typing import Any
 
 from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.failure import Failure
-from lowtide.core.operators.filtering import not_bool
 from lowtide.core.operators.keys import key_of
 from lowtide.core.operators.node import Feed, Node
 from lowtide.core.operators.order import path_of, with_child
-from lowtide.core.operators.per_record import call_each
+from lowtide.core.operators.per_record import call_each, not_bool
 from lowtide.core.operators.watching import record_watch
 from lowtide.flow.fields import encode_rows, fits_of, keeps, kept
 from lowtide.flow.plan import Plan, Vertex

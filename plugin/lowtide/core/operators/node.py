@@ -10,8 +10,7 @@ from typing import Any
 
 from lowtide.core.fronts.source_rows import SourceRows
 from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.failure import Failure
-from lowtide.core.operators.fault import faults
+from lowtide.core.operators.failure import Failure, faults
 from lowtide.core.operators.order import step_id, with_child, with_trace
 from lowtide.flow.fields import fits_of
 from lowtide.flow.plan import Vertex

@@ -1,16 +1,19 @@
-"""Calling a user's function once per record, with no Python code of ours per record."""
+"""Steps that call a function with each record: `map`, `flat_map`, `filter`."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.failure import Failure, raised
 from lowtide.core.operators.node import Feed, Node
+from lowtide.core.operators.order import TAIL_BYTES
 from lowtide.core.operators.watching import record_watch
 from lowtide.flow.plan import Vertex
+from lowtide.flow.steps import Filter, FlatMap, Map
 
 
 class PerRecord(Node):
@@ -87,3 +90,92 @@ def call_each(calls: Callable[[Iterator[Any]], Iterator[Any]], rows: Sequence[An
 def said_type(value: object) -> str:
     """The type of a value for a message."""
     return "None" if value is None else type(value).__qualname__
+
+
+class MapNode(PerRecord):
+    """Replaces every record by the function's result, in the same place."""
+
+    def __init__(self, vertex: Vertex) -> None:
+        super().__init__(vertex)
+        assert isinstance(vertex.step, Map)
+        self.function = vertex.step.function
+        self._gives = vertex.gives
+
+    def holds(self, results: list[Any]) -> bool:
+        """Whether all results are of the type itself; a subclass would not come back from an exchange."""
+        return set(map(type, results)) <= {self._gives}
+
+    def fault(self, result: Any) -> str | None:
+        """What is wrong with one result."""
+        if type(result) is self._gives:
+            return None
+        return f"returned {said_type(result)}, expected {self._gives.__qualname__}"
+
+    def collect(self, batch: Batch, results: list[Any]) -> Batch:
+        """Put the results in place of the records."""
+        return batch.with_rows(results)
+
+
+class FlatMapNode(PerRecord):
+    """Replaces every record by the elements of the function's result, numbered from 1 in their child paths (R4)."""
+
+    def __init__(self, vertex: Vertex) -> None:
+        super().__init__(vertex)
+        assert isinstance(vertex.step, FlatMap)
+        self.function = vertex.step.function
+        self._gives = vertex.gives
+
+    def calls(self, rows: Iterator[Any]) -> Iterator[list[Any]]:
+        """Each result as a list, so that what a generator raises counts for its record."""
+        return map(list, map(self.function, rows))
+
+    def holds(self, results: list[Any]) -> bool:
+        """Whether all elements are of the type itself."""
+        return set(map(type, chain.from_iterable(results))) <= {self._gives}
+
+    def fault(self, result: Any) -> str | None:
+        """What is wrong with the elements of one record."""
+        wrong = [element for element in result if type(element) is not self._gives]
+        return f"gave {said_type(wrong[0])}, expected {self._gives.__qualname__}" if wrong else None
+
+    def collect(self, batch: Batch, results: list[Any]) -> Batch:
+        """Lay all elements in a row."""
+        ats: list[bytes] = []
+        units: list[int] = []
+        flags: list[bool] | None = None if batch.flags is None else []
+        for index, result in enumerate(results):
+            count = len(result)
+            at = batch.ats[index]
+            place, tail = at[:-TAIL_BYTES], at[-TAIL_BYTES:]
+            ats += [b"%b%b%b" % (place, number.to_bytes(4, "big"), tail) for number in range(1, count + 1)]
+            if batch.units:
+                units += [batch.units[index]] * count
+            if flags is not None and batch.flags is not None:
+                flags += [batch.flags[index]] * count
+        return Batch(ats, units, list(chain.from_iterable(results)), flags)
+
+
+class FilterNode(PerRecord):
+    """Keeps records in their places."""
+
+    def __init__(self, vertex: Vertex) -> None:
+        super().__init__(vertex)
+        assert isinstance(vertex.step, Filter)
+        self.function = vertex.step.function
+
+    def holds(self, results: list[Any]) -> bool:
+        """Whether all results are bool."""
+        return set(map(type, results)) <= {bool}
+
+    def fault(self, result: Any) -> str | None:
+        """What is wrong with one result."""
+        return not_bool(result)
+
+    def collect(self, batch: Batch, results: list[Any]) -> Batch:
+        """Take the records with True."""
+        return batch if all(results) else batch.where(results)
+
+
+def not_bool(result: Any) -> str | None:
+    """What is wrong with a predicate's result."""
+    return None if type(result) is bool else f"returned {said_type(result)}, expected bool"

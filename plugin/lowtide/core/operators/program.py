@@ -16,8 +16,8 @@ from typing import Any
 
 from lowtide.core.fronts.source_rows import SourceRows
 from lowtide.core.operators.batch import Batch
+from lowtide.core.operators.batch_mapping import MapBatchesNode
 from lowtide.core.operators.beside import BesideNode
-from lowtide.core.operators.catalogue import function_node
 from lowtide.core.operators.exchange import EntryNode, ExchangeNode
 from lowtide.core.operators.group import Key
 from lowtide.core.operators.grouping import NOTHING, Grouping, GroupingNode
@@ -27,12 +27,13 @@ from lowtide.core.operators.merging import MergeNode
 from lowtide.core.operators.node import Feed, Node
 from lowtide.core.operators.order import FIRST_TICK
 from lowtide.core.operators.ordering import Holding, OrderedNode
+from lowtide.core.operators.per_record import FilterNode, FlatMapNode, MapNode, PerRecord
 from lowtide.core.operators.scanning import ScanGrouping
 from lowtide.core.operators.sink import WriteNode
 from lowtide.core.operators.source import SourceNode
 from lowtide.core.operators.windowing import LastGrouping
 from lowtide.flow.plan import Plan, Vertex
-from lowtide.flow.steps import Again, Last, Loop, Merge, Read, Scan, Write
+from lowtide.flow.steps import Again, Filter, FlatMap, Last, Loop, Map, MapBatches, Merge, Read, Scan, Write
 
 Captured = dict[str, dict[int, list[tuple[Key, Any]]]]
 """State by vertex and hash unit: each key with what is saved of it."""
@@ -199,3 +200,17 @@ class Program:
             state.restore(captured.get(name, {}), tick)
             if isinstance(state, BesideNode):
                 state.restore_beside(captured.get(state.beside, {}))
+
+
+def per_record_node(vertex: Vertex) -> PerRecord | None:
+    """The node of a step whose function is called per record, None if the vertex is none."""
+    if isinstance(vertex.step, Map):
+        return MapNode(vertex)
+    if isinstance(vertex.step, FlatMap):
+        return FlatMapNode(vertex)
+    return FilterNode(vertex) if isinstance(vertex.step, Filter) else None
+
+
+def function_node(vertex: Vertex) -> Node | None:
+    """The node of a step with a function and no state, None if the vertex has none."""
+    return MapBatchesNode(vertex) if isinstance(vertex.step, MapBatches) else per_record_node(vertex)

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.failure import Failure, raised
-from lowtide.core.operators.fault import Fault
+from lowtide.core.operators.failure import Failure, Fault, raised
 from lowtide.core.operators.group import Group
 from lowtide.core.operators.grouping import NOTHING, Appended, Change, Grouping, Mended, apply_changes
 from lowtide.core.operators.order import position_of

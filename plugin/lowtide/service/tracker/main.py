@@ -27,7 +27,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lowtide.logs import log_to_stderr
-from lowtide.process.garbage import set_up_collector
+from lowtide.process.interpreter import set_up_collector
 from lowtide.status.tracker_report import TrackerReport
 from lowtide_tracker import Graph, StillRebuilding, Tracker, TrackerError, TrackerServer
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from lowtide.assignment.tracker_setting import TrackerSetting
+from lowtide.assignment.setting import TrackerSetting
 from lowtide.errors import LifeEnded, ServiceUnavailable
 from lowtide.service.tracker.lookout import Lookout
 from lowtide.status.tracker_report import TrackerReport

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lowtide.core.fronts import packed_floors
-from lowtide.core.fronts.floors import Steps
-from lowtide.core.fronts.packed_floors import pack, unpack
+from lowtide.core.fronts import floors as floors_module
+from lowtide.core.fronts.floors import Steps, pack, unpack
 from lowtide.errors import LifeEnded
 from lowtide_tracker import Floor
 
@@ -31,6 +30,6 @@ def test_floors_take_a_few_bytes_each() -> None:
 
 
 def test_more_than_a_plan_can_carry_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed_floors, "MAX_FLOORS", 2)
+    monkeypatch.setattr(floors_module, "MAX_FLOORS", 2)
     with pytest.raises(LifeEnded, match=r"(?s)there are 3 moments .* begin from a newer commit"):
         pack([Floor(0, n, n) for n in range(3)])

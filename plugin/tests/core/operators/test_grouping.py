@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lowtide import Flow, json, kafka
 from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.fault import Fault
+from lowtide.core.operators.failure import Fault
 from lowtide.core.operators.grouping import Grouping
 from lowtide.core.operators.node import Feed, Node
 from lowtide.core.operators.order import OrderKey, tick_of

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from programs import Programs, by_lane, source_rows
 
 from lowtide import Flow, Raw, json, kafka, raw
-from lowtide.core.operators.failure import MessageRefused, UserError
-from lowtide.core.operators.fault import letters
+from lowtide.core.operators.failure import MessageRefused, UserError, letters
 from lowtide.core.operators.order import Position, path_of, position_of
 from lowtide.core.operators.program import Program
 from lowtide.flow.compiler import compile_flow

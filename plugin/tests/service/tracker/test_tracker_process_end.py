@@ -110,7 +110,7 @@ def test_after_close_nothing_is_left() -> None:
 PARENT = f"""
 import asyncio
 from lowtide.service.tracker.process import TrackerProcess
-from lowtide.assignment.tracker_setting import TrackerSetting
+from lowtide.assignment.setting import TrackerSetting
 
 async def main():
     tracker = TrackerProcess(

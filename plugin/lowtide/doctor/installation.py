@@ -1,4 +1,4 @@
-"""The Python interpreter, and the one that Spark would take for its workers."""
+"""The Python, the JDK and the jars that a job needs."""
 
 import os
 import subprocess
@@ -6,7 +6,11 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 
 from lowtide.doctor.check import Answer, Surroundings
-from lowtide.jars.third_party import pyspark_folder
+from lowtide.driver.session import driver_archive
+from lowtide.embedded.kafka import broker_archive
+from lowtide.jars.java import find_java
+from lowtide.jars.shim import shim_jar
+from lowtide.jars.third_party import broker_jars, connector_jars, jars_folder, pyspark_folder
 
 OLDEST_PYTHON = (3, 11)
 PYSPARK = "4.3.0"
@@ -65,3 +69,35 @@ def pyspark(_: Surroundings) -> Answer:
         f"pyspark-client {client} is installed beside pyspark {installed} and overwrites its files",
         "uninstall pyspark-client and install pyspark anew",
     )
+
+
+def java(_: Surroundings) -> Answer:
+    """Spark and the embedded services find a Java that is new enough."""
+    found = find_java()
+    return Answer("ok", f"Java {found.version}: {found.executable} (from {found.found_in})")
+
+
+def third_party_jars(_: Surroundings) -> Answer:
+    """Spark's Kafka connector and the Kafka server are there, as the list of jars has them."""
+    folder = jars_folder()
+    if not folder.is_dir():
+        # They are fetched at the first start, which takes a minute; a look around should not.
+        return Answer("warn", f"not fetched yet: {folder}", "fetch them: python -m lowtide.jars.third_party")
+    return Answer("ok", f"connector {len(connector_jars())}, broker {len(broker_jars())}: {folder}")
+
+
+def own_jar(_: Surroundings) -> Answer:
+    """Lowtide's own jar is there, and as new as its source."""
+    return Answer("ok", str(shim_jar()))
+
+
+def class_archives(_: Surroundings) -> Answer:
+    """A job has been rehearsed, so that Spark and an embedded Kafka start in half the time."""
+    if not jars_folder().is_dir():
+        return Answer("warn", "the jars are not fetched yet", "fetch them, then: python -m lowtide.rehearsal")
+    wanted = [driver_archive(), broker_archive()]
+    missing = [archive.name for archive in wanted if not archive.path.is_file()]
+    if missing:
+        way_out = "start them sooner: python -m lowtide.rehearsal (half a minute, once)"
+        return Answer("warn", f"none of {', '.join(missing)}", way_out)
+    return Answer("ok", str(wanted[0].path.parent))

@@ -1,13 +1,13 @@
-"""Times, ages and sizes as people write and read them."""
+"""Output for people: quantities in words, tables, a progress bar."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import click
-
-__all__ = ["Age", "IsoTime", "count_of", "size", "time_of"]
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 _AGE = re.compile(r"(\d+(?:\.\d+)?)([smhdw]?)")
@@ -68,3 +68,30 @@ def size(count: int) -> str:
 def count_of(count: int, what: str) -> str:
     """Return a number with its noun: `1 part`, `1,234 parts`."""
     return f"{count:,} {what}" + "s" * (count != 1)
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """The headings and rows, each column as wide as its widest cell, two spaces between columns."""
+    lines = [headings, *rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(headings))]
+    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+
+
+Told = Callable[[int, int], None]
+"""Told (done, of how many)."""
+
+
+@contextmanager
+def bar(what: str, unit: str = "parts") -> Iterator[Told]:
+    """Show how far something is until the block ends, on standard error; call what it gives with each step."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True, highlight=False)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit))
+    with Progress(
+        *columns, TimeElapsedColumn(), console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
+        # What is counted may not be known at the beginning.
+        task = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total or None)

@@ -1,8 +1,25 @@
-"""Python's garbage collector, set up for a process that keeps many objects for long and makes few cycles."""
+"""Python as every process of a job runs it: hash seed, garbage collector."""
 
 from __future__ import annotations
 
 import gc
+import platform
+import sys
+from importlib.metadata import version
+
+PACKAGES = ("lowtide", "pyarrow", "numpy", "msgspec", "cloudpickle")
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that frames and pickled functions depend on."""
+    return {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES}
+
+
+def _version(name: str) -> str:
+    module = sys.modules.get(name)
+    own = getattr(module, "__version__", None)
+    return str(own) if own else version(name)
+
 
 THRESHOLDS = (10_000, 2, 500)
 """Young objects are looked at when so many more were made than dropped (700 by default); those that stay, once more

@@ -1,0 +1,168 @@
+"""Kafka with its topics and clock, ZooKeeper, the store of snapshots."""
+
+import time
+import uuid
+from typing import Any
+
+from lowtide.conf import KafkaConf
+from lowtide.conf.store_access import store_setting
+from lowtide.connectors.kafka_access import librdkafka_settings
+from lowtide.doctor.check import Answer, Surroundings
+from lowtide.embedded.ports import HOST
+from lowtide.embedded.zookeeper import four_letters
+from lowtide.errors import ServiceUnavailable
+from lowtide_snapshots.errors import SnapshotsError
+from lowtide_snapshots.stores import open_store
+
+
+def broker(surroundings: Surroundings) -> Answer:
+    """A broker answers at `[kafka].bootstrap`."""
+    conf = surroundings.conf
+    if missing := unreachable(surroundings):
+        return missing
+    count = len(surroundings.topics.names())
+    service = surroundings.services["kafka"]
+    if conf.embedded.enabled and service.address not in (None, conf.kafka.bootstrap):
+        return Answer(
+            "warn",
+            f"a broker answers at {conf.kafka.bootstrap}, but the embedded one is at {service.address}",
+            f'set bootstrap = "{service.address}" in [kafka], or enabled = false in [embedded]',
+        )
+    return Answer("ok", f"answers at {conf.kafka.bootstrap}; {count} topics")
+
+
+def topics(surroundings: Surroundings) -> Answer:
+    """The flow's topics are there and can be read and written as it wants; who stamps their records."""
+    from lowtide.driver import preflight
+    from lowtide.driver.query import topics_of
+
+    plan = surroundings.plan
+    if plan is None:
+        return Answer("ok", "name a flow to have its topics looked at")
+    if unreachable(surroundings):
+        return Answer("warn", "not looked at, as no broker answers", "mend the broker first")
+    sinks = preflight.look(plan, surroundings.conf).sinks
+    described = surroundings.topics.describe_all([*dict.fromkeys(topics_of(plan)), *sinks])
+    noun = {1: "partition"}
+    return Answer(
+        "ok",
+        "; ".join(
+            f"{topic.name}: {topic.partitions} {noun.get(topic.partitions, 'partitions')}, {topic.timestamps}"
+            for topic in described
+        ),
+    )
+
+
+def unreachable(surroundings: Surroundings) -> Answer | None:
+    """What to answer if no broker does; None if one does.
+
+    Where the embedded one is wanted and does not run, that is no fault yet.
+    """
+    conf = surroundings.conf
+    service = surroundings.services["kafka"]
+    if conf.embedded.enabled and service.state in ("stopped", "dead") and _is_local(conf.kafka.bootstrap):
+        return Answer("warn", f"the embedded Kafka is {service.state}", "start it: lowtide up")
+    try:
+        surroundings.topics.names()
+    except ServiceUnavailable as error:
+        return Answer("fail", f"{error.what}: {error.where}", error.way_out)
+    return None
+
+
+def _is_local(bootstrap: str) -> bool:
+    return bootstrap.startswith(("127.", "localhost:"))
+
+
+WARN_MS = 500
+FAIL_MS = 60_000
+
+
+def clock(surroundings: Surroundings) -> Answer:
+    """They agree, as far as a record that the broker stamped can tell.
+
+    The broker tells its time in no other way, so without leave to make a scratch topic nothing is measured.
+    """
+    kafka = surroundings.conf.kafka
+    if unreachable(surroundings):
+        return Answer("warn", "not compared, as no broker answers", "mend the broker first")
+    if not surroundings.probe:
+        if all(address.startswith(("127.", "localhost:")) for address in kafka.bootstrap.split(",")):
+            return Answer("ok", "the broker is on this machine")
+        return Answer("warn", "not compared with the broker's", "allow a scratch topic for it: lowtide doctor --probe")
+    name = f"lowtide-doctor-{uuid.uuid4().hex[:12]}"
+    surroundings.topics.create(name, config={"message.timestamp.type": "LogAppendTime"})
+    try:
+        skew_ms, within_ms = measure(kafka, name)
+    finally:
+        surroundings.topics.delete(name)
+    found = f"the broker's is {abs(skew_ms)} ms {'ahead' if skew_ms > 0 else 'behind'} (known within {within_ms} ms)"
+    excess = abs(skew_ms) - within_ms
+    if excess > WARN_MS:
+        way_out = "have both machines keep their clocks by NTP"
+        return Answer("fail" if excess > FAIL_MS else "warn", found, way_out)
+    return Answer("ok", found)
+
+
+def measure(kafka: KafkaConf, topic: str) -> tuple[int, int]:
+    """Write one record to a log-append topic: by how much the broker is ahead in ms, and how sure that is.
+
+    Raises:
+        ServiceUnavailable: the record did not come through in time.
+    """
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+
+    limit_s = kafka.reach_limit_ms / 1000
+    quiet = {**librdkafka_settings(kafka), "log_level": 0}
+    producer: Any = Producer({**quiet, "acks": "all"})
+    consumer: Any = Consumer({**quiet, "group.id": topic, "enable.auto.commit": False})
+    try:
+        # The first record opens connections, which takes time; the second one is measured.
+        producer.produce(topic, b"")
+        producer.flush(limit_s)
+        before = time.time()
+        producer.produce(topic, b"")
+        producer.flush(limit_s)
+        after = time.time()
+        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+        messages = consumer.consume(2, limit_s)
+    finally:
+        consumer.close()
+    if len(messages) != 2 or any(message.error() for message in messages):
+        raise ServiceUnavailable(
+            f"a record did not come through within {limit_s:g} s",
+            where=kafka.bootstrap,
+            way_out="look at the broker's log",
+        )
+    _, stamped_ms = messages[1].timestamp()
+    return round(stamped_ms - (before + after) * 500), round((after - before) * 500) + 1
+
+
+def zookeeper(surroundings: Surroundings) -> Answer:
+    """It answers, and says its version."""
+    embedded = surroundings.conf.embedded
+    if not embedded.enabled:
+        return Answer("ok", "no embedded services wanted ([embedded].enabled)")
+    service = surroundings.services["zookeeper"]
+    if service.address is None:
+        return Answer("warn", f"the embedded ZooKeeper is {service.state}", "start it: lowtide up")
+    said = four_letters(HOST, int(service.address.rpartition(":")[2]), b"srvr")
+    if not said:
+        way_out = f"read {service.log}, then: lowtide down, lowtide up"
+        return Answer("fail", f"process {service.pid} runs, but does not answer at {service.address}", way_out)
+    version = said.removeprefix("Zookeeper version: ").partition("-")[0]
+    return Answer("ok", f"ZooKeeper {version} answers at {service.address}")
+
+
+def store(surroundings: Surroundings) -> Answer:
+    """It can be reached, written to, read and deleted from."""
+    setting = store_setting(surroundings.conf.snapshots)
+    try:
+        opened = open_store(setting)
+        try:
+            opened.check()
+        finally:
+            opened.close()
+    except SnapshotsError as error:
+        where = f" ({error.where})" if error.where else ""
+        return Answer("fail", f"{error.what}{where}", error.way_out or "correct [snapshots] in the conf")
+    return Answer("ok", f"snapshots can be written to {opened.where}")
