@@ -263,7 +263,7 @@ def of_zookeeper(status: dict[str, Any]) -> list[str]:
 
 
 def same_life(now: dict[str, Any], before: dict[str, Any]) -> bool:
-    """Whether nothing was started anew."""
+    """Whether nothing was restarted."""
 
     def pids(status: dict[str, Any]) -> set[int]:
         return {status["tracker"]["pid"], *(worker["pid"] for worker in status["workers"])}

@@ -47,7 +47,7 @@ class Killable:
         self._jobs = JobFolder(Path(conf.job.folder), name)
         self._lives: set[str] = set()
         self._anew = threading.Event()
-        """Cleared while a program that was killed is being started anew."""
+        """Cleared while a program that was killed is being restarted."""
         self._anew.set()
         self._child = self._begin()
 

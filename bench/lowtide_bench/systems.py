@@ -43,7 +43,7 @@ class Way:
 
     @property
     def records(self) -> Records:
-        """The records, made anew."""
+        """The records, recreated."""
         return records_of(self.flow, passed=self.passed)
 
     @property

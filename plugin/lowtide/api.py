@@ -1,4 +1,4 @@
-"""What a user's file begins with: `Flow`, and `main` to run it."""
+"""The start of a user's file: `Flow`, and `main` to run it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything Lowtide refuses or fails with: one base, and one class per thing the caller can do about it.
+"""All errors of Lowtide: one base, and one class per thing the caller can do about it.
 
 Each error says what happened, where, and what to do; the CLI prints it as `error: …` and ends with `exit_code`:
 

@@ -1,4 +1,4 @@
-"""What happens to a job, one line of JSON per event: on standard error, which is the job's log, and kept for a while.
+"""Events of a job, one line of JSON each: written to standard error, which is the job's log, and kept for a while.
 
 events = EventLog("orders", incarnation=3)
 events.event("worker_lost", worker="1/0", pid=4711, how="killed by SIGKILL")

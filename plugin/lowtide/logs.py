@@ -1,4 +1,4 @@
-"""How Lowtide's own processes log: one line each, to standard error, which Spark puts into its own log."""
+"""Logging of Lowtide's own processes: one line each, to standard error, which Spark puts into its own log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the snapshots package refuses or fails with: one base, and one class per thing the caller can do about it.
+"""All errors of the snapshots package: one base, and one class per thing the caller can do about it.
 
 Each error says what happened, where, and what to do, in the same form as those of the rest of Lowtide; `exit_code` is
 with what a command ends that meets it.

@@ -266,7 +266,7 @@ class FlowWorld(World):
         return True
 
     def connect(self) -> bool:
-        """A worker's connection is lost and made anew."""
+        """A worker's connection is lost and recreated."""
         lines = self.tracking.lines
         lost = [line for line in lines if not line.connected]
         if not lost and self.rng.random() < 0.9:

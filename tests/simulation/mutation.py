@@ -20,7 +20,7 @@ class Mutation:
         rule: The rule or the schedule.
         what: What is done wrong.
         world: Where it shows: "protocol", "flow" or "commit".
-        patches: What of the real classes is replaced; made anew for every run.
+        patches: What of the real classes is replaced; recreated for every run.
         options: Of the world, so that it shows soon: which flow, how often something fails.
     """
 

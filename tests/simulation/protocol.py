@@ -222,7 +222,7 @@ class ProtocolWorld(World):
         return True
 
     def connect(self) -> bool:
-        """A worker's connection is lost and made anew; one that lost a flush has no way back."""
+        """A worker's connection is lost and recreated; one that lost a flush has no way back."""
         lines = [line for line in self.tracking.lines if line.local.worker not in self.fleet.lost]
         lost = [line for line in lines if not line.connected]
         if not lines or not (lost or self.rng.random() < 0.1):

@@ -43,7 +43,7 @@ class TrackerClient:
 
     Nothing reconnects behind the caller's back: a method that finds the line broken raises `ConnectionLost`, and
     nothing is lost. The caller takes the old `fileno` out of its selector, calls `connect` (to the new address, if the
-    tracker was started anew) and puts in the new one; `connect` sends again what was not applied, or reports to a
+    tracker was restarted) and puts in the new one; `connect` sends again what was not applied, or reports to a
     tracker that is being rebuilt. `Refused` and `LifeEnded` are final.
 
     Args:

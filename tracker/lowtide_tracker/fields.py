@@ -1,4 +1,4 @@
-"""What messages are made of: MessagePack arrays, and the ranges of their elements, which every reader holds them to."""
+"""Fields of messages: MessagePack arrays, and the ranges that every reader checks."""
 
 from typing import Annotated, TypeAlias
 

@@ -1,4 +1,4 @@
-"""What travels between workers, the tracker and its subscribers, as values; `lowtide_tracker.wire` has the bytes."""
+"""Messages between workers, the tracker and its subscribers, as values; `lowtide_tracker.wire` has the bytes."""
 
 from collections.abc import Iterable, Mapping
 from typing import Annotated, ClassVar, TypeAlias

@@ -1,4 +1,4 @@
-"""What a subscriber has heard."""
+"""A subscriber's min times."""
 
 from lowtide_tracker.errors import NoticeGap
 from lowtide_tracker.messages import Notice

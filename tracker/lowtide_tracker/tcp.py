@@ -1,4 +1,4 @@
-"""How the connections between clients and the tracker behave."""
+"""TCP settings of the connections between clients and the tracker."""
 
 import select
 import socket

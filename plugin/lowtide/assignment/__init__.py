@@ -1,1 +1,1 @@
-"""What a life gives to its processes: the deployment for workers, settings for the service."""
+"""Assignments: the deployment that a life gives to its workers, the settings that it gives to its service."""

@@ -1,4 +1,4 @@
-"""What a worker is born with."""
+"""The birth certificate of a worker: its name, number and life."""
 
 from __future__ import annotations
 

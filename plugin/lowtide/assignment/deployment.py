@@ -1,4 +1,4 @@
-"""What the driver hands to every host of workers: the plan and what surrounds it, pickled once per life."""
+"""The deployment: the plan and its settings, pickled once per life for every host of workers."""
 
 from __future__ import annotations
 

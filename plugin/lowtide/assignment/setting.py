@@ -1,4 +1,4 @@
-"""What the driver gives to the service of a life, beside the deployment that goes to the workers."""
+"""The settings of a life that the driver gives to the service; workers get the deployment."""
 
 from __future__ import annotations
 

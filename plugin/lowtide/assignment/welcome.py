@@ -1,4 +1,4 @@
-"""What the service tells a worker when it lets it in, beside the deployment."""
+"""The service's answer to a new worker: its front, its tracker, and the deployment."""
 
 from __future__ import annotations
 

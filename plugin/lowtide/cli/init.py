@@ -29,7 +29,7 @@ class Count:
 
 
 def count(seen: int, word: Word) -> tuple[int, Count]:
-    """How often the word has been seen behind this one, as the state and as the record that goes on."""
+    """Count a word: the new count is both the state and what goes on."""
     return seen + 1, Count(word.text, seen + 1)
 
 

@@ -1,4 +1,4 @@
-"""What a prune drops, keeps and warns of."""
+"""The plan of a prune: the commits that it drops and keeps, and its warnings."""
 
 from __future__ import annotations
 

@@ -21,9 +21,11 @@ from lowtide.jobs.folder import JobFolder
 @click.argument("flow", required=False)
 @click.option("--commit", metavar="ID-OR-NAME", help="Begin from this commit, instead of the newest that is whole.")
 @click.option("--time", "before_ms", type=IsoTime(), metavar="ISO", help="From the newest that ends at or before this.")
-@click.option("--allow-no-state", is_flag=True, help="Begin without state, at the sources' beginning, despite commits.")
+@click.option(
+    "--allow-no-state", is_flag=True, help="Ignore commits: start without state, from the beginning of the sources."
+)
 @click.option("--redeliver", is_flag=True, help="Deliver everything from there on again, as a new output generation.")
-@click.option("--dry-run", is_flag=True, help="Only say what it would begin with.")
+@click.option("--dry-run", is_flag=True, help="Show what it would do, and do nothing.")
 @with_running
 @with_conf
 @as_json

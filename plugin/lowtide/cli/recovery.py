@@ -1,4 +1,4 @@
-"""What a recovery would begin with: the commit, what is passed over, how the flow has changed, what is read again."""
+"""A preview of a recovery: its commit, the ones passed over, changes of the flow, the input to read again."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ class Recovery:
     """All that is known beforehand of a start.
 
     Attributes:
-        plan: Of the flow of now.
+        plan: Of the current flow.
         choice: The commit that it begins from; None if it begins without state.
         commits: How many commits the job has.
         newest: The id of the last one.
-        differences: Between the flow of now and that of the commit.
+        differences: Between the current flow and that of the commit.
         again: What is read, by front.
         leader: Who holds the job's lease; None if nobody does.
         twice: Whether what is worked out again is delivered again, as `job.delivery` is "at_least_once".
@@ -167,7 +167,7 @@ class Recovery:
             until = f"all before {time_of(chosen.min_time_ms)} UTC"
             yield f'job "{job}" begins from commit {chosen.id}{called}, with {until}: {state}'
             if self.redelivered is not None and chosen.id != self.newest:
-                yield "commits above it are dropped: what they hold is made anew"
+                yield "commits above it are dropped: what they hold is recreated"
             for commit, why in self.choice.skipped:
                 yield f"DAMAGED, so passed over: commit {commit.id} at {time_of(commit.min_time_ms)} UTC: {why}"
         for each in self.differences:
@@ -182,7 +182,7 @@ def look(flow: FlowGraph, conf: Conf, start: StartFrom, told: Told) -> Recovery:
     """Find out what a start would begin with; nothing is changed.
 
     Args:
-        flow: The flow of now.
+        flow: The current flow.
         conf: Where everything is.
         start: Which commit is asked for.
         told: Told how many parts of a commit are verified.

@@ -1,4 +1,4 @@
-"""What the store of snapshots and ZooKeeper refuse, as errors of the command line with its exit codes."""
+"""Errors of the store and of ZooKeeper, turned into the command line's, with its exit codes."""
 
 from __future__ import annotations
 

@@ -12,7 +12,9 @@ from lowtide.driver.recovery import StartFrom
 
 @click.command()
 @click.argument("flow", required=False)
-@click.option("--allow-no-state", is_flag=True, help="Begin without state, at the sources' beginning, despite commits.")
+@click.option(
+    "--allow-no-state", is_flag=True, help="Ignore commits: start without state, from the beginning of the sources."
+)
 @with_running
 @with_conf
 @as_json

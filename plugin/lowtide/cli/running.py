@@ -1,4 +1,4 @@
-"""How a command runs a flow: which one, here or detached, and where it begins."""
+"""Runs a flow for a command: finds it, here or detached, from a commit or from the start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which running job a command means, and how its control API is asked."""
+"""Finds the running job that a command names, and a client for its control API."""
 
 from __future__ import annotations
 

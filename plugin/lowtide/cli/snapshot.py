@@ -1,4 +1,4 @@
-"""`lowtide snapshot`: have a running job take a snapshot."""
+"""`lowtide snapshot`: take a snapshot of a running job."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _checked_name(_context: click.Context, _parameter: click.Parameter, value: s
 
 @click.command()
 @click.argument("job", required=False)
-@click.option("--name", callback=_checked_name, help="Call it so; a commit with a name is kept for good.")
+@click.option("--name", callback=_checked_name, help="The snapshot's name; a named commit is kept for good.")
 @click.option("--no-commit", is_flag=True, help="Only seal it; `lowtide snapshots commit` commits it later.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Wait no longer.")
 @with_conf

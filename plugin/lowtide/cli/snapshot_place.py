@@ -1,4 +1,4 @@
-"""Where a job's snapshots are: commit log and store, asked directly, whether the job runs or not."""
+"""A job's commit log and store, read directly, whether the job runs or not."""
 
 from __future__ import annotations
 

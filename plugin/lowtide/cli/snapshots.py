@@ -78,7 +78,7 @@ def show(conf: Conf, job: str, snapshot: str | None, as_json: bool) -> None:
 def verify(conf: Conf, job: str, snapshot: tuple[str, ...], every: bool, as_json: bool) -> int:
     """Read all parts of each SNAPSHOT, ids or names, and see that they are whole; by default of the last commit.
 
-    With 6 if one is damaged.
+    Exits with 6 if any snapshot is damaged.
     """
     if every and snapshot:
         raise click.UsageError("--all verifies them all; name none")
@@ -141,7 +141,7 @@ def commit(conf: Conf, job: str, snapshot: str, as_json: bool) -> None:
 @click.argument("job")
 @click.option("--keep", type=click.IntRange(min=1), help="How many to keep at most; by default [snapshots].keep.")
 @click.option("--max-age", type=Age(), help="Drop older ones, as 30d or 12h; by default [snapshots].max_age_s.")
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted, and delete nothing.")
 @with_conf
 @as_json
 def prune(*, conf: Conf, job: str, keep: int | None, max_age: float | None, dry_run: bool, as_json: bool) -> None:
@@ -162,7 +162,7 @@ def prune(*, conf: Conf, job: str, keep: int | None, max_age: float | None, dry_
 @snapshots.command()
 @click.argument("job")
 @click.argument("snapshot", nargs=-1, required=True)
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted, and delete nothing.")
 @with_conf
 @as_json
 def drop(*, conf: Conf, job: str, snapshot: tuple[str, ...], dry_run: bool, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""`lowtide submit-args`: what spark-submit has to be told."""
+"""`lowtide submit-args`: the arguments for spark-submit."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def list_topics(conf: Conf, as_json: bool) -> None:
 
 @topic.command()
 @click.argument("name")
-@click.option("--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
+@click.option("--follow", is_flag=True, help="Follow new records until Ctrl-C.")
 @click.option("--keys", is_flag=True, help="Print each key and a tab before its value.")
 @with_conf
 def read(conf: Conf, name: str, follow: bool, keys: bool) -> None:
@@ -80,7 +80,7 @@ def write(conf: Conf, name: str, partition: int | None) -> None:
 
 @topic.command()
 @click.argument("name")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @with_conf
 def delete(conf: Conf, name: str, yes: bool) -> None:
     """Delete the topic NAME with all its records."""

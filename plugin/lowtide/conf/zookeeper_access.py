@@ -1,4 +1,4 @@
-"""How one gets into ZooKeeper: the `[zookeeper]` table, with its secret, which is read at the moment of use."""
+"""Access to ZooKeeper: the `[zookeeper]` table, with its secret, which is read at the moment of use."""
 
 from __future__ import annotations
 

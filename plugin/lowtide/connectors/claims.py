@@ -1,4 +1,4 @@
-"""Claims: who initialises a transactional id last is the only one who can still commit under it (W10)."""
+"""Claims: of all who initialise a transactional id, only the last can still commit under it (W10)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The thread that brings packets to Kafka, so that the loop of a host never waits for it."""
+"""The courier thread: brings packets to Kafka, so that the loop of a host never waits for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How each of the Kafka clients gets in: one `[kafka]` table, and its two dialects.
+"""Access to Kafka: one `[kafka]` table, in the two dialects that its clients speak.
 
 librdkafka (sinks, probes, tools) and Kafka's Java client (Spark's source, embedded tools) name the same things
 differently. Secrets are read here, at the moment of use, and are in no object that is printed.

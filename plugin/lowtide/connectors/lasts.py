@@ -101,7 +101,7 @@ def open_lasts(kafka: KafkaConf, job: str, known_id: str | None, generation: int
         generation: Of its output.
 
     Returns:
-        The id that the cluster gave the topic; one that is made anew under the same name has another.
+        The id that the cluster gave the topic; one that is recreated under the same name has another.
 
     Raises:
         LastsLost: The topic is missing, is another one, or is not compacted.

@@ -40,7 +40,7 @@ class Topic:
         partitions: How many it has.
         timestamps: "CreateTime" or "LogAppendTime": who sets a record's timestamp.
         cleanup: "delete", "compact" or "compact,delete".
-        id: What the cluster calls it for good; a topic made anew under the same name has another.
+        id: What the cluster calls it for good; a topic recreated under the same name has another.
     """
 
     name: str

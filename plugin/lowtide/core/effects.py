@@ -1,4 +1,4 @@
-"""What goes in and out of a worker's core, as values."""
+"""The inputs and outputs of a worker's core, as values."""
 
 from __future__ import annotations
 

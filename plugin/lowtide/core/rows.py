@@ -1,4 +1,4 @@
-"""What the JVM packs of Kafka's records, opened: `plugin/jvm/src/io/lowtide/RowPacker.java` says the bytes."""
+"""Rows as the JVM packs them, unpacked: `plugin/jvm/src/io/lowtide/RowPacker.java` defines the bytes."""
 
 from __future__ import annotations
 

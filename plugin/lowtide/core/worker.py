@@ -1,4 +1,4 @@
-"""What one worker does, without I/O: rows, frames and notices in; frames, bundles and acks out.
+"""A worker's core, without I/O: rows, frames and notices in; frames, bundles and acks out.
 
     core = WorkerCore(plan, level=1, place=0, tracker=LocalTracker(worker, incarnation))
     effects = core.frame(frame)     # what it caused is folded into the tracker before its own ack (R5)

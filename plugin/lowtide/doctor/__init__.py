@@ -1,4 +1,4 @@
-"""Whether everything is there that a flow needs: a list of small checks, each with what it found and the way out."""
+"""Checks that everything a flow needs is there; each gives its finding and the way out."""
 
 from lowtide.doctor.check import Answer, Check, Surroundings, Verdict, ask
 from lowtide.doctor.checks import CHECKS

@@ -1,4 +1,4 @@
-"""What a life's beginning gives to others: the deployment for the workers, the setting for the service."""
+"""Makes the assignments of a new life: the deployment for its workers, the settings for its service."""
 
 from __future__ import annotations
 

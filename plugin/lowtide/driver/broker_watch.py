@@ -1,4 +1,4 @@
-"""Notices that no broker can be reached: Spark's source would wait for it without a word."""
+"""Notices that no broker can be reached; Spark's source would wait for it without a word."""
 
 from __future__ import annotations
 

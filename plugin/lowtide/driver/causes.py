@@ -1,4 +1,4 @@
-"""Why a life ended, as an error: from what the service says, or from what Spark's query says."""
+"""Turns the cause of a life's end, as the service or Spark's query gives it, into an error."""
 
 from __future__ import annotations
 

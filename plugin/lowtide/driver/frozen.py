@@ -1,4 +1,4 @@
-"""What a job's first start has frozen, held against what a later one asks for (R11)."""
+"""Compares a start with what the job's first start has frozen (R11)."""
 
 from __future__ import annotations
 

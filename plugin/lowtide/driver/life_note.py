@@ -1,4 +1,4 @@
-"""What one life says of itself in the job's place in ZooKeeper, for whoever looks at the job from outside."""
+"""A life's own entry in ZooKeeper, for those who look at the job from outside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a life begins: what ZooKeeper and Kafka know of the job is taken, in the order that makes it the only one.
+"""The start of a life: lease, claims and `last`, taken from ZooKeeper and Kafka in the only safe order.
 
 1. the record is frozen, or held against what the flow asks for (R11)
 2. the lease, and a new incarnation

@@ -1,4 +1,4 @@
-"""Whether the flow of now gives records the lanes and the places in the order that the one that delivered gave.
+"""Compares lanes and order of the current flow with those of the flow that delivered.
 
 Both hang on the steps a record goes through and on the columns it is keyed by. Where they differ, a lane's `last` says
 nothing about what was delivered: records would come twice, or never. So the steps of the flow that delivers are kept in
@@ -93,7 +93,7 @@ def refuse_other_places(
     """Refuse a flow whose steps have changed, where something it would read again was delivered by the old ones.
 
     Args:
-        plan: The flow of now.
+        plan: The current flow.
         delivered: What `kept_steps` gave for the life before; None if that kept nothing.
         manifest: Of the commit that the life begins from, if it begins from one.
         last: What is durable, by lane.

@@ -1,4 +1,4 @@
-"""From which commit a life begins, and whether the flow of now can read its state."""
+"""Chooses the commit that a life begins from, and checks that the current flow can read its state."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _chosen(
 
 
 def refuse_other_state(plan: Plan, manifest: Manifest, say: Say) -> None:
-    """Hold the flow of now against that of a snapshot; what differs and can be read is said.
+    """Hold the current flow against that of a snapshot; what differs and can be read is said.
 
     Raises:
         FlowError: what cannot be read, each with its reason.

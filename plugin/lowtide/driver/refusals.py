@@ -1,4 +1,4 @@
-"""What the store of snapshots and ZooKeeper refuse of a life that begins, as errors of its program."""
+"""Errors of the store and of ZooKeeper at the start of a life, turned into the program's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can go wrong with the embedded servers, beside what `lowtide.errors` has for everyone."""
+"""Errors of the embedded servers, beside those of `lowtide.errors`."""
 
 from lowtide.errors import AlreadyRunning, ServiceUnavailable
 

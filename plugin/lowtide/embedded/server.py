@@ -1,4 +1,4 @@
-"""What every embedded server has: a folder, a port, a command, an answer."""
+"""The base of every embedded server: a folder, a port, a command, a readiness check."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a flow writes down when one of its methods is called."""
+"""The record of one method call on a flow."""
 
 from __future__ import annotations
 

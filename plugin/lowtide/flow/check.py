@@ -1,4 +1,4 @@
-"""`lowtide check`: everything about a flow that can be told without running it; no Spark, no services."""
+"""`lowtide check`: finds everything that can be known of a flow without running it; no Spark, no services."""
 
 from __future__ import annotations
 

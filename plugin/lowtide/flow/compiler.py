@@ -1,4 +1,4 @@
-"""From a flow to its plan: a pure function."""
+"""Compiles a flow into its plan: a pure function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a flow says about its sources and sinks: frozen values, no connection and no I/O.
+"""Sources and sinks as a flow names them: frozen values, no connection and no I/O.
 
 Where the broker is, and how to log in, is configuration (the `[kafka]` table), not part of a flow.
 """

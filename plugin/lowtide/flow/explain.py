@@ -1,4 +1,4 @@
-"""A plan for people: what runs where, and which records pass."""
+"""Explains a plan: what runs where, and which records pass."""
 
 from __future__ import annotations
 

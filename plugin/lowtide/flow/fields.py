@@ -1,4 +1,4 @@
-"""What a record's fields have to be, looked at record by record, and the codec that takes records between workers.
+"""Checks the fields of records one by one, and encodes records between workers.
 
 Both are made once per dataclass: the look is one generated expression, the codec one call into C per batch.
 """

@@ -1,4 +1,4 @@
-"""What is wrong with a flow, and where: found without running it."""
+"""Findings: what is wrong with a flow and where, found without running it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which records pass between the steps of a flow, and everything about it that does not fit."""
+"""Infers the types of records between the steps of a flow, and finds everything that does not fit."""
 
 from __future__ import annotations
 

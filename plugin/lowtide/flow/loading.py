@@ -1,4 +1,4 @@
-"""Getting a flow out of the user's Python file."""
+"""Loads a flow from the user's Python file."""
 
 from __future__ import annotations
 

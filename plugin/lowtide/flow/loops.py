@@ -1,4 +1,4 @@
-"""Which steps of a flow stand in which loop, and what cannot stand there."""
+"""Finds the loop that each step stands in, and steps that cannot stand in one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the annotations of a user's function say about the records it takes and returns."""
+"""Reads the annotations of a user's function: the records that it takes and returns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a JVM has loaded of its classes, in a file that the next one maps instead of loading them anew.
+"""A class archive: the classes that a JVM has loaded, in a file that the next JVM maps.
 
 It is Java's dynamic class-data sharing (JEP 350). A JVM that finds its archive made by another Java, or from other
 jars, goes without it. `lowtide.rehearsal` makes the archives; where there is none, all starts as ever, only later.

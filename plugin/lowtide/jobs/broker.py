@@ -1,4 +1,4 @@
-"""A first look whether anybody listens where Kafka is said to be: a refusal is told at once, and with the way out."""
+"""Checks early that Kafka's address answers, so that a refusal is shown at once, with the way out."""
 
 from __future__ import annotations
 

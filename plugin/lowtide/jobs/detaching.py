@@ -44,7 +44,7 @@ def detach(name: str, conf: Conf, command: Callable[[str], list[str]]) -> JobSta
     life = new_life()
     log = Log(folder.log_file)
     log.begin()
-    # Until the supervisor has taken over, it is this process whose end would mean that nothing comes of it.
+    # Until the supervisor has taken over, the start fails if this process ends.
     folder.write(JobState(name=name, life=life, phase="starting", started_at=now(), supervisor=Process.of(os.getpid())))
     grace_s = conf.job.stop_limit_s + SUPERVISORS_MARGIN_S
     supervisor = [sys.executable, "-m", "lowtide.jobs.supervisor", str(root), name, life, str(lock), str(grace_s)]

@@ -1,4 +1,4 @@
-"""What a running job says of itself, in numbers."""
+"""A running job in figures, for the console."""
 
 from __future__ import annotations
 

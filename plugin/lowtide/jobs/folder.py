@@ -1,4 +1,4 @@
-"""A job's folder: what it tells those who look from outside, and the lock that lets one life in at a time."""
+"""A job's folder: its published state, and the lock that admits one program at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run says on the console while it goes on."""
+"""The console output of a run."""
 
 from __future__ import annotations
 

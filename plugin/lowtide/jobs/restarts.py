@@ -1,4 +1,4 @@
-"""How often a program starts its job again by itself, before it ends and leaves that to others."""
+"""Decides whether a program restarts its job, and after which pause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job's process does when it is told to end: cleanly within a limit, at once when told twice."""
+"""Signals to a job's process: the first one stops it cleanly within a limit, the second one at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written down of a job: the life it is in, or the one it was in last."""
+"""The state file of a job: its current life, or its last one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of a job while it runs: its figures, and that Kafka is away or back."""
+"""Reports on a job while it runs: its figures, and outages of Kafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calling a user's function with one record, and what can go wrong with that."""
+"""Calls a user's function with one record, and turns what goes wrong into a failure."""
 
 from __future__ import annotations
 

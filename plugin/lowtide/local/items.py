@@ -1,4 +1,4 @@
-"""What moves through a run here and now."""
+"""Items: records on their way through a local run."""
 
 from __future__ import annotations
 

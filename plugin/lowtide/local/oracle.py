@@ -1,4 +1,4 @@
-"""Whether what a job delivered is what it had to deliver: per lane the same sequence of bytes as a run here and now.
+"""The oracle: compares what a job delivered with a local run of the same log, lane by lane, byte by byte.
 
     log = read_sources(conf.kafka, plan, {"documents-0": 0, "documents-1": 1})
     verdict = compare(plan, log, floors, read_output(conf.kafka, "index"))

@@ -1,4 +1,4 @@
-"""A process that cannot be mistaken for another that was given its number later."""
+"""Process identity: a process that cannot be mistaken for another that later gets its number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The mark of a life: an environment variable that all its processes inherit, so that each can be found."""
+"""The mark of a program: an environment variable that all its processes inherit, so that each can be found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps pyarrow from importing pandas before anybody has.
+"""Keeps pyarrow from importing pandas before the program does.
 
 pyarrow's first array of Python objects imports pandas where that is installed, only to ask whether the objects are its
 own: two seconds of CPU in every process that compiles a flow, or writes a snapshot, most of which never see pandas.

@@ -1,4 +1,4 @@
-"""A worker's line to the tracker, for the worker's event loop: connected again while the tracker is started anew.
+"""A worker's line to the tracker, for the worker's event loop: connected again while the tracker is restarted.
 
 ::
 
@@ -198,7 +198,7 @@ class TrackerLine:
         return True
 
     def _broke(self, error: TrackerError) -> None:
-        """Note a line that broke; what is no matter of the line ends the life."""
+        """Note a broken line; any other error ends the life."""
         self._client.close()
         if not isinstance(error, ConnectionLost | NoticeGap):
             raise LifeEnded(str(error)) from error

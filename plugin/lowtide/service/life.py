@@ -1,4 +1,4 @@
-"""What the service does for one life besides its register of workers: tracker, fronts, what may be told.
+"""One life in the service, besides its register of workers: tracker, fronts, snapshots.
 
 It belongs to the service's event loop; what may block runs in threads.
 """
@@ -65,7 +65,7 @@ class Life:
         self.told = setting.told
         """The delivered time, a tick, that the outside may hear: it is stored (R18)."""
         self.restarts = 0
-        """How often the tracker was started anew."""
+        """How often the tracker was restarted."""
         self._secret = secret
         self._events = events
         self._on_end = on_end

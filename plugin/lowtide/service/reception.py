@@ -1,4 +1,4 @@
-"""Where the service's connections are taken: who proves the job's secret may talk."""
+"""Accepts the service's connections: those that prove the job's secret may talk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a life shows: events in the log, a view made each second, and the control API over both."""
+"""Shows a life: events in the log, a view made each second, and the control API over both."""
 
 from __future__ import annotations
 

@@ -270,7 +270,7 @@ def _refusal(request: web.Request, error: web.HTTPException) -> web.Response:
             return _json(404, {"error": f"there is no {request.path[:100]}", "routes": ROUTES})
         case web.HTTPMethodNotAllowed():
             allowed = error.headers["Allow"]
-            return _says(405, f"{request.path} is not asked so", f"use {allowed}", {"Allow": allowed})
+            return _says(405, f"{request.path} does not support {request.method}", f"use {allowed}", {"Allow": allowed})
         case web.HTTPRequestEntityTooLarge():
             return _says(
                 413,

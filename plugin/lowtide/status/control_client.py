@@ -1,4 +1,4 @@
-"""Asks a running job's control API from outside.
+"""A client of a running job's control API.
 
 client = ControlClient(state.control_address(), folder.token())
 print(client.status().lag_ms)
@@ -101,7 +101,7 @@ class ControlClient:
         try:
             return msgspec.json.decode(body, type=kind)
         except msgspec.MsgspecError as error:
-            raise self._unreachable(f"its answer is none that this version of Lowtide knows: {error}") from error
+            raise self._unreachable(f"this version of Lowtide does not know its answer: {error}") from error
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
         try:

@@ -1,4 +1,4 @@
-"""What one life has looked like: its figures per second for a quarter of an hour, per 15 s for hours, and its marks.
+"""The history of one life: its figures per second for a quarter of an hour, per 15 s for hours, and its marks.
 
 history = History()
 history.look(view)                      # each second

@@ -1,4 +1,4 @@
-"""What the service looks at each second, and what the control API shows of it."""
+"""The service's view of its job, made each second, and what the control API shows of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["JobWatch"]
 
 
 class JobWatch:
-    """The view of one life, made anew with each look: however many ask, it costs the service the same.
+    """The view of one life, recreated with each look: however many ask, it costs the service the same.
 
     Args:
         shape: What stays the same as long as the life goes on.

@@ -118,7 +118,7 @@ def _processes(view: JobView) -> Iterator[Metric]:
     for level in sorted(set(levels)):
         workers.add_metric([str(level)], levels.count(level))
     yield workers
-    yield _counter("tracker_restarts", "How often the tracker's process was started anew.", view.tracker.restarts)
+    yield _counter("tracker_restarts", "How often the tracker's process was restarted.", view.tracker.restarts)
     yield _one("tracker_floors", "Floors that the tracker keeps.", view.tracker.floors)
     yield _one("clock_jump_seconds", "How far the broker's clock is off what is believed.", view.clock_jump_ms / 1000)
     yield _one("troubles", "How many things are wrong though the job goes on.", len(view.troubles))

@@ -1,4 +1,4 @@
-"""What the service knows of its job: what stays, and what it sees at one moment."""
+"""The service's knowledge of its job: what stays, and what it sees at one moment."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Moment:
         fronts: Number to `topic-partition`, of all fronts that are registered.
         idle_fronts: Number to `{"heartbeat": tick, "next_offset": …}` of those that the service heartbeats itself.
         tracker: The newest report of the tracker's process; None while there is none.
-        restarts: How often the tracker was started anew in this life.
+        restarts: How often the tracker was restarted in this life.
         spare: By front what `FrontView.spare` says.
         delivered_time: The largest that is *stored*, as a tick (R18); None if there is none.
         snapshots: Of the life.

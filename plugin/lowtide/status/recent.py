@@ -1,4 +1,4 @@
-"""What a job has done lately: differences between looks at counts that only grow.
+"""Recent activity of a job: differences between counts that only grow.
 
 recent = Recent()
 recent.look(time.monotonic(), workers, global_min)     # each second

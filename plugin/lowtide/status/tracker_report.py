@@ -1,4 +1,4 @@
-"""How it stands with the tracker, as its process tells the service."""
+"""The tracker's report on itself to the service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which task a worker takes (R10): one at a time, of its own life, and only after a clean end of the one before."""
+"""Decides which task a worker takes (R10): one at a time, of its own life, after a clean end of the one before."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What a task has sent and its worker has not dealt with yet."""
+"""The backlog of a task: messages that its worker has not handled yet."""
 
 from __future__ import annotations
 

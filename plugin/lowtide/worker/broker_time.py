@@ -1,4 +1,4 @@
-"""The broker's time as an executor knows it: from what the service tells, by a monotonic clock of its own."""
+"""The broker's time on an executor: the service's last reading, advanced by a monotonic clock."""
 
 from __future__ import annotations
 

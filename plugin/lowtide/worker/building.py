@@ -1,4 +1,4 @@
-"""What hosts and their workers are made of: a worker's core, its front at level 0, and the way to the sinks."""
+"""Builds the parts of hosts and workers: a worker's core, its front at level 0, the way to the sinks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A host's door: who connects proves the job's secret and asks to be taken; nobody is waited for.
+"""A host's door: connections prove the job's secret and ask to be taken; none is waited for.
 
 Strangers are limited as `lowtide_tracker.strangers` says, and so is the time of those that have proved the secret and
 not asked yet.

@@ -1,4 +1,4 @@
-"""What a worker counts: records, and where their time goes."""
+"""A worker's figures: records, and where their time goes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fork server: one per executor; imports done, no threads, forks a host process for each one that it is asked for.
+"""The fork server: one per executor; imports done, no threads; forks a host process for each request.
 
 Lines of JSON over standard input and output, to and from the executor's plugin::
 

@@ -1,4 +1,4 @@
-"""What the workers of one host process share: the line to the tracker, the delivery, the writing of snapshots.
+"""The host: what the workers of one process share; tracker line, delivery, writing of snapshots.
 
 A host's workers have one `LocalTracker`. A frame from one to another is folded at both ends there like any other, so
 its two acks cancel before anything is sent. Such a frame does not go through Spark: it is handed over as it is, and

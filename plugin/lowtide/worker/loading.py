@@ -1,4 +1,4 @@
-"""What a worker begins with when its life begins from a snapshot: the parts of its own hash units."""
+"""Loads a worker's state from a snapshot: the parts of its own hash units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of one key as of min time, for whoever asks over the control API."""
+"""Looks up the state of one key as of min time, for the control API."""
 
 from __future__ import annotations
 

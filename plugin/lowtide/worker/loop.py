@@ -174,7 +174,7 @@ class Loop:
     # -- a turn ----------------------------------------------------------------------------------------------------
 
     def _watch_host(self) -> None:
-        """Watch what the host waits for; a line that was made anew has another descriptor."""
+        """Watch what the host waits for; a line that was recreated has another descriptor."""
         wanted = [] if self._failed else self._host.watched()
         if wanted == self._watched:
             return

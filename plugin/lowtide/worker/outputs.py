@@ -1,4 +1,4 @@
-"""From bundles to what a sink is given: messages, and what the lanes keep of them."""
+"""Turns bundles into messages for the sinks, with what the lanes keep of them."""
 
 from __future__ import annotations
 

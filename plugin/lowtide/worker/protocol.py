@@ -1,4 +1,4 @@
-"""What the loop asks of a host and of the workers in it."""
+"""The protocols of hosts and stages, as the loop drives them."""
 
 from __future__ import annotations
 

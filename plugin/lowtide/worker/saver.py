@@ -1,4 +1,4 @@
-"""What a request has pinned is written by a process that is forked for it, while the workers go on.
+"""Writes what a snapshot request has pinned, in a forked process, while the workers go on.
 
 The fork is what makes a snapshot cost no pause: it sees the state as it was when the request was heard, however long it
 takes to write it, and the kernel copies what is changed meanwhile. One is forked for all workers of a host. It runs

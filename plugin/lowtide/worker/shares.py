@@ -1,4 +1,4 @@
-"""One delivery for all workers of a host: what each has put is told to it alone when it is durable."""
+"""Shares of one delivery: each worker of a host hears of its own records alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one thread waits for: descriptors, and what to call when they are ready."""
+"""A thread's watch list: descriptors, and the calls to make when they are ready."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ def stage_of(
 
 
 class Served:
-    """A tracker's server in a thread, which can be stopped and made anew on its port."""
+    """A tracker's server in a thread, which can be stopped and recreated on its port."""
 
     def __init__(self, levels: int = 2, fronts: Iterable[int] = range(PARTITIONS)) -> None:
         self._graph = Graph({level: [level - 1] if level > 1 else [] for level in range(1, levels + 1)})

@@ -227,7 +227,7 @@ def test_an_end_is_answered_while_rows_are_owed(life: Life) -> None:
 
 
 class Mended(IdleStage):
-    """A line that breaks when it is first heard, and is made anew at once, with the same descriptor's number."""
+    """A line that breaks when it is first heard, and is recreated at once, with the same descriptor's number."""
 
     def __init__(self) -> None:
         self.line = self.pipe()

@@ -225,7 +225,7 @@ def test_frames_flow_on_while_a_line_is_broken(rig: Rig) -> None:
 
 
 def test_a_worker_without_a_line_does_not_spin(tracker: Served, rig: Rig) -> None:
-    """The tracker that is being made anew needs the processor."""
+    """The tracker that is being recreated needs the processor."""
     stage = rig.stages["0/orders-1"]
     tracker.stop()
     rig.until(lambda: line_of(stage).fileno() < 0)

@@ -1,4 +1,4 @@
-"""Which commit a job is recovered from: the newest that is whole, or the one that was asked for."""
+"""Chooses the commit to recover from: the newest whole one, or the one that was asked for."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ class CommitLog:
         self._nodes.write(plan)
 
     def rewind(self, incarnation: int, commit: Commit) -> None:
-        """Make a commit the last one again: those above it are dropped, for what they hold is to be made anew.
+        """Make a commit the last one again: those above it are dropped, for what they hold is to be recreated.
 
         Raises:
             Fenced: the life is over.

@@ -1,4 +1,4 @@
-"""Whether a snapshot can be recovered from: every part is there, whole, and the one that the manifest means."""
+"""Verifies a snapshot: every part is there, whole, and the one that the manifest means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lies between two snapshots of a job: records, rows, bytes, units, and the flow's shape."""
+"""The difference between two snapshots of a job: records, rows, bytes, units, and the flow's shape."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Whether the state of a frozen flow can be read by the flow of now (R11): vertices, keys and types of state.
+"""Checks that the current flow can read a frozen flow's state (R11): vertices, keys and types of state.
 
 State is read by vertex and by field name: another order of fields is no difference. A field that is new is read if the
-flow of now has a default for it. Everything else that differs would drop state or misread it, and is fatal.
+current flow has a default for it. Everything else that differs would drop state or misread it, and is fatal.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Difference:
 def compare(
     frozen: Sequence[VertexShape], now: Sequence[VertexShape], defaults: Mapping[str, Collection[str]]
 ) -> list[Difference]:
-    """Hold the flow of now against that of a snapshot.
+    """Hold the current flow against that of a snapshot.
 
     Args:
         frozen: of the snapshot.
@@ -37,7 +37,7 @@ def compare(
             `visits[].count`, below a map's value `visits{}.count`.
 
     Returns:
-        All differences, those of one vertex together, in the order of the flow of now; vertices that are gone last.
+        All differences, those of one vertex together, in the order of the current flow; vertices that are gone last.
 
     Raises:
         ManifestDamaged: the type of a state cannot be read.

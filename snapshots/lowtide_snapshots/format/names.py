@@ -1,4 +1,4 @@
-"""What the objects of a snapshot are called below the root of a store; defined in `snapshots/README.md`."""
+"""Names of a snapshot's objects below the root of a store; defined in `snapshots/README.md`."""
 
 from __future__ import annotations
 

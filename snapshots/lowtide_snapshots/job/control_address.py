@@ -1,4 +1,4 @@
-"""Where a life's control API listens, with the proof that whoever published it knows the job's token.
+"""The address of a life's control API, with the proof that its publisher knows the job's token.
 
     at = ControlAddress.of("orders", store.life())
     status, body = ask(at, token, "GET", "/status", limit_s=5.0)

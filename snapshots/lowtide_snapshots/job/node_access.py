@@ -1,4 +1,4 @@
-"""Who besides the job's own user may change its nodes in ZooKeeper: nobody, or the job does not start.
+"""Checks that only the job's own user may change its nodes in ZooKeeper.
 
 A node keeps the access that it was made with, and anybody may make nodes where jobs lie. So who makes a job's node
 before the job does, or finds one that was made without a password, could raise its incarnation, forge its commits, or

@@ -1,4 +1,4 @@
-"""Where a job's nodes lie in ZooKeeper; the table is in `snapshots/README.md`."""
+"""Paths of a job's nodes in ZooKeeper; the table is in `snapshots/README.md`."""
 
 from __future__ import annotations
 

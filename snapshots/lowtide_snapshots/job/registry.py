@@ -1,4 +1,4 @@
-"""Which jobs there are: those that were ever started under a root."""
+"""Lists the jobs that were ever started under a root."""
 
 from __future__ import annotations
 

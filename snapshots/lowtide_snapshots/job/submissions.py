@@ -1,4 +1,4 @@
-"""Which life each submission began: a program that is submitted twice under one key begins one life, not two."""
+"""Submissions: a program that is submitted twice under one key begins one life, not two."""
 
 from __future__ import annotations
 

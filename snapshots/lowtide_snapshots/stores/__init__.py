@@ -1,4 +1,4 @@
-"""Where parts and manifests lie: one contract, with a folder or S3 behind it.
+"""Stores of parts and manifests: one contract, with a folder or S3 behind it.
 
 Another store is one file with a class, one test class, and one line in `_SCHEMES`.
 """

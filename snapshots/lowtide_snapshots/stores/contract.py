@@ -1,4 +1,4 @@
-"""What every store does: objects that are written once, read whole, listed and deleted."""
+"""The contract of every store: objects that are written once, read whole, listed and deleted."""
 
 from __future__ import annotations
 

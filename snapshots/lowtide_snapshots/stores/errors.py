@@ -1,4 +1,4 @@
-"""What a store refuses or fails with: one class per thing the caller can do about it."""
+"""Errors of stores: one class per thing the caller can do about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an S3 server's refusals and failures mean to the caller: again, never, full, or not there."""
+"""Classifies an S3 server's refusals and failures: try again, never, full, or not there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where kazoo logs to: warnings only, and the same one seldom."""
+"""Kazoo's log: warnings only, and the same one seldom."""
 
 from __future__ import annotations
 

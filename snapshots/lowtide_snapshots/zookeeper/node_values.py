@@ -1,4 +1,4 @@
-"""What a job's nodes hold: JSON objects, in UTF-8."""
+"""Values of a job's nodes: JSON objects, in UTF-8."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def whole(value: Mapping[str, Any], field: str, path: str) -> int:
     """
     number = value.get(field)
     if type(number) is not int:
-        raise damaged(f"{field!r} is {number!r}, which is no whole number", path)
+        raise damaged(f"{field!r} is {number!r}, which is not a whole number", path)
     return number
 
 

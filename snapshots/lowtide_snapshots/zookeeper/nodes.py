@@ -1,4 +1,4 @@
-"""What is read from ZooKeeper, and what a transaction is made of."""
+"""Nodes as they are read from ZooKeeper, and the operations of a transaction."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def test_the_front_register_only_grows_and_takes_all_or_none(place: Any) -> None
     mine.add_fronts(life, entries[9:])
     assert place.open().fronts() == entries
     with pytest.raises(EntryDiffers, match="fronts/0000000003"):
-        mine.add_fronts(life, [ENTRY | {"number": 12}, ENTRY | {"number": 3, "topic_id": "made anew"}])
+        mine.add_fronts(life, [ENTRY | {"number": 12}, ENTRY | {"number": 3, "topic_id": "recreated"}])
     with pytest.raises(EntryDiffers):
         mine.add_fronts(life, [ENTRY | {"number": 12}, ENTRY | {"number": 12, "offset": 7}])
     assert mine.fronts() == entries

@@ -158,7 +158,7 @@ function troubles(marks, to, now) {
       }),
   );
   const shapes = {
-    tracker_restarted: ["triangle", "warn", "the tracker was started anew"],
+    tracker_restarted: ["triangle", "warn", "the tracker was restarted"],
     worker_lost: ["cross", "bad", "a worker died"],
     life_ended: ["cross", "bad", "the life ended"],
   };

@@ -1,4 +1,4 @@
-"""What a front remembers of its log: where each tick begins (R14)."""
+"""A front's memory of its log: where each tick begins (R14)."""
 
 from __future__ import annotations
 

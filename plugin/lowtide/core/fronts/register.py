@@ -168,7 +168,7 @@ class FrontRegister:
             if earliest is None:
                 raise SourceGone(
                     f"{entry.partition} is gone; it is front {entry.number} of this job",
-                    way_out="restore the topic; if it was deleted on purpose or made anew, its records are others: "
+                    way_out="restore the topic; if it was deleted on purpose or recreated, its records are others: "
                     "start a job of another name",
                 )
             offset = starts[entry.number] = manifest.get(entry.number, entry.offset)

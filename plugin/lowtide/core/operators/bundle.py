@@ -1,4 +1,4 @@
-"""What a barrier hands to a sink in one atomic step (R13)."""
+"""A bundle: the records that a barrier hands to a sink in one atomic step (R13)."""
 
 from __future__ import annotations
 

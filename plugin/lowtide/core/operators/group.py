@@ -1,4 +1,4 @@
-"""What steps with state keep of one key, and which keys have something that may be forgotten."""
+"""A group: the state that a step keeps of one key, and the keys whose state can be pruned."""
 
 from __future__ import annotations
 

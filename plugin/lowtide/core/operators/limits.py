@@ -1,4 +1,4 @@
-"""How large records and frames may be, and what becomes of a record that is larger. Pure."""
+"""Size limits of records and frames, and the fate of a record that is larger. Pure."""
 
 from __future__ import annotations
 

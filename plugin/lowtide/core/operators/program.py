@@ -1,4 +1,4 @@
-"""What one level of a plan does with the records that reach it: pure, no I/O, no clock.
+"""One level of a plan at work on the records that reach it: pure, no I/O, no clock.
 
     program = Program(plan, level=0)
     feed = program.feed_source(vertex, rows)    # feed.parcels for level 1, feed.delivers, feed.faults

@@ -1,4 +1,4 @@
-"""What the states of a step have to be, so that a life that begins with them goes on as the one before would have.
+"""Checks of a step's states: a life that begins with one goes on as the life before would have.
 
 Workers and `run_locally` look at them alike: a state is of the type that the step declares, comes back from a snapshot
 as it is, and is not changed in place, since it stays what a replay, another key or a snapshot begins with.

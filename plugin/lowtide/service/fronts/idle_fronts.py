@@ -1,4 +1,4 @@
-"""Fronts whose partitions nobody has read yet: the service speaks for them until their worker comes (R2, R3)."""
+"""Idle fronts: the service speaks for a partition until its worker comes (R2, R3)."""
 
 from __future__ import annotations
 

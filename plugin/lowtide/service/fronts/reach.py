@@ -1,4 +1,4 @@
-"""How far the sources reach back behind the last commit: whether a life could begin from it now (R17)."""
+"""Measures how far the sources still reach back: whether a life could begin from the last commit now (R17)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fronts of a life: who speaks for each, what idle ones are granted, and partitions that appear (R2, R3)."""
+"""The fronts of a life: which process speaks for each, the grants of idle ones, new partitions (R2, R3)."""
 
 from __future__ import annotations
 
@@ -311,7 +311,7 @@ class SourceFronts:
         self._events.event("front_registered", front=number, partition=start.name, opening=opening)
 
     async def _opened(self, number: int, floor: int) -> int:
-        """Ask the tracker to open a front, again while it is being started anew."""
+        """Ask the tracker to open a front, again while it is being restarted."""
         while self._idle is not None:
             try:
                 return self._idle.open(number, floor)

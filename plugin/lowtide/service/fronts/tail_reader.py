@@ -1,4 +1,4 @@
-"""What Kafka says about the ends of partitions; the only place here that knows its clients."""
+"""Reads the ends of partitions; the only place here that knows Kafka's clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which partitions' tails are to be looked at when, and what a look may grant (R2); no I/O, time is an argument.
+"""Schedules the reads of partitions' tails, and decides what a read may grant (R2); no I/O, time is an argument.
 
 A grant `(front, offset, ms)` says: at broker time ms + skew, nothing that a read_committed reader would get lay at or
 behind `offset`. The last stable offset (LSO), asked after that time was taken, is such an offset. It is of use only if
@@ -43,7 +43,7 @@ LONG_S = 1.0
 """An owner that has expected one offset for so long is probed for whatever the LSO does."""
 LOST_AFTER_S = 10.0
 """An offset that the log does not have may be news that crossed, or a new leader has not caught up; if that lasts, the
-log was cut, made anew, or deleted from."""
+log was cut, recreated, or deleted from."""
 MIN_BACK_OFF_S = 0.02
 MAX_BACK_OFF_S = 1.0
 
@@ -232,7 +232,7 @@ class TailState:
         return Grant(front, offset, before_ms - self._skew_ms)
 
     def lost(self, now_s: float) -> list[tuple[Tail, int]]:
-        """Which logs do not have what their owners expect next, with their ends; each is told once."""
+        """Logs that end before the offset that their readers expect, with their ends; each is reported once."""
         found = []
         for watched in self._watched.values():
             if watched.lost_s is not None and now_s >= watched.lost_s + LOST_AFTER_S:

@@ -35,9 +35,9 @@ log = logging.getLogger(__name__)
 
 LOST_WAY_OUT = (
     "start the job again: it says which records are missing; a topic whose leader was elected unclean, or that was "
-    "made anew, wants a job of another name; else raise its retention above the time that the job may be behind"
+    "recreated, wants a job of another name; else raise its retention above the time that the job may be behind"
 )
-GONE_WAY_OUT = "a job cannot go on without its source; if the topic was made anew, start a job under a new name"
+GONE_WAY_OUT = "a job cannot go on without its source; if the topic was recreated, start a job under a new name"
 
 
 class Tails:
@@ -288,7 +288,7 @@ class Tails:
             if found not in (None, known):
                 del self._topic_ids[topic]
                 self._tell(
-                    f'the source topic "{topic}" was deleted and made anew: its id is {found}, not {known}',
+                    f'the source topic "{topic}" was deleted and recreated: its id is {found}, not {known}',
                     GONE_WAY_OUT,
                     self._on_lost,
                 )

@@ -291,7 +291,7 @@ class Coordinator:
         """The tracker's process has died, and what it was to ask of workers that had not heard of it with it."""
         for taking in self._takings:
             if taking.phase == "taking" and not taking.heard:
-                self._fail(taking, "the tracker was started anew before all workers had heard of it")
+                self._fail(taking, "the tracker was restarted before all workers had heard of it")
 
     async def _prune_after(self, id_: str) -> None:
         """Once a snapshot of the job's own is committed, drop what the rule does not keep (R17)."""

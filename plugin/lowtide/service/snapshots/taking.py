@@ -162,7 +162,7 @@ class Taking:
         return {number: front.offset for number, front in self._fronts.items()}
 
     def seal(self, base: Manifest | None, floors: Iterable[Floor]) -> Manifest:
-        """The manifest of all that was said; what nobody has written anew is as the base has it (W9).
+        """Build the manifest; units that nobody rewrote keep the parts of the base (W9).
 
         Args:
             base: The commit at `since`: what a worker has left to an older one has not changed up to this one either.

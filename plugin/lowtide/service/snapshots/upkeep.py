@@ -1,4 +1,4 @@
-"""What a commit makes superfluous goes: older commits with their parts, and floors below where it begins (R17)."""
+"""Deletes what a commit makes superfluous: older commits with their parts, and floors below its start (R17)."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Whether somebody who looks each second was held up himself, so that what he last heard says nothing of others."""
+"""Detects that our own loop was stalled, so that silence from others proves nothing."""
 
 from __future__ import annotations
 
 __all__ = ["Lookout"]
 
 LATE_S = 3.0
-"""Whoever looks each second was held up himself if he comes later than this."""
+"""A loop that looks each second was itself stalled if it comes later than this."""
 
 
 class Lookout:

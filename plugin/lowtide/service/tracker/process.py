@@ -127,8 +127,8 @@ class TrackerProcess:
     def end_if_silent(self) -> None:
         """Kill a process that lives and says nothing for `SILENT_LIMIT_S`: another one takes its place.
 
-        To be called each second. Who has not listened himself meanwhile, as his machine stood still, cannot say who was
-        silent: then the time begins anew.
+        To be called each second. If this process itself was stalled, it cannot tell which others were silent: the time
+        starts again.
         """
         now, process = time.monotonic(), self._process
         if self._lookout.late(now):
@@ -163,7 +163,7 @@ class TrackerProcess:
         return tick
 
     def forget_floors(self, front: int, offset: int) -> None:
-        """Let the tracker drop floors that a commit has made superfluous; one that is started anew may have them."""
+        """Let the tracker drop floors that a commit has made superfluous; one that is restarted may have them."""
         self._send({"forget": [front, offset]})
 
     def _send(self, line: dict[str, Any]) -> None:
@@ -270,7 +270,7 @@ class TrackerProcess:
                 await self._spawn(fronts, workers)
         except Exception as error:
             LOG.exception("the tracker's process is watched no more")
-            self._tell_fault(f"the tracker's process cannot be started anew: {type(error).__name__}: {error}")
+            self._tell_fault(f"the tracker's process cannot be restarted: {type(error).__name__}: {error}")
         finally:
             await self._end_process()
             if self._listener is not None:

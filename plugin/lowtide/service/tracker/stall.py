@@ -1,4 +1,4 @@
-"""Whether min time stands for no reason: a frame that was lost is named, and the life ends in replay (R10)."""
+"""Detects that min time stands for no reason: the lost frame is named, and the life ends in replay (R10)."""
 
 from __future__ import annotations
 
@@ -61,8 +61,7 @@ class Stall:
     def look(self, report: TrackerReport, gauges: Iterable[Mapping[str, Any]], now_s: float) -> str:
         """Return what stands and for how long once it is over the limit; else an empty text.
 
-        To be called each second. Who has not listened himself meanwhile, as his machine stood still, knows only what
-        was true before: then the time begins anew.
+        To be called each second. If this process itself was stalled, its view is stale: the time starts again.
         """
         if self._lookout.late(now_s):
             self._since = now_s

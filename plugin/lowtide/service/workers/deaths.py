@@ -1,4 +1,4 @@
-"""How workers die: what fork servers say of it, and looks that come a moment later."""
+"""Deaths of workers: reports of the fork servers, matched with connections that close."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Executors:
 
     @property
     def refused(self) -> list[str]:
-        """Why no life can run on those that are there; empty if it can."""
+        """Reasons why the connected executors cannot run a life; empty if they can."""
         return list(self._others.values())
 
     def came(self, peer: Peer, hello: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What the workers of a life have said of themselves, put together."""
+"""The figures of all workers of a life, put together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asks the workers for the state of a key: all of them, as only one has it."""
+"""Asks all workers for the state of a key; only one has it."""
 
 from __future__ import annotations
 

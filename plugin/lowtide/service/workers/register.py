@@ -147,7 +147,7 @@ class Register:
         """Workers died, or their connection to the service closed, or their executor has gone.
 
         Args:
-            names: All that went together; those that this life never had are of no account.
+            names: All that went together; workers that this life did not fork are ignored.
             how: How their process ended, as its fork server saw it; empty if that is not known.
             pid: The process, for one that died before it reported.
         """

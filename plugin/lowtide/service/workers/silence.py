@@ -1,4 +1,4 @@
-"""Misses a worker that does not send its gauges any more: its process hangs where nothing interrupts it."""
+"""Detects a worker that sends no gauges any more: its process hangs where nothing interrupts it."""
 
 from __future__ import annotations
 

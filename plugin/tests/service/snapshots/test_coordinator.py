@@ -344,7 +344,7 @@ def test_a_request_that_died_with_its_tracker_holds_up_nobody_else(rig: Rig, mon
         first = it.begin(None, commit=False)
         await asyncio.sleep(0.1)
         it.tracker_restarted()
-        assert "the tracker was started anew" in (await rig.over(first.id, "failed")).why
+        assert "the tracker was restarted" in (await rig.over(first.id, "failed")).why
         monkeypatch.setattr("lowtide.service.snapshots.coordinator.HEARD_LIMIT_S", 0.2)
         second = it.begin(None, commit=False)
         assert "had not heard of it: 1/0, 1/1" in (await rig.over(second.id, "failed")).why
