@@ -141,7 +141,7 @@ class Job:
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def check(self, life: Life) -> None:
-        """What the sinks hold is what the oracle delivers, with the floors that are durable or in force."""
+        """What the sinks hold is what the oracle delivers, with the floors that lanes or archive have, or fronts."""
         plan = self.plan(1, "optimistic")
         expected, dead = run_log(plan, self._log(), list(self._floors(life)))
         lanes_of = by_lane(expected)
@@ -164,7 +164,7 @@ class Job:
     def _floors(self, life: Life) -> Floors:
         floors = Floors([Floor(log.front, 0, log.opening or 0) for log in self.logs.values()])
         live = [core.front._floors for core in life.cores if core.front is not None]
-        for some in (self.archive, self.of_manifests(), self.sinks.floors(), *live):
+        for some in (self.archive, self.sinks.floors(), *live):
             floors.merge(some)
         return floors
 

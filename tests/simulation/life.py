@@ -87,9 +87,10 @@ class Life:
         self.start = commit.tick if commit else 0
         self.last = sinks.last()
         self.manifests = manifests
-        self.durable = Floors(manifests)
-        self.durable.merge(archive)
+        self.durable = Floors(archive)
         self.durable.merge(sinks.floors())
+        self.stored = Floors(self.durable)
+        self.untold = [floor for floor in manifests if self.durable.add(floor)]
         self.relied_on = max([self.start, told, *(key.tick + 1 for key in self.last.values())])
         self.bundle_records = rng.choice([1, 3, 1000])
         inbound = plan.segments
@@ -141,7 +142,8 @@ class Life:
             opening=opening,
             window=self.window,
             max_future_ms=FAR_MS,
-            floors=self.durable.of_front(log.front),
+            floors=self.stored.of_front(log.front),
+            untold=self.untold,
             relied_on=max(self.relied_on, self.durable.largest_tick()),
             offset=offset,
             before=before,

@@ -68,12 +68,14 @@ class Recovered:
         """Whether every state has the very type that it had."""
         return {step.shape for step in saved_steps(plan).values()} == set(self.manifest.flow)
 
-    def needed(self, floors: Iterable[Floor]) -> tuple[Floor, ...]:
-        """These floors and those of the commits, without what says nothing from where the life begins."""
-        kept = Steps((*floors, *self.floors))
+    def needed(self, durable: Iterable[Floor]) -> tuple[tuple[Floor, ...], tuple[Floor, ...]]:
+        """The floors that say something from where the life begins: of the durable ones, and those of commits alone."""
+        kept, commits = Steps(durable), Steps(self.floors)
         for front, offset in self.offsets.items():
             kept.cut(front, offset)
-        return tuple(kept)
+            commits.cut(front, offset)
+        known = tuple(kept)
+        return known, tuple(floor for floor in commits if kept.add(floor))
 
     @property
     def offsets(self) -> dict[int, int]:
