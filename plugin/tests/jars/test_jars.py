@@ -125,7 +125,7 @@ def test_a_cache_that_cannot_be_written_is_told(registry: Path, monkeypatch: pyt
 def test_two_processes_at_once_fetch_one_set(registry: Path, tmp_path: Path) -> None:
     code = (
         "import pathlib, sys\n"
-        "from lowtide.spark import jars\n"
+        "from lowtide.jars import third_party as jars\n"
         "jars._IVY_FILE, jars._LOCK_FILE = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])\n"
         "print(*jars.connector_jars())\n"
     )
