@@ -28,8 +28,8 @@ class Deployment:
         delivery: How sinks are written.
         tracking: Whether records wait for min time; without it they are delivered in the order they come.
         window: How far a front may be ahead (R8).
-        optimism: With how many ticks a worker's window of optimism begins (`worker/optimism.py`); None for no limit,
-            as in ordered mode.
+        optimism: With how many ticks a worker's window of optimism begins (`Optimism` in `core/early_frames.py`); None
+            for no limit, as in ordered mode.
         max_future_ms: A timestamp further ahead of the broker's clock is not believed.
         max_bundle_records: Limit of one bundle.
         delivery_limit_ms: How long Kafka may take for what a sink is given at once.

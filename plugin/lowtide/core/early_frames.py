@@ -1,8 +1,8 @@
-"""Frames that come too early to be worth a guess: they wait outside the core, as if they were still on their way.
+"""Frames that come too early to be worth a guess: they wait outside the worker as if still on their way.
 
 Whoever processes records of one front long before another front's of the same time does so in vain: most of it is taken
 back. Such records could not have passed a barrier either, before min time has come to them. So those further ahead of
-min time than a window (`worker/optimism.py`) wait here, and are dealt with together when it has come near, or when
+min time than a window (`Optimism`) wait here, and are dealt with together when it has come near, or when
 there is nothing else to do. A frame that waits is not acknowledged, so nothing passes it that would not pass one on its
 way; this bounds optimism as moving time windows do in optimistic simulation.
 """

@@ -10,7 +10,7 @@ __all__ = ["Restarts", "in_vain"]
 FIRST_PAUSE_S = 0.5
 MOST_PAUSE_S = 15.0
 _OF_THE_FLOW = re.compile(r'(step |source )?"')
-"""How the texts begin of what a flow's own functions and records bring about; see `operators/failure.py`."""
+"""How the texts begin of what a flow's own functions and records bring about; see `core/operators/failure.py`."""
 
 
 def in_vain(cause: str) -> bool:
