@@ -1,7 +1,7 @@
 """The configuration: `Conf` and its tables, and how its secrets, stores and ZooKeeper are reached."""
 
-from lowtide.conf.conf import (
-    Conf,
+from lowtide.conf.conf import Conf, parse_settings
+from lowtide.conf.tables import (
     ControlConf,
     EmbeddedConf,
     EpochConf,
@@ -12,7 +12,6 @@ from lowtide.conf.conf import (
     SparkConf,
     WorkerConf,
     ZooKeeperConf,
-    parse_settings,
 )
 
 __all__ = [

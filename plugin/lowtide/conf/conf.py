@@ -33,20 +33,7 @@ from lowtide.conf.tables import (
 )
 from lowtide.errors import ConfError
 
-__all__ = [
-    "Conf",
-    "ControlConf",
-    "EmbeddedConf",
-    "EpochConf",
-    "ExchangeConf",
-    "JobConf",
-    "KafkaConf",
-    "SnapshotsConf",
-    "SparkConf",
-    "WorkerConf",
-    "ZooKeeperConf",
-    "parse_settings",
-]
+__all__ = ["Conf", "parse_settings"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
