@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 LISTEN = "0A"
@@ -36,17 +36,21 @@ def listeners(pids: Iterable[int]) -> list[Listener]:
     """Return all sockets at which these processes listen, TCP over IPv4 and IPv6."""
     holders = {inode: pid for pid in pids for inode in sockets_of(pid)}
     found = set()
+    for row in tcp_rows():
+        if row[3] == LISTEN and row[9] in holders:
+            address, _, port = row[1].partition(":")
+            found.add(Listener(holders[row[9]], _host(address), int(port, 16)))
+    return sorted(found)
+
+
+def tcp_rows() -> Iterator[list[str]]:
+    """The kernel's rows of TCP sockets, over IPv4 and IPv6: own and other end at 1 and 2, state at 3, inode at 9."""
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
             with open(table, encoding="ascii") as lines:
-                rows = [line.split() for line in lines][1:]
+                yield from [line.split() for line in lines][1:]
         except FileNotFoundError:
             continue  # This machine has no IPv6.
-        for row in rows:
-            if row[3] == LISTEN and row[9] in holders:
-                address, _, port = row[1].partition(":")
-                found.add(Listener(holders[row[9]], _host(address), int(port, 16)))
-    return sorted(found)
 
 
 def sockets_of(pid: int) -> set[str]:

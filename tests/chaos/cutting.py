@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from tests.listening import sockets_of
+from tests.listening import sockets_of, tcp_rows
 
 __all__ = ["cut", "may_cut"]
 
-TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 OPEN = ("01", "02")
 """Established, and on the way there."""
 NETLINK_SOCK_DIAG = 4
@@ -79,16 +78,10 @@ def may_cut() -> bool:
 
 
 def _connections(port: int) -> Iterator[_Connection]:
-    for table in TABLES:
-        try:
-            with open(table, encoding="ascii") as lines:
-                rows = [line.split() for line in lines][1:]
-        except FileNotFoundError:
-            continue  # This machine has no IPv6.
-        for row in rows:
-            own, other = (end.partition(":") for end in row[1:3])
-            if row[3] in OPEN and int(other[2], 16) == port and row[9] != "0":
-                yield _Connection(row[9], _address(own[0]), int(own[2], 16), _address(other[0]), port)
+    for row in tcp_rows():
+        own, other = (end.partition(":") for end in row[1:3])
+        if row[3] in OPEN and int(other[2], 16) == port and row[9] != "0":
+            yield _Connection(row[9], _address(own[0]), int(own[2], 16), _address(other[0]), port)
 
 
 def _address(text: str) -> bytes:
