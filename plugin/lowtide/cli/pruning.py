@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lowtide.cli.output import count_of, size
-from lowtide.cli.snapshot_place import SnapshotPlace
 from lowtide.conf import Conf
 from lowtide.connectors.topics import Topic, Topics
 from lowtide.errors import ConfError, LowtideError
 from lowtide_snapshots.commits.choice import manifest_of
+from lowtide_snapshots.commits.known import KnownSnapshots
 from lowtide_snapshots.commits.log import Commit
 from lowtide_snapshots.commits.retention import Rule, Swept, bases, plan, sweep
 from lowtide_snapshots.errors import FormatTooNew, ManifestDamaged
@@ -34,7 +34,7 @@ class Pruning:
         unknown: Why that is not known; empty if it is.
     """
 
-    place: SnapshotPlace
+    place: KnownSnapshots
     kept: list[Commit]
     dropped: list[Commit]
     swept: Swept | None = None
@@ -42,7 +42,7 @@ class Pruning:
     unknown: str = ""
 
     @classmethod
-    def planned(cls, place: SnapshotPlace, rule: Rule) -> Pruning:
+    def planned(cls, place: KnownSnapshots, rule: Rule) -> Pruning:
         """Say what the rule keeps and drops; nothing is done."""
         log = place.log
         based_on = bases(log, place.files)
@@ -50,7 +50,7 @@ class Pruning:
         return cls(place, kept, dropped)
 
     @classmethod
-    def of(cls, place: SnapshotPlace, snapshots: Iterable[str]) -> Pruning:
+    def of(cls, place: KnownSnapshots, snapshots: Iterable[str]) -> Pruning:
         """Say that these go, ids or names, and all others stay; nothing is done.
 
         Raises:

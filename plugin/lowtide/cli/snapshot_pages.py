@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lowtide.cli.output import count_of, size, table, time_of
-from lowtide.cli.snapshot_place import Known
+from lowtide_snapshots.commits.known import KnownSnapshot
 from lowtide_snapshots.commits.log import Commit, Restored
 from lowtide_snapshots.format.difference import Diff
 from lowtide_snapshots.format.manifest import Manifest, Part, type_of
@@ -18,7 +18,7 @@ __all__ = ["LISTED", "diff_object", "diff_page", "known_object", "line", "page"]
 LISTED = ("snapshot", "name", "is", "all before (UTC)", "made (UTC)", "parts", "rows", "size", "")
 
 
-def line(known: Known, last: Commit | None, restored: Restored | None) -> tuple[str, ...]:
+def line(known: KnownSnapshot, last: Commit | None, restored: Restored | None) -> tuple[str, ...]:
     """Return a snapshot as a line of the list."""
     manifest = known.manifest
     sizes = (
@@ -38,7 +38,7 @@ def line(known: Known, last: Commit | None, restored: Restored | None) -> tuple[
     return known.id, known.name or "", known.phase, time_of(known.min_time_ms), shown, *sizes, "; ".join(remarks)
 
 
-def known_object(known: Known, last: Commit | None, restored: Restored | None) -> dict[str, Any]:
+def known_object(known: KnownSnapshot, last: Commit | None, restored: Restored | None) -> dict[str, Any]:
     """Return the same as plain values."""
     commit, manifest = known.commit, known.manifest
     return {
@@ -59,7 +59,7 @@ def known_object(known: Known, last: Commit | None, restored: Restored | None) -
     }
 
 
-def page(known: Known, manifest: Manifest, where: str) -> str:
+def page(known: KnownSnapshot, manifest: Manifest, where: str) -> str:
     """Return all of one snapshot: what it holds by step, from where it is read on, what was delivered."""
     record = manifest.record
     facts = [
@@ -142,7 +142,7 @@ def diff_object(found: Diff) -> dict[str, Any]:
     }
 
 
-def _is(known: Known, commit: Commit | None) -> bool:
+def _is(known: KnownSnapshot, commit: Commit | None) -> bool:
     return commit is not None and known.commit is not None and commit.id == known.id
 
 

@@ -9,44 +9,25 @@ from lowtide.cli.refusals import plain_errors
 from lowtide.conf.conf import Conf
 from lowtide.conf.store_access import store_setting
 from lowtide.conf.zookeeper_access import ZooKeeperAccess
-from lowtide.errors import ConfError, NotRunning
-from lowtide_snapshots.commits.known import KnownSnapshot, KnownSnapshots
+from lowtide.errors import NotRunning
+from lowtide_snapshots.commits.known import KnownSnapshots
 from lowtide_snapshots.commits.log import ZooKeeperCommitLog
-from lowtide_snapshots.errors import NoSuchCommit, SnapshotsError
+from lowtide_snapshots.errors import SnapshotsError
 from lowtide_snapshots.job.registry import jobs
 from lowtide_snapshots.job.store import JobStore
 from lowtide_snapshots.stores import open_store
 
-__all__ = ["Known", "SnapshotPlace", "opened"]
+__all__ = ["opened"]
 
 MOST_SHOWN = 20
 
-Known = KnownSnapshot
-
-
-class SnapshotPlace(KnownSnapshots):
-    """A job's commits and manifests, for the command line."""
-
-    def find(self, asked: str | None = None) -> KnownSnapshot:
-        """Return one snapshot, by its id or its name; where none is asked for, the last commit.
-
-        Raises:
-            ConfError: there is none of that id or name; those that are there are named.
-        """
-        try:
-            return super().find(asked)
-        except NoSuchCommit as error:
-            way_out = error.way_out
-            if way_out.startswith("take"):
-                way_out = f"take one: lowtide snapshot {self.job}"
-            raise ConfError(error.what, where=error.where, way_out=way_out) from None
-
 
 @contextmanager
-def opened(conf: Conf, job: str) -> Iterator[tuple[SnapshotPlace, JobStore]]:
+def opened(conf: Conf, job: str) -> Iterator[tuple[KnownSnapshots, JobStore]]:
     """Give a job's snapshots and its place in ZooKeeper until the block ends.
 
     Raises:
+        ConfError: the block asks for a snapshot that is not there; those that are there are named.
         NotRunning: there never was such a job.
         ServiceUnavailable: ZooKeeper or the store does not answer, or does not let us in.
         SnapshotDamaged, SnapshotFailed: by what the block does.
@@ -56,7 +37,8 @@ def opened(conf: Conf, job: str) -> Iterator[tuple[SnapshotPlace, JobStore]]:
             raise _no_job(conf, job)
         files = open_store(store_setting(conf.snapshots))
         try:
-            yield SnapshotPlace(ZooKeeperCommitLog(store), files), store
+            take = f"take one: lowtide snapshot {job}"
+            yield KnownSnapshots(ZooKeeperCommitLog(store), files, take=take), store
         finally:
             files.close()
 

@@ -12,9 +12,10 @@ from lowtide.cli.options import as_json, with_conf
 from lowtide.cli.output import Age, bar, count_of, size, table, time_of
 from lowtide.cli.pruning import Pruning
 from lowtide.cli.snapshot_pages import LISTED, diff_object, diff_page, known_object, line, page
-from lowtide.cli.snapshot_place import Known, SnapshotPlace, opened
+from lowtide.cli.snapshot_place import opened
 from lowtide.conf import Conf
 from lowtide.errors import SnapshotDamaged, SnapshotFailed
+from lowtide_snapshots.commits.known import KnownSnapshot, KnownSnapshots
 from lowtide_snapshots.commits.log import Commit
 from lowtide_snapshots.commits.retention import Rule
 from lowtide_snapshots.commits.verification import verify as damages_of
@@ -187,7 +188,7 @@ def _say_pruning(pruning: Pruning, *, dry_run: bool, as_json: bool) -> None:
         click.echo(pruning.said(dry_run=dry_run))
 
 
-def _verified(place: SnapshotPlace, known: Known) -> dict[str, Any]:
+def _verified(place: KnownSnapshots, known: KnownSnapshot) -> dict[str, Any]:
     """What a look at all parts of a snapshot has shown."""
     manifest = known.manifest
     found = {"id": known.id, "name": known.name, "min_time_ms": known.min_time_ms, "parts": 0, "bytes": 0}
@@ -211,7 +212,7 @@ def _verdict(found: dict[str, Any]) -> list[str]:
     return [f"snapshot {called} is DAMAGED, {len(damages)}{of}:", *lines, *more]
 
 
-def _commit(place: SnapshotPlace, manifest: Manifest, known: Known) -> Commit:
+def _commit(place: KnownSnapshots, manifest: Manifest, known: KnownSnapshot) -> Commit:
     """Commit it; while it is not known whether that was done, again (R16)."""
     if known.phase == "over":
         last, life = place.log.last(), place.log.incarnation()

@@ -21,7 +21,6 @@ from lowtide.cli.output import Age, IsoTime, count_of, size, time_of
 from lowtide.cli.pruning import Pruning, gone
 from lowtide.cli.refusals import plain_errors
 from lowtide.cli.snapshot import take
-from lowtide.cli.snapshot_place import SnapshotPlace
 from lowtide.connectors.topics import Topic
 from lowtide.errors import ConfError, LowtideError, ServiceUnavailable, SnapshotDamaged, SnapshotFailed
 from lowtide.events import EventLog
@@ -30,6 +29,7 @@ from lowtide.jobs.state import JobState
 from lowtide.process.identity import Process
 from lowtide.status.job_view import SnapshotView
 from lowtide_snapshots import errors as snapshot_errors
+from lowtide_snapshots.commits.known import KnownSnapshots
 from lowtide_snapshots.commits.memory_log import MemoryCommitLog
 from lowtide_snapshots.stores import StoreSetting, open_store
 
@@ -111,8 +111,8 @@ def test_sources_that_do_not_reach_back_are_named(tmp_path: Path) -> None:
 def test_snapshots_are_found_by_id_name_and_age_and_said_as_they_are(tmp_path: Path) -> None:
     files, log = open_store(StoreSetting(str(tmp_path))), MemoryCommitLog("words")
     log.raise_incarnation()
-    place = SnapshotPlace(log, files)
-    with pytest.raises(ConfError, match="has no commits"):
+    place = KnownSnapshots(log, files)
+    with pytest.raises(ConfError, match="has no commits"), plain_errors():
         place.find(None)
     older, newer = (seal(files, "words", number, tick=10 * number, name="kept") for number in (1, 2))
     missed, sealed = seal(files, "words", 3, tick=15), seal(files, "words", 4, tick=40, name="later", base=newer)
@@ -123,7 +123,7 @@ def test_snapshots_are_found_by_id_name_and_age_and_said_as_they_are(tmp_path: P
     assert [known.min_time_ms for known in place.all()] == [100, 150, 200, 400]
     for asked, id_ in ((None, newer.id), ("kept", newer.id), (older.id, older.id), ("later", sealed.id)):
         assert place.find(asked).id == id_
-    with pytest.raises(ConfError, match='has no snapshot "gone"') as raised:
+    with pytest.raises(ConfError, match='has no snapshot "gone"') as raised, plain_errors():
         place.find("gone")
     assert f'{sealed.id} "later", {newer.id} "kept"' in raised.value.where
     log.raise_incarnation()
@@ -133,13 +133,13 @@ def test_snapshots_are_found_by_id_name_and_age_and_said_as_they_are(tmp_path: P
 def test_a_named_snapshot_is_dropped_by_its_name(tmp_path: Path) -> None:
     files, log = open_store(StoreSetting(str(tmp_path))), MemoryCommitLog("words")
     log.raise_incarnation()
-    place = SnapshotPlace(log, files)
+    place = KnownSnapshots(log, files)
     older, last = (seal(files, "words", number, tick=10 * number, name=f"kept-{number}") for number in (1, 2))
     sealed = seal(files, "words", 4, tick=40, name="later", base=last)
     commit(log, older)
     commit(log, last)
     for asked, why in (("kept-2", "needed: it is the last one"), ("later", "is not committed"), ("x", "no snapshot")):
-        with pytest.raises(ConfError, match=why):
+        with pytest.raises(ConfError, match=why), plain_errors():
             Pruning.of(place, [asked])
     assert {known.id for known in place.all()} == {older.id, last.id, sealed.id}
     pruning = Pruning.of(place, ["kept-1"])
@@ -161,7 +161,7 @@ def test_a_damaged_manifest_is_listed_with_the_reason(tmp_path: Path, harm: str)
     commit(log, manifest)
     file = tmp_path / manifest.path
     file.unlink() if harm == "gone" else file.write_bytes(b"?")
-    known = SnapshotPlace(log, files).find(None)
+    known = KnownSnapshots(log, files).find(None)
     assert (known.phase, known.manifest) == ("committed", None)
     assert ("there is no such object" if harm == "gone" else "its SHA-256 is") in known.why
 

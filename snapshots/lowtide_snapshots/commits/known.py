@@ -63,12 +63,14 @@ class KnownSnapshots:
     Args:
         log: the commits.
         files: the store.
+        take: how a job without snapshots gets one, for errors.
     """
 
-    def __init__(self, log: CommitLog, files: Store) -> None:
+    def __init__(self, log: CommitLog, files: Store, *, take: str = "take a snapshot first") -> None:
         self.job = log.job
         self.log = log
         self.files = files
+        self._take = take
 
     def all(self) -> list[KnownSnapshot]:
         """Return all of them, ascending by min time; reads every manifest."""
@@ -85,7 +87,7 @@ class KnownSnapshots:
         commits = self.log.commits()
         if asked is None:
             if not commits:
-                raise NoSuchCommit(f'job "{self.job}" has no commits', way_out="take a snapshot first")
+                raise NoSuchCommit(f'job "{self.job}" has no commits', way_out=self._take)
             return self._committed(commits[-1])
         named = [each for each in commits if each.id == asked] or [each for each in commits if each.name == asked]
         if named:
@@ -150,7 +152,7 @@ class KnownSnapshots:
         return NoSuchCommit(
             f'job "{self.job}" has no snapshot "{asked}"',
             where="there are " + ", ".join(there[:MOST_SHOWN] + more) if there else self.files.where,
-            way_out="give the id or the name of one of these" if there else "take a snapshot first",
+            way_out="give the id or the name of one of these" if there else self._take,
         )
 
 
