@@ -17,6 +17,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
+from lowtide.assignment.messages import PartWritten, ShareFailed
 from lowtide.core.operators.saving import saved_steps
 from lowtide.core.worker import WorkerCore
 from lowtide.errors import SnapshotFailed
@@ -157,9 +158,9 @@ def _save(saver: Saver, core: WorkerCore, number: int) -> tuple[float, float, li
         saver.close()
     took_s = time.perf_counter() - began
     for _, each in said:
-        if "failed" in each:
-            raise SnapshotFailed(f"the state was not written: {each['failed']}")
-    return forked_s, took_s, [Part(*each["part"]) for _, each in said if "part" in each]
+        if isinstance(each, ShareFailed):
+            raise SnapshotFailed(f"the state was not written: {each.cause}")
+    return forked_s, took_s, [each.part for _, each in said if isinstance(each, PartWritten)]
 
 
 def _read(core: WorkerCore, store: Store, parts: Sequence[Part]) -> int:

@@ -15,6 +15,7 @@ from typing import Any
 import cloudpickle
 
 from lowtide.assignment.client import ServiceClient
+from lowtide.assignment.messages import JobState
 from lowtide.conf import Conf
 from lowtide.conf.token import job_token
 from lowtide.conf.zookeeper_access import ZooKeeperAccess
@@ -146,7 +147,7 @@ class Job:
         with as_ours():
             self._store.open()
         # Tasks of the session's earlier lives may be about: they are told from this one's by its number.
-        before = int(self.status()["incarnation"])
+        before = self.state().incarnation
         self._note.incarnation = begin_life(self._store, plan, conf, say, above=before)
         opening = open_life(self._store, plan, conf, found, say, incarnation=self.incarnation, start=start)
         self._note.commit = None if opening.recovered is None else opening.recovered.manifest.id
@@ -195,7 +196,7 @@ class Job:
         limit_s += self._load_limit_s
         deadline = time.monotonic() + limit_s
         later = (self.plan.levels - 1) * self.plan.parallelism
-        while sum(worker["level"] > 0 and worker["attached"] for worker in self.status()["workers"]) < later:
+        while sum(worker.level > 0 and worker.attached for worker in self.state().workers) < later:
             if not self.running():
                 self.wait()
             if time.monotonic() > deadline:
@@ -204,7 +205,7 @@ class Job:
                     way_out="see the log; a slow machine wants a larger job.start_limit_s",
                 )
             time.sleep(0.05)
-        self._executors = int(self.status()["totals"]["executors"])
+        self._executors = self.state().totals["executors"]
         self._note.ran, self._note.again = True, False
 
     def running(self) -> bool:
@@ -221,9 +222,13 @@ class Job:
         assert self.control is not None, "the life has not begun"
         return ControlClient(self.control, self.token)
 
-    def status(self) -> dict[str, Any]:
+    def state(self) -> JobState:
         """Return what the service knows of the job."""
         return self._service.status()
+
+    def status(self) -> dict[str, Any]:
+        """Return the same as plain values."""
+        return self.state().plain()
 
     def wait(self, go_on: Callable[[], bool] = lambda: True) -> None:
         """Wait for the end of the life; returns only if `go_on`, asked every `POLL_MS`, says no before.
@@ -291,7 +296,7 @@ class Job:
     def can_be_followed(self) -> bool:
         """Whether Spark's session, the service and all fork servers are there, so that another life may begin in it."""
         try:
-            return int(self.status()["totals"]["executors"]) >= self._executors > 0
+            return self.state().totals["executors"] >= self._executors > 0
         except LifeEnded:
             return False
 

@@ -45,7 +45,7 @@ class Telling:
         self._tell_outage(job.outage_s)
         if self._progress.live:
             with suppress(LifeEnded):  # The cause is known in a moment, and says more.
-                self._progress.figures(Figures.of(job.status()))
+                self._progress.figures(Figures.of(job.state()))
 
     def _tell_outage(self, outage_s: float) -> None:
         """Say when Kafka has gone and when it is back; in between the job waits."""

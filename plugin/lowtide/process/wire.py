@@ -5,12 +5,10 @@ They follow the handshake of ``lowtide_tracker.handshake`` on the same connectio
 own the sockets.
 """
 
-import json
 import os
 import socket
 import struct
 from enum import IntEnum
-from typing import Any
 
 from lowtide_tracker.handshake import HELLO_BYTES, PROOF_BYTES, ClientHandshake
 
@@ -142,10 +140,9 @@ def connect(address: str, secret: bytes, limit_s: float = CONNECT_TIMEOUT_S) -> 
     return connection
 
 
-def send(connection: socket.socket, kind: Kind, payload: bytes | dict[str, Any]) -> None:
-    """Sends one message on a blocking socket; a dict goes as JSON."""
-    data = json.dumps(payload).encode() if isinstance(payload, dict) else payload
-    connection.sendall(head(kind, len(data)) + data)
+def send(connection: socket.socket, kind: Kind, payload: bytes) -> None:
+    """Sends one message on a blocking socket."""
+    connection.sendall(head(kind, len(payload)) + payload)
 
 
 def receive(connection: socket.socket) -> tuple[int, bytes]:

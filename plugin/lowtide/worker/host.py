@@ -11,17 +11,18 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lowtide.assignment.birth import Birth
 from lowtide.assignment.deployment import Deployment
+from lowtide.assignment.messages import Cancel, Committed, WorkerNews
 from lowtide.core.effects import Frame
 from lowtide.core.operators.limits import PLACE_BYTES
 from lowtide.core.worker import WorkerCore
 from lowtide.flow.fields import kept
 from lowtide.process.tracker_line import TrackerLine
 from lowtide.worker.building import delivers, make_delivery, make_saver
-from lowtide.worker.protocol import Emitted, Frames, Says
+from lowtide.worker.protocol import Emitted, Frames, Reported
 from lowtide.worker.shares import Share, SharedDelivery
 from lowtide_tracker import Floor, LocalTracker, Request
 from lowtide_tracker.floors import Floors
@@ -97,7 +98,7 @@ class LevelHost:
         """All that were heard: a worker that comes later has to know them."""
         self._request: Request | None = None
         """The newest one that was heard."""
-        self._said: list[Says] = []
+        self._news: list[Reported] = []
         self._flushed_s = self._kept_s = self._heard_s = self._caught_up_s = 0.0
 
     # -- workers ---------------------------------------------------------------------------------------------------
@@ -225,33 +226,41 @@ class LevelHost:
         """Let what a snapshot asks for be written, by one process that is forked for all that have heard of it."""
         pinned = [stage for stage in self._stages.values() if stage.core.pinned is not None]
         if self.saver is not None and pinned:
-            self._said += [(name, {"snapshot": said}) for name, said in self.saver.begin()]
+            self._news += self.saver.begin()
         for stage in pinned:
             stage.core.unpin()
 
     def _hear_saver(self) -> Emitted:
         if self.saver is not None:
-            self._said += [(name, {"snapshot": said}) for name, said in self.saver.hear()]
+            self._news += self.saver.hear()
         return ()
 
     def forget_floors(self, front: int, offset: int) -> None:
         """Drop floors that a committed manifest has made superfluous."""
         self._floors.forget(front, offset)
 
-    def says(self, now_s: float) -> list[Says]:
-        """What the service is to be told: which offsets fronts expect, what was saved, what was asked for."""
+    def snapshot_over(self, name: str, order: Committed | Cancel) -> None:
+        """A snapshot has been committed or given up, as one of the workers is told."""
+        if self.saver is not None:
+            if isinstance(order, Committed):
+                self.saver.committed(name, order.tick)
+            else:
+                self.saver.cancel(order.number)
+
+    def news(self, now_s: float) -> list[Reported]:
+        """Return what workers report: which offsets fronts expect, what was saved, what was asked for."""
         if self.saver is not None and self.saver.awaits:
             self._hear_saver()
         for stage in self._fronts:
-            at = stage.at(now_s)
-            if at is not None:
-                self._said.append((stage.name, at))
-        said, self._said = self._said, []
-        return said
+            reached = stage.reached(now_s)
+            if reached is not None:
+                self._news.append((stage.name, reached))
+        news, self._news = self._news, []
+        return news
 
-    def say(self, name: str, message: dict[str, Any]) -> None:
-        """Let the service be told of a worker."""
-        self._said.append((name, message))
+    def report(self, name: str, news: WorkerNews) -> None:
+        """Report something of a worker to the service, soon."""
+        self._news.append((name, news))
 
     def tick(self, now_s: float) -> Emitted:
         """Do what is due."""

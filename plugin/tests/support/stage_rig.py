@@ -15,6 +15,7 @@ import msgspec
 from lowtide import Flow, kafka, raw
 from lowtide import json as as_json
 from lowtide.assignment.birth import Birth
+from lowtide.assignment.messages import Grant
 from lowtide.assignment.welcome import FrontStart, Welcome
 from lowtide.connectors.delivery import Outgoing, Packet
 from lowtide.core.frames import open_frame
@@ -23,6 +24,7 @@ from lowtide.core.operators.limits import Limits
 from lowtide.core.rows import PackedRows
 from lowtide.flow.compiler import compile_flow
 from lowtide.process.tracker_line import TrackerLine
+from lowtide.status.gauges import FrontGauges
 from lowtide.worker.host import LevelHost
 from lowtide.worker.level_deployment import LevelDeployment
 from lowtide.worker.stage import LevelStage
@@ -137,6 +139,13 @@ def kept(stage: LevelStage) -> Kept:
     assert shared is not None
     assert isinstance(shared.delivery, Kept)
     return shared.delivery
+
+
+def gauges_of_front(stage: LevelStage) -> FrontGauges:
+    """Where its front stands."""
+    front = stage.gauges().front
+    assert front is not None
+    return front
 
 
 def line_of(stage: LevelStage) -> TrackerLine:
@@ -279,7 +288,7 @@ class Rig:
             if name.startswith("0/"):
                 front = stage.core.front
                 assert front is not None
-                stage.told({"grant": [front.number, front.next_offset, tick], "now": 0})
+                stage.told(Grant(front.number, front.next_offset, tick, 0))
 
     @property
     def delivered(self) -> list[Any]:

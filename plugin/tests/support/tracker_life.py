@@ -11,8 +11,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lowtide.assignment.setting import TrackerSetting
 from lowtide.process.tracker_line import TrackerLine
+from lowtide.service.tracker.messages import TrackerSetting
 from lowtide.service.tracker.process import TrackerProcess
 from lowtide.status.tracker_report import TrackerReport
 from lowtide_tracker import LocalTracker, Notice, TrackerClient

@@ -90,7 +90,7 @@ def test_a_worker_whose_task_takes_nothing_hears_that_it_is_to_end(task: Task, l
 
 
 def test_silent_connections_hold_no_worker_up(task: Task, life: Life) -> None:
-    host, _, port = life.ask({"ask": "status"})["workers"][0]["address"].rpartition(":")
+    host, _, port = life.status().workers[0].address.rpartition(":")
     silent = [socket.create_connection((host, int(port)), 1.0) for _ in range(10)]
     task.connection.settimeout(2.0)
     task.send(Kind.FRAME, b"abcd")

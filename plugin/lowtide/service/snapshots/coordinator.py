@@ -8,15 +8,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
+from lowtide.assignment.messages import Cancel, Committed, ShareFailed, ShareNews
 from lowtide.assignment.setting import SnapshotSetting
 from lowtide.errors import LowtideError, SnapshotFailed
 from lowtide.events import EventLog
 from lowtide.service.snapshots.commits import Commits
+from lowtide.service.snapshots.participants import Participants
 from lowtide.service.snapshots.taking import Taking
 from lowtide.service.snapshots.takings import Takings
 from lowtide.service.snapshots.upkeep import Upkeep
@@ -24,7 +26,7 @@ from lowtide.status.job_view import SnapshotsView, SnapshotView
 from lowtide_snapshots.commits.log import Commit, CommitLog
 from lowtide_snapshots.commits.retention import Rule
 from lowtide_snapshots.errors import CommitRefused, SnapshotsError
-from lowtide_snapshots.format.manifest import FrontAt, Manifest
+from lowtide_snapshots.format.manifest import Manifest
 from lowtide_snapshots.job.record import JobRecord
 from lowtide_snapshots.stores import open_store
 from lowtide_tracker import Floor
@@ -38,9 +40,6 @@ POLL_S = 0.01
 AGAIN_AFTER_S = 10.0
 """How long after one that failed the job takes the next snapshot of its own."""
 
-FloorsFrom = Callable[[Mapping[int, int]], Iterable[Floor]]
-"""Given by front an offset: the floors that say something from there on."""
-
 
 class Coordinator:
     """The snapshots of one life.
@@ -51,15 +50,7 @@ class Coordinator:
         start: The tick that it began at.
         log: The job's commits.
         ask: Calls something of it in a thread, one at a time.
-        request: Asks all workers by way of the tracker; returns T, once all floors it rests on are known to `floors`.
-        floors: Given by front the offset from which it is read again, the floors that say something from there on.
-        fronts: All registered fronts as they stand, with the worker that has each; None for none.
-        skipped: From where a front may be read again instead of from an offset: behind what holds no record.
-        workers: The names of the workers of the levels behind the first that are there.
-        expected: How many of those there have to be.
-        tell: Sends a message to all workers.
-        forget: Lets the tracker forget a front's floors below an offset.
-        tidy: Told from which offsets the newest commit reads the fronts.
+        participants: The workers, the fronts and the tracker.
         events: Told what happens.
     """
 
@@ -71,26 +62,12 @@ class Coordinator:
         start: int,
         log: CommitLog,
         ask: Callable[..., Awaitable[Any]],
-        request: Callable[[int], Awaitable[int]],
-        floors: FloorsFrom,
-        fronts: Callable[[], Iterable[tuple[FrontAt, str | None]]],
-        skipped: Callable[[int, int], int],
-        workers: Callable[[], Iterable[str]],
-        expected: int,
-        tell: Callable[[dict[str, Any]], None],
-        forget: Callable[[int, int], None],
-        tidy: Callable[[list[tuple[int, int]]], None],
+        participants: Participants,
         events: EventLog,
     ) -> None:
         self._setting = setting
         self._incarnation = incarnation
-        self._request = request
-        self._floors = floors
-        self._fronts = fronts
-        self._skipped = skipped
-        self._workers = workers
-        self._expected = expected
-        self._tell = tell
+        self._participants = participants
         self._events = events
         self._record = JobRecord.from_json(setting.record)
         self._store = open_store(setting.store)
@@ -98,7 +75,7 @@ class Coordinator:
         base = Manifest.from_json(setting.base, "the manifest that the life began from") if setting.base else None
         self.commits = Commits(log, self._store, ask, base=base, start=start)
         rule = Rule(setting.keep, setting.max_age_s)
-        self._upkeep = Upkeep(self.commits, rule, tell=tell, forget=forget, tidy=tidy, events=events)
+        self._upkeep = Upkeep(self.commits, rule, participants, events)
         self._takings = Takings(setting, incarnation, self._record)
         self._pinning = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -121,15 +98,15 @@ class Coordinator:
             await asyncio.wait(self._tasks)
         await asyncio.to_thread(self._store.close)
 
-    def hear(self, worker: str, said: dict[str, Any]) -> None:
-        """Take what a worker says of a snapshot."""
-        taking = self._takings.of_number(said["number"])
+    def hear(self, worker: str, news: ShareNews) -> None:
+        """Take what a worker reports of a snapshot."""
+        taking = self._takings.of_number(news.number)
         if taking is None or taking.phase != "taking":
             return
-        if "failed" in said:
-            self._fail(taking, f"worker {worker}: {said['failed']}")
+        if isinstance(news, ShareFailed):
+            self._fail(taking, f"worker {worker}: {news.cause}")
         else:
-            taking.hear(worker, said)
+            taking.hear(worker, news)
 
     def views(self) -> list[SnapshotView]:
         """All that is known of the life's snapshots, oldest first."""
@@ -170,11 +147,11 @@ class Coordinator:
         try:
             async with asyncio.timeout(self._setting.taking_limit_s):
                 await self._collect(taking)
-            taking.skip(self._skipped)
+            taking.skip(self._participants.skipped)
             # What only a manifest knows, as it was told shortly before a life ended, is handed on from one to the next.
             known = () if self.commits.last is None else self.commits.last.floors
             handed_on = [Floor(each.front, each.offset, each.tick, each.cap) for each in known]
-            floors = (*self._floors(taking.starts), *handed_on)
+            floors = (*self._participants.floors(taking.starts), *handed_on)
             manifest = taking.seal(self.commits.at(taking.since), floors)
             await asyncio.to_thread(self._store.put, manifest.path, manifest.to_json().encode())
             taking.over("sealed", time.monotonic())
@@ -204,21 +181,23 @@ class Coordinator:
         """Ask for it, and wait until all shares are there."""
         # A second request before all have heard the first would take its place.
         async with self._pinning:
-            missing = self._expected - len(set(self._workers()))
+            participants = self._participants
+            missing = participants.expected - len(set(participants.workers()))
             if missing > 0:
                 raise SnapshotFailed(
-                    f"{missing} of {self._expected} workers are not there yet", way_out="ask again in a few seconds"
+                    f"{missing} of {participants.expected} workers are not there yet",
+                    way_out="ask again in a few seconds",
                 )
-            tick = await self._request(taking.number)
+            tick = await participants.request(taking.number)
             if tick <= self.commits.newest:
                 raise SnapshotFailed(
                     "min time has not moved since the last commit, or since the start: it is "
                     f"{tick * self._record.slack_ms} ms",
                     way_out="see `lowtide status` for who holds it, and ask again when it has moved",
                 )
-            fronts = list(self._fronts())
+            fronts = list(participants.fronts())
             owners = [owner for _, owner in fronts if owner is not None]
-            taking.begin(tick, [*self._workers(), *owners], {front.number: front for front, _ in fronts})
+            taking.begin(tick, [*participants.workers(), *owners], {front.number: front for front, _ in fronts})
             await self._until_heard(taking)
         await self._until(taking, lambda: taking.whole)
 
@@ -246,7 +225,7 @@ class Coordinator:
         taking.over("failed", time.monotonic())
         self._failed_s = time.monotonic()
         self.trouble = f"since {datetime.now(UTC):%H:%M:%S} UTC: snapshot {taking.id} failed: {taking.why}"
-        self._tell({"cancel": taking.number})
+        self._participants.tell(Cancel(taking.number))
         self._events.event("snapshot_failed", why=taking.why, **taking.described())
 
     async def _look_at_store(self) -> None:
@@ -266,7 +245,7 @@ class Coordinator:
             # It was sealed so long ago that it is not told of any more.
             with suppress(SnapshotsError):
                 self.commits.add(await self.commits.manifest(commit))
-                self._tell({"committed": commit.tick})
+                self._participants.tell(Committed(commit.tick))
         waiting = {taking.id: taking for taking in self._takings if taking.phase == "sealed"}
         ids = {commit.id}
         if waiting.keys() - ids:
@@ -283,7 +262,7 @@ class Coordinator:
         taking.phase, taking.why = "committed", ""
         self._committed_s, self.trouble = time.monotonic(), ""
         self.commits.add(taking.manifest)
-        self._tell({"committed": taking.manifest.tick})
+        self._participants.tell(Committed(taking.manifest.tick))
         self._events.event("snapshot_committed", **taking.described())
         self._upkeep.forget_floors()
 

@@ -7,18 +7,18 @@ To read the topic takes 3 us of CPU for each record, and the service's loop is o
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import sys
 import time
 from asyncio.subprocess import PIPE
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
-from lowtide.connectors.floor_archive import tidy
+from lowtide.assignment.messages import Failed, Message, Raw, line, reader
+from lowtide.connectors.floor_archive import Tidied, tidy
 from lowtide.connectors.lasts import topic_of
 from lowtide.errors import LowtideError
 from lowtide.events import EventLog
@@ -36,15 +36,24 @@ ANSWER_LIMIT_S = 30.0
 NICE = 10
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """What the process is told."""
+class _Task(Message, frozen=True):
+    """What the process is to do."""
 
     settings: dict[str, Any]
     job: str
     topic: str
     below: list[tuple[int, int]]
     incarnation: int
+
+
+class _Done(Message, frozen=True):
+    """What the process has done."""
+
+    tidied: Tidied
+
+
+_read_task: Callable[[Raw], _Task] = reader(_Task, "the tidying process")
+_read_answer: Callable[[Raw], _Done | Failed] = reader(_Done | Failed, "the service")
 
 
 class Tidying:
@@ -103,30 +112,30 @@ class Tidying:
         )
         try:
             async with asyncio.timeout(LIMIT_S):
-                said, _ = await process.communicate(json.dumps(asdict(task)).encode() + b"\n")
-            told = json.loads(said) if said else {"failed": f"its process ended with status {process.returncode}"}
+                answer, _ = await process.communicate(line(task))
+            done = _read_answer(answer) if answer else Failed(f"its process ended with status {process.returncode}")
         except TimeoutError:
-            told = {"failed": f"it took more than {LIMIT_S:g} s"}
+            done = Failed(f"it took more than {LIMIT_S:g} s")
         finally:
             with suppress(ProcessLookupError):
                 process.kill()
-        if "failed" in told:
-            LOG.warning("floors are not taken out of topic %s now: %s", self._topic, told["failed"])
-        elif told["removed"]:
-            self._events.event("floors_archived", **told)
+        if isinstance(done, Failed):
+            LOG.warning("floors are not taken out of topic %s now: %s", self._topic, done.cause)
+        elif done.tidied.removed:
+            self._events.event("floors_archived", **asdict(done.tidied))
 
 
 def main() -> None:
     """Do what standard input asks for, once, and say on standard output what was done."""
     log_to_stderr("tidying")
     os.nice(NICE)
-    task = _Task(**json.loads(sys.stdin.readline()))
+    task = _read_task(sys.stdin.readline())
+    answer: _Done | Failed
     try:
-        done = tidy(task.settings, task.job, task.topic, dict(task.below), task.incarnation, ANSWER_LIMIT_S)
-        told = asdict(done)
+        answer = _Done(tidy(task.settings, task.job, task.topic, dict(task.below), task.incarnation, ANSWER_LIMIT_S))
     except LowtideError as error:
-        told = {"failed": str(error)}
-    sys.stdout.write(json.dumps(told) + "\n")
+        answer = Failed(str(error))
+    sys.stdout.write(line(answer).decode())
 
 
 if __name__ == "__main__":

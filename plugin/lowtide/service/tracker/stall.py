@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from lowtide.service.tracker.lookout import Lookout
+from lowtide.status.gauges import WorkerState
 from lowtide.status.tracker_report import TrackerReport
 
 __all__ = ["Stall"]
@@ -33,20 +33,22 @@ class Stall:
         """By partition and offset since when that record has been expected."""
 
     def unread(
-        self, records: Mapping[int, tuple[str, int, float]], gauges: Iterable[Mapping[str, Any]], now_s: float
+        self, records: Mapping[int, tuple[str, int, float]], workers: Iterable[WorkerState], now_s: float
     ) -> str:
         """Return which front is not given what lies in its partition once it is over the limit; else an empty text.
 
         Args:
             records: By front its partition, the offset of a record that is expected next, and for how long it has lain.
-            gauges: Of the workers, as they were sent last.
+            workers: All of the life.
             now_s: The monotonic time; to be called each second, like `look`.
         """
         waiting = {}
-        for each in gauges:
-            front = each.get("front", {})
-            name, offset, lay_s = records.get(front.get("front", -1), ("", -1, 0.0))
-            if lay_s and each.get("attached") and front["pulling"] and front["next_offset"] == offset:
+        for gauges in (worker.gauges for worker in workers):
+            front = None if gauges is None or not gauges.attached else gauges.front
+            if front is None or not front.pulling:
+                continue
+            name, offset, lay_s = records.get(front.front, ("", -1, 0.0))
+            if lay_s and front.next_offset == offset:
                 waiting[name, offset] = self._unread.get((name, offset), now_s)
         self._unread = {} if self._fronts_lookout.late(now_s) else waiting
         for (name, offset), since in self._unread.items():
@@ -58,7 +60,7 @@ class Stall:
                 )
         return ""
 
-    def look(self, report: TrackerReport, gauges: Iterable[Mapping[str, Any]], now_s: float) -> str:
+    def look(self, report: TrackerReport, workers: Iterable[WorkerState], now_s: float) -> str:
         """Return what stands and for how long once it is over the limit; else an empty text.
 
         To be called each second. If this process itself was stalled, its view is stale: the time starts again.
@@ -66,7 +68,7 @@ class Stall:
         if self._lookout.late(now_s):
             self._since = now_s
         held = report.held
-        busy = any(each.get("busy", True) for each in gauges)
+        busy = any(worker.gauges is None or worker.gauges.busy for worker in workers)
         if held is None or held.at_front or busy or held != self._held:
             self._held, self._since = held, now_s
             return ""

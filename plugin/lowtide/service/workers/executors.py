@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
-from lowtide.process.wire import Kind
+from lowtide.assignment.messages import ForkServerHello, Kill
 from lowtide.service.workers.peer import Peer
 
 __all__ = ["Executors"]
@@ -32,16 +31,16 @@ class Executors:
         """Reasons why the connected executors cannot run a life; empty if they can."""
         return list(self._others.values())
 
-    def came(self, peer: Peer, hello: Mapping[str, Any]) -> str:
+    def came(self, peer: Peer, hello: ForkServerHello) -> str:
         """Take a fork server; return why no life can run on its executor, empty if it can."""
-        executor, theirs = hello["executor"], hello["python"]
+        executor, theirs = hello.executor, hello.python
         self._peers[executor] = peer
-        self._cores[executor] = hello.get("cores", 1)  # Another version may not say; it is named below.
+        self._cores[executor] = hello.cores
         wrong = [f"{k} {theirs.get(k)} (driver: {v})" for k, v in self._python.items() if theirs.get(k) != v]
         if not wrong:
             return ""
         self._others[executor] = (
-            f"executor {executor} on {hello['host']} runs another Python than the driver, {hello['executable']}: "
+            f"executor {executor} on {hello.host} runs another Python than the driver, {hello.executable}: "
             + ", ".join(wrong)
             + "\n  what to do: give every executor the driver's environment, and set PYSPARK_PYTHON to its "
             "interpreter"
@@ -65,4 +64,4 @@ class Executors:
             names.setdefault(executor, []).append(name)
         for executor, listed in names.items():
             if executor in self._peers:
-                await self._peers[executor].send(Kind.ASK, {"incarnation": incarnation, "kill": listed})
+                await self._peers[executor].answer(Kill(incarnation, listed))

@@ -8,6 +8,8 @@ is missing ends the life, because an empty one in its place would give wrong ans
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from lowtide.assignment.messages import Fork, Found, Refused
+
 
 @dataclass(slots=True)
 class Worker:
@@ -23,28 +25,6 @@ class Worker:
     address: str = ""
     """``host:port`` once it has reported."""
     pid: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The task is to attach at this address."""
-
-    address: str
-
-
-@dataclass(frozen=True, slots=True)
-class Fork:
-    """The task's executor is to make the worker, with this number, in this host: a new one if it is its own number."""
-
-    number: int
-    host: int
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """The task may not run; the life is over."""
-
-    reason: str
 
 
 @dataclass

@@ -1,6 +1,7 @@
 """R10: workers have names, are forked once, and one that is missing later ends the life."""
 
-from lowtide.service.workers.register import Fork, Found, Refused, Register
+from lowtide.assignment.messages import Fork, Found, Refused
+from lowtide.service.workers.register import Register
 
 LIFE = 7
 
@@ -43,7 +44,7 @@ def test_a_worker_that_was_forked_and_never_reported_is_not_forked_again() -> No
     assert isinstance(register.find("0/in-0", 0, 0, LIFE, "0"), Fork)
     answer = register.find("0/in-0", 0, 1, LIFE, "1")
     assert isinstance(answer, Refused)
-    assert "forked on executor 0 and never reported" in answer.reason
+    assert "forked on executor 0 and never reported" in answer.cause
 
 
 def test_the_loss_of_a_worker_ends_the_life_instead_of_an_empty_one_in_its_place() -> None:
@@ -66,7 +67,7 @@ def test_a_task_of_another_life_is_refused_and_changes_nothing() -> None:
     register = Register(LIFE)
     answer = register.find("1/0", 1, 0, LIFE - 1, "0")
     assert isinstance(answer, Refused)
-    assert "incarnation 7" in answer.reason
+    assert "incarnation 7" in answer.cause
     assert not register.cause
     assert not register.workers
 

@@ -177,7 +177,7 @@ final class StageTask implements Iterator<Row> {
     Throwable cause = sourceError != null ? sourceError : error;
     String said = cause instanceof IOException ? cause.getMessage() : null;
     String text = said == null ? cause.toString() : said;
-    side.fail(attachment.ask("end", worker).put("cause", text));
+    side.fail(attachment, text);
     return new IllegalStateException(text, cause);
   }
 
