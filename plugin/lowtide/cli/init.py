@@ -52,7 +52,7 @@ CONF = """\
 parallelism = 2             # workers of each level after the first; a topic that is written needs as many partitions
 
 [kafka]
-bootstrap = "127.0.0.1:9092"
+bootstrap_servers = "127.0.0.1:9092"
 
 [zookeeper]
 hosts = "127.0.0.1:2181"

@@ -78,7 +78,9 @@ class Runner:
         self._job: Job | None = None
         self._restarts = Restarts(conf.job.restarts, conf.job.restarts_within_s)
         self._together = False
-        self._telling = Telling(self._progress, self._log, conf.kafka.bootstrap, lambda step: self._note(step=step))
+        self._telling = Telling(
+            self._progress, self._log, conf.kafka.bootstrap_servers, lambda step: self._note(step=step)
+        )
         self._verbose = False
 
     def run(self, *, verbose: bool = False) -> JobState:
