@@ -59,12 +59,19 @@ class Conf:
     embedded: EmbeddedConf = field(default_factory=EmbeddedConf)
 
     @classmethod
-    def load(cls, path: Path | None = None, overrides: Mapping[str, object] | None = None) -> Self:
-        """Read a file, put the overrides on top, and check everything.
+    def load(
+        cls,
+        path: Path | None = None,
+        overrides: Mapping[str, object] | None = None,
+        *,
+        spark: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Read a file, put Spark's keys and then the overrides on top, and check everything.
 
         Args:
             path: the TOML file; None takes the defaults.
             overrides: `{"table.key": value}`; text is read as what the key wants, as in `--set`.
+            spark: `{"table.key": value}` of Spark's conf, where each is named `spark.lowtide.table.key`.
 
         Raises:
             ConfError: the file cannot be read, a key is unknown, or a value has the wrong type or is out of range.
@@ -73,8 +80,11 @@ class Conf:
         file = "the defaults" if path is None else str(path)
         _check_keys(tables, file)
         conf: Self = _convert(tables, cls, file, ())
-        for key, value in (overrides or {}).items():
-            conf = _with(conf, tuple(key.split(".")), value, f"--set {key}")
+        given: list[tuple[str, object, str]]
+        given = [(key, value, f"spark.lowtide.{key} in Spark's conf") for key, value in (spark or {}).items()]
+        given += [(key, value, f"--set {key}") for key, value in (overrides or {}).items()]
+        for key, value, where in given:
+            conf = _with(conf, tuple(key.split(".")), value, where)
         _check_together(conf, file)
         return conf
 
@@ -196,6 +206,13 @@ def _check_together(conf: Conf, where: str) -> None:
             way_out="set job.delivery to at_least_once as well, or leave tracking on",
         )
     check_properties(conf.kafka.properties, where)
+    for name in conf.spark.properties:
+        if name.startswith("spark.lowtide."):
+            raise ConfError(
+                f"[spark.properties] has `{name}`, which is a key of this conf",
+                where=where,
+                way_out="set it in its own table; spark.lowtide.TABLE.KEY is for Spark's own conf",
+            )
     lanes = conf.job.lanes or conf.job.parallelism
     if not conf.job.parallelism <= lanes <= conf.exchange.units:
         raise ConfError(

@@ -15,7 +15,7 @@ import msgspec
 from lowtide.conf import Conf
 from lowtide.driver.job import Job
 from lowtide.driver.recovery import StartFrom
-from lowtide.driver.session import submitted
+from lowtide.driver.spark_conf import submitted
 from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
 from lowtide.flow.compiler import compile_job
 from lowtide.flow.graph import FlowGraph

@@ -75,6 +75,7 @@ def test_everything_embedded_is_on_loopback() -> None:
         ("[kafka.properties]\n'lingr.ms' = '1'", "cannot set `lingr.ms`|did you mean `linger.ms`?"),
         ("[kafka]\nsasl_mechanism = 'X'", "[kafka] sasl_mechanism|one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
         ("[spark]\ndriver_memory = '1 GB'", "[spark] driver_memory|512m"),
+        ("[spark.properties]\n'spark.lowtide.job.lanes' = '1'", "is a key of this conf|set it in its own table"),
         ("[spark.properties]\na = 1", "[spark] properties|expected `str`, got `int`"),
         ("[job]\nparallelism = 3\nlanes = 2", "parallelism is 3, [job] lanes 2|parallelism <= lanes <= units"),
         ("[kafka", "is not TOML|{file}"),
@@ -109,6 +110,30 @@ def test_typed_overrides_beat_the_file(tmp_path: Path) -> None:
     (tmp_path / "conf.toml").write_text("[exchange]\nunits = 64\nnetwork_wait_ms = 7")
     conf = Conf.load(tmp_path / "conf.toml", {"exchange.units": 32})
     assert (conf.exchange.units, conf.exchange.network_wait_ms) == (32, 7)
+
+
+def test_sparks_keys_beat_the_file_and_settings_beat_them(tmp_path: Path) -> None:
+    (tmp_path / "conf.toml").write_text("[exchange]\nunits = 64\nnetwork_wait_ms = 7\nmax_frame_rows = 8")
+    spark = {"exchange.units": "32", "exchange.network_wait_ms": "6", "kafka.properties.linger.ms": "5"}
+    conf = Conf.load(tmp_path / "conf.toml", {"exchange.units": 16}, spark=spark)
+    assert (conf.exchange.units, conf.exchange.network_wait_ms, conf.exchange.max_frame_rows) == (16, 6, 8)
+    assert conf.kafka.properties == {"linger.ms": "5"}
+
+
+@pytest.mark.parametrize(
+    ("key", "says"),
+    [
+        ("exchange.unit", "unknown key `unit` in [exchange]|spark.lowtide.exchange.unit in Spark's conf|`units`?"),
+        ("exchang.units", "unknown table [exchang]|did you mean [exchange]?"),
+        ("units", "unknown table [units]|spark.lowtide.units in Spark's conf"),
+        ("kafka.bootstrap", "has another name|write bootstrap_servers"),
+    ],
+)
+def test_a_wrong_key_of_spark_is_told(key: str, says: str) -> None:
+    with pytest.raises(ConfError) as caught:
+        Conf.load(spark={key: "1"})
+    for part in says.split("|"):
+        assert part in str(caught.value)
 
 
 @pytest.mark.parametrize(
