@@ -124,7 +124,6 @@ def modes(conf: Conf, timestamps: Timestamps) -> dict[str, Any]:
     return {
         "grouping": conf.job.grouping,
         "delivery": conf.job.delivery,
-        "tracking": conf.job.tracking,
         "timestamps": timestamps,
         "epoch_s": conf.epoch.duration_s,
     }

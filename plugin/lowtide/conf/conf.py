@@ -38,6 +38,10 @@ __all__ = ["Conf", "parse_settings"]
 
 
 _GONE = {
+    ("job", "tracking"): (
+        "is gone: without tracking nothing says which records are done, and no promise holds",
+        "leave it out; `lowtide bench` measures a flow beside a skeleton without tracking",
+    ),
     ("kafka", "bootstrap"): ("has another name", "write bootstrap_servers, as Kafka's clients do"),
 }
 """Keys of earlier versions: what became of each, and what to write now."""
@@ -199,12 +203,6 @@ def _wanted(table: str, key: str, given: object) -> str:
 
 
 def _check_together(conf: Conf, where: str) -> None:
-    if conf.job.tracking == "off" and conf.job.delivery == "exactly_once":
-        raise ConfError(
-            "[job] tracking is off, and [job] delivery exactly_once: without tracking there is no order to go by",
-            where=where,
-            way_out="set job.delivery to at_least_once as well, or leave tracking on",
-        )
     check_properties(conf.kafka.properties, where)
     for name in conf.spark.properties:
         if name.startswith("spark.lowtide."):

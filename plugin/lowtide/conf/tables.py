@@ -23,7 +23,6 @@ class JobConf:
     """How a flow is run: parallelism, lanes and order of the levels after the first, and where the job keeps its files.
 
     `slack_ms` is how long a tick is: records of different partitions that lie further apart keep their order.
-    `tracking` off is for measuring what tracking costs: records are delivered in the order they come, at least once.
     `submission` is the key of this start, so that repeating it begins no second life; it belongs on a command line.
     """
 
@@ -34,7 +33,6 @@ class JobConf:
     slack_ms: Positive = 2
     grouping: Literal["optimistic", "ordered"] = "optimistic"
     delivery: Literal["exactly_once", "at_least_once"] = "exactly_once"
-    tracking: Literal["on", "off"] = "on"
     allowed_skew_ms: Milliseconds = 2
     max_future_ms: Milliseconds = 60_000
     max_front_lead_ms: Positive = 10_000

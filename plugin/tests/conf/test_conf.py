@@ -67,6 +67,7 @@ def test_everything_embedded_is_on_loopback() -> None:
         ("[kafka]\nsecurity_protocol = 'tls'", "[kafka] security_protocol|one of PLAINTEXT, SSL, SASL_PLAINTEXT"),
         ("[kafka]\nsecurity_protocol = 'sasl_ssl'", "[kafka] security_protocol|{file}|give it SASL_SSL"),
         ("[kafka]\nbootstrap = 'a:1'", "[kafka] bootstrap has another name|{file}|write bootstrap_servers"),
+        ("[job]\ntracking = 'off'", "[job] tracking is gone|{file}|leave it out; `lowtide bench` measures"),
         ("[kafka.properties]\n'linger.ms' = 5", "[kafka] properties|expected `str`, got `int`"),
         ("[kafka.properties]\nacks = '1'", "cannot set `acks`: Lowtide sets it, as its transactions|leave it out"),
         ("[kafka.properties]\n'isolation.level' = 'x'", "`isolation.level`|it reads what was committed|{file}"),
