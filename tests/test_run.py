@@ -66,7 +66,7 @@ class Place:
     def prepare(self) -> None:
         self.source, self.sink = self.kafka.topic("orders", 2), self.kafka.topic("out", 2)
         self.write_flow(self.source)
-        conf = f'[kafka]\nbootstrap = "{self.kafka.address}"\n[zookeeper]\nhosts = "{self.zookeeper}"\n'
+        conf = f'[kafka]\nbootstrap_servers = "{self.kafka.address}"\n[zookeeper]\nhosts = "{self.zookeeper}"\n'
         conf += "[epoch]\nduration_s = 5.0\n[job]\nstop_limit_s = 20.0\nrestarts = 0\n"
         (self.folder / "lowtide.toml").write_text(conf)
 
@@ -348,8 +348,8 @@ def test_an_interrupt_while_it_starts_leaves_nothing_and_two_end_it_at_once(new_
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--set", "kafka.bootstrap=127.0.0.1:9"], "start the embedded one: lowtide up"),
-        (["--set", "kafka.bootstrap=127.0.0.1:9", "--set", "embedded.enabled=false"], "start the broker"),
+        (["--set", "kafka.bootstrap_servers=127.0.0.1:9"], "start the embedded one: lowtide up"),
+        (["--set", "kafka.bootstrap_servers=127.0.0.1:9", "--set", "embedded.enabled=false"], "start the broker"),
         (["--set", "spark.master=local[3]"], "needs 4 slots at once, Spark has 3"),
     ],
 )

@@ -266,7 +266,7 @@ def test_a_topic_that_is_deleted_is_told_once_and_the_others_go_on(kafka: Kafka)
     gone, stays = kafka.topic("gone"), kafka.topic("stays")
     with looking(kafka, Tail(0, gone, 0, 0), Tail(1, stays, 0, 0)) as heard:
         heard.wait_for(0, 0)
-        Topics(Conf.load(None, {"kafka.bootstrap": kafka.address}).kafka).delete(gone)
+        Topics(Conf.load(None, {"kafka.bootstrap_servers": kafka.address}).kafka).delete(gone)
         heard.wait(lambda: heard.errors, 15)
         heard.wait_for(1, 0)
         time.sleep(2.5)

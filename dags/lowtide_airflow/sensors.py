@@ -10,10 +10,11 @@ from airflow.configuration import conf
 from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from lowtide_airflow.arguments import is_true, ms_of, refuse_old_names
+from lowtide_airflow.arguments import is_true, refuse_old_names
 from lowtide_airflow.hook import LowtideHook
 from lowtide_airflow.triggers.job import DeliveredTimeTrigger
 from lowtide_airflow.ui.links import JobLink
+from lowtide_snapshots.commits.moment import ms_of
 from lowtide_snapshots.errors import SnapshotsError
 
 __all__ = ["DeliveredTimeSensor"]

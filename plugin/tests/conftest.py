@@ -74,7 +74,7 @@ class Task:
 
 
 class Life:
-    """The processes of one life without tracking; `executors` are fork servers by name."""
+    """The processes of one life; `executors` are fork servers by name."""
 
     def __init__(self, zookeeper: str, incarnation: int = 7) -> None:
         self.incarnation = incarnation

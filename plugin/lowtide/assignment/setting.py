@@ -62,7 +62,6 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
         graph: Every segment with what feeds it.
         parallelism: How many workers each level from 1 on has.
         processes: How many host processes an executor has; 0 for half its cores.
-        tracking: Whether there is a tracker.
         dead_letters: Whether level 0 delivers too.
         shape: What the job's view says of the plan.
         driver_pid: The driver program, which ends the job when it is told to terminate.
@@ -86,7 +85,6 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
     graph: dict[int, list[int]]
     parallelism: int
     processes: int
-    tracking: bool
     dead_letters: bool
     shape: JobShape
     driver_pid: int

@@ -121,7 +121,7 @@ class Job:
         say(f"asking ZooKeeper at {conf.zookeeper.hosts}")
         conf = settled_conf(plan, conf)
         plan = compile_job(flow, conf)
-        say(f"asking Kafka at {conf.kafka.bootstrap}")
+        say(f"asking Kafka at {conf.kafka.bootstrap_servers}")
         found = preflight.look(plan, conf)
         master = master_of(conf)
         preflight.check_slots(plan, found.fronts, preflight.slots_offered(master), master)

@@ -136,7 +136,7 @@ def open_life(
         if conf.job.delivery == "exactly_once":
             durable = _claimed(store, plan, conf, incarnation, ids=_ids(plan, register, found), say=say)
         refuse_forgotten(plan, durable.last)
-        recovered = recover(store, plan, conf, incarnation, start=start, say=say) if conf.job.tracking == "on" else None
+        recovered = recover(store, plan, conf, incarnation, start=start, say=say)
         generation, delivered = store.lasts()[1], store.steps()
         begins = START if recovered is None else recovered.manifest.tick
         offsets = {} if recovered is None else recovered.offsets

@@ -15,7 +15,8 @@ import msgspec
 from lowtide.conf import Conf
 from lowtide.driver.job import Job
 from lowtide.driver.recovery import StartFrom
-from lowtide.driver.session import session_runs, submitted
+from lowtide.driver.session import session_runs
+from lowtide.driver.spark_conf import submitted
 from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
 from lowtide.flow.compiler import compile_job
 from lowtide.flow.graph import FlowGraph
@@ -78,7 +79,9 @@ class Runner:
         self._job: Job | None = None
         self._restarts = Restarts(conf.job.restarts, conf.job.restarts_within_s)
         self._together = False
-        self._telling = Telling(self._progress, self._log, conf.kafka.bootstrap, lambda step: self._note(step=step))
+        self._telling = Telling(
+            self._progress, self._log, conf.kafka.bootstrap_servers, lambda step: self._note(step=step)
+        )
         self._verbose = False
 
     def run(self, *, verbose: bool = False) -> JobState:

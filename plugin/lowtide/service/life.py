@@ -99,20 +99,16 @@ class Life:
                 setting.kafka, setting.job, incarnation=setting.incarnation, generation=generation, events=events
             )
         self._address = ""
-        self._tracker: TrackerProcess | None = None
-        if setting.tracking:
-            openings = self.fronts.openings
-            self._tracker = TrackerProcess(
-                TrackerSetting(
-                    setting.incarnation, setting.graph, dict(openings), setting.start, setting.capacity_ticks
-                ),
-                secret,
-                host=host,
-                workers=lambda: [*register.hosts(), SERVICE_WORKER],
-                fronts=lambda: openings,
-                on_fault=on_end,
-                on_restart=self._restarted,
-            )
+        openings = self.fronts.openings
+        self._tracker = TrackerProcess(
+            TrackerSetting(setting.incarnation, setting.graph, dict(openings), setting.start, setting.capacity_ticks),
+            secret,
+            host=host,
+            workers=lambda: [*register.hosts(), SERVICE_WORKER],
+            fronts=lambda: openings,
+            on_fault=on_end,
+            on_restart=self._restarted,
+        )
 
     async def start(self) -> None:
         """Start all of it.
@@ -122,22 +118,21 @@ class Life:
         """
         try:
             await self._place.open()
-            if self._tracker is not None:
-                self._address = await self._tracker.start()
-                self.fronts.start(self._address)
-                if self.setting.snapshots is not None:
-                    await self._commits.open()
-                    participants = LifeParticipants(self._crew, self.fronts, self._tracker, self._tidying)
-                    self.snapshots = Coordinator(
-                        self.setting.snapshots,
-                        incarnation=self.setting.incarnation,
-                        start=self.setting.start,
-                        log=ZooKeeperCommitLog(self._commits.store),
-                        ask=self._commits.ask,
-                        participants=participants,
-                        events=self._events,
-                    )
-                    await self.snapshots.start()
+            self._address = await self._tracker.start()
+            self.fronts.start(self._address)
+            if self.setting.snapshots is not None:
+                await self._commits.open()
+                participants = LifeParticipants(self._crew, self.fronts, self._tracker, self._tidying)
+                self.snapshots = Coordinator(
+                    self.setting.snapshots,
+                    incarnation=self.setting.incarnation,
+                    start=self.setting.start,
+                    log=ZooKeeperCommitLog(self._commits.store),
+                    ask=self._commits.ask,
+                    participants=participants,
+                    events=self._events,
+                )
+                await self.snapshots.start()
         except BaseException:
             await self.close()
             raise
@@ -150,8 +145,7 @@ class Life:
             await self._tidying.close()
         await self.reach.close()
         await self.fronts.close()
-        if self._tracker is not None:
-            await self._tracker.close()
+        await self._tracker.close()
         if self._telling is not None:
             await asyncio.wait([self._telling])
         await self._commits.close()
@@ -166,7 +160,7 @@ class Life:
     @property
     def report(self) -> TrackerReport | None:
         """The tracker's newest report."""
-        return None if self._tracker is None else self._tracker.report
+        return self._tracker.report
 
     async def welcome(self, worker: str) -> Welcome:
         """What a worker begins with; at level 0 it speaks for its front from now on.
@@ -205,7 +199,7 @@ class Life:
     def look(self, workers: Sequence[WorkerState]) -> None:
         """Each second: see whether min time stands for no reason, and store what may be told of delivered time."""
         report = self.report
-        if report is None or self._tracker is None:
+        if report is None:
             return
         self._tracker.end_if_silent()
         self.fronts.look(time.monotonic())

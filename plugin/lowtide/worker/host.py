@@ -78,12 +78,10 @@ class LevelHost:
         self._deployment = deployment
         self._birth = birth
         self.local = LocalTracker(birth.host, birth.incarnation, start=deployment.start)
-        self.line: TrackerLine | None = None
-        if deployment.tracking:
-            self.line = TrackerLine(
-                tracker, secret=birth.secret, incarnation=birth.incarnation, local=self.local, name=birth.name
-            )
-            self.line.connect()
+        self.line = TrackerLine(
+            tracker, secret=birth.secret, incarnation=birth.incarnation, local=self.local, name=birth.name
+        )
+        self.line.connect()
         self.dirty = True
         """Whether there may be something to flush."""
         self._shared: SharedDelivery | None = None
@@ -114,10 +112,9 @@ class LevelHost:
             self.saver.add(stage.name, stage.core)
         if self._request is not None:
             stage.core.pin(self._request)
-        if self.line is not None:
-            frames = stage.moved(self._floors.all(), time.time_ns())
-            assert not frames, "it has had no input"
-            self._save()
+        frames = stage.moved(self._floors.all(), time.time_ns())
+        assert not frames, "it has had no input"
+        self._save()
 
     def share(self, birth: Birth, core: WorkerCore) -> Share | None:
         """A worker's share of the delivery, which the first that needs it begins; None if it delivers nothing, ever."""
@@ -173,7 +170,7 @@ class LevelHost:
         now and then, together.
         """
         found: list[tuple[int, Callable[[], Emitted]]] = []
-        if self.line is not None and self._waits:
+        if self._waits:
             found.append((self.line.fileno(), self.hear))
         if self._shared is not None:
             found.append((self._shared.delivery.fileno(), self.settle))
@@ -188,8 +185,6 @@ class LevelHost:
 
     def hear(self) -> Emitted:
         """Take what the tracker has said: the local tracker hears it once, then every worker."""
-        if self.line is None:
-            return ()
         heard = False
         floors: list[Floor] = []
         for notice in self.line.receive():
@@ -277,7 +272,7 @@ class LevelHost:
             self._kept_s = now_s
             emitted = [*emitted, *((stage.name, stage.keep_floors()) for stage in self._stages.values())]
         line = self.line
-        if line is None or (line.fileno() < 0 and not line.mend(now_s)):
+        if line.fileno() < 0 and not line.mend(now_s):
             return emitted
         if self.dirty and now_s - self._flushed_s >= FLUSH_S:
             self._flushed_s = now_s
@@ -301,8 +296,6 @@ class LevelHost:
 
     def due_s(self, now_s: float) -> float:
         """In how many seconds `tick` has something to do."""
-        if self.line is None:
-            return 1.0
         if self.line.fileno() < 0:
             return MEND_S
         return max(0.0, self._flushed_s + FLUSH_S - now_s) if self.dirty else 1.0

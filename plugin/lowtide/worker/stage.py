@@ -81,8 +81,7 @@ class LevelStage:
         self._fronts = dict(welcome.fronts)
         self._broker_time = BrokerTime(welcome.now_ms, time.monotonic())
         self.core = make_core(deployment, birth, welcome.front, host.local)
-        first = deployment.optimism if deployment.tracking else None
-        self._optimism = None if first is None else Optimism(first)
+        self._optimism = None if deployment.optimism is None else Optimism(deployment.optimism)
         self._early = Early(self._optimism, deployment.max_queued_bytes)
         self._last = level == plan.levels - 1
         self._outbox = Outbox(birth.number, plan.parallelism)
@@ -101,7 +100,7 @@ class LevelStage:
                 figures=self._figures,
                 fronts=self._fronts,
             )
-        self._delivers = self._share is not None and level > 0 and deployment.tracking
+        self._delivers = self._share is not None and level > 0
         self._woke_s = 0.0
         self._woke_at = -1
         host.join(self)

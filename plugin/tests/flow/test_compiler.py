@@ -160,7 +160,7 @@ def everything() -> Flow:
     looped = keyed.loop("loop", lambda body: body.flat_map(twice, name="more"), once, limit_turns=3)
     shops = looped.key_by("shop")
     counted = shops.scan("count", count, 0)
-    shops.scan("beside", beside, 0, beside=seen).merge(orders, counted, name="all").write("out", ORDERS)
+    shops.scan("beside", beside, 0, broadcast=seen).merge(orders, counted, name="all").write("out", ORDERS)
     return flow
 
 

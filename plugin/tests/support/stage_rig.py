@@ -62,7 +62,6 @@ def deployment(
         "producer": {},
         "limits": limits or Limits(200_000, 1 << 20, 8192),
         "delivery": "exactly_once",
-        "tracking": True,
         "window": Window(1000, 1 << 20),
         "optimism": None,
         "max_future_ms": 10_000,
@@ -163,7 +162,7 @@ def tick(stage: LevelStage, now_s: float) -> list[tuple[int, bytes]]:
 
 
 def stage_of(
-    made: LevelDeployment, name: str, number: int = 0, tracker: str = "", host: LevelHost | None = None, **start: Any
+    made: LevelDeployment, name: str, number: int, tracker: str, host: LevelHost | None = None, **start: Any
 ) -> LevelStage:
     """A worker's stage, in a host of its own if none is given; `start` are fields of its front that differ."""
     level, _, place = name.partition("/")

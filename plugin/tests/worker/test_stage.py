@@ -266,17 +266,19 @@ def test_a_stopped_front_goes_on_when_min_time_does(tracker: Served) -> None:
 
 
 @pytest.mark.parametrize(("opening", "floors"), [(40, []), (40, [(7, 40)]), (0, [(7, 40)])])
-def test_a_front_begins_above_what_the_service_promised_for_it(opening: int, floors: list[tuple[int, int]]) -> None:
+def test_a_front_begins_above_what_the_service_promised_for_it(
+    opening: int, floors: list[tuple[int, int]], tracker: Served
+) -> None:
     """R2, R3: a heartbeat is never taken back, by nobody."""
-    stage = stage_of(deployment(tracking=False), "0/orders-1", opening=opening, offset=7, floors=floors)
+    stage = stage_of(deployment(), "0/orders-1", 0, tracker.address, opening=opening, offset=7, floors=floors)
     assert gauges_of_front(stage).heartbeat == 40
     assert stage.host.news(100.0) == [("0/orders-1", Reached(7, 40))]
     ((_, frame),) = stage.rows(packed(orders(1), first=7, tick=5), NOW)
     assert opened(frame).ticks == [40]
 
 
-def test_the_service_hears_which_offset_is_expected_once() -> None:
-    stage = stage_of(deployment(tracking=False), "0/orders-1")
+def test_the_service_hears_which_offset_is_expected_once(tracker: Served) -> None:
+    stage = stage_of(deployment(), "0/orders-1", 0, tracker.address)
     assert stage.host.news(100.0) == [("0/orders-1", Reached(0, 0))]
     assert stage.host.news(200.0) == []
     list(stage.rows(packed(orders(3)), NOW))
@@ -319,26 +321,27 @@ def test_a_partition_that_appears_is_named_from_then_on(tracker: Served) -> None
     assert stage._outputs._fronts[2] == "orders-2"
 
 
-def test_a_worker_writes_under_the_name_of_its_first_lane() -> None:
+def test_a_worker_writes_under_the_name_of_its_first_lane(tracker: Served) -> None:
     """W10: every name is claimed by the next life, whatever lanes a worker has."""
-    made = deployment(letters=True, tracking=False)
+    made = deployment(letters=True)
     names = ["0/orders-1", "1/0", "1/1"]
-    ids = [kept(stage_of(made, name)).said["transactional_id"] for name in names]
+    stages = [stage_of(made, name, number, tracker.address) for number, name in enumerate(names)]
+    ids = [kept(stage).said["transactional_id"] for stage in stages]
     assert len(set(ids)) == 3
     assert [part.rpartition(".")[0][-1] for part in ids] == ["0", "1", "1"]
     assert [part.rpartition(".")[2] for part in ids] == ["1", "0", "1"]
 
 
-def test_records_of_another_partition_are_refused() -> None:
+def test_records_of_another_partition_are_refused(tracker: Served) -> None:
     """R10: level-0 state goes by the topic-partition in the rows."""
-    stage = stage_of(deployment(tracking=False), "0/orders-1")
+    stage = stage_of(deployment(), "0/orders-1", 0, tracker.address)
     with pytest.raises(LifeEnded, match="0/orders-1 was given records of orders-0"):
         list(stage.rows(packed(orders(1), partition=0), NOW))
 
 
-def test_an_epochs_end_marks_every_target_and_the_last_level_none() -> None:
-    made = deployment(tracking=False)
-    source, target = stage_of(made, "0/orders-1"), stage_of(made, "1/0")
+def test_an_epochs_end_marks_every_target_and_the_last_level_none(tracker: Served) -> None:
+    made = deployment()
+    source, target = stage_of(made, "0/orders-1", 0, tracker.address), stage_of(made, "1/0", 1, tracker.address)
     marks = source.end(3, NOW)
     assert [place for place, _ in marks] == [0, 1]
     heads = [opened(frame) for _, frame in marks]
@@ -347,9 +350,9 @@ def test_an_epochs_end_marks_every_target_and_the_last_level_none() -> None:
     assert target.end(3, NOW) == []
 
 
-def test_an_epoch_whose_last_frames_are_missing_ends_the_life() -> None:
-    made = deployment(tracking=False)
-    source, target = stage_of(made, "0/orders-1"), stage_of(made, "1/0")
+def test_an_epoch_whose_last_frames_are_missing_ends_the_life(tracker: Served) -> None:
+    made = deployment()
+    source, target = stage_of(made, "0/orders-1", 0, tracker.address), stage_of(made, "1/0", 1, tracker.address)
     frames = [frame for to, frame in source.rows(packed(orders(20)), NOW) if to == 0]
     list(target.frames(frames, NOW))
     with pytest.raises(LifeEnded, match="its last frames were lost"):

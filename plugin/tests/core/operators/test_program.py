@@ -364,7 +364,7 @@ def test_records_of_a_broadcast_that_compare_equal_each_count() -> None:
     flow = Flow("test")
     rates = flow.read("rates", kafka("rates", json(Rate))).broadcast("rate", fold, 0.0)
     keyed = flow.read("items", kafka("items", json(Item))).key_by("user")
-    keyed.scan("look", look, 0, beside=rates).write("out", kafka("out", json(Rate)))
+    keyed.scan("look", look, 0, broadcast=rates).write("out", kafka("out", json(Rate)))
     plan = compile_flow(flow, parallelism=2, units=4, lanes=2)
     rated = messages([b'{"name":"a","rate":0.0}', b'{"name":"a","rate":2.0}', b'{"name":"a","rate":3.0}'])
     listed = messages([b'{"user":"a","number":1}', b'{"user":"b","number":1}', b'{"user":"c","number":1}'] * 2, front=1)

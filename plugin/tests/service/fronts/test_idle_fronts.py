@@ -106,7 +106,7 @@ def test_a_front_is_handed_over_once_the_tracker_knows_all_promises(tracker: Ser
         assert 0 not in speaking.idle
         speaking.grant(0, 60)
         await speaking.until(lambda: speaking.min_time == 40)
-        stage = stage_of(deployment(tracking=True), "0/orders-0", 0, tracker.address, None, **kept_of(start))
+        stage = stage_of(deployment(), "0/orders-0", 0, tracker.address, None, **kept_of(start))
         tick(stage, time.monotonic())
         assert gauges_of_front(stage).heartbeat == 40, "its worker begins above the promise"
         stage.told(Grant(0, 7, 50, 0))
