@@ -1,12 +1,13 @@
-"""All errors of the snapshots package: one base, and one class per thing the caller can do about it.
+"""The base of all of Lowtide's errors, and the errors of the snapshots package: one class per thing to do about it.
 
-Each error says what happened, where, and what to do, in the same form as those of the rest of Lowtide; `exit_code` is
-with what a command ends that meets it.
+Each error says what happened, where, and what to do; `exit_code` is with what a command ends that meets it.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
+
+from lowtide_snapshots.cause import Cause, Kind
 
 __all__ = [
     "AddressUnproven",
@@ -18,6 +19,7 @@ __all__ = [
     "FormatTooNew",
     "KeyRefused",
     "LeaseTaken",
+    "LowtideError",
     "ManifestDamaged",
     "NoGoodCommit",
     "NoSuchCommit",
@@ -32,34 +34,54 @@ __all__ = [
     "WriteUnknown",
     "ZooKeeperRefused",
     "ZooKeeperUnavailable",
+    "cause_of",
 ]
 
 
-class SnapshotsError(Exception):
-    """Base of all errors of this package.
+class LowtideError(Exception):
+    """Base of all errors that Lowtide raises on purpose.
 
     Attributes:
         what: one sentence, with the figures.
-        where: node, address, field; empty where `what` says it already.
+        where: file, step, record, node, host and port; empty where `what` says it already.
         way_out: what the reader can do now; empty only where nothing can be done.
+        details: a traceback, as Python prints it; empty if there is none.
+        kind: what decides how to go on, see `Cause`.
         exit_code: with what a command ends.
     """
 
     exit_code: ClassVar[int] = 1
+    kind: Kind = "other"
 
-    def __init__(self, what: str, *, where: str = "", way_out: str = "") -> None:
+    def __init__(self, what: str, *, where: str = "", way_out: str = "", details: str = "") -> None:
         super().__init__(what)
         self.what = what
         self.where = where
         self.way_out = way_out
+        self.details = details
 
     def __str__(self) -> str:
-        lines = [self.what]
-        if self.where:
-            lines.append(f"  where: {self.where}")
-        if self.way_out:
-            lines.append(f"  what to do: {self.way_out}")
-        return "\n".join(lines)
+        return str(self.cause())
+
+    def cause(self) -> Cause:
+        """Return it as a value, to be sent and kept."""
+        return Cause(self.kind, self.what, self.where, self.way_out, self.details)
+
+
+def cause_of(error: BaseException, details: str = "") -> Cause:
+    """Return any exception as a cause.
+
+    Args:
+        error: one of Lowtide's, or any other.
+        details: for any other, its traceback; it may be left out.
+    """
+    if isinstance(error, LowtideError):
+        return error.cause()
+    return Cause("other", ": ".join(filter(None, (type(error).__name__, str(error)))), details=details)
+
+
+class SnapshotsError(LowtideError):
+    """Base of all errors of this package."""
 
 
 class KeyRefused(SnapshotsError, ValueError):
@@ -139,6 +161,7 @@ class Fenced(SnapshotsError):
         current: the incarnation that is the job's now; 0 if it has none.
     """
 
+    kind = "loss"
     exit_code = 5
 
     def __init__(self, what: str, *, where: str = "", way_out: str = "", current: int = 0) -> None:
@@ -149,6 +172,7 @@ class Fenced(SnapshotsError):
 class ZooKeeperUnavailable(SnapshotsError):
     """Start or mend ZooKeeper, or correct its address, then try again: it did not answer in time."""
 
+    kind = "loss"
     exit_code = 4
 
 
