@@ -14,6 +14,7 @@ import pytest
 
 from lowtide_airflow.errors import SubmitFailed
 from lowtide_airflow.job.program import Start
+from lowtide_snapshots.cause import Cause
 
 if TYPE_CHECKING:
     from tests.conftest import Job
@@ -78,11 +79,11 @@ def _recover(connected: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Call
     return make
 
 
-def died(job: Job, cause: str = "worker 1/0 died", **more: Any) -> dict[str, Any]:
+def died(job: Job, cause: Cause | str = "worker 1/0 died", **more: Any) -> dict[str, Any]:
     """Let the job die; what a watcher tells of it."""
     life = job.runs()
     job.ends("failed", cause, again=False, **more)
-    return {"job": job.name, "incarnation": life, "cause": cause, "delivered_at_death_ms": None}
+    return {"job": job.name, "incarnation": life, "cause": str(cause), "delivered_at_death_ms": None}
 
 
 def deferral(run: Callable[[], Any]) -> Any:

@@ -20,6 +20,7 @@ from life_settings import setting
 from lowtide.assignment.setting import LifeSetting, pack
 from lowtide.embedded import EmbeddedServices
 from lowtide.process.wire import ConnectionClosed, Kind, connect, receive, send
+from lowtide_snapshots.cause import Cause
 
 SECRET = b"the secret of a test, 32 bytes.."
 WAIT_S = 10.0
@@ -122,7 +123,7 @@ class Life:
 
     def cause(self, wait_s: float = WAIT_S) -> str:
         """The life's cause of death, waited for."""
-        return str(until(lambda: self.ask({"ask": "status"})["cause"], wait_s))
+        return str(Cause.of(until(lambda: self.ask({"ask": "status"})["cause"], wait_s)))
 
     def pids(self) -> dict[str, int]:
         """The pids of all workers that have reported, by name."""

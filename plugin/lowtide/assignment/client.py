@@ -7,9 +7,12 @@ import socket
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
+from msgspec import to_builtins
+
 from lowtide.assignment.setting import LifeSetting, pack
 from lowtide.errors import AlreadyRunning, LifeEnded
 from lowtide.process.wire import CONNECT_TIMEOUT_S, ConnectionClosed, Kind, connect, receive, send
+from lowtide_snapshots.cause import Cause
 from lowtide_tracker.handshake import HandshakeError
 
 LIMIT_S = 20.0
@@ -56,14 +59,14 @@ class ServiceClient:
             raise LifeEnded(answer["refused"], way_out="start the job again")
         return str(answer["control"]), str(answer["certificate"])
 
-    def stopping(self, incarnation: int, cause: str) -> None:
+    def stopping(self, incarnation: int, cause: Cause | None) -> None:
         """Say that the life's query is about to be stopped: what breaks off with it is no failure.
 
         Args:
             incarnation: The life's number.
-            cause: Why it ends, where its program knows; empty for a stop on purpose.
+            cause: Why it ends, where its program knows; None for a stop on purpose.
         """
-        self._ask(Kind.ASK, {"ask": "stopping", "incarnation": incarnation, "cause": cause})
+        self._ask(Kind.ASK, {"ask": "stopping", "incarnation": incarnation, "cause": to_builtins(cause)})
 
     def finish(self, incarnation: int) -> list[str]:
         """End a life on purpose, and wait until its workers have delivered what they held and gone.

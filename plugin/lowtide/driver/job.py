@@ -255,8 +255,8 @@ class Job:
     def _cause(self) -> LowtideError:
         deadline = time.monotonic() + CAUSE_LIMIT_S
         while time.monotonic() < deadline:
-            if cause := str(self._side.cause(self.incarnation)):
-                return error_of(cause)
+            if told := str(self._side.cause(self.incarnation)):
+                return error_of(told)
             time.sleep(0.02)
         exception = self._query.exception()
         return error_of_query(str(exception.get().toString()) if exception.isDefined() else "")
@@ -303,7 +303,7 @@ class Job:
                 self._service.stopping(self.incarnation, self._note.cause)
             except LifeEnded:  # The service has gone, and its workers with it.
                 if self._note.cause:
-                    EventLog(self.plan.name, self.incarnation).event("life_ended", cause=self._note.cause)
+                    EventLog(self.plan.name, self.incarnation).event("life_ended", cause=str(self._note.cause))
             self._stop_query()
             with suppress(LifeEnded):
                 killed = self._service.finish(self.incarnation)

@@ -4,6 +4,8 @@ import asyncio
 import json
 from typing import Any
 
+import msgspec
+
 from lowtide.assignment import welcome
 from lowtide.errors import LifeEnded, LowtideError
 from lowtide.process.wire import Kind
@@ -13,7 +15,7 @@ from lowtide.service.workers.deaths import REPORT_WAIT_S
 from lowtide.service.workers.executors import Executors
 from lowtide.service.workers.peer import Peer
 from lowtide.service.workers.register import Fork, Found, Refused, Register, Worker
-from lowtide_snapshots.errors import SnapshotsError
+from lowtide_snapshots.cause import Cause
 from lowtide_tracker.entrance import Entrance
 
 
@@ -73,10 +75,11 @@ class Service:
                 )
                 answer = {"refused": over}
             case "end":
-                await self.lives.end_unless_the_worker_says_why(question["incarnation"], question["cause"])
-                answer = {"ended": self.lives.register.cause}
+                cause = msgspec.convert(question["cause"], Cause)
+                await self.lives.end_unless_the_worker_says_why(question["incarnation"], cause)
+                answer = {"ended": str(self.lives.register.cause or "")}
             case "stopping":
-                self.lives.stopping(question["incarnation"], question["cause"])
+                self.lives.stopping(question["incarnation"], Cause.of(question["cause"]))
                 answer = {"stopping": True}
             case "finish":
                 killed = await self.lives.finish(question["incarnation"])
@@ -92,8 +95,8 @@ class Service:
         if q["level"] == 0 and self.lives.running is not None and q["incarnation"] == register.incarnation:
             try:
                 await self.lives.running.life.fronts.know(q["worker"].partition("/")[2])
-            except (LowtideError, SnapshotsError) as error:
-                self.lives.end(register.incarnation, str(error))
+            except LowtideError as error:
+                self.lives.end(register.incarnation, error.cause())
             if "index" in q:
                 register.seat(q["index"], q["count"], q["worker"])
         before = register.cause
@@ -141,7 +144,7 @@ class Service:
                 _, payload = await peer.receive()
                 said = json.loads(payload)
         except LifeEnded as error:
-            self.lives.end(register.incarnation, str(error))
+            self.lives.end(register.incarnation, error.cause())
         finally:
             gone = [name for name, link in links.items() if link is peer]
             for name in gone:
@@ -153,7 +156,7 @@ class Service:
     def _hear(self, register: Register, said: dict[str, Any]) -> None:
         """Take what a host says of itself or of its workers."""
         if "failed" in said:
-            self.lives.end(register.incarnation, said["failed"])
+            self.lives.end(register.incarnation, msgspec.convert(said["failed"], Cause))
         elif register is self.lives.register and self.lives.running is not None:
             self.lives.gauges.update(said.get("gauges", {}))
             for worker, message in said.get("said", ()):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lowtide.status.job_view import SnapshotsView
 from lowtide.status.tracker_report import TrackerReport
+from lowtide_snapshots.cause import Cause
 
 if TYPE_CHECKING:
     from lowtide.flow.plan import Plan
@@ -67,7 +68,7 @@ class Moment:
     Attributes:
         now_ms: The broker's time.
         phase: "starting", "running", "stopping", "ended".
-        cause: Why the life has ended; empty while it goes on.
+        cause: Why the life has ended; None while it goes on.
         control: Where the control API listens.
         workers: As in `WorkerView`, each with the `gauges` it has sent last.
         fronts: Number to `topic-partition`, of all fronts that are registered.
@@ -83,7 +84,7 @@ class Moment:
 
     now_ms: int
     phase: str
-    cause: str = ""
+    cause: Cause | None = None
     control: str = ""
     workers: Sequence[Mapping[str, Any]] = ()
     fronts: Mapping[int, str] = field(default_factory=dict)

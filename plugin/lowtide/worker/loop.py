@@ -21,9 +21,10 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+import msgspec
+
 from lowtide.assignment.birth import Birth
 from lowtide.assignment.welcome import Welcome, unpack
-from lowtide.errors import LowtideError
 from lowtide.process.wire import ConnectionClosed, Kind
 from lowtide.worker.attachment import Attachment
 from lowtide.worker.call_limit import CallLimit
@@ -33,6 +34,8 @@ from lowtide.worker.protocol import Emitted, Host, Stage
 from lowtide.worker.resident import Resident, not_ahead
 from lowtide.worker.task import Task
 from lowtide.worker.watch import READ, Watch
+from lowtide_snapshots.cause import Cause
+from lowtide_snapshots.errors import cause_of
 
 LOG = logging.getLogger(__name__)
 IDLE_S = 0.05
@@ -277,15 +280,15 @@ class Loop:
             step(*given)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, the life ends with it
             self._failed = True
-            text = str(error) if isinstance(error, LowtideError) else "".join(traceback.format_exception(error))
-            self._tell({"failed": text})
+            cause = cause_of(error, "".join(traceback.format_exception(error)))
+            self._tell({"failed": msgspec.to_builtins(cause)})
             for worker in self._down:
                 worker.touched = True
-                worker.task.send(Kind.FAILED, text.encode())
+                worker.task.send(Kind.FAILED, msgspec.json.encode(cause))
 
-    def _hangs(self, what: str) -> None:
+    def _hangs(self, cause: Cause) -> None:
         """A call does not return: the service ends the life, and then this process, which hears nothing."""
-        self._tell({"failed": what})
+        self._tell({"failed": msgspec.to_builtins(cause)})
 
     # -- more workers ----------------------------------------------------------------------------------------------
 

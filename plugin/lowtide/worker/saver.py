@@ -22,13 +22,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from msgspec import to_builtins
+
 from lowtide.connectors.lasts_records import lane_name
 from lowtide.core.operators.order import FIRST_TICK
 from lowtide.core.operators.saving import SavedStep, saved_steps
 from lowtide.core.worker import WorkerCore
 from lowtide.errors import LowtideError
 from lowtide.flow.plan import Plan
-from lowtide_snapshots.errors import SnapshotsError
+from lowtide_snapshots.cause import Cause
+from lowtide_snapshots.errors import cause_of
 from lowtide_snapshots.format.names import snapshot_id
 from lowtide_snapshots.format.parts import PartHead, encode_part, sha256
 from lowtide_snapshots.stores import Store, StoreSetting, open_store
@@ -165,7 +168,8 @@ class Saver:
             try:
                 self._fork(changed)
             except OSError as error:
-                forked["failed"] = f"no process could be forked to write its parts: {error.strerror}"
+                what = f"no process could be forked to write its parts: {error.strerror}"
+                forked["failed"] = to_builtins(Cause("loss", what))
             forked["pause_ms"] = round((time.perf_counter() - began_s) * 1000, 2)
         for worker, said in told.items():
             said.update(forked if worker in changed else {"done": True})
@@ -293,7 +297,8 @@ class Saver:
                 del self._ended[pid]
                 code = os.waitstatus_to_exitcode(status)
                 how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
-                yield from self._heard(writing, None, {"failed": f"the process that wrote its parts {how}"})
+                died = Cause("loss", f"the process that wrote its parts {how}")
+                yield from self._heard(writing, None, {"failed": to_builtins(died)})
 
     # -- the process that writes -----------------------------------------------------------------------------------
 
@@ -412,8 +417,7 @@ def _say_put(out: int, worker: str, put: Future[Said]) -> None:
     _say(out, worker, put.result())
 
 
-def _why(error: BaseException) -> str:
-    if isinstance(error, LowtideError | SnapshotsError):
-        return str(error)
-    traceback.print_exception(error, file=sys.stderr)
-    return f"{type(error).__name__}: {error}"
+def _why(error: BaseException) -> dict[str, Any]:
+    if not isinstance(error, LowtideError):
+        traceback.print_exception(error, file=sys.stderr)
+    return to_builtins(cause_of(error))  # type: ignore[no-any-return]

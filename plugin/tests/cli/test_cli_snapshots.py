@@ -29,16 +29,17 @@ from lowtide.jobs.state import JobState
 from lowtide.process.identity import Process
 from lowtide.status.job_view import SnapshotView
 from lowtide_snapshots import errors as snapshot_errors
+from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.commits.known import KnownSnapshots
 from lowtide_snapshots.commits.memory_log import MemoryCommitLog
 from lowtide_snapshots.stores import StoreSetting, open_store
 
 VIEW = SnapshotView(
     id="000003-0001", name=None, phase="taking", min_time_ms=1000, parts=2, parts_done=1, rows=1, bytes=10,
-    began="2026-01-02T03:04:05.000Z", took_s=0.1, waits_for=["worker 1/0 has saved 1 of 2 parts"], why="",
+    began="2026-01-02T03:04:05.000Z", took_s=0.1, waits_for=["worker 1/0 has saved 1 of 2 parts"],
 )  # fmt: skip
 COMMITTED = msgspec.structs.replace(VIEW, phase="committed", parts_done=2, waits_for=[])
-FAILED = msgspec.structs.replace(VIEW, phase="failed", why="min time stands\n  what to do: ask again")
+FAILED = msgspec.structs.replace(VIEW, phase="failed", why=Cause("other", "min time stands", way_out="ask again"))
 
 
 # -- what people write and read ----------------------------------------------------------------------------------------

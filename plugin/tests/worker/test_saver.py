@@ -25,6 +25,7 @@ from lowtide.local.run import Message
 from lowtide.worker import saver as saver_module
 from lowtide.worker.loading import load_state
 from lowtide.worker.saver import Saver
+from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.format.manifest import Part
 from lowtide_snapshots.format.parts import PartHead, encode_part
 from lowtide_snapshots.stores import StoreSetting
@@ -165,7 +166,7 @@ def test_a_process_that_dies_or_fails_is_told_of(store: StoreSetting, monkeypatc
 
 def failure(said: list[dict[str, Any]]) -> str:
     (failed,) = [each["failed"] for each in said if "failed" in each]
-    return str(failed)
+    return str(Cause.of(failed))
 
 
 def test_a_snapshot_that_is_given_up_has_its_process_ended(
@@ -264,5 +265,5 @@ def test_a_worker_that_cannot_fork_goes_on(store: StoreSetting, monkeypatch: pyt
     core.notice(asked(1, 7, 7))
     monkeypatch.setattr(os, "fork", fork)
     ((_, said),) = saver_of(core, store).begin()
-    assert "Cannot allocate memory" in said["failed"]
+    assert "Cannot allocate memory" in said["failed"]["what"]
     assert core.pinned is None

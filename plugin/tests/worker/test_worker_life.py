@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from lowtide.assignment.setting import pack
 from lowtide.errors import UserCodeFailed
 from lowtide.process.wire import ConnectionClosed, Kind, connect, receive, send
 from lowtide.worker.protocol import Frames
+from lowtide_snapshots.cause import Cause
 
 if TYPE_CHECKING:
     from tests.conftest import Life, Task
@@ -153,7 +155,7 @@ def test_a_users_exception_reaches_task_and_service_as_it_was_said(running: Life
     task.send(FRAME, b"raise")
     kind, payload = task.receive()
     assert kind == Kind.FAILED
-    assert payload.decode() == running.cause()
+    assert str(Cause.of(json.loads(payload))) == running.cause()
     assert "record at in-0, offset 17" in running.cause()
 
 

@@ -12,6 +12,7 @@ from lowtide.assignment.welcome import FrontStart
 from lowtide.core.fronts.floors import Steps
 from lowtide.errors import LifeEnded
 from lowtide.process.tracker_line import TrackerLine
+from lowtide_snapshots.cause import Cause
 from lowtide_tracker import Floor, LocalTracker
 
 __all__ = ["SERVICE_WORKER", "IdleFronts"]
@@ -47,7 +48,7 @@ class IdleFronts:
         incarnation: int,
         start: int,
         on_min_time: Callable[[int], None],
-        on_lost: Callable[[str], None],
+        on_lost: Callable[[Cause], None],
     ) -> None:
         self.floors = Steps()
         self.requested = 0
@@ -184,4 +185,4 @@ class IdleFronts:
     def _lose(self, error: LifeEnded) -> None:
         self._unwatch()
         self._closed = True
-        self._on_lost(str(error))
+        self._on_lost(error.cause())

@@ -20,6 +20,7 @@ from lowtide.assignment.setting import TrackerSetting
 from lowtide.errors import LifeEnded, ServiceUnavailable
 from lowtide.service.tracker.lookout import Lookout
 from lowtide.status.tracker_report import TrackerReport
+from lowtide_snapshots.cause import Cause
 from lowtide_tracker.strangers import BACKLOG
 
 __all__ = ["TrackerProcess"]
@@ -71,7 +72,7 @@ class TrackerProcess:
         host: str,
         workers: Callable[[], Iterable[int]],
         fronts: Callable[[], Mapping[int, int]],
-        on_fault: Callable[[str], None],
+        on_fault: Callable[[Cause], None],
         on_restart: Callable[[int, str], None] | None = None,
     ) -> None:
         self.report: TrackerReport | None = None
@@ -293,4 +294,4 @@ class TrackerProcess:
         if self._ready is not None and not self._ready.done():
             self._ready.set_exception(LifeEnded(text))
         else:
-            self._on_fault(text)
+            self._on_fault(Cause("loss", text))

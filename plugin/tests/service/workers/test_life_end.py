@@ -104,7 +104,7 @@ def test_a_worker_of_a_life_that_has_ended_is_killed_when_the_next_begins(
 ) -> None:
     pid = pid_of(task)
     task.send(Kind.FRAME, b"hang")
-    life.ask({"ask": "end", "incarnation": life.incarnation, "cause": "a task failed"})
+    life.ask({"ask": "end", "incarnation": life.incarnation, "cause": {"kind": "loss", "what": "a task failed"}})
     life.incarnation += 1
     life.begin(StageDeployment(Wayward))
     assert not alive(pid)

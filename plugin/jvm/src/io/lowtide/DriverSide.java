@@ -33,7 +33,7 @@ public final class DriverSide implements DriverPlugin {
   private String address;
   private String secret;
   private volatile long endedIncarnation = -1;
-  private volatile String cause = "";
+  private volatile JsonNode cause = JSON.createObjectNode();
   private volatile boolean gone;
   private volatile String jobGroup = "";
   private volatile boolean stopping;
@@ -59,9 +59,9 @@ public final class DriverSide implements DriverPlugin {
     jobGroup = group;
   }
 
-  /** Why the life of this number ended; empty while it goes on. */
+  /** Why the life of this number ended, as JSON; empty while it goes on. */
   public String cause(long incarnation) {
-    return gone || incarnation == endedIncarnation ? cause : "";
+    return gone || incarnation == endedIncarnation ? cause.toString() : "";
   }
 
   @Override
@@ -105,22 +105,22 @@ public final class DriverSide implements DriverPlugin {
         if (event.has("gauges")) {
           gauges = event.get("gauges");
         } else if (event.has("ended")) {
-          end(event.get("incarnation").asLong(), event.get("ended").asText());
+          end(event.get("incarnation").asLong(), event.get("ended"));
         }
       }
     } catch (IOException error) {
-      end(-1, "Lowtide's service died: " + error.getMessage());
+      end(-1, Failure.cause("loss", "Lowtide's service died: " + error.getMessage()));
       gone = !stopping;
     }
   }
 
-  private void end(long incarnation, String reason) {
+  private void end(long incarnation, JsonNode reason) {
     if (stopping) {
       return;
     }
     cause = reason;
     endedIncarnation = incarnation;
-    LOG.error("The life ends: {}", reason);
+    LOG.error("The life ends: {}", Failure.text(reason));
     try {
       spark.cancelJobGroup(jobGroup);
     } catch (RuntimeException stopped) {

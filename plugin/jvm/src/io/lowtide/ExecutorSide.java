@@ -114,7 +114,7 @@ public final class ExecutorSide implements ExecutorPlugin {
     return worker.substring(worker.indexOf('/') + 1);
   }
 
-  private JsonNode ask(ObjectNode question) throws IOException {
+  private JsonNode ask(JsonNode question) throws IOException {
     try (Channel channel = Channel.open(service, secret, "Lowtide's service", startLimitMs)) {
       channel.write(Kind.ASK, question.toString());
       return JSON.readTree(channel.readText(startLimitMs));
@@ -129,9 +129,8 @@ public final class ExecutorSide implements ExecutorPlugin {
       try {
         forkServer.hear(startLimitMs);
       } catch (IOException error) {
-        throw new IOException(
-            place + " cannot run Lowtide's workers: " + error.getMessage() + "\n  what to do: " + Interpreter.WAY_OUT,
-            error);
+        String what = place + " cannot run Lowtide's workers: " + error.getMessage();
+        throw new Failure(Failure.cause("interpreter", what).put("way_out", Interpreter.WAY_OUT), error);
       }
       forkServerReady = true;
     }
@@ -150,11 +149,11 @@ public final class ExecutorSide implements ExecutorPlugin {
   }
 
   /** Tells the service that a task failed and so the life is over; the service keeps the first cause it hears. */
-  void fail(ObjectNode end) {
+  void fail(JsonNode end) {
     try {
       ask(end);
     } catch (IOException error) {
-      LOG.error("{} (and the service could not be told: {})", end.get("cause").asText(), error.getMessage());
+      LOG.error("{} (and the service could not be told: {})", Failure.text(end.get("cause")), error.getMessage());
     }
   }
 
