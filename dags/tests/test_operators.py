@@ -182,12 +182,12 @@ def test_without_deferring_an_outage_and_the_recovery_are_waited_for_by_the_task
 
 def test_without_deferring_a_task_fails_if_the_event_does_not_come_in_time(job: Job, connected: dict[str, Any]) -> None:
     from lowtide_airflow.operators import StopFlowOperator
-    from lowtide_snapshots.errors import SnapshotsError
+    from lowtide_snapshots.errors import LowtideError
 
     job.start()
     given = {**connected, "deferrable": False, "poll_interval": 0.05, "timeout": timedelta(seconds=0.3)}
     task = StopFlowOperator(task_id="task", **given)
-    with pytest.raises(SnapshotsError, match="timed out waiting for the end or the next life"):
+    with pytest.raises(LowtideError, match="timed out waiting for the end or the next life"):
         task.execute(context())
     end = threading.Timer(0.5, job.ends, ("stopped",))
     end.start()

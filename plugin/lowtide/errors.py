@@ -1,4 +1,4 @@
-"""All errors of Lowtide: one base, and one class per thing the caller can do about it.
+"""All errors of Lowtide but those of its snapshots: one class per thing the caller can do about it.
 
 Each error says what happened, where, and what to do; the CLI prints it as `error: …` and ends with `exit_code`:
 
@@ -12,7 +12,14 @@ Each error says what happened, where, and what to do; the CLI prints it as `erro
 
 from __future__ import annotations
 
-from lowtide_snapshots.errors import LowtideError
+from lowtide_snapshots.errors import (
+    AlreadyRunning,
+    FlowError,
+    LowtideError,
+    ServiceUnavailable,
+    SnapshotDamaged,
+    SnapshotFailed,
+)
 
 __all__ = [
     "AlreadyRunning",
@@ -30,6 +37,7 @@ __all__ = [
     "RecordRefused",
     "ServiceUnavailable",
     "SessionTaken",
+    "SnapshotDamaged",
     "SnapshotFailed",
     "TooFewSlots",
     "TopicUnknown",
@@ -41,19 +49,6 @@ class ConfError(LowtideError):
     """Correct the configuration: an unknown key, a wrong type, a value out of range, a secret that is not there."""
 
     exit_code = 2
-
-
-class FlowError(LowtideError):
-    """Correct the flow: its steps do not fit together, or cannot be run anywhere but here."""
-
-    exit_code = 3
-
-
-class ServiceUnavailable(LowtideError):
-    """Start or mend the service that does not answer, then try again."""
-
-    kind = "loss"
-    exit_code = 4
 
 
 class TopicUnknown(ServiceUnavailable):
@@ -101,12 +96,6 @@ class SessionTaken(LowtideError):
     exit_code = 4
 
 
-class AlreadyRunning(LowtideError):
-    """Stop what already runs under this name, or choose another name."""
-
-    exit_code = 4
-
-
 class NotRunning(LowtideError):
     """Start the job first, or correct its name."""
 
@@ -136,18 +125,6 @@ class LifeEnded(LowtideError):
 
     kind = "loss"
     exit_code = 5
-
-
-class SnapshotDamaged(LowtideError):
-    """Recover from another commit, or restore the store from a backup: what a snapshot needs is missing or damaged."""
-
-    exit_code = 6
-
-
-class SnapshotFailed(LowtideError):
-    """Look at what held the snapshot up, and take another one: the job goes on, and its last commit is what it was."""
-
-    exit_code = 6
 
 
 class TimeWentBack(LifeEnded):

@@ -22,7 +22,7 @@ from lowtide_airflow.triggers.watcher import event_payloads
 from lowtide_airflow.ui.links import JobLink
 from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.commits.choice import Choice
-from lowtide_snapshots.errors import NoGoodCommit, NoSuchCommit, SnapshotsError, ZooKeeperUnavailable
+from lowtide_snapshots.errors import LowtideError, NoGoodCommit, NoSuchCommit, ZooKeeperUnavailable
 from lowtide_snapshots.stores.errors import StoreUnavailable
 
 __all__ = ["RecoverFlowOperator"]
@@ -217,10 +217,10 @@ class RecoverFlowOperator(StartOperator):
             return False
 
     def _checked_unless_last(self, context: Any, event: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """A trigger's event; None if it is an error on the last try (SnapshotsError: another try follows)."""
+        """A trigger's event; None if it is an error on the last try (LowtideError: another try follows)."""
         try:
             return self.checked(event)
-        except SnapshotsError:
+        except LowtideError:
             if self._is_last_try(context) and not is_true(self.forced):
                 return None
             raise

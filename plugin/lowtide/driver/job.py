@@ -27,7 +27,7 @@ from lowtide.driver.life_note import LifeNote
 from lowtide.driver.opening import begin_life, open_life
 from lowtide.driver.query import start_query
 from lowtide.driver.recovery import StartFrom
-from lowtide.driver.refusals import as_ours
+from lowtide.driver.refusals import fence_ends_life
 from lowtide.driver.session import master_of, session_runs, start_session
 from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
 from lowtide.events import EventLog
@@ -143,7 +143,7 @@ class Job:
 
     def _begin(self, found: preflight.Surroundings, say: Said, start: StartFrom) -> None:
         plan, conf = self.plan, self._conf
-        with as_ours():
+        with fence_ends_life():
             self._store.open()
         # Tasks of the session's earlier lives may be about: they are told from this one's by its number.
         before = int(self.status()["incarnation"])
@@ -238,7 +238,7 @@ class Job:
                     return
                 self._await()
                 self.outage_s = self._brokers.look()
-                with as_ours():
+                with fence_ends_life():
                     self._store.keep_lease()
             raise self._cause()
         except LowtideError as error:
