@@ -37,7 +37,7 @@ class JobConf:
     tracking: Literal["on", "off"] = "on"
     allowed_skew_ms: Milliseconds = 2
     max_future_ms: Milliseconds = 60_000
-    max_front_lead_ms: Positive = 10_000
+    max_front_lead_ms: Positive = 120_000
     max_front_bytes: Annotated[int, Meta(ge=1 << 10)] = 64 << 20
     max_bundle_records: Positive = 10_000
     stall_limit_ms: Positive = 60_000

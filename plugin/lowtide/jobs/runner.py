@@ -15,7 +15,7 @@ import msgspec
 from lowtide.conf import Conf
 from lowtide.driver.job import Job
 from lowtide.driver.recovery import StartFrom
-from lowtide.driver.session import submitted
+from lowtide.driver.session import session_runs, submitted
 from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
 from lowtide.flow.compiler import compile_job
 from lowtide.flow.graph import FlowGraph
@@ -217,7 +217,8 @@ class Runner:
                 last.is_followed()
                 self._stop_quietly(last, session=not follows)
             else:
-                follows = False  # One that could not begin has stopped what it was given.
+                # One that could not begin has stopped the session it was given, unless it failed before that.
+                follows = follows and session_runs()
             time.sleep(pause_s)
             try:
                 job = Job.start(self._flow, self._conf, self._step, self._from, follows=follows, again=None)

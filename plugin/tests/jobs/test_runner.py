@@ -77,6 +77,30 @@ def test_each_life_is_stopped_once_and_the_last_one_as_well(
     assert state.restarts == 1
 
 
+def test_a_session_stays_the_programs_own_while_no_life_can_begin_in_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Else nobody stops it any more: a life that finds it without a fork server fails, and all that follow."""
+    left = [True, True, False]
+    given: list[bool] = []
+
+    def start(*_: Any, follows: bool, **__: Any) -> Any:
+        given.append(follows)
+        raise ServiceUnavailable("no broker yet")
+
+    monkeypatch.setattr(Runner, "_start", lambda _: Ending(LifeEnded("a transaction was not ended in time")))
+    monkeypatch.setattr("lowtide.driver.job.Job.start", start)
+    monkeypatch.setattr(runner_module, "session_runs", lambda: left.pop(0))
+    monkeypatch.setattr(runner_module, "end_jvm", lambda _: False)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    folder = JobFolder(tmp_path, "job")
+    folder.make()
+    runner = Runner(Flow("job"), Conf.load(overrides={"job.restarts": 4}), folder, "a life of a test", None)
+    with pytest.raises(ServiceUnavailable, match="no broker yet"):
+        runner._live()
+    assert given == [True, True, True, False], "the first fails before it reaches the session, the third has stopped it"
+
+
 def test_a_life_that_another_has_taken_the_place_of_is_followed_by_none(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
