@@ -141,7 +141,7 @@ class Stage:
         code = program.process.poll()
         if code is not None:
             state = program.jobs.state()
-            cause = (state.cause if state else "").partition("\n")[0]
+            cause = str(state.cause or "" if state else "").partition("\n")[0]
             self._say(f"the program ended with {code}: {cause}" if code >= 0 else f"the program was killed ({-code})")
             self.start()
 

@@ -25,6 +25,7 @@ from lowtide.assignment.messages import (
 from lowtide.assignment.setting import LifeSetting, pack
 from lowtide.errors import AlreadyRunning, LifeEnded
 from lowtide.process.wire import CONNECT_TIMEOUT_S, ConnectionClosed, Kind, connect, receive, send
+from lowtide_snapshots.cause import Cause
 from lowtide_tracker.handshake import HandshakeError
 
 T = TypeVar("T", bound=Message)
@@ -72,12 +73,12 @@ class ServiceClient:
         begun = _expect(Begun, answer)
         return begun.control, begun.certificate
 
-    def stopping(self, incarnation: int, cause: str) -> None:
+    def stopping(self, incarnation: int, cause: Cause | None) -> None:
         """Say that the life's query is about to be stopped: what breaks off with it is no failure.
 
         Args:
             incarnation: The life's number.
-            cause: Why it ends, where its program knows; empty for a stop on purpose.
+            cause: Why it ends, where its program knows; None for a stop on purpose.
         """
         self._ask(Stopping(incarnation, cause), Done)
 

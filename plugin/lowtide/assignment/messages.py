@@ -14,6 +14,7 @@ import msgspec
 
 from lowtide.errors import LifeEnded
 from lowtide.status.gauges import WorkerGauges, WorkerState
+from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.format.entries import LaneLast, Part
 
 
@@ -52,7 +53,7 @@ class End(Message, frozen=True):
     """A task has failed, and so the life is over."""
 
     incarnation: int
-    cause: str
+    cause: Cause
 
 
 class Current(Message, frozen=True):
@@ -63,10 +64,10 @@ class Current(Message, frozen=True):
 
 
 class Stopping(Message, frozen=True):
-    """The query is about to be stopped; `cause` is empty for a stop on purpose."""
+    """The query is about to be stopped; `cause` is None for a stop on purpose."""
 
     incarnation: int
-    cause: str
+    cause: Cause | None
 
 
 class Finish(Message, frozen=True):
@@ -115,7 +116,7 @@ class HostDied(Message, frozen=True, kw_only=True):
 class Failed(Message, frozen=True):
     """A host cannot go on, or a fork server cannot make a worker."""
 
-    cause: str
+    cause: Cause
 
 
 class Gauges(Message, frozen=True):
@@ -195,7 +196,7 @@ class ShareFailed(Message, frozen=True):
     """A worker's share cannot be written."""
 
     number: int
-    cause: str
+    cause: Cause
 
 
 class ShareDurable(Message, frozen=True):
@@ -286,17 +287,17 @@ class Finished(Message, frozen=True):
 
 
 class JobState(Message, frozen=True, kw_only=True):
-    """How a job is: its life, why that ended (empty while it goes on), sums over all workers, and each worker."""
+    """How a job is: its life, why that ended (None while it goes on), sums over all workers, and each worker."""
 
     incarnation: int
-    cause: str
+    cause: Cause | None
     totals: dict[str, int]
     workers: list[WorkerState]
 
     def plain(self) -> dict[str, Any]:
         """Return it as JSON has it; gauges that are not known are left out."""
-        workers = [worker.plain() for worker in self.workers]
-        return {"incarnation": self.incarnation, "cause": self.cause, "totals": self.totals, "workers": workers}
+        workers, cause = [worker.plain() for worker in self.workers], msgspec.to_builtins(self.cause)
+        return {"incarnation": self.incarnation, "cause": cause, "totals": self.totals, "workers": workers}
 
 
 Answer = Done | Refused | Begun | StillRuns | Found | Fork | Seated | Finished | JobState
@@ -400,7 +401,7 @@ class Ended(Message, frozen=True):
     """A life has ended."""
 
     incarnation: int
-    cause: str
+    cause: Cause
 
 
 class ForkServerStart(Message, frozen=True, kw_only=True):

@@ -28,7 +28,7 @@ from lowtide.driver.life_note import LifeNote
 from lowtide.driver.opening import begin_life, open_life
 from lowtide.driver.query import start_query
 from lowtide.driver.recovery import StartFrom
-from lowtide.driver.refusals import as_ours
+from lowtide.driver.refusals import fence_ends_life
 from lowtide.driver.session import master_of, session_runs, start_session
 from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
 from lowtide.events import EventLog
@@ -144,7 +144,7 @@ class Job:
 
     def _begin(self, found: preflight.Surroundings, say: Said, start: StartFrom) -> None:
         plan, conf = self.plan, self._conf
-        with as_ours():
+        with fence_ends_life():
             self._store.open()
         # Tasks of the session's earlier lives may be about: they are told from this one's by its number.
         before = self.state().incarnation
@@ -243,7 +243,7 @@ class Job:
                     return
                 self._await()
                 self.outage_s = self._brokers.look()
-                with as_ours():
+                with fence_ends_life():
                     self._store.keep_lease()
             raise self._cause()
         except LowtideError as error:
@@ -260,8 +260,8 @@ class Job:
     def _cause(self) -> LowtideError:
         deadline = time.monotonic() + CAUSE_LIMIT_S
         while time.monotonic() < deadline:
-            if cause := str(self._side.cause(self.incarnation)):
-                return error_of(cause)
+            if told := str(self._side.cause(self.incarnation)):
+                return error_of(told)
             time.sleep(0.02)
         exception = self._query.exception()
         return error_of_query(str(exception.get().toString()) if exception.isDefined() else "")
@@ -308,7 +308,7 @@ class Job:
                 self._service.stopping(self.incarnation, self._note.cause)
             except LifeEnded:  # The service has gone, and its workers with it.
                 if self._note.cause:
-                    EventLog(self.plan.name, self.incarnation).event("life_ended", cause=self._note.cause)
+                    EventLog(self.plan.name, self.incarnation).event("life_ended", cause=str(self._note.cause))
             self._stop_query()
             with suppress(LifeEnded):
                 killed = self._service.finish(self.incarnation)

@@ -15,6 +15,7 @@ from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.state import JobState, now
 from lowtide.process.identity import Process
 from lowtide.process.mark import end_marked
+from lowtide_snapshots.cause import Cause
 
 LEFT_OVER_GRACE_S = 10.0
 KILL_WAIT_S = 5.0
@@ -71,7 +72,7 @@ def end_job(folder: JobFolder, limit_s: float) -> Ending:
         process.ended_within(KILL_WAIT_S)
     end_marked(state.life, 0.0)
     folder.forget_secret()
-    cause = f"it did not stop within {limit_s:g} s and was killed"
+    cause = Cause("other", f"it did not stop within {limit_s:g} s and was killed")
     killed = msgspec.structs.replace(
         folder.state() or state, phase="failed", cause=cause, exit_code=LifeEnded.exit_code, ended_at=now(), step=""
     )

@@ -38,7 +38,7 @@ class Kind(IntEnum):
     ENDED = 7
     """From a worker: this epoch's output is out; ``i64 epoch``."""
     FAILED = 8
-    """From a worker: what went wrong, as UTF-8 text."""
+    """From a worker: what went wrong, a `Cause` as JSON."""
     PLAN = 9
     """The deployment, pickled: from the driver to the service, from there to workers."""
     TAKEN = 10

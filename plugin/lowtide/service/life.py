@@ -31,6 +31,7 @@ from lowtide.service.workers.silence import Silence
 from lowtide.status.gauges import WorkerState
 from lowtide.status.teller import delivered_time
 from lowtide.status.tracker_report import TrackerReport
+from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.commits.log import ZooKeeperCommitLog
 from lowtide_snapshots.errors import Fenced, SnapshotsError, ZooKeeperUnavailable
 
@@ -60,7 +61,7 @@ class Life:
         host: str,
         register: Register,
         events: EventLog,
-        on_end: Callable[[str], None],
+        on_end: Callable[[Cause], None],
         tell_worker: Callable[[str, WorkerOrder], None],
     ) -> None:
         self.setting = setting
@@ -114,7 +115,7 @@ class Life:
         """Start all of it.
 
         Raises:
-            LowtideError, SnapshotsError: what could not be started; nothing is left running.
+            LowtideError: what could not be started; nothing is left running.
         """
         try:
             await self._place.open()
@@ -223,7 +224,7 @@ class Life:
         try:
             await self._place.ask(self._place.store.tell, self.setting.incarnation, tick)
         except Fenced as error:
-            self._on_end(str(error))
+            self._on_end(error.cause())
         except SnapshotsError as error:
             LOG.warning("the delivered time could not be stored, and is not told: %s", error)
         else:

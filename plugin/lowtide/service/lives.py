@@ -34,7 +34,8 @@ from lowtide.service.workers.executors import Executors
 from lowtide.service.workers.peer import Peer
 from lowtide.service.workers.register import Register
 from lowtide.status.gauges import WorkerGauges, WorkerState
-from lowtide_snapshots.errors import SnapshotsError
+from lowtide_snapshots.cause import Cause
+from lowtide_snapshots.errors import cause_of
 
 __all__ = ["Lives", "Running", "say"]
 
@@ -111,8 +112,8 @@ class Lives:
                 tell_worker=self._tell_worker,
             )
             begun = await running.start()
-        except (LowtideError, SnapshotsError, OSError) as error:
-            register.end(str(error))
+        except (LowtideError, OSError) as error:
+            register.end(cause_of(error))
             return Refused(str(error))
         self.running = running
         return begun
@@ -133,16 +134,16 @@ class Lives:
         said = 0 if self.running is None else self.running.life.setting.processes
         return said or max(1, self.executors.cores(executor) // 2)
 
-    def stopping(self, incarnation: int, cause: str) -> None:
+    def stopping(self, incarnation: int, cause: Cause | None) -> None:
         """Its query is being stopped: tasks that break off now are no failure.
 
         Args:
             incarnation: The life's number.
-            cause: Why it ends, where its program has found that and the service has not; empty for a stop on purpose.
+            cause: Why it ends, where its program has found that and the service has not; None for a stop on purpose.
         """
         if incarnation == self.register.incarnation:
             if cause and self.register.runs:
-                self.event("life_ended", cause=cause)
+                self.event("life_ended", cause=str(cause))
             self.register.finished = True
 
     async def finish(self, incarnation: int) -> list[str]:
@@ -165,7 +166,7 @@ class Lives:
         await _until_empty(links, KILL_LIMIT_S)
         return left
 
-    async def end_unless_the_worker_says_why(self, incarnation: int, cause: str) -> None:
+    async def end_unless_the_worker_says_why(self, incarnation: int, cause: Cause) -> None:
         """A task failed. If its worker died or raised, that is the cause; the task merely saw its line break."""
         waited_s = 0.0
         while not self.register.cause and waited_s < 2 * REPORT_WAIT_S:
@@ -173,7 +174,7 @@ class Lives:
             waited_s += FINISH_POLL_S
         self.end(incarnation, cause)
 
-    def end(self, incarnation: int, cause: str) -> None:
+    def end(self, incarnation: int, cause: Cause) -> None:
         """Ends the life for a cause: the driver plugin is told, and cancels Spark's jobs."""
         if incarnation == self.register.incarnation and not self.register.cause and not self.register.finished:
             self.register.end(cause)
@@ -181,8 +182,9 @@ class Lives:
 
     def tell_end(self) -> None:
         """Tell the driver plugin that the life has ended."""
+        assert self.register.cause is not None, "it has ended for a cause"
         say(Ended(self.register.incarnation, self.register.cause))
-        self.event("life_ended", cause=self.register.cause)
+        self.event("life_ended", cause=str(self.register.cause))
 
     def event(self, name: EventName, **fields: Any) -> None:
         """Write a line into the job's log of events."""
@@ -206,7 +208,7 @@ class Lives:
         how = self.deaths.how(gone[0]) if gone and register is self.register else ""
         register.lost(gone, how, pid)
         if register.cause != before and register is self.register:
-            self.event("worker_lost", worker=", ".join(gone), pid=pid, why=register.cause)
+            self.event("worker_lost", worker=", ".join(gone), pid=pid, why=str(register.cause))
             self.tell_end()
 
     def look(self) -> None:
@@ -262,7 +264,7 @@ class Running:
         secret: bytes,
         host: str,
         register: Register,
-        on_end: Callable[[str], None],
+        on_end: Callable[[Cause], None],
         tell_worker: Callable[[str, WorkerOrder], None],
     ) -> None:
         self.register = register
@@ -282,7 +284,7 @@ class Running:
         """Start all of it; return where its control API is.
 
         Raises:
-            LowtideError, SnapshotsError, OSError: what could not be started; nothing is left running.
+            LowtideError, OSError: what could not be started; nothing is left running.
         """
         try:
             await self.life.start()
@@ -307,5 +309,5 @@ class Running:
     async def current(self, incarnation: int, worker: str) -> str:
         """Return why a life is not the job's newest; empty if it is (W10)."""
         if incarnation != self.register.incarnation or self.register.cause:
-            return self.register.cause or f"incarnation {incarnation} is over"
+            return str(self.register.cause or f"incarnation {incarnation} is over")
         return await self.life.current(worker)

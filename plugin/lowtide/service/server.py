@@ -41,7 +41,6 @@ from lowtide.service.workers.deaths import REPORT_WAIT_S
 from lowtide.service.workers.executors import Executors
 from lowtide.service.workers.peer import Peer
 from lowtide.service.workers.register import Register, Worker
-from lowtide_snapshots.errors import SnapshotsError
 from lowtide_tracker.entrance import Entrance
 
 LOG = logging.getLogger(__name__)
@@ -118,8 +117,8 @@ class Service:
         if level == 0 and lives.running is not None and question.incarnation == register.incarnation:
             try:
                 await lives.running.life.fronts.know(question.worker.partition("/")[2])
-            except (LowtideError, SnapshotsError) as error:
-                lives.end(register.incarnation, str(error))
+            except LowtideError as error:
+                lives.end(register.incarnation, error.cause())
             register.seat(question.index, question.count, question.worker)
         before = register.cause
         found = register.find(
@@ -150,7 +149,7 @@ class Service:
                     self.lives.deaths.reported(died.workers, died.how)
                     self.lives.watch_end(died.workers, died.pid)
         except Malformed as error:
-            self.lives.end(self.lives.register.incarnation, f"executor {executor}: {error}")
+            self.lives.end(self.lives.register.incarnation, error.cause().prefixed(f"executor {executor}: "))
         finally:
             self._executors.went(executor, peer)
             self.lives.watch_end(w.name for w in self.lives.register.workers.values() if w.executor == executor)
@@ -169,9 +168,9 @@ class Service:
                 _, payload = await peer.receive()
                 message = read_from_host(payload)
         except Malformed as error:
-            self.lives.end(register.incarnation, f"worker {hello.worker}: {error}")
+            self.lives.end(register.incarnation, error.cause().prefixed(f"worker {hello.worker}: "))
         except LifeEnded as error:
-            self.lives.end(register.incarnation, str(error))
+            self.lives.end(register.incarnation, error.cause())
         finally:
             gone = [name for name, link in links.items() if link is peer]
             for name in gone:

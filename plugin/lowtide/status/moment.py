@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lowtide.status.gauges import FrontGauges, WorkerState
 from lowtide.status.job_view import SnapshotsView
 from lowtide.status.tracker_report import TrackerReport
+from lowtide_snapshots.cause import Cause
 
 if TYPE_CHECKING:
     from lowtide.flow.plan import Plan
@@ -68,7 +69,7 @@ class Moment:
     Attributes:
         now_ms: The broker's time.
         phase: "starting", "running", "stopping", "ended".
-        cause: Why the life has ended; empty while it goes on.
+        cause: Why the life has ended; None while it goes on.
         control: Where the control API listens.
         workers: All of the life.
         fronts: Number to `topic-partition`, of all fronts that are registered.
@@ -84,7 +85,7 @@ class Moment:
 
     now_ms: int
     phase: str
-    cause: str = ""
+    cause: Cause | None = None
     control: str = ""
     workers: Sequence[WorkerState] = ()
     fronts: Mapping[int, str] = field(default_factory=dict)

@@ -42,6 +42,7 @@ from lowtide.logs import log_to_stderr
 from lowtide.process.interpreter import versions
 from lowtide.process.pandas_later import leave_pandas_for_later
 from lowtide.process.wire import ConnectionClosed, Kind, MessageReader, connect, send
+from lowtide_snapshots.cause import Cause
 from lowtide_tracker.strangers import BACKLOG
 
 LOG = logging.getLogger(__name__)
@@ -160,16 +161,16 @@ class ForkServer:
             with socket.create_server((self._host, 0), backlog=BACKLOG) as listener:
                 return self._fork_host(listener, order, close)
         except Malformed as error:
-            return Failed(str(error))
+            return Failed(error.cause())
         except OSError as error:
-            return Failed(f"a socket to listen on, or a process: {error}")
+            return Failed(Cause("loss", f"a socket to listen on, or a process: {error}"))
 
     @staticmethod
     def _hand_on(child: Child, order: MakeWorker) -> Forked | Failed:
         try:
             child.orders.sendall(line(order))
         except OSError as error:
-            return Failed(f"its host, that of worker {child.birth.name}, takes no orders: {error}")
+            return Failed(Cause("loss", f"its host, that of worker {child.birth.name}, takes no orders: {error}"))
         child.workers.append(order.worker)
         return Forked(child.address)
 

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from lowtide.assignment.birth import Birth
@@ -39,7 +40,6 @@ from lowtide.assignment.messages import (
     read_order,
 )
 from lowtide.assignment.welcome import Welcome, unpack
-from lowtide.errors import LowtideError
 from lowtide.process.wire import ConnectionClosed, Kind
 from lowtide.status.gauges import WorkerGauges
 from lowtide.worker.attachment import Attachment
@@ -50,6 +50,8 @@ from lowtide.worker.protocol import Emitted, Host, Stage
 from lowtide.worker.resident import Resident, not_ahead
 from lowtide.worker.task import Task
 from lowtide.worker.watch import READ, Watch
+from lowtide_snapshots.cause import Cause
+from lowtide_snapshots.errors import cause_of
 
 LOG = logging.getLogger(__name__)
 IDLE_S = 0.05
@@ -297,15 +299,15 @@ class Loop:
 
     def _fail(self, error: BaseException) -> None:
         self._failed = True
-        text = str(error) if isinstance(error, LowtideError) else "".join(traceback.format_exception(error))
-        self._tell(Failed(text))
+        cause = cause_of(error, "".join(traceback.format_exception(error)))
+        self._tell(Failed(cause))
         for worker in self._down:
             worker.touched = True
-            worker.task.send(Kind.FAILED, text.encode())
+            worker.task.send(Kind.FAILED, msgspec.json.encode(cause))
 
-    def _hangs(self, what: str) -> None:
+    def _hangs(self, cause: Cause) -> None:
         """A call does not return: the service ends the life, and then this process, which hears nothing."""
-        self._tell(Failed(what))
+        self._tell(Failed(cause))
 
     # -- more workers ----------------------------------------------------------------------------------------------
 

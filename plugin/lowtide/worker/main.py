@@ -56,7 +56,7 @@ def work(birth: Birth, listener: socket.socket, address: str, orders: socket.soc
         host = deployment.host(birth, welcome)
         stage = deployment.stage(birth, welcome, host)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's modules raise when they are imported
-        send(control, Kind.ASK, encode(Failed(_why_not_loaded(birth.name, error))))
+        send(control, Kind.ASK, encode(Failed(_as_ours(birth.name, error).cause())))
         return 1
     set_up_collector()
     sys.setswitchinterval(SWITCH_S)
@@ -96,18 +96,20 @@ def _make(deployment: LevelDeployment, host: LevelHost, birth: Birth, welcome: W
     """Make the stage of a worker that comes later."""
     try:
         return deployment.stage(birth, welcome, host)
+    except LowtideError:
+        raise
     except (Exception, SystemExit) as error:
-        raise LowtideError(_why_not_loaded(birth.name, error)) from error
+        raise _as_ours(birth.name, error) from error
 
 
-def _why_not_loaded(name: str, error: BaseException) -> str:
+def _as_ours(name: str, error: BaseException) -> LowtideError:
     """What the user is to read: our own errors say all there is to say, others are found by their traceback."""
     if isinstance(error, LowtideError):
-        return str(error)
-    where = "".join(traceback.format_exception(error.with_traceback(_after_ours(error))))
-    return (
-        f"worker {name} could not load the flow: {type(error).__name__}: {error}\n"
-        "  what to do: see that every executor has the modules and files that the flow loads\n\n" + where.rstrip()
+        return error
+    return LowtideError(
+        f"worker {name} could not load the flow: {type(error).__name__}: {error}",
+        way_out="see that every executor has the modules and files that the flow loads",
+        details="".join(traceback.format_exception(error.with_traceback(_after_ours(error)))),
     )
 
 

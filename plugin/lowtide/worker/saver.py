@@ -44,7 +44,8 @@ from lowtide.core.operators.saving import SavedStep, saved_steps
 from lowtide.core.worker import WorkerCore
 from lowtide.errors import LowtideError
 from lowtide.flow.plan import Plan
-from lowtide_snapshots.errors import SnapshotsError
+from lowtide_snapshots.cause import Cause
+from lowtide_snapshots.errors import cause_of
 from lowtide_snapshots.format.manifest import LaneLast, Part
 from lowtide_snapshots.format.names import snapshot_id
 from lowtide_snapshots.format.parts import PartHead, encode_part, sha256
@@ -176,12 +177,13 @@ class Saver:
         """Save what cores have pinned, and let them prune on; return what is to be reported of each at once."""
         pinned = {worker: share for worker, share in self._shares.items() if share.core.pinned is not None}
         changed = {worker: share for worker, share in pinned.items() if share.core.program.changed(share.base)}
-        failed, began_s = "", time.perf_counter()
+        failed: Cause | None = None
+        began_s = time.perf_counter()
         if changed:
             try:
                 self._fork(changed)
             except OSError as error:
-                failed = f"no process could be forked to write its parts: {error.strerror}"
+                failed = Cause("loss", f"no process could be forked to write its parts: {error.strerror}")
         pause_ms = round((time.perf_counter() - began_s) * 1000, 2)
         news: list[tuple[str, ShareNews]] = []
         for worker, share in pinned.items():
@@ -314,8 +316,8 @@ class Saver:
                 del self._ended[pid]
                 code = os.waitstatus_to_exitcode(status)
                 how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
-                failed = ShareFailed(writing.number, f"the process that wrote its parts {how}")
-                yield from self._heard(writing, None, failed)
+                died = Cause("loss", f"the process that wrote its parts {how}")
+                yield from self._heard(writing, None, ShareFailed(writing.number, died))
 
     # -- the process that writes -----------------------------------------------------------------------------------
 
@@ -426,8 +428,7 @@ def _tell(out: int, entry: tuple[str | None, Written] | tuple[int, Part]) -> Non
         data = data[os.write(out, data) :]
 
 
-def _why(error: BaseException) -> str:
-    if isinstance(error, LowtideError | SnapshotsError):
-        return str(error)
-    traceback.print_exception(error, file=sys.stderr)
-    return f"{type(error).__name__}: {error}"
+def _why(error: BaseException) -> Cause:
+    if not isinstance(error, LowtideError):
+        traceback.print_exception(error, file=sys.stderr)
+    return cause_of(error)

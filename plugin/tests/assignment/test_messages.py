@@ -90,12 +90,14 @@ from lowtide.jars.third_party import pyspark_folder
 from lowtide.service.tracker import messages as tracking
 from lowtide.status.gauges import FrontGauges, WorkerGauges, WorkerState
 from lowtide.status.tracker_report import TrackerReport
+from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.format.manifest import LaneLast, Part
 from lowtide_tracker import Holder
 
 LIMIT_S = 120.0
 BIG = 1 << 40
-CAUSE = 'it "failed"\nhere: é'
+TEXT = 'it "failed"\nhere: é'
+CAUSE = Cause("flow", TEXT, "flow.py:3, record at in-0", "correct it", "Traceback\n  …\n")
 PART = Part("count", "scan", 4, BIG, "000001-0001", 3, 100, "0" * 64)
 FRONT = FrontGauges(front=3, heartbeat=BIG, next_offset=7, parked=2, pulling=False)
 GAUGES = WorkerGauges(
@@ -110,7 +112,7 @@ ATTACH = Attach(worker="2/3", incarnation=BIG, epoch=9)
 NEWS: list[WorkerNews] = [
     Reached(7, BIG),
     Looked(id=1, tick=9, state='[{"a": 1}]'),
-    Looked(id=1, cause=CAUSE),
+    Looked(id=1, cause=TEXT),
     Pinned(number=1, since=40, front=(0, 7, 12), pause_ms=0.5),
     Pinned(number=1, front=(0, 7, None)),
     PartCount(1, 2),
@@ -134,7 +136,8 @@ TO_SERVICE = [
     Seat(incarnation=BIG, index=3, count=4),
     End(BIG, CAUSE),
     Current(7, "1/0"),
-    Stopping(7, ""),
+    Stopping(7, None),
+    Stopping(7, CAUSE),
     Finish(7),
     Status(),
     ForkServerHello(executor="1", host="h", executable="/python", python={"numpy": "2"}, cores=4),
@@ -144,23 +147,24 @@ FROM_HOST = [TO_SERVICE[-1], Failed(CAUSE), Gauges({"1/0": GAUGES}), News([("1/0
 WORKER = WorkerState(worker="1/0", level=1, number=0, executor="1", pid=4, address="h:1", attached=True, gauges=GAUGES)
 ANSWERS = [
     Done(),
-    Refused(CAUSE),
+    Refused(TEXT),
     Begun(7, "h:1", "PEM"),
     StillRuns(7),
     Found("h:1", 5),
     Fork(11, 5, 6),
     Seated("0/in-0"),
     Finished(["1/0"]),
-    JobState(incarnation=7, cause="", totals={"records_in": 5}, workers=[WORKER, WorkerState(worker="1/1", level=1)]),
+    JobState(incarnation=7, cause=None, totals={"records_in": 5}, workers=[WORKER, WorkerState(worker="1/1", level=1)]),
+    JobState(incarnation=7, cause=CAUSE, totals={}, workers=[]),
 ]
-TO_HOST = [*(ToWorker("1/0", each) for each in ORDERS), Stop(), Refused(CAUSE)]
+TO_HOST = [*(ToWorker("1/0", each) for each in ORDERS), Stop(), Refused(TEXT)]
 TO_JVM = [ServiceReady("h:1"), JobGauges({"records_in": BIG}), Ended(BIG, CAUSE), ForkServerReady(4), Forked("h:1")]
 SETTING = tracking.TrackerSetting(7, {1: [], 2: [1]}, {0: BIG}, 5, 64)
 REPORT = TrackerReport(1, 4, {1: 5, 2: BIG}, 5, "front 3", Holder(5, 1, 3, at_front=True), (1, 2), 5, 9, 4)
 FROM_TRACKER = [
     tracking.Ready(4),
     tracking.Requested(1, BIG),
-    tracking.Requested(1, Refused(CAUSE)),
+    tracking.Requested(1, Refused(TEXT)),
     tracking.Report(REPORT),
     tracking.Fault(CAUSE),
 ]
@@ -210,7 +214,10 @@ def test_no_message_is_left_out() -> None:
         (read_by_service, b'{"type": "find", "worker": "1/0"}', "`level`"),
         (read_by_service, b'{"type": "guess"}', "Invalid value 'guess' - at `$.type`"),
         (read_by_service, b'{"ask": "find"}', "`type`"),
-        (read_by_service, b'{"type": "end", "incarnation": "7", "cause": ""}', "`$.incarnation`"),
+        (read_by_service, b'{"type": "end", "incarnation": "7", "cause": {}}', "`$.incarnation`"),
+        (read_by_service, b'{"type": "end", "incarnation": 7, "cause": "it broke"}', "`$.cause`"),
+        (read_by_service, b'{"type": "end", "incarnation": 7, "cause": {"kind": "flow"}}', "`what` - at `$.cause`"),
+        (read_from_host, b'{"type": "failed", "cause": {"kind": "flood", "what": ""}}', "`$.cause.kind`"),
         (read_by_service, b"[]", "Expected `object`, got `array`"),
         (read_by_service, b'{"type": "status"', "truncated"),
         (read_by_service, b"\xff\xfe", "malformed"),
@@ -247,7 +254,7 @@ def test_messages_can_be_imported_before_numpy_and_arrow_are_kept_from_starting_
 READ_BY_JVM: list[tuple[Message, str]] = [
     (ServiceReady("h:1"), "h:1"),
     (Forked("h:2"), "h:2"),
-    (Failed(CAUSE), "refused: " + CAUSE),
+    (Failed(CAUSE), f"refused: {CAUSE}"),
     (Seated("0/in-0"), "0/in-0"),
     (Seated(""), ""),
     (Done(), "done"),
@@ -255,7 +262,7 @@ READ_BY_JVM: list[tuple[Message, str]] = [
     (Ended(BIG, CAUSE), f"{BIG} {CAUSE}"),
     (Found("h:3", 5), "Whereabouts[at=h:3, number=0, host=0, loadMs=5]"),
     (Fork(11, 5, 6), "Whereabouts[at=null, number=11, host=5, loadMs=6]"),
-    (Refused(CAUSE), "refused: " + CAUSE),
+    (Refused(TEXT), "refused: " + TEXT),
     (Stop(), 'refused: a message of type "stop" is no answer to what was asked'),
 ]
 WRITTEN_BY_JVM: list[tuple[Read, Message]] = [

@@ -115,8 +115,8 @@ def test_a_function_that_raises_leaves_the_state_as_it_was() -> None:
     assert dead == Dead("total", Position(0, 1), 1, "raised ValueError: thirteen", None, b'{"shop":"a","amount":13}')
     with pytest.raises(UserError, match='step "total": raised ValueError: thirteen') as caught:
         run(lambda keyed: keyed.scan("total", total, 0), a(1, 13))
-    assert "in total" in caught.value.traceback_text
-    assert "lowtide/local" not in caught.value.traceback_text
+    assert "in total" in caught.value.details
+    assert "lowtide/local" not in caught.value.details
 
 
 @pytest.mark.parametrize(

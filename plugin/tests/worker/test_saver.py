@@ -176,7 +176,7 @@ def test_a_process_that_dies_or_fails_is_told_of(store: StoreSetting, monkeypatc
 
 def failure(said: list[ShareNews]) -> str:
     (failed,) = [each.cause for each in said if isinstance(each, ShareFailed)]
-    return failed
+    return str(failed)
 
 
 def test_a_snapshot_that_is_given_up_has_its_process_ended(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from lowtide.errors import UserCodeFailed
 from lowtide.process.wire import ConnectionClosed, Kind, connect, receive, send
 from lowtide.status.gauges import WorkerGauges
 from lowtide.worker.protocol import Frames
+from lowtide_snapshots.cause import Cause
 
 if TYPE_CHECKING:
     from tests.conftest import Life, Task
@@ -155,7 +157,7 @@ def test_a_users_exception_reaches_task_and_service_as_it_was_said(running: Life
     task.send(FRAME, b"raise")
     kind, payload = task.receive()
     assert kind == Kind.FAILED
-    assert payload.decode() == running.cause()
+    assert str(Cause.of(json.loads(payload))) == running.cause()
     assert "record at in-0, offset 17" in running.cause()
 
 

@@ -13,6 +13,7 @@ from lowtide.core.fronts.floors import Steps
 from lowtide.errors import LifeEnded
 from lowtide.process.tracker_line import TrackerLine
 from lowtide.status.gauges import FrontGauges
+from lowtide_snapshots.cause import Cause
 from lowtide_tracker import Floor, LocalTracker
 
 __all__ = ["SERVICE_WORKER", "IdleFronts"]
@@ -48,7 +49,7 @@ class IdleFronts:
         incarnation: int,
         start: int,
         on_min_time: Callable[[int], None],
-        on_lost: Callable[[str], None],
+        on_lost: Callable[[Cause], None],
     ) -> None:
         self.floors = Steps()
         self.requested = 0
@@ -186,4 +187,4 @@ class IdleFronts:
     def _lose(self, error: LifeEnded) -> None:
         self._unwatch()
         self._closed = True
-        self._on_lost(str(error))
+        self._on_lost(error.cause())

@@ -23,7 +23,8 @@ from lowtide.service.fronts.idle_fronts import IdleFronts
 from lowtide.service.fronts.tails import Grant, Tail, Tails
 from lowtide.service.workers.crew import Crew
 from lowtide.status.gauges import FrontGauges
-from lowtide_snapshots.errors import ZooKeeperUnavailable
+from lowtide_snapshots.cause import Cause
+from lowtide_snapshots.errors import ZooKeeperUnavailable, cause_of
 from lowtide_snapshots.format.manifest import FrontAt
 from lowtide_snapshots.job.store import JobStore
 from lowtide_tracker import ConnectionLost, Floor
@@ -65,7 +66,7 @@ class SourceFronts:
         store: JobStore,
         told: Callable[[], int | None],
         events: EventLog,
-        on_end: Callable[[str], None],
+        on_end: Callable[[Cause], None],
         crew: Crew,
     ) -> None:
         self.known = {start.name: start for start in setting.fronts}
@@ -268,7 +269,7 @@ class SourceFronts:
         """See that a source partition, `topic-partition`, is registered before its worker is made (R3).
 
         Raises:
-            LifeEnded, SnapshotsError: it cannot be registered.
+            LowtideError: it cannot be registered.
         """
         if name not in self.known:
             topic, _, partition = name.rpartition("-")
@@ -283,7 +284,7 @@ class SourceFronts:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            self._on_end(str(error))
+            self._on_end(cause_of(error))
 
     async def _register(self, partitions: Iterable[tuple[str, int]]) -> None:
         async with self._registering:
@@ -336,9 +337,9 @@ class SourceFronts:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(call, argument)
 
-    def _trouble(self, what: str) -> None:
+    def _trouble(self, cause: Cause) -> None:
         """Something keeps idle fronts from going on; called in threads."""
-        self._events.event("grant_failed", why=what)
+        self._events.event("grant_failed", why=str(cause))
 
 
 def _jumped(jump_ms: int) -> str:

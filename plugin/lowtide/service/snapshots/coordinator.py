@@ -23,6 +23,7 @@ from lowtide.service.snapshots.taking import Taking
 from lowtide.service.snapshots.takings import Takings
 from lowtide.service.snapshots.upkeep import Upkeep
 from lowtide.status.job_view import SnapshotsView, SnapshotView
+from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.commits.log import Commit, CommitLog
 from lowtide_snapshots.commits.retention import Rule
 from lowtide_snapshots.errors import CommitRefused, SnapshotsError
@@ -104,7 +105,7 @@ class Coordinator:
         if taking is None or taking.phase != "taking":
             return
         if isinstance(news, ShareFailed):
-            self._fail(taking, f"worker {worker}: {news.cause}")
+            self._fail(taking, news.cause.prefixed(f"worker {worker}: "))
         else:
             taking.hear(worker, news)
 
@@ -162,20 +163,21 @@ class Coordinator:
                 await self._is_committed(taking)
         except TimeoutError:
             lacking = "; ".join(taking.waits_for) or "the tracker has not answered"
-            self._fail(taking, f"it took more than {self._setting.taking_limit_s:g} s: {lacking}")
+            self._fail(taking, Cause("other", f"it took more than {self._setting.taking_limit_s:g} s: {lacking}"))
         except CommitRefused as error:
             # Another one has overtaken it: nothing is wrong.
             trouble = self.trouble
-            self._fail(taking, str(error))
+            self._fail(taking, error.cause())
             self.trouble, self._failed_s = trouble, float("-inf")
-        except (LowtideError, SnapshotsError) as error:
-            self._fail(taking, str(error))
+        except LowtideError as error:
+            self._fail(taking, error.cause())
         except asyncio.CancelledError:
-            self._fail(taking, "the life ended")
+            self._fail(taking, Cause("other", "the life ended"))
             raise
         except Exception as error:
             LOG.exception("snapshot %s fails", taking.id)
-            self._fail(taking, f"this is a fault of Lowtide, see the job's log: {type(error).__name__}: {error}")
+            what = f"this is a fault of Lowtide, see the job's log: {type(error).__name__}: {error}"
+            self._fail(taking, Cause("other", what))
 
     async def _collect(self, taking: Taking) -> None:
         """Ask for it, and wait until all shares are there."""
@@ -214,19 +216,19 @@ class Coordinator:
     async def _until(self, taking: Taking, reached: Callable[[], bool]) -> None:
         while not reached():
             if taking.phase == "failed":
-                raise SnapshotFailed(taking.why)
+                raise SnapshotFailed(str(taking.why))
             await asyncio.sleep(POLL_S)
 
-    def _fail(self, taking: Taking, why: str) -> None:
+    def _fail(self, taking: Taking, why: Cause) -> None:
         if taking.phase in ("failed", "committed"):
             return
         sealed = taking.phase == "sealed"
-        taking.why = why if not sealed else f"it is sealed, but not committed: {why}"
+        taking.why = why.prefixed("it is sealed, but not committed: ") if sealed else why
         taking.over("failed", time.monotonic())
         self._failed_s = time.monotonic()
         self.trouble = f"since {datetime.now(UTC):%H:%M:%S} UTC: snapshot {taking.id} failed: {taking.why}"
         self._participants.tell(Cancel(taking.number))
-        self._events.event("snapshot_failed", why=taking.why, **taking.described())
+        self._events.event("snapshot_failed", why=str(taking.why), **taking.described())
 
     async def _look_at_store(self) -> None:
         """Say early what would keep the first snapshot from being written."""
@@ -259,7 +261,7 @@ class Coordinator:
         """One of this life's snapshots is committed."""
         if taking.phase == "committed" or taking.manifest is None:
             return
-        taking.phase, taking.why = "committed", ""
+        taking.phase, taking.why = "committed", None
         self._committed_s, self.trouble = time.monotonic(), ""
         self.commits.add(taking.manifest)
         self._participants.tell(Committed(taking.manifest.tick))
@@ -270,7 +272,7 @@ class Coordinator:
         """The tracker's process has died, and what it was to ask of workers that had not heard of it with it."""
         for taking in self._takings:
             if taking.phase == "taking" and not taking.heard:
-                self._fail(taking, "the tracker was restarted before all workers had heard of it")
+                self._fail(taking, Cause("loss", "the tracker was restarted before all workers had heard of it"))
 
     async def _prune_after(self, id_: str) -> None:
         """Once a snapshot of the job's own is committed, drop what the rule does not keep (R17)."""

@@ -10,6 +10,7 @@ from typing import Any
 from lowtide.assignment.messages import PartCount, PartEmpty, PartWritten, Pinned, ShareDurable, ShareNews, ShareSaved
 from lowtide.core.fronts.floors import Steps
 from lowtide.status.job_view import Phase, SnapshotView
+from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.commits.log import utc
 from lowtide_snapshots.format.manifest import FloorAt, FrontAt, LaneLast, Manifest, Part, VertexShape
 from lowtide_snapshots.format.names import snapshot_id
@@ -73,7 +74,7 @@ class Taking:
         self.began_s = began_s
         self.took_s: float | None = None
         self.phase: Phase = "taking"
-        self.why = ""
+        self.why: Cause | None = None
         self.tick: int | None = None
         self.manifest: Manifest | None = None
         self._incarnation = incarnation

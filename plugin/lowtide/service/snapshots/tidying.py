@@ -23,6 +23,7 @@ from lowtide.connectors.lasts import topic_of
 from lowtide.errors import LowtideError
 from lowtide.events import EventLog
 from lowtide.logs import log_to_stderr
+from lowtide_snapshots.cause import Cause
 
 __all__ = ["Tidying"]
 
@@ -113,9 +114,10 @@ class Tidying:
         try:
             async with asyncio.timeout(LIMIT_S):
                 answer, _ = await process.communicate(line(task))
-            done = _read_answer(answer) if answer else Failed(f"its process ended with status {process.returncode}")
+            died = Failed(Cause("loss", f"its process ended with status {process.returncode}"))
+            done = _read_answer(answer) if answer else died
         except TimeoutError:
-            done = Failed(f"it took more than {LIMIT_S:g} s")
+            done = Failed(Cause("other", f"it took more than {LIMIT_S:g} s"))
         finally:
             with suppress(ProcessLookupError):
                 process.kill()
@@ -134,7 +136,7 @@ def main() -> None:
     try:
         answer = _Done(tidy(task.settings, task.job, task.topic, dict(task.below), task.incarnation, ANSWER_LIMIT_S))
     except LowtideError as error:
-        answer = Failed(str(error))
+        answer = Failed(error.cause())
     sys.stdout.write(line(answer).decode())
 
 

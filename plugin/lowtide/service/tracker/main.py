@@ -33,6 +33,7 @@ from lowtide.service.tracker.messages import (
     read_tracker_start,
 )
 from lowtide.status.tracker_report import TrackerReport
+from lowtide_snapshots.cause import Cause
 from lowtide_tracker import Graph, StillRebuilding, Tracker, TrackerError, TrackerServer
 
 LOG = logging.getLogger(__name__)
@@ -170,7 +171,7 @@ class TrackerMain:
             asyncio.get_running_loop().call_later(FORGET_EVERY_S, self._forget, tracker, front, offset)
 
     def _fault(self, error: TrackerError) -> None:
-        self._say(Fault(str(error)))
+        self._say(Fault(Cause("loss", str(error))))
         self._over.set()
 
     def _say(self, message: FromTracker) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from lowtide.assignment.messages import Message, Raw, Refused, reader
 from lowtide.status.tracker_report import TrackerReport
+from lowtide_snapshots.cause import Cause
 
 __all__ = [
     "Fault",
@@ -97,7 +98,7 @@ class Report(Message, frozen=True):
 class Fault(Message, frozen=True):
     """The life is over; sent once at most."""
 
-    cause: str
+    cause: Cause
 
 
 ToTracker = Request | ForgetFloors

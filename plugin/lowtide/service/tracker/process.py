@@ -32,6 +32,7 @@ from lowtide.service.tracker.messages import (
     read_from_tracker,
 )
 from lowtide.status.tracker_report import TrackerReport
+from lowtide_snapshots.cause import Cause
 from lowtide_tracker.strangers import BACKLOG
 
 __all__ = ["TrackerProcess"]
@@ -83,7 +84,7 @@ class TrackerProcess:
         host: str,
         workers: Callable[[], Iterable[int]],
         fronts: Callable[[], Mapping[int, int]],
-        on_fault: Callable[[str], None],
+        on_fault: Callable[[Cause], None],
         on_restart: Callable[[int, str], None] | None = None,
     ) -> None:
         self.report: TrackerReport | None = None
@@ -105,7 +106,7 @@ class TrackerProcess:
         self._heard_s = 0.0
         """When a process last said something, or began."""
         self._lookout = Lookout()
-        self._fault = ""
+        self._fault: Cause | None = None
         self._closing = False
 
     async def start(self) -> str:
@@ -272,10 +273,12 @@ class TrackerProcess:
                     return
                 LOG.error("the tracker of era %d, pid %d, %s", self._era, self._process.pid, how)
                 if self._dies_too_often():
-                    self._tell_fault(
+                    what = (
                         f"the tracker's process died {MAX_DEATHS + 1} times within {DEATHS_WITHIN_S:g} s; the last, "
-                        f"pid {self._process.pid}, {how}: see the log for the cause, then start the job again"
+                        f"pid {self._process.pid}, {how}"
                     )
+                    way_out = "see the log for the cause, then start the job again"
+                    self._tell_fault(Cause("loss", what, way_out=way_out))
                     return
                 workers, fronts = sorted(set(self._workers())), dict(self._fronts())
                 if self._on_restart is not None:
@@ -283,7 +286,8 @@ class TrackerProcess:
                 await self._spawn(fronts, workers)
         except Exception as error:
             LOG.exception("the tracker's process is watched no more")
-            self._tell_fault(f"the tracker's process cannot be restarted: {type(error).__name__}: {error}")
+            what = f"the tracker's process cannot be restarted: {type(error).__name__}: {error}"
+            self._tell_fault(Cause("loss", what))
         finally:
             await self._end_process()
             if self._listener is not None:
@@ -298,12 +302,12 @@ class TrackerProcess:
         if self._ready is not None and not self._ready.done():
             self._ready.set_result(None)
 
-    def _tell_fault(self, text: str) -> None:
+    def _tell_fault(self, cause: Cause) -> None:
         """Say why the life is over, once: to who waits for the start, or to `on_fault`."""
         if self._fault or self._closing:
             return
-        self._fault = text
+        self._fault = cause
         if self._ready is not None and not self._ready.done():
-            self._ready.set_exception(LifeEnded(text))
+            self._ready.set_exception(LifeEnded(cause.what, where=cause.where, way_out=cause.way_out))
         else:
-            self._on_fault(text)
+            self._on_fault(cause)

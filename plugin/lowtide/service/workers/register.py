@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from lowtide.assignment.messages import Fork, Found, Refused
+from lowtide_snapshots.cause import Cause
 
 
 @dataclass(slots=True)
@@ -37,8 +38,8 @@ class Register:
     seats: dict[int, str] = field(default_factory=dict)
     """Which worker of level 0 the task of which index had last, among `seated` tasks."""
     seated: int = 0
-    cause: str = ""
-    """Why the life ended; empty while it goes on. The first cause stays."""
+    cause: Cause | None = None
+    """Why the life ended; None while it goes on. The first cause stays."""
     finished: bool = False
     """Whether the life was ended on purpose: then workers may go."""
 
@@ -47,7 +48,7 @@ class Register:
         """Whether the life has begun, and has neither ended for a cause nor been finished."""
         return self.incarnation >= 0 and not self.cause and not self.finished
 
-    def end(self, cause: str) -> None:
+    def end(self, cause: Cause) -> None:
         """Ends the life; what is said later is a consequence and is not kept."""
         self.cause = self.cause or cause
 
@@ -67,7 +68,7 @@ class Register:
         if incarnation != self.incarnation:
             return Refused(f"this is incarnation {self.incarnation} of the job; the task is of {incarnation}")
         if self.cause or self.finished:
-            return Refused(self.cause or "the job was stopped")
+            return Refused(str(self.cause or "the job was stopped"))
         if self.first_epoch is None:
             self.first_epoch = epoch
         worker = self.workers.get(name)
@@ -79,11 +80,14 @@ class Register:
             self.workers[name] = worker
             return Fork(number, worker.host)
         self.end(
-            f"worker {name} is missing in epoch {epoch}: it was "
-            + ("never forked" if worker is None else f"forked on executor {worker.executor} and never reported")
-            + ". Its state is lost with it, so the life ends; start the job again"
+            Cause(
+                "loss",
+                f"worker {name} is missing in epoch {epoch}: it was "
+                + ("never forked" if worker is None else f"forked on executor {worker.executor} and never reported")
+                + ". Its state is lost with it, so the life ends; start the job again",
+            )
         )
-        return Refused(self.cause)
+        return Refused(str(self.cause))
 
     def _host_for(self, level: int, number: int, executor: str, processes: int) -> int:
         """The host of a new worker: one with fewest of its level, of those one with fewest workers."""
@@ -119,7 +123,7 @@ class Register:
         if worker is None or worker.number != number or worker.address:
             return Refused(f"worker {name} (number {number}) is not one that was to be forked")
         if self.cause or self.finished:
-            return Refused(self.cause or "the job was stopped")
+            return Refused(str(self.cause or "the job was stopped"))
         worker.address, worker.pid = address, pid
         return worker
 
@@ -140,4 +144,4 @@ class Register:
             for worker in lost
         ]
         whose = "Its state is lost with it" if len(lost) == 1 else "Their state is lost with them"
-        self.end(f"{'; '.join(died)}. {whose}, so the life ends; start the job again")
+        self.end(Cause("loss", f"{'; '.join(died)}. {whose}, so the life ends; start the job again"))

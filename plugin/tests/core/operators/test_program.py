@@ -190,8 +190,8 @@ def test_a_function_that_fails_stops_the_job_or_gives_a_dead_letter(step: str, f
     assert (error.vertex, error.position) == ("step", Position(0, 14))
     assert f"{__file__}:" in error.where
     assert "record at front 0, offset 14: Order(user='u', at=" in error.where
-    assert ("Traceback" in error.traceback_text) == what.startswith(("raised V", "raised Sy"))
-    assert "per_record.py" not in error.traceback_text
+    assert ("Traceback" in error.details) == what.startswith(("raised V", "raised Sy"))
+    assert "per_record.py" not in error.details
 
     programs = run(one_step(step, function, kafka("dead", raw())), values)
     assert numbers(programs) == [0, 1, 3]

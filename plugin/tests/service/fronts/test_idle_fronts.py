@@ -12,6 +12,7 @@ from stage_rig import INCARNATION, LIMIT_S, PARTITIONS, SECRET, Served, deployme
 from lowtide.assignment.messages import Grant
 from lowtide.assignment.welcome import FrontStart
 from lowtide.service.fronts.idle_fronts import SERVICE_WORKER, IdleFronts
+from lowtide_snapshots.cause import Cause
 from lowtide_tracker import Floor, TrackerClient
 
 
@@ -26,7 +27,7 @@ class Speaking:
     """The service's part, in the loop of the test."""
 
     def __init__(self, tracker: Served) -> None:
-        self.lost: list[str] = []
+        self.lost: list[Cause] = []
         self.min_times: list[int] = []
         self.idle = IdleFronts(
             tracker.address,

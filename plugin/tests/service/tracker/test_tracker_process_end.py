@@ -31,8 +31,8 @@ def test_a_fault_is_told_once_and_the_process_ends() -> None:
         with pytest.raises(LifeEnded):
             one.hears(done=lambda: False)
         wait(lambda: life.process.pid is None)
-        assert life.faults == [ended.value.what]
-        assert "an ack at tick -1 is below min time 0" in life.faults[0]
+        assert [fault.what for fault in life.faults] == [ended.value.what]
+        assert "an ack at tick -1 is below min time 0" in life.faults[0].what
         assert not lives(pid)
         wait(lambda: refuses(life.address))
         assert life.restarts == []
@@ -57,8 +57,8 @@ def test_a_process_that_dies_too_often_ends_the_life(monkeypatch: pytest.MonkeyP
         life.kill()
         wait(lambda: life.faults)
         assert len(life.faults) == 1
-        assert "died 3 times within 30 s" in life.faults[0]
-        assert "was killed by SIGKILL" in life.faults[0]
+        assert "died 3 times within 30 s" in life.faults[0].what
+        assert "was killed by SIGKILL" in life.faults[0].what
         wait(lambda: refuses(life.address))
         assert [era for era, _ in life.restarts] == [2, 3]
 

@@ -21,6 +21,7 @@ from lowtide.assignment.welcome import Welcome
 from lowtide.errors import AlreadyRunning, FlowError, LifeEnded
 from lowtide.process.wire import Kind, connect
 from lowtide.worker.protocol import Frames
+from lowtide_snapshots.cause import Cause
 
 if TYPE_CHECKING:
     from tests.conftest import Life, Task
@@ -105,7 +106,7 @@ def test_a_worker_of_a_life_that_has_ended_is_killed_when_the_next_begins(
 ) -> None:
     pid = pid_of(task)
     task.send(Kind.FRAME, b"hang")
-    life.ask(End(life.incarnation, "a task failed"))
+    life.ask(End(life.incarnation, Cause("loss", "a task failed")))
     life.incarnation += 1
     life.begin(StageDeployment(Wayward))
     assert not alive(pid)

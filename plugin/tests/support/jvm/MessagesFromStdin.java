@@ -11,6 +11,12 @@ import java.nio.charset.StandardCharsets;
  * stdin what it reads there, or why it cannot.
  */
 public final class MessagesFromStdin {
+  private static final JsonNode CAUSE =
+      Failure.cause("flow", "it \"failed\"\nhere: é")
+          .put("where", "flow.py:3, record at in-0")
+          .put("way_out", "correct it")
+          .put("details", "Traceback\n  …\n");
+
   private MessagesFromStdin() {}
 
   public static void main(String[] args) throws IOException {
@@ -20,7 +26,7 @@ public final class MessagesFromStdin {
     System.out.println(Messages.startForkServer("127.0.0.1:1", "ab", "7", "there", "file:///store"));
     System.out.println(Messages.find(task, "2/3", "7"));
     System.out.println(Messages.seat(task));
-    System.out.println(Messages.end(task, "it \"failed\"\nhere: é"));
+    System.out.println(Messages.end(task, CAUSE));
     System.out.println(Messages.makeWorker(task, "2/3", place));
     System.out.println(Messages.attach(task, "2/3"));
     BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
@@ -37,7 +43,7 @@ public final class MessagesFromStdin {
         case "seated" -> Messages.seated(message);
         case "done" -> done(message);
         case "jobgauges" -> String.valueOf(message.path("gauges").path("records_in").asLong());
-        case "ended" -> message.path("incarnation").asLong() + " " + Messages.text(message, "cause");
+        case "ended" -> message.path("incarnation").asLong() + " " + Failure.text(Messages.cause(message));
         default -> Messages.whereabouts(message).toString();
       };
     } catch (IOException error) {

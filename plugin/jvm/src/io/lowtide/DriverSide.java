@@ -31,7 +31,7 @@ public final class DriverSide implements DriverPlugin {
   private String address;
   private String secret;
   private volatile long endedIncarnation = -1;
-  private volatile String cause = "";
+  private volatile JsonNode cause = MissingNode.getInstance();
   private volatile boolean gone;
   private volatile String jobGroup = "";
   private volatile boolean stopping;
@@ -57,9 +57,9 @@ public final class DriverSide implements DriverPlugin {
     jobGroup = group;
   }
 
-  /** Why the life of this number ended; empty while it goes on. */
+  /** Why the life of this number ended, as JSON; empty while it goes on. */
   public String cause(long incarnation) {
-    return gone || incarnation == endedIncarnation ? cause : "";
+    return gone || incarnation == endedIncarnation ? cause.toString() : "";
   }
 
   @Override
@@ -101,23 +101,23 @@ public final class DriverSide implements DriverPlugin {
         JsonNode event = service.hear();
         switch (Messages.type(event)) {
           case "jobgauges" -> gauges = event.path("gauges");
-          case "ended" -> end(event.path("incarnation").asLong(), Messages.text(event, "cause"));
+          case "ended" -> end(event.path("incarnation").asLong(), Messages.cause(event));
           default -> LOG.warn("the service sent a message of unknown type: {}", Messages.type(event));
         }
       }
     } catch (IOException error) {
-      end(-1, "Lowtide's service died: " + error.getMessage());
+      end(-1, Failure.cause("loss", "Lowtide's service died: " + error.getMessage()));
       gone = !stopping;
     }
   }
 
-  private void end(long incarnation, String reason) {
+  private void end(long incarnation, JsonNode reason) {
     if (stopping) {
       return;
     }
     cause = reason;
     endedIncarnation = incarnation;
-    LOG.error("The life ends: {}", reason);
+    LOG.error("The life ends: {}", Failure.text(reason));
     try {
       spark.cancelJobGroup(jobGroup);
     } catch (RuntimeException stopped) {

@@ -98,7 +98,7 @@ public final class ExecutorSide implements ExecutorPlugin {
     return worker.substring(worker.indexOf('/') + 1);
   }
 
-  private JsonNode ask(ObjectNode question) throws IOException {
+  private JsonNode ask(JsonNode question) throws IOException {
     try (Channel channel = Channel.open(service, secret, "Lowtide's service", startLimitMs)) {
       channel.write(Kind.ASK, question.toString());
       return Messages.read(channel.readText(startLimitMs));
@@ -113,9 +113,8 @@ public final class ExecutorSide implements ExecutorPlugin {
       try {
         forkServer.hear(startLimitMs);
       } catch (IOException error) {
-        throw new IOException(
-            place + " cannot run Lowtide's workers: " + error.getMessage() + "\n  what to do: " + Interpreter.WAY_OUT,
-            error);
+        String what = place + " cannot run Lowtide's workers: " + error.getMessage();
+        throw new Failure(Failure.cause("interpreter", what).put("way_out", Interpreter.WAY_OUT), error);
       }
       forkServerReady = true;
     }
@@ -129,16 +128,16 @@ public final class ExecutorSide implements ExecutorPlugin {
     try {
       return Messages.forked(answer);
     } catch (IOException failed) {
-      throw new IOException("worker " + worker + " could not be forked: " + failed.getMessage());
+      throw Failure.of("worker " + worker + " could not be forked", failed);
     }
   }
 
   /** Tells the service that a task failed and so the life is over; the service keeps the first cause it hears. */
-  void fail(Attachment task, String cause) {
+  void fail(Attachment task, JsonNode cause) {
     try {
       Messages.done(ask(Messages.end(task, cause)));
     } catch (IOException error) {
-      LOG.error("{} (and the service could not be told: {})", cause, error.getMessage());
+      LOG.error("{} (and the service could not be told: {})", Failure.text(cause), error.getMessage());
     }
   }
 

@@ -50,8 +50,10 @@ final class Messages {
   }
 
   /** Tells the service that a task has failed. */
-  static ObjectNode end(Attachment task, String cause) {
-    return of("end").put("incarnation", task.incarnation()).put("cause", cause);
+  static ObjectNode end(Attachment task, JsonNode cause) {
+    ObjectNode end = of("end").put("incarnation", task.incarnation());
+    end.set("cause", cause);
+    return end;
   }
 
   /** Orders a fork server to make a worker. */
@@ -116,6 +118,11 @@ final class Messages {
     return required(message, field).asText();
   }
 
+  /** Why something ended or failed, as {@link Failure} has it. */
+  static JsonNode cause(JsonNode message) throws IOException {
+    return required(message, "cause");
+  }
+
   private static int number(JsonNode message, String field) throws IOException {
     return required(message, field).asInt();
   }
@@ -137,7 +144,8 @@ final class Messages {
 
   private static IOException refused(JsonNode answer) throws IOException {
     return switch (type(answer)) {
-      case "refused", "failed" -> new IOException(text(answer, "cause"));
+      case "refused" -> new IOException(text(answer, "cause"));
+      case "failed" -> new Failure(cause(answer));
       default -> new IOException("a message of type \"" + type(answer) + "\" is no answer to what was asked");
     };
   }
