@@ -150,7 +150,7 @@ class Life:
 
     def cause(self, wait_s: float = WAIT_S) -> str:
         """The life's cause of death, waited for."""
-        return str(until(lambda: self.status().cause, wait_s))
+        return str(until(lambda: self.status().cause, wait_s) or "")
 
     def pids(self) -> dict[str, int]:
         """The pids of all workers that have reported, by name."""

@@ -76,6 +76,6 @@ def test_an_order_that_a_fork_server_cannot_read_is_answered(life: Life) -> None
     process.stdin.flush()
     answer = life._hear(process)
     assert answer["type"] == "failed"
-    assert "`level`" in answer["cause"]
+    assert "`level`" in answer["cause"]["what"]
     life.begin(StageDeployment(IdleStage))
     assert not isinstance(life.attach("1/0", 0), str), "it makes workers all the same"
