@@ -18,8 +18,8 @@ import lowtide
 from lowtide import Flow
 from lowtide.cli.init import FLOW as FIRST_FLOW
 from lowtide.flow.endpoints import KafkaSink, KafkaSource
+from lowtide.flow.flow_file import load_flow
 from lowtide.flow.graph import DEAD_LETTERS
-from lowtide.flow.loading import load_flow
 from lowtide.flow.steps import Read, Write
 from lowtide.local.oracle import read_output
 

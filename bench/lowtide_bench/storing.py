@@ -18,12 +18,12 @@ from itertools import count
 from typing import Any
 
 from lowtide.assignment.messages import PartWritten, ShareFailed
-from lowtide.core.operators.saving import saved_steps
+from lowtide.core.operators.saved_step import saved_steps
 from lowtide.core.worker import WorkerCore
 from lowtide.errors import SnapshotFailed
 from lowtide.process.interpreter import set_up_collector
-from lowtide.worker.loading import GETS_AT_ONCE
 from lowtide.worker.saver import Saver
+from lowtide.worker.state_loader import GETS_AT_ONCE
 from lowtide_bench.core_timing import spread
 from lowtide_bench.ground import described
 from lowtide_bench.session import Say

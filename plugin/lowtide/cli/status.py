@@ -17,10 +17,10 @@ from lowtide.cli.snapshot import described, take
 from lowtide.cli.status_page import show
 from lowtide.conf import Conf
 from lowtide.errors import LifeEnded, LowtideError, NotRunning, SnapshotFailed
-from lowtide.jobs.detaching import SUPERVISORS_MARGIN_S
-from lowtide.jobs.ending import end_job
+from lowtide.jobs.detached import SUPERVISORS_MARGIN_S
 from lowtide.jobs.figures import Figures, ask_figures, ask_view, duration
 from lowtide.jobs.folder import JobFolder, states
+from lowtide.jobs.job_end import end_job
 from lowtide.jobs.state import JobState
 from lowtide.jobs.supervisor import LEFT_OVER_GRACE_S
 from lowtide.process.mark import marked

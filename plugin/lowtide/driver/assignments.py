@@ -14,7 +14,7 @@ from lowtide.core.early_frames import FIRST_WINDOW_MS
 from lowtide.core.fronts.floors import pack
 from lowtide.core.fronts.front import Window
 from lowtide.core.operators.limits import Limits
-from lowtide.core.operators.saving import saved_steps
+from lowtide.core.operators.saved_step import saved_steps
 from lowtide.driver.frozen import job_record
 from lowtide.driver.opening import Opening
 from lowtide.driver.placement import text_of

@@ -34,8 +34,8 @@ from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
 from lowtide.events import EventLog
 from lowtide.flow.compiler import compile_job
 from lowtide.flow.graph import FlowGraph
-from lowtide.flow.pickling import dump_plan, register_modules
 from lowtide.flow.plan import Plan
+from lowtide.flow.plan_pickle import dump_plan, register_modules
 from lowtide.status.certificate import read_certificate
 from lowtide.status.control_client import ControlClient
 from lowtide_snapshots.commits.log import ZooKeeperCommitLog

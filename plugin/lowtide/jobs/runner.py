@@ -25,10 +25,10 @@ from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.jvm import child_jvm, end_jvm, lead_output, said_of
 from lowtide.jobs.log import Log
 from lowtide.jobs.progress import Progress, age_s
+from lowtide.jobs.reporter import Reporter
 from lowtide.jobs.restarts import Restarts
 from lowtide.jobs.signals import INTERRUPTED, Signals, StopAsked, end_now
 from lowtide.jobs.state import JobState, now
-from lowtide.jobs.telling import Telling
 from lowtide.process.identity import Process
 from lowtide.process.mark import VARIABLE, end_marked
 from lowtide_snapshots.cause import Cause
@@ -80,7 +80,7 @@ class Runner:
         self._job: Job | None = None
         self._restarts = Restarts(conf.job.restarts, conf.job.restarts_within_s)
         self._together = False
-        self._telling = Telling(
+        self._reporter = Reporter(
             self._progress, self._log, conf.kafka.bootstrap_servers, lambda step: self._note(step=step)
         )
         self._verbose = False
@@ -234,7 +234,7 @@ class Runner:
     def _go_on(self, job: Job) -> bool:
         if self._signals.asked is not None:
             return False
-        self._telling.look(job, time.monotonic())
+        self._reporter.look(job, time.monotonic())
         return True
 
     def _stop(self, job: Job | None, *, failed: bool) -> None:

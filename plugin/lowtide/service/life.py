@@ -14,13 +14,13 @@ from lowtide.assignment.messages import Looked, Reached, WorkerNews, WorkerOrder
 from lowtide.assignment.setting import LifeSetting
 from lowtide.assignment.welcome import Welcome
 from lowtide.events import EventLog
-from lowtide.service.asking import Asking
 from lowtide.service.fronts.idle_fronts import SERVICE_WORKER
 from lowtide.service.fronts.reach import Reach
 from lowtide.service.fronts.source_fronts import SourceFronts
 from lowtide.service.snapshots.coordinator import Coordinator
+from lowtide.service.snapshots.floor_tidier import FloorTidier
 from lowtide.service.snapshots.participants import LifeParticipants
-from lowtide.service.snapshots.tidying import Tidying
+from lowtide.service.store_thread import StoreThread
 from lowtide.service.tracker.messages import TrackerSetting
 from lowtide.service.tracker.process import TrackerProcess
 from lowtide.service.tracker.stall import Stall
@@ -76,8 +76,8 @@ class Life:
         self._stall = Stall(setting.stall_limit_ms / 1000)
         self._silence = Silence(setting.silent_limit_s)
         self._crew = Crew(register, tell_worker, (setting.levels - 1) * setting.parallelism)
-        self._place = Asking(setting.zookeeper.store(setting.job), events)
-        self._commits = Asking(setting.zookeeper.store(setting.job))
+        self._place = StoreThread(setting.zookeeper.store(setting.job), events)
+        self._commits = StoreThread(setting.zookeeper.store(setting.job))
         """For commits alone: their manifests are read meanwhile, from a store that may be slow."""
         self.fronts = SourceFronts(
             setting,
@@ -93,10 +93,10 @@ class Life:
         self.snapshots: Coordinator | None = None
         """None where no snapshots are taken."""
         self.questions = Questions(self._crew, setting.shape.slack_ms)
-        self._tidying: Tidying | None = None
+        self._tidier: FloorTidier | None = None
         if setting.snapshots is not None and setting.keeps_lasts:
             generation = setting.snapshots.generation
-            self._tidying = Tidying(
+            self._tidier = FloorTidier(
                 setting.kafka, setting.job, incarnation=setting.incarnation, generation=generation, events=events
             )
         self._address = ""
@@ -123,7 +123,7 @@ class Life:
             self.fronts.start(self._address)
             if self.setting.snapshots is not None:
                 await self._commits.open()
-                participants = LifeParticipants(self._crew, self.fronts, self._tracker, self._tidying)
+                participants = LifeParticipants(self._crew, self.fronts, self._tracker, self._tidier)
                 self.snapshots = Coordinator(
                     self.setting.snapshots,
                     incarnation=self.setting.incarnation,
@@ -142,8 +142,8 @@ class Life:
         """End all of it."""
         if self.snapshots is not None:
             await self.snapshots.close()
-        if self._tidying is not None:
-            await self._tidying.close()
+        if self._tidier is not None:
+            await self._tidier.close()
         await self.reach.close()
         await self.fronts.close()
         await self._tracker.close()

@@ -27,7 +27,7 @@ from lowtide.assignment.setting import LifeSetting, unpack
 from lowtide.errors import LowtideError
 from lowtide.events import EventLog, EventName
 from lowtide.service.life import Life
-from lowtide.service.showing import Showing
+from lowtide.service.life_view import LifeView
 from lowtide.service.workers import figures
 from lowtide.service.workers.deaths import REPORT_WAIT_S, Deaths
 from lowtide.service.workers.executors import Executors
@@ -278,7 +278,7 @@ class Running:
             on_end=on_end,
             tell_worker=tell_worker,
         )
-        self._showing = Showing(self.life, self.events, register)
+        self._view = LifeView(self.life, self.events, register)
 
     async def start(self) -> Begun:
         """Start all of it; return where its control API is.
@@ -288,23 +288,23 @@ class Running:
         """
         try:
             await self.life.start()
-            await self._showing.start()
+            await self._view.start()
         except BaseException:
             await self.close()
             raise
         self.events.event("life_begun", fronts=len(self.life.fronts.known))
-        return Begun(self.register.incarnation, self._showing.address, self._showing.certificate)
+        return Begun(self.register.incarnation, self._view.address, self._view.certificate)
 
     async def close(self) -> None:
         """End all of it."""
-        await self._showing.close()
+        await self._view.close()
         await self.life.close()
 
     def look(self, workers: Sequence[WorkerState]) -> None:
         """Look after the life, and make its view anew; to be called each second."""
         if self.register.runs:
             self.life.look(workers)
-        self._showing.look(workers)
+        self._view.look(workers)
 
     async def current(self, incarnation: int, worker: str) -> str:
         """Return why a life is not the job's newest; empty if it is (W10)."""

@@ -21,9 +21,9 @@ from lowtide.core.operators.limits import PLACE_BYTES
 from lowtide.core.worker import WorkerCore
 from lowtide.flow.fields import kept
 from lowtide.process.tracker_line import TrackerLine
-from lowtide.worker.building import delivers, make_delivery, make_saver
 from lowtide.worker.protocol import Emitted, Frames, Reported
 from lowtide.worker.shares import Share, SharedDelivery
+from lowtide.worker.stage_parts import delivers, make_delivery, make_saver
 from lowtide_tracker import Floor, LocalTracker, Request
 from lowtide_tracker.floors import Floors
 

@@ -40,7 +40,7 @@ from lowtide.assignment.messages import (
 )
 from lowtide.connectors.lasts_records import lane_name
 from lowtide.core.operators.order import FIRST_TICK
-from lowtide.core.operators.saving import SavedStep, saved_steps
+from lowtide.core.operators.saved_step import SavedStep, saved_steps
 from lowtide.core.worker import WorkerCore
 from lowtide.errors import LowtideError
 from lowtide.flow.plan import Plan

@@ -35,12 +35,12 @@ from lowtide.core.rows import open_rows
 from lowtide.errors import LifeEnded
 from lowtide.status.gauges import WorkerGauges
 from lowtide.worker.broker_time import BrokerTime
-from lowtide.worker.building import make_core
 from lowtide.worker.figures import Figures, front_gauges
 from lowtide.worker.host import Handed, LevelHost
 from lowtide.worker.intake import Intake
-from lowtide.worker.looking import Looking
+from lowtide.worker.key_lookup import KeyLookup
 from lowtide.worker.outputs import Outputs
+from lowtide.worker.stage_parts import make_core
 from lowtide_tracker import Floor
 
 WAKE_S = 0.02
@@ -266,7 +266,7 @@ class LevelStage:
             case NewFronts(fronts):
                 self._fronts.update(fronts)
             case Look():
-                host.report(self.name, Looking(self.core).look(order))
+                host.report(self.name, KeyLookup(self.core).look(order))
             case Forget(starts):
                 for front, offset in starts:
                     self.core.forget_floors(front, offset)

@@ -18,7 +18,7 @@ from seen import SHAPE
 
 from lowtide.cli.main import run
 from lowtide.cli.output import Age, IsoTime, count_of, size, time_of
-from lowtide.cli.pruning import Pruning, gone
+from lowtide.cli.prune_plan import PrunePlan, gone
 from lowtide.cli.refusals import fence_fails_snapshot
 from lowtide.cli.snapshot import take
 from lowtide.connectors.topics import Topic
@@ -168,17 +168,17 @@ def test_a_named_snapshot_is_dropped_by_its_name(tmp_path: Path) -> None:
     commit(log, last)
     for asked, why in (("kept-2", "needed: it is the last one"), ("later", "is not committed"), ("x", "no snapshot")):
         with pytest.raises(LowtideError, match=why) as refused:
-            Pruning.of(place, [asked])
+            PrunePlan.of(place, [asked])
         assert refused.value.exit_code == 2
     assert {known.id for known in place.all()} == {older.id, last.id, sealed.id}
-    pruning = Pruning.of(place, ["kept-1"])
+    pruning = PrunePlan.of(place, ["kept-1"])
     assert pruning.said(dry_run=True) == f"would drop 1 commit: {older.id}; 1 commit kept"
     pruning.carry_out()
     assert pruning.said(dry_run=False).startswith(f"dropped 1 commit: {older.id}; deleted 1 manifest and 2 parts")
     assert {known.id for known in place.all()} == {last.id, sealed.id}
     newest = seal(files, "words", 5, tick=50, base=last)
     commit(log, newest)
-    Pruning.of(place, [last.id]).carry_out()
+    PrunePlan.of(place, [last.id]).carry_out()
     assert [each.id for each in log.commits()] == [newest.id]
 
 

@@ -17,8 +17,8 @@ from lowtide.core.operators.exchange import front_unit
 from lowtide.errors import FlowError
 from lowtide.flow.compiler import compile_flow
 from lowtide.flow.explain import explain
-from lowtide.flow.pickling import dump_plan, load_plan
 from lowtide.flow.plan import Plan
+from lowtide.flow.plan_pickle import dump_plan, load_plan
 from lowtide.flow.steps import Broadcast, KeyBy, Relay
 
 

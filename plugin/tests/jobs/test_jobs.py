@@ -18,9 +18,9 @@ from lowtide.cli.main import run
 from lowtide.cli.submit import arguments
 from lowtide.conf import Conf
 from lowtide.errors import AlreadyRunning, ConfError, NotRunning
-from lowtide.jobs.detaching import detach
-from lowtide.jobs.ending import NotOurs, end_job
+from lowtide.jobs.detached import detach
 from lowtide.jobs.folder import JobFolder, states
+from lowtide.jobs.job_end import NotOurs, end_job
 from lowtide.jobs.jvm import LOGGING
 from lowtide.jobs.log import KEPT, Log
 from lowtide.jobs.state import JobState, read_state, write_state

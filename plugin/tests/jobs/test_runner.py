@@ -10,6 +10,7 @@ import pytest
 
 from lowtide import Flow
 from lowtide.conf import Conf
+from lowtide.driver.causes import error_of
 from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
 from lowtide.jobs import runner as runner_module
 from lowtide.jobs.folder import JobFolder
@@ -78,8 +79,7 @@ def test_each_life_is_stopped_once_and_the_last_one_as_well(
 
 
 def test_what_the_flow_itself_brings_about_is_not_tried_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    raised = LifeEnded('step "mood": raised ValueError')
-    raised.kind = "flow"
+    raised = error_of('{"kind": "flow", "what": "step \\"mood\\": raised ValueError"}')
     life = Ending(raised)
     monkeypatch.setattr(Runner, "_start", lambda _: life)
     monkeypatch.setattr(runner_module, "end_jvm", lambda _: False)

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _no_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lowtide.worker.building.ExactlyOnce", Kept)
+    monkeypatch.setattr("lowtide.worker.stage_parts.ExactlyOnce", Kept)
 
 
 @pytest.fixture

@@ -32,8 +32,8 @@ from lowtide.core.worker import WorkerCore
 from lowtide.errors import LifeEnded
 from lowtide.local.run import Message
 from lowtide.worker import saver as saver_module
-from lowtide.worker.loading import load_state
 from lowtide.worker.saver import Saver
+from lowtide.worker.state_loader import load_state
 from lowtide_snapshots.format.manifest import Part
 from lowtide_snapshots.format.parts import PartHead, encode_part
 from lowtide_snapshots.stores import StoreSetting

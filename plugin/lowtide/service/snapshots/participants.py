@@ -7,7 +7,7 @@ from typing import Protocol
 
 from lowtide.assignment.messages import Forget, WorkerOrder
 from lowtide.service.fronts.source_fronts import SourceFronts
-from lowtide.service.snapshots.tidying import Tidying
+from lowtide.service.snapshots.floor_tidier import FloorTidier
 from lowtide.service.tracker.process import TrackerProcess
 from lowtide.service.workers.crew import Crew
 from lowtide_snapshots.format.manifest import FrontAt
@@ -58,10 +58,10 @@ class LifeParticipants:
         crew: The workers.
         fronts: The fronts.
         tracker: The tracker.
-        tidying: Takes floors out of the lasts topic; None where there is none.
+        tidier: Takes floors out of the lasts topic; None where there is none.
     """
 
-    def __init__(self, crew: Crew, fronts: SourceFronts, tracker: TrackerProcess, tidying: Tidying | None) -> None:
+    def __init__(self, crew: Crew, fronts: SourceFronts, tracker: TrackerProcess, tidier: FloorTidier | None) -> None:
         self.expected = crew.expected
         self.workers = crew.later
         self.tell = crew.tell_all
@@ -70,7 +70,7 @@ class LifeParticipants:
         self.skipped = fronts.skipped
         self._fronts = fronts
         self._tracker = tracker
-        self._tidying = tidying
+        self._tidier = tidier
 
     async def request(self, number: int) -> int:
         """Ask for a snapshot; when it returns T, all floors that T rests on have been heard here."""
@@ -84,5 +84,5 @@ class LifeParticipants:
             self._fronts.forget_floors(front, offset)
             self._tracker.forget_floors(front, offset)
         self.tell(Forget(starts))
-        if self._tidying is not None:
-            self._tidying.committed(starts)
+        if self._tidier is not None:
+            self._tidier.committed(starts)

@@ -27,7 +27,7 @@ SMALL = Limits(5_000, 10_000, 8192)
 
 @pytest.fixture(autouse=True)
 def _no_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lowtide.worker.building.ExactlyOnce", Kept)
+    monkeypatch.setattr("lowtide.worker.stage_parts.ExactlyOnce", Kept)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from programs import Programs, by_lane
 from lowtide import Flow, KeyedStream, Stream, json, kafka, raw
 from lowtide.core.operators.failure import UserError
 from lowtide.core.operators.order import Position
-from lowtide.core.operators.watching import WATCHED_BYTES, Watch
+from lowtide.core.operators.watch import WATCHED_BYTES, Watch
 from lowtide.flow.compiler import compile_flow
 from lowtide.flow.fields import saves_of
 from lowtide.flow.kinds import Mismatch, encode_strictly

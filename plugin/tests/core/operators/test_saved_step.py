@@ -12,7 +12,7 @@ import pytest
 
 from lowtide import Flow, json, kafka
 from lowtide.core.operators.order import OrderKey
-from lowtide.core.operators.saving import SavedStep, _fitted, saved_steps
+from lowtide.core.operators.saved_step import SavedStep, _fitted, saved_steps
 from lowtide.errors import LifeEnded
 from lowtide.flow.compiler import compile_flow
 from lowtide.flow.kinds import Kind

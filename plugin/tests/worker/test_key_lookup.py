@@ -15,7 +15,7 @@ from lowtide.service.workers import questions as questions_module
 from lowtide.service.workers.crew import Crew
 from lowtide.service.workers.questions import Questions
 from lowtide.service.workers.register import Register, Worker
-from lowtide.worker.looking import Looking
+from lowtide.worker.key_lookup import KeyLookup
 
 
 def test_a_key_is_told_as_of_min_time_not_as_of_now() -> None:
@@ -23,7 +23,7 @@ def test_a_key_is_told_as_of_min_time_not_as_of_now() -> None:
     for frame in read(level_0, [(5, 1), (7, 2), (9, 4)]).frames:
         level_1.frame(frame)
     level_1.notice(notice(1, 8, 8))
-    looking = Looking(level_1)
+    looking = KeyLookup(level_1)
     answer = looking.look(Look(1, "one", {"key": "a"}))
     assert json.loads(answer.state or "") == [{"key": {"key": "a"}, "state": 3}]
     assert answer == Looked(id=1, tick=8, state=answer.state)
@@ -33,7 +33,7 @@ def test_a_key_is_told_as_of_min_time_not_as_of_now() -> None:
 
 
 def test_a_value_that_is_none_of_its_type_is_refused() -> None:
-    looking = Looking(worker(2, "optimistic"))
+    looking = KeyLookup(worker(2, "optimistic"))
     assert looking.look(Look(1, "two", {"number": "7"})) == Looked(id=1, tick=0)
     assert "number='seven' is no int" in looking.look(Look(1, "two", {"number": "seven"})).cause
 

@@ -1,7 +1,7 @@
 """Takes out of a job's lasts topic what no start from the last commit needs, in a process of its own (R17).
 
-`python -m lowtide.service.snapshots.tidying` does it once: what it needs comes as one line of JSON on standard input.
-To read the topic takes 3 us of CPU for each record, and the service's loop is on the way of idle heartbeats.
+`python -m lowtide.service.snapshots.floor_tidier` does it once: what it needs comes as one line of JSON on standard
+input. To read the topic takes 3 us of CPU for each record, and the service's loop is on the way of idle heartbeats.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lowtide.events import EventLog
 from lowtide.logs import log_to_stderr
 from lowtide_snapshots.cause import Cause
 
-__all__ = ["Tidying"]
+__all__ = ["FloorTidier"]
 
 LOG = logging.getLogger(__name__)
 EVERY_S = 600.0
@@ -57,7 +57,7 @@ _read_task: Callable[[Raw], _Task] = reader(_Task, "the tidying process")
 _read_answer: Callable[[Raw], _Done | Failed] = reader(_Done | Failed, "the service")
 
 
-class Tidying:
+class FloorTidier:
     """Tidies one life's lasts topic; belongs to the service's event loop.
 
     Args:
@@ -109,7 +109,7 @@ class Tidying:
 
     async def _run(self, task: _Task) -> None:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "lowtide.service.snapshots.tidying", stdin=PIPE, stdout=PIPE
+            sys.executable, "-m", "lowtide.service.snapshots.floor_tidier", stdin=PIPE, stdout=PIPE
         )
         try:
             async with asyncio.timeout(LIMIT_S):

@@ -13,8 +13,8 @@ from lowtide.core.fronts.front import Front
 from lowtide.core.worker import WorkerCore
 from lowtide.flow.plan import Plan
 from lowtide.flow.steps import Read, Write
-from lowtide.worker.loading import load_state
 from lowtide.worker.saver import Saver
+from lowtide.worker.state_loader import load_state
 from lowtide_tracker import LocalTracker
 
 __all__ = ["delivers", "make_core", "make_delivery", "make_saver"]

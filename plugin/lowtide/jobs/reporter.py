@@ -11,13 +11,13 @@ from lowtide.jobs.figures import Figures
 from lowtide.jobs.log import Log
 from lowtide.jobs.progress import Progress
 
-__all__ = ["Telling"]
+__all__ = ["Reporter"]
 
 LOOK_EVERY_S = 1.0
 OUTAGE_TOLD_AFTER_S = 3.0
 
 
-class Telling:
+class Reporter:
     """Looks at a job now and then, and tells how it goes."""
 
     def __init__(self, progress: Progress, log: Log, kafka: str, note: Callable[[str], None]) -> None:

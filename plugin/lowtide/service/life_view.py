@@ -18,13 +18,13 @@ from lowtide.status.job_watch import JobWatch
 from lowtide.status.metrics import JobMetrics
 from lowtide.status.moment import Moment
 
-__all__ = ["Showing"]
+__all__ = ["LifeView"]
 
 HALTED_MS = 3_000
 """How long min time stands before an event says so, and that it goes on again."""
 
 
-class Showing:
+class LifeView:
     """The control API of one life; belongs to the service's event loop.
 
     Args:

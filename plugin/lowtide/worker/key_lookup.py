@@ -6,13 +6,13 @@ import msgspec
 
 from lowtide.assignment.messages import Look, Looked
 from lowtide.core.operators.grouping import NOTHING
-from lowtide.core.operators.saving import KeyUnreadable, saved_steps
+from lowtide.core.operators.saved_step import KeyUnreadable, saved_steps
 from lowtide.core.worker import WorkerCore
 
-__all__ = ["Looking"]
+__all__ = ["KeyLookup"]
 
 
-class Looking:
+class KeyLookup:
     """Looks into one worker's state.
 
     Args:
