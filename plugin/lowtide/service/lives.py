@@ -278,6 +278,7 @@ class Running:
         try:
             await self.life.start()
             await self._showing.start()
+            self._showing.look(())
         except BaseException:
             await self.close()
             raise
