@@ -96,7 +96,8 @@ def test_a_snapshot_is_taken_while_a_job_catches_up_and_mends(
     kafka: Kafka, settings: dict[str, object], start: Start
 ) -> None:
     """One partition lies an hour behind the other; the life after it goes on from there, and replays the rest."""
-    shop = Shop.open("catching-up", kafka, settings, letters=2)
+    held_back = settings | {"job.max_front_lead_ms": 5_000}
+    shop = Shop.open("catching-up", kafka, held_back, letters=2)
     hour_ms = 3_600_000
     shop.produce(range(6_000), at_ms=now_ms() - hour_ms, partitions=(0,), step_ms=500)
     shop.produce(range(6_000, 12_000), at_ms=now_ms() - hour_ms, partitions=(1,), step_ms=300)

@@ -289,6 +289,7 @@ class Running:
         try:
             await self.life.start()
             await self._view.start()
+            self._view.look(())
         except BaseException:
             await self.close()
             raise
