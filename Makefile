@@ -107,11 +107,27 @@ bench: env $(if $(filter core,$(firstword $(ARGS))),,classes)  ## measure (ARGS=
 peers: classes  ## set up Lowtide's peers and measure all alike (ARGS='--systems bytewax,lowtide --table', '--help')
 	@LOWTIDE_UV=$$($(HOUSE) uv) $(RUN) -m peers $(ARGS)
 
-.PHONY: wheel
-wheel: env jar  ## build the four wheels into dist/
-	@for folder in tracker snapshots plugin dags; do $$($(HOUSE) uv) build --quiet --wheel --no-build-isolation \
-	    --python $(RUN) --out-dir dist $$folder; done
-	@ls dist/*.whl
+.PHONY: wheels
+wheels: jar  ## build the four wheels into dist/
+	@LOWTIDE_PYTHON=$(RUN) LOWTIDE_UV=$$($(HOUSE) uv) tools/wheels
+
+CLUSTER = LOWTIDE_PYTHON=$(RUN) LOWTIDE_UV=$$($(HOUSE) uv) $(RUN) infra/cluster.py
+
+.PHONY: infra-up
+infra-up: jars jar s3-server  ## needs root: a cluster of hosts on this machine, by Terraform (ARGS='--var kafka_brokers=1')
+	@$(CLUSTER) up $(ARGS)
+
+.PHONY: infra-plan
+infra-plan: jars jar s3-server  ## needs root: what of the cluster is not as it should be
+	@$(CLUSTER) plan $(ARGS)
+
+.PHONY: infra-shell
+infra-shell: env  ## needs root: a shell on the cluster's host where jobs are started (ARGS=worker-1: on another)
+	@$(CLUSTER) shell $(ARGS)
+
+.PHONY: infra-down
+infra-down: env  ## needs root: destroy the cluster, and count what is left
+	@$(CLUSTER) down
 
 .PHONY: lock
 lock:  ## make requirements.lock anew from requirements.in and the pyproject.toml files (ARGS=--upgrade)
@@ -119,6 +135,8 @@ lock:  ## make requirements.lock anew from requirements.in and the pyproject.tom
 	    --no-emit-index-url --no-emit-package lowtide --no-emit-package lowtide-tracker \
 	    --no-emit-package lowtide-snapshots --no-emit-package lowtide-airflow --no-emit-package lowtide-bench \
 	    $(ARGS) requirements.in --output-file requirements.lock
+	@$$($(HOUSE) uv) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	    --no-emit-index-url $(ARGS) infra/hosts/requirements.in --output-file infra/hosts/requirements.lock
 
 .PHONY: lock-jars
 lock-jars: env  ## fetch the jars of plugin/lowtide/jars/ivy.xml anew and make jars.lock from them

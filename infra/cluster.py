@@ -1,0 +1,177 @@
+"""A cluster on this machine, made by Terraform: `python infra/cluster.py up|plan|down`, as `make infra-up` calls it.
+
+Root only. What Terraform knows lies in `.lowtide/cluster` of the clone; the hosts' own files in /var/lib/lowtide-hosts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "infra"), str(ROOT / "infra/hosts")]
+
+from lowtide_hosts.host import Host  # noqa: E402
+from software import gather, python_tool  # noqa: E402
+
+from lowtide.cache import cache_folder  # noqa: E402
+
+MODULE = ROOT / "infra/terraform/local"
+WORK = ROOT / ".lowtide/cluster"
+PROVIDER = "lowtide.local/lowtide/hosts"
+VERSION = "0.1.0"
+PROFILE = ". /home/lowtide/profile"
+
+variables = click.option("--var", "settings", multiple=True, metavar="KEY=VALUE", help="A variable of Terraform's.")
+
+
+@click.group(help=__doc__)
+def main() -> None:
+    if os.geteuid() != 0:
+        raise click.ClickException("this needs root: it makes network devices and namespaces")
+    if shutil.which("terraform") is None:
+        raise click.ClickException("there is no terraform on PATH: install Terraform 1.9 or newer")
+
+
+@main.command()
+@variables
+def up(settings: tuple[str, ...]) -> None:
+    """Make the cluster, or what is missing of it."""
+    began = time.monotonic()
+    prepare()
+    made = time.monotonic()
+    terraform("apply", "-auto-approve", *given(settings))
+    click.echo(f"up after {time.monotonic() - made:.1f} s ({made - began:.1f} s before that to gather software)")
+    for host in Host.all(name()):
+        click.echo(f"  {host.address:<12} {host.name}")
+    click.echo(
+        f"a shell where jobs are started:  make infra-shell    (then `{PROFILE}`, and --conf /home/lowtide/cluster.toml)"
+    )
+
+
+@main.command()
+@variables
+def plan(settings: tuple[str, ...]) -> None:
+    """Show what is not as it should be: what has died is to be created. Exits with 2 if there is anything."""
+    prepare()
+    sys.exit(terraform("plan", "-detailed-exitcode", *given(settings), check=False))
+
+
+@main.command()
+def down() -> None:
+    """Destroy the cluster, and count what is left of it."""
+    if not (WORK / "terraform.tfstate").exists():
+        click.echo("there is no cluster")
+        return
+    prepare()
+    began, network = time.monotonic(), name()
+    terraform("destroy", "-auto-approve", *given(()))
+    left = subprocess.run(
+        [sys.executable, "-m", "lowtide_hosts.cli", network, "leftovers"], cwd=ROOT / "infra/hosts", check=False
+    )
+    click.echo(f"down after {time.monotonic() - began:.1f} s")
+    sys.exit(left.returncode)
+
+
+@main.command()
+@click.argument("host", default="driver")
+def shell(host: str) -> None:
+    """Open a shell on a host."""
+    found = Host.find(name(), host)
+    if found is None:
+        raise click.ClickException(f"host {host} is not up")
+    command = found.inside(
+        ["bash", "-c", f"[ -f /home/lowtide/profile ] && {PROFILE}; exec bash"],
+        {"TERM": os.environ.get("TERM", "dumb")},
+    )
+    os.execvp(command[0], command)
+
+
+def name() -> str:
+    """The cluster's name: the one it was made with."""
+    shown = subprocess.run(
+        ["terraform", f"-chdir={MODULE}", "output", "-raw", f"-state={WORK / 'terraform.tfstate'}", "name"],
+        check=False, capture_output=True, text=True, env=environment(),
+    )  # fmt: skip
+    return shown.stdout.strip() or "lowtide"
+
+
+def given(settings: tuple[str, ...]) -> list[str]:
+    """Terraform's arguments: where its state lies, and the variables; those of the last `up` hold until others are given."""
+    kept = WORK / "settings.json"
+    if settings:
+        kept.write_text(json.dumps(settings))
+    known = settings or (json.loads(kept.read_text()) if kept.exists() else [])
+    return [
+        f"-state={WORK / 'terraform.tfstate'}", f"-var-file={WORK / 'software.tfvars.json'}", "-no-color", "-input=false",
+        *(f"-var={setting}" for setting in known),
+    ]  # fmt: skip
+
+
+def prepare() -> None:
+    """Everything Terraform needs: the provider in an environment of its own, and what is to run."""
+    WORK.mkdir(parents=True, exist_ok=True)
+    WORK.chmod(0o700)
+    (WORK.parent / ".gitignore").write_text("*\n")
+    folder = WORK / "providers" / PROVIDER / VERSION / "linux_amd64"
+    folder.mkdir(parents=True, exist_ok=True)
+    program = folder / f"terraform-provider-hosts_v{VERSION}"
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT / "infra/hosts"} exec {provider_python()} -m lowtide_hosts "$@"\n')
+    program.chmod(0o755)
+    (WORK / "terraform.rc").write_text(
+        f'provider_installation {{\n  filesystem_mirror {{\n    path = "{WORK / "providers"}"\n  }}\n}}\n'
+    )
+    (WORK / "software.tfvars.json").write_text(json.dumps({"software": gather()}, indent=2) + "\n")
+    terraform("init", "-no-color", "-input=false", quiet=True)
+
+
+def provider_python() -> Path:
+    """The interpreter of the provider's environment, which is made if it is not there."""
+    lock = ROOT / "infra/hosts/requirements.lock"
+    folder = cache_folder() / "cluster" / f"provider-{hashlib.sha256(lock.read_bytes()).hexdigest()[:12]}"
+    if not (folder / "complete").exists():
+        python_tool("venv", "--clear", "--python", sys._base_executable, folder)
+        python_tool("pip", "sync", "--python", folder / "bin/python", "--require-hashes", lock)
+        (folder / "complete").touch()
+    return folder / "bin/python"
+
+
+def environment() -> Mapping[str, str]:
+    """Terraform's variables."""
+    known = {key: value for key, value in os.environ.items() if not key.startswith("TF_")}
+    return known | {
+        "TF_CLI_CONFIG_FILE": str(WORK / "terraform.rc"),
+        "TF_DATA_DIR": str(WORK / "data"),
+        "TF_IN_AUTOMATION": "1",
+        "CHECKPOINT_DISABLE": "1",
+    }
+
+
+def terraform(command: str, *arguments: str, quiet: bool = False, check: bool = True) -> int:
+    """Call Terraform; its exit code. What is made is shown line by line, or everything if it fails."""
+    lines: list[str] = []
+    with subprocess.Popen(
+        ["terraform", f"-chdir={MODULE}", command, *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(),
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(line)
+            if command == "plan" or (not quiet and (" complete after " in line or "complete!" in line)):
+                click.echo(line, nl=False)
+    if check and process.returncode:
+        raise click.ClickException(f"terraform {command} failed:\n{''.join(lines[-60:])}")
+    return process.returncode
+
+
+if __name__ == "__main__":
+    main()

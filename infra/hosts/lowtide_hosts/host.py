@@ -1,0 +1,244 @@
+"""A host: namespaces of its own, wired to a network, held by one process that is its first."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from lowtide_hosts.errors import HostsError
+from lowtide_hosts.network import FOLDER, Network, ip, link_exists
+from lowtide_hosts.processes import Process, same_namespace
+
+HOME = "/home"
+"""Where a host's programs have their folders, as they see it."""
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+BOOT_LIMIT_S = 10.0
+NOBODY = "02:00:00:00:00:01"
+"""A hardware address that no host has."""
+
+BOOT = """\
+set -e
+hostname "$NAME"
+ip link set lo up
+mount --bind "$NETWORK/hosts" /etc/hosts
+mount --bind "$NETWORK/resolv.conf" /etc/resolv.conf
+mount --bind "$OWN/tmp" /tmp
+mount -t tmpfs -o mode=755 none /opt
+for pair in $MOUNTS; do
+    mkdir -p "/opt/${pair%%=*}"
+    mount --bind "${pair#*=}" "/opt/${pair%%=*}"
+done
+mount --bind "$OWN/home" /home
+for hidden in $HIDDEN; do
+    if [ -d "$hidden" ]; then mount -t tmpfs -o ro,size=4k none "$hidden"; fi
+done
+cd /
+echo up
+# Whoever's parent is gone is this process's child: the kernel buries them, as it does not want to hear of them.
+trap '' CHLD
+exec sleep infinity >/dev/null 2>&1
+"""
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host.
+
+    Attributes:
+        network: The network that it is wired to.
+        name: Its name, which all hosts of the network know.
+        address: Its address.
+        mounts: What it has below `/opt`: name to a folder of this machine, to be read only by custom.
+        hidden: Folders of this machine that it sees empty.
+        first: Its first process; None before it is created.
+    """
+
+    network: str
+    name: str
+    address: str
+    mounts: Mapping[str, str] = field(default_factory=dict)
+    hidden: Sequence[str] = ()
+    first: Process | None = None
+
+    @classmethod
+    def find(cls, network: str, name: str) -> Host | None:
+        """The host of that name, if it is up."""
+        file = FOLDER / network / name / "host.json"
+        if not file.is_file():
+            return None
+        known = json.loads(file.read_text())
+        host = cls(**{**known, "first": Process(**known["first"])})
+        return host if host.first is not None and host.first.lives else None
+
+    @classmethod
+    def all(cls, network: str) -> list[Host]:
+        """All hosts of a network that are up."""
+        names = sorted(file.parent.name for file in (FOLDER / network).glob("*/host.json"))
+        return [host for host in (cls.find(network, name) for name in names) if host is not None]
+
+    @property
+    def folder(self) -> Path:
+        """What it has on this machine's disk."""
+        return FOLDER / self.network / self.name
+
+    @property
+    def home(self) -> Path:
+        """Its `/home`, seen from outside."""
+        return self.folder / "home"
+
+    @property
+    def boot(self) -> str:
+        """Tells this boot of it from another one."""
+        return "" if self.first is None else f"{self.first.pid}-{self.first.began}"
+
+    @property
+    def device(self) -> str:
+        """The end of its cable that is plugged into the bridge."""
+        return f"lt{hashlib.sha256(f'{self.network}/{self.name}'.encode()).hexdigest()[:10]}"
+
+    def create(self) -> Host:
+        """Boot it; what is left of one that had its name is removed before.
+
+        Returns:
+            It, with its first process.
+
+        Raises:
+            HostsError: the network is gone, the name is taken, or the kernel refuses.
+        """
+        network = Network.find(self.network)
+        if network is None:
+            raise HostsError(f"there is no network {self.network}")
+        if Host.find(self.network, self.name) is not None:
+            raise HostsError(f"host {self.name} is up already")
+        self.destroy()
+        for part in ("tmp", "home"):
+            (self.folder / part).mkdir(parents=True)
+        (self.folder / "tmp").chmod(0o1777)
+        first = self._boot()
+        try:
+            self._wire(network, first)
+            network.name_host(self.name, self.address)
+        except BaseException:
+            first.signal(signal.SIGKILL)
+            raise
+        known = asdict(self) | {"first": asdict(first)}
+        (self.folder / "host.json").write_text(json.dumps(known))
+        return Host(**{**known, "first": first})
+
+    def destroy(self) -> None:
+        """Kill all that runs on it, unplug it, and remove its files."""
+        self.lose()
+        network = Network.find(self.network)
+        if network is not None:
+            network.name_host(self.name, None)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def lose(self) -> None:
+        """Pull its plug: all its processes are gone at once, and its files stay, for nobody."""
+        host = self if self.first is not None else Host.find(self.network, self.name)
+        if host is not None and host.first is not None:
+            everything = same_namespace(host.first)
+            host.first.signal(signal.SIGKILL)
+            for process in everything:
+                process.gone_within(BOOT_LIMIT_S)
+        if link_exists(self.device):
+            with contextlib.suppress(HostsError):  # It goes by itself with the host's last process.
+                ip("link", "delete", self.device)
+
+    def cut(self, other: Host) -> None:
+        """Let nothing that this host sends to another one arrive, without a word to either, until `mend`.
+
+        Its packets go to a hardware address that nobody has. What the other one sends still arrives.
+        """
+        self._neighbour("replace", other.address, "lladdr", NOBODY, "dev", "eth0", "nud", "permanent")
+
+    def mend(self, other: Host) -> None:
+        """Let it arrive again."""
+        self._neighbour("del", other.address, "dev", "eth0")
+
+    def freeze(self) -> None:
+        """Stop all its processes where they are, until `thaw`."""
+        self._all(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let them go on."""
+        self._all(signal.SIGCONT)
+
+    def _neighbour(self, *arguments: str) -> None:
+        assert self.first is not None, "it is up"
+        command = ["nsenter", "--target", str(self.first.pid), "--net", "ip", "neigh", *arguments]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        if done.returncode:
+            raise HostsError(f"{self.name}: ip neigh {' '.join(arguments)}: {done.stderr.strip()}")
+
+    def _all(self, number: int) -> None:
+        if self.first is not None:
+            for process in same_namespace(self.first):
+                if process != self.first:
+                    process.signal(number)
+
+    def inside(self, command: Sequence[str], environment: Mapping[str, str], folder: str = HOME) -> list[str]:
+        """The command that runs a command on it."""
+        assert self.first is not None, "it is up"
+        entered = ["nsenter", "--target", str(self.first.pid), "--net", "--uts", "--ipc", "--mount", "--pid"]
+        known = {"PATH": PATH, "HOME": HOME, "LANG": "C.UTF-8", **environment}
+        return [
+            *entered,
+            f"--wdns={folder}",
+            "env",
+            "-i",
+            *(f"{key}={value}" for key, value in known.items()),
+            *command,
+        ]
+
+    def _boot(self) -> Process:
+        network = FOLDER / self.network
+        given = {
+            "PATH": PATH,
+            "NAME": self.name,
+            "NETWORK": str(network),
+            "OWN": str(self.folder),
+            "MOUNTS": " ".join(f"{name}={folder}" for name, folder in self.mounts.items()),
+            "HIDDEN": " ".join([*self.hidden, str(FOLDER)]),
+        }
+        spaces = ["--net", "--uts", "--ipc", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        with (self.folder / "boot.log").open("w") as log:
+            outer = subprocess.Popen(
+                ["unshare", *spaces, "sh", "-c", BOOT],
+                env=given, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True,
+            )  # fmt: skip
+        assert outer.stdout is not None
+        with outer.stdout as said:
+            up = said.readline()
+        process = Process.of(outer.pid)
+        first = process.children() if process is not None else []
+        if up != b"up\n" or not first:
+            outer.kill()
+            raise HostsError(f"{self.name} does not boot: {(self.folder / 'boot.log').read_text().strip()[-800:]}")
+        return first[0]
+
+    def _wire(self, network: Network, first: Process) -> None:
+        if link_exists(self.device):
+            ip("link", "delete", self.device)
+        ip("link", "add", self.device, "type", "veth", "peer", "name", "eth0", "netns", str(first.pid))
+        ip("link", "set", self.device, "master", network.bridge, "up")
+        for arguments in (
+            ["addr", "add", f"{self.address}/{network.prefix}", "dev", "eth0"],
+            ["link", "set", "eth0", "up"],
+            ["route", "add", "default", "via", network.gateway],
+        ):
+            done = subprocess.run(
+                ["nsenter", "--target", str(first.pid), "--net", "ip", *arguments],
+                check=False,
+                capture_output=True,
+                text=True,
+            )
+            if done.returncode:
+                raise HostsError(f"{self.name}: ip {' '.join(arguments)}: {done.stderr.strip()}")

@@ -1,0 +1,94 @@
+"""Processes of this machine, seen from outside of hosts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+POLL_S = 0.02
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process, told from a later one with its number by when it began.
+
+    Attributes:
+        pid: Its number.
+        began: Clock ticks after the machine's start.
+    """
+
+    pid: int
+    began: int
+
+    @classmethod
+    def of(cls, pid: int) -> Process | None:
+        """The process with that number, unless it is gone or a zombie."""
+        state, began = _stat(pid)
+        return None if state in {"", "Z", "X"} else cls(pid, began)
+
+    @property
+    def lives(self) -> bool:
+        """Whether it still runs (or is stopped)."""
+        return Process.of(self.pid) == self
+
+    def children(self) -> list[Process]:
+        """Its direct children."""
+        try:
+            pids = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        except OSError:
+            return []
+        return [child for child in map(Process.of, map(int, pids)) if child is not None]
+
+    def signal(self, number: int) -> None:
+        """Send it a signal, if it still lives."""
+        if self.lives:
+            try:
+                os.kill(self.pid, number)
+            except ProcessLookupError:
+                return
+
+    def end(self, grace_s: float) -> None:
+        """Ask it to end, then kill it; returns when it is gone."""
+        self.signal(signal.SIGTERM)
+        if not self.gone_within(grace_s):
+            self.signal(signal.SIGKILL)
+            self.gone_within(10.0)
+
+    def gone_within(self, limit_s: float) -> bool:
+        """Wait until it is gone; whether it is."""
+        deadline = time.monotonic() + limit_s
+        while self.lives:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(POLL_S)
+        return True
+
+
+def same_namespace(process: Process) -> list[Process]:
+    """All processes whose numbers come from the same namespace as this one's, so all of its host."""
+    try:
+        space = (Path("/proc") / str(process.pid) / "ns/pid").stat().st_ino
+    except OSError:
+        return []
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                same = (entry / "ns/pid").stat().st_ino == space
+            except OSError:
+                continue
+            one = Process.of(int(entry.name)) if same else None
+            if one is not None:
+                found.append(one)
+    return found
+
+
+def _stat(pid: int) -> tuple[str, int]:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return "", 0
+    return fields[0], int(fields[19])

@@ -1,0 +1,101 @@
+"""What runs on a local cluster's hosts, gathered in one folder: Terraform's variable `software`.
+
+Lowtide comes from wheels into an environment of its own, as a team would install it, with an archive of it for executors.
+The folder lies in the cache, one for each state of the sources; `make infra-up` calls this.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from lowtide.cache import cache_folder
+from lowtide.embedded.kafka import LOGGING_JARS
+from lowtide.embedded.zookeeper import JARS, spark_jars
+from lowtide.jars.java import find_java
+from lowtide.jars.third_party import broker_jars, connector_jars, jars_folder
+
+ROOT = Path(__file__).resolve().parents[1]
+INSTALLED = ("lowtide", "lowtide-snapshots[s3]")
+LEFT_OUT = ("pyspark/jars", "pyspark/examples", "pyspark/data", "__pycache__")
+"""Of the archive for executors, which have a Spark of their own."""
+
+
+def gather() -> dict[str, object]:
+    """Make what is missing; the variable `software` of infra/terraform/local."""
+    wheels = _wheels()
+    digest = hashlib.sha256(
+        b"".join(wheel.read_bytes() for wheel in wheels) + (ROOT / "requirements.lock").read_bytes()
+    )
+    folder = cache_folder() / "cluster" / digest.hexdigest()[:12]
+    if not (folder / "complete").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        _environment(folder / "lowtide" / "environment")
+        _archive(folder / "lowtide" / "environment")
+        _links(folder / "zookeeper", spark_jars(JARS))
+        own = [jar for jar in broker_jars() if not jar.name.startswith("slf4j-api")]
+        _links(folder / "kafka", [*own, *spark_jars(LOGGING_JARS)])
+        for jar in [*connector_jars(), *broker_jars()]:
+            _links(
+                folder / "lowtide" / "cache/jars" / jars_folder().name / jar.parent.relative_to(jars_folder()), [jar]
+            )
+        _links(folder / "s3", [_s3_server()])
+        (folder / "complete").touch()
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return {
+        "java": str(find_java().executable.resolve().parents[1]),
+        "spark": str(folder / "lowtide/environment/lib" / version / "site-packages/pyspark"),
+        "kafka": str(folder / "kafka"),
+        "zookeeper": str(folder / "zookeeper"),
+        "s3_server": str(folder / "s3"),
+        "lowtide": str(folder / "lowtide"),
+        "environment": str(folder / "lowtide/environment.tar.gz"),
+        "hidden": [str(ROOT), str(cache_folder())],
+    }
+
+
+def _wheels() -> list[Path]:
+    subprocess.run([ROOT / "tools" / "wheels"], check=True, stdout=sys.stderr)
+    return sorted((ROOT / "dist").glob("*.whl"))
+
+
+def python_tool(*arguments: object) -> None:
+    """Call uv, the tool that makes Python environments."""
+    known = {**os.environ, "UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1"}
+    known.setdefault("UV_CACHE_DIR", str(cache_folder() / "uv-cache"))
+    subprocess.run([os.environ["LOWTIDE_UV"], "--quiet", *map(str, arguments)], check=True, env=known)
+
+
+def _environment(folder: Path) -> None:
+    python_tool("venv", "--relocatable", "--python", sys._base_executable, folder)
+    constraints = ["--constraints", ROOT / "requirements.lock", "--find-links", ROOT / "dist"]
+    python_tool("pip", "install", "--python", folder / "bin/python", *constraints, *INSTALLED)
+
+
+def _archive(environment: Path) -> None:
+    def kept(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+        return None if any(part in entry.name for part in LEFT_OUT) else entry
+
+    draft = environment.with_name("draft")
+    with tarfile.open(draft, "w:gz", compresslevel=1) as archive:
+        archive.add(environment, ".", filter=kept)
+    draft.rename(environment.with_name("environment.tar.gz"))
+
+
+def _links(folder: Path, files: Iterable[Path]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in files:
+        if not (folder / file.name).exists():
+            os.link(file, folder / file.name)
+
+
+def _s3_server() -> Path:
+    path = subprocess.run([ROOT / "tools/s3-server", "path"], check=True, capture_output=True, text=True).stdout.strip()
+    return Path(path)

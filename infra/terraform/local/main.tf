@@ -1,0 +1,103 @@
+# A cluster on this machine: every host has namespaces and an address of its own. See infra/README.md.
+
+locals {
+  zookeepers = [for n in range(var.zookeeper_nodes) : "zookeeper-${n + 1}"]
+  brokers    = [for n in range(var.kafka_brokers) : "kafka-${n + 1}"]
+  workers    = [for n in range(var.spark_workers) : "worker-${n + 1}"]
+
+  java  = { java = var.software.java }
+  spark = merge(local.java, { spark = var.software.spark })
+
+  hosts = merge(
+    { for n, name in local.zookeepers : name => { number = 10 + n, mounts = merge(local.java, { zookeeper = var.software.zookeeper }) } },
+    { for n, name in local.brokers : name => { number = 20 + n, mounts = merge(local.java, { kafka = var.software.kafka }) } },
+    { for n, name in local.workers : name => { number = 40 + n, mounts = local.spark } },
+    {
+      store  = { number = 30, mounts = { s3 = var.software.s3_server } }
+      master = { number = 39, mounts = local.spark }
+      driver = { number = 70, mounts = merge(local.spark, { lowtide = var.software.lowtide }) }
+    },
+    var.airflow ? { airflow = { number = 71, mounts = merge(local.spark, { lowtide = var.software.lowtide }) } } : {},
+  )
+}
+
+resource "hosts_certificate" "authority" {
+  names = ["${var.name}'s authority"]
+}
+
+module "network" {
+  source = "./modules/network"
+
+  name  = var.name
+  cidr  = var.cidr
+  hosts = { for name, host in local.hosts : name => merge(host, { hidden = var.software.hidden }) }
+}
+
+module "zookeeper" {
+  source = "./modules/zookeeper"
+
+  network = module.network.network
+  hosts   = local.zookeepers
+}
+
+module "kafka" {
+  source = "./modules/kafka"
+
+  network   = module.network.network
+  hosts     = local.brokers
+  authority = { certificate = hosts_certificate.authority.certificate, key = hosts_certificate.authority.key }
+}
+
+module "object_store" {
+  source = "./modules/object-store"
+
+  network   = module.network.network
+  host      = "store"
+  authority = { certificate = hosts_certificate.authority.certificate, key = hosts_certificate.authority.key }
+}
+
+module "spark" {
+  source = "./modules/spark"
+
+  network = module.network.network
+  master  = "master"
+  workers = local.workers
+  cores   = var.spark_worker_cores
+  store   = { credentials = module.object_store.credentials, authority = hosts_certificate.authority.certificate }
+}
+
+# Where jobs are started from: what they need to know, and nobody else's secrets.
+
+resource "hosts_secret" "zookeeper" {
+  name = "the jobs' nodes in ZooKeeper"
+}
+
+locals {
+  conf = templatefile("${path.module}/cluster.toml.tftpl", {
+    bootstrap_servers = module.kafka.bootstrap_servers
+    security          = module.kafka.security
+    zookeeper         = module.zookeeper.hosts
+    master            = module.spark.master
+    url               = module.object_store.url
+    endpoint          = module.object_store.endpoint
+    workers           = var.spark_workers
+    cores             = var.spark_worker_cores
+  })
+  submitter = {
+    "cluster.toml"              = local.conf
+    "ca.pem"                    = hosts_certificate.authority.certificate
+    "kafka-password"            = module.kafka.password
+    "zookeeper-auth"            = "lowtide:${hosts_secret.zookeeper.hex}"
+    "aws/credentials"           = module.object_store.credentials
+    "spark/spark-defaults.conf" = module.spark.defaults
+    "profile"                   = file("${path.module}/profile")
+  }
+}
+
+resource "hosts_files" "driver" {
+  network = module.network.network.name
+  host    = "driver"
+  boot    = module.network.network.hosts["driver"].boot
+  name    = "lowtide"
+  files   = local.submitter
+}

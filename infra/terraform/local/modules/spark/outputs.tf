@@ -1,0 +1,12 @@
+output "master" {
+  description = "Where a job is submitted."
+  value       = "spark://${var.master}:7077"
+
+  depends_on = [hosts_program.worker]
+}
+
+output "defaults" {
+  description = "Spark's own settings, for whoever submits: spark-defaults.conf."
+  value       = local.defaults
+  sensitive   = true
+}

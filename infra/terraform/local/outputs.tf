@@ -1,0 +1,20 @@
+output "name" {
+  description = "The cluster's name."
+  value       = var.name
+}
+
+output "conf" {
+  description = "Lowtide's conf for jobs on this cluster, as it lies on the driver's host."
+  value       = local.conf
+}
+
+output "hosts" {
+  description = "The hosts' addresses."
+  value       = { for name, host in module.network.network.hosts : name => host.address }
+}
+
+output "submitter" {
+  description = "All files that a host needs to start jobs: name to content."
+  value       = local.submitter
+  sensitive   = true
+}
