@@ -11,6 +11,7 @@ __all__ = [
     "ConnectionInvalid",
     "ControlRefused",
     "ControlUnreachable",
+    "FileNotWritten",
     "JobsFileRefused",
     "NotRunning",
     "RunsAlready",
@@ -22,6 +23,12 @@ __all__ = [
 
 class ConnectionInvalid(LowtideError, ValueError):
     """Correct the Airflow connection: it, or a field of it, is missing or wrong."""
+
+
+class FileNotWritten(LowtideError):
+    """Move the file that is there, let it be replaced, or name another folder."""
+
+    exit_code = 2
 
 
 class JobsFileRefused(LowtideError, ValueError):

@@ -211,7 +211,7 @@ def _entry(values: Any, where: str) -> JobEntry:
         return msgspec.convert(values, JobEntry)
     except msgspec.ValidationError as error:
         raise JobsFileRefused(
-            str(error), where=where, way_out="correct it; conf/airflow.toml shows every key with an example"
+            str(error), where=where, way_out="correct it; `python -m lowtide_airflow jobs-file FILE` writes every key"
         ) from error
 
 

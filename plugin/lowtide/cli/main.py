@@ -20,6 +20,7 @@ INTERRUPTED = 130
 # Name: where it is (module below lowtide.cli, attribute), and what it does in one line.
 COMMANDS = {
     "init": ("init", "init", "Write a small flow, its conf and its test."),
+    "conf": ("conf", "conf", "Print a conf file to begin with, or the alert rules."),
     "doctor": ("doctor", "doctor", "Check that everything a flow needs is there."),
     "check": ("check", "check", "Check a flow without running it."),
     "run": ("run", "run", "Run a flow."),

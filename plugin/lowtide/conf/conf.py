@@ -188,7 +188,7 @@ def _convert(value: object, kind: Any, where: str, path: tuple[str, ...], *, str
         raise ConfError(
             f"[{table}] {'.'.join(keys)}: {what[0].lower()}{what[1:]}",
             where=where,
-            way_out=f"give it {_wanted(table, keys[0], given)}; conf/embedded.toml says what each key means",
+            way_out=f"give it {_wanted(table, keys[0], given)}; `lowtide conf embedded` says what each key means",
         ) from None
 
 

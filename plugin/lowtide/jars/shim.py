@@ -6,7 +6,6 @@ import hashlib
 import zipfile
 from pathlib import Path
 
-from lowtide.errors import JarMissing
 from lowtide.version import __version__
 
 SHIM = Path(__file__).with_name("lowtide-shim.jar")
@@ -22,6 +21,9 @@ def shim_jar() -> Path:
     Raises:
         JarMissing: it is not there, or was built from other sources or for another version.
     """
+    # The build hook asks for the fault where nothing else is installed.
+    from lowtide.errors import JarMissing
+
     fault = shim_fault()
     if fault:
         raise JarMissing(
@@ -30,7 +32,7 @@ def shim_jar() -> Path:
             # Only a clone has what it is built from.
             way_out="build it: python -m lowtide.jars.build (in a clone: make jar)"
             if _SOURCES.is_dir()
-            else f"install a wheel of lowtide {__version__} that has it (built in a clone: make wheel)",
+            else f"install a wheel of lowtide {__version__} that has it (in a clone: make wheels)",
         )
     return SHIM
 

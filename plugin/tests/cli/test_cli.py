@@ -9,8 +9,10 @@ import pytest
 
 from lowtide import Flow
 from lowtide.cli import main_flow
+from lowtide.cli.conf import FILES
 from lowtide.cli.main import COMMANDS, run
 
+CONF = Path(__file__).parents[3] / "conf"
 FLOWS = Path(__file__).parents[1] / "flows"
 SAID_BY_HELP = """
 import sys
@@ -62,6 +64,15 @@ def test_init_overwrites_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[st
     assert run(["init", str(tmp_path)]) == 2
     assert "flow.py would be overwritten" in capfd.readouterr().err
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("flow.py", "mine")]
+
+
+def test_every_file_of_conf_is_printed_as_it_is(capfd: pytest.CaptureFixture[str]) -> None:
+    assert sorted(FILES.values()) == sorted(path.name for path in CONF.iterdir())
+    for name, file in FILES.items():
+        assert run(["conf", name]) == 0
+        assert capfd.readouterr().out == (CONF / file).read_text()
+    assert run(["conf"]) == 0
+    assert capfd.readouterr().out == (CONF / "embedded.toml").read_text()
 
 
 def test_check_says_every_fault_and_ends_with_3(capfd: pytest.CaptureFixture[str]) -> None:

@@ -6,13 +6,12 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import fields
-from importlib import import_module
 from pathlib import Path
 
 import click
 import pytest
 
-from lowtide.cli.main import COMMANDS
+from lowtide.cli.main import LazyCommands
 from lowtide.conf import Conf
 
 ROOT = Path(__file__).parents[3]
@@ -62,10 +61,12 @@ def way_outs() -> list[tuple[str, str]]:
 
 
 def commands() -> dict[str, click.Command]:
-    """All commands by what is written after `lowtide`."""
+    """All commands by what is written after `lowtide`, those of other distributions among them."""
     found: dict[str, click.Command] = {}
-    for name, (module, attribute, _) in COMMANDS.items():
-        command = getattr(import_module(f"lowtide.cli.{module}"), attribute)
+    group, context = LazyCommands(), click.Context(click.Command("lowtide"))
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
         found[name] = command
         if isinstance(command, click.Group):
             found |= {f"{name} {each}": inner for each, inner in command.commands.items()}
@@ -118,6 +119,8 @@ def test_every_way_out_names_what_there_is() -> None:
         ("set --set job.parallelism=2, or [job].lanes", []),
         ("raise tracker.table or job.table_capacity_ticks", ["job.table_capacity_ticks"]),
         ("see [trackers]", ["[trackers]"]),
+        ("lowtide airflow install-dags --replace", []),
+        ("lowtide airflow install-flows", ["lowtide airflow install-flows"]),
         ("give [job].paralelism", ["[job].paralelism"]),
         ("use --no-such", ["--no-such"]),
         ("build it: python -m lowtide.jars.build (in a clone: make jar)", []),

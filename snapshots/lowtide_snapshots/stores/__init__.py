@@ -56,7 +56,7 @@ def _s3(setting: StoreSetting) -> Store:
         raise StoreRefused(
             f"a store in S3 needs {error.name}, which is not installed",
             where=setting.url,
-            way_out="install lowtide-snapshots[s3]",
+            way_out="install it: pip install 'lowtide-snapshots[s3]'",
         ) from error
     return S3Store(setting)
 
