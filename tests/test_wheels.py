@@ -1,0 +1,218 @@
+"""The four wheels alone: installed into a fresh environment, the tutorial's first flow run from there.
+
+Third-party packages come from uv's cache, or from the registry that uv is set up for; nothing else of the clone is used
+but its pinned uv, the Python below its environment, and the cache of third-party jars.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+import zipfile
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from lowtide.cache import cache_folder
+from lowtide.embedded.ports import free_port
+
+ROOT = Path(__file__).parents[1]
+NAMES = ("lowtide", "lowtide_airflow", "lowtide_snapshots", "lowtide_tracker")
+WORDS = ("to", "be", "or", "not", "to", "be")
+WITHIN_S = 60.0
+OF_A_CLONE = ("PYTHONPATH", "PYTHONHOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_HOME", "VIRTUAL_ENV")
+
+
+def ran(*command: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
+    """What a command said that came to its end."""
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300, **options)  # type: ignore[call-overload]
+    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    return done  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class Installed:
+    """An environment that has a wheel, and how programs are started in it, far from the clone."""
+
+    folder: Path
+    uv: str
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "bin/python"
+
+    @property
+    def variables(self) -> dict[str, str]:
+        ours = Path(sys.executable).parent
+        path = [each for each in os.environ["PATH"].split(":") if Path(each) not in (ours, ROOT / ".venv/bin")]
+        known = {key: value for key, value in os.environ.items() if key not in OF_A_CLONE}
+        return known | {"PATH": ":".join([str(self.folder / "bin"), *path]), "LOWTIDE_CACHE": str(cache_folder())}
+
+    def pip(self, *arguments: str | Path) -> str:
+        done = ran(self.uv, "pip", "install", "--python", self.python, *arguments, env=uv_variables())
+        return done.stdout + done.stderr
+
+
+def uv_variables() -> dict[str, str]:
+    known = {key: value for key, value in os.environ.items() if key not in OF_A_CLONE}
+    return known | {"UV_CACHE_DIR": str(cache_folder() / "uv-cache"), "UV_PYTHON_DOWNLOADS": "never"}
+
+
+@pytest.fixture(name="uv", scope="module")
+def _uv() -> str:
+    return ran(sys.executable, ROOT / "tools/environment.py", "uv").stdout.strip()
+
+
+@pytest.fixture(name="built", scope="module")
+def _built(uv: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which `make wheels` has built everything."""
+    folder = tmp_path_factory.mktemp("dist")
+    ran(ROOT / "tools/wheels", folder, env=os.environ | {"LOWTIDE_PYTHON": sys.executable, "LOWTIDE_UV": uv})
+    return folder
+
+
+@pytest.fixture(name="installed", scope="module")
+def _installed(uv: str, built: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """`lowtide[s3]` in an environment of its own."""
+    installed = Installed(tmp_path_factory.mktemp("installed") / "environment", uv)
+    ran(uv, "venv", "--python", sys._base_executable, installed.folder, env=uv_variables())  # type: ignore[attr-defined]
+    installed.pip("--find-links", built, "--constraint", built / "constraints.txt", "lowtide[s3]")
+    return installed
+
+
+@pytest.mark.slow
+def test_each_wheel_is_built_from_an_sdist_and_has_what_no_clone_can_give(built: Path) -> None:
+    assert len(list(built.glob("*.tar.gz"))) == len(NAMES)
+    held = {name: set(zipfile.ZipFile(next(built.glob(f"{name}-[0-9]*.whl"))).namelist()) for name in NAMES}
+    assert all(f"{name}/py.typed" in held[name] for name in NAMES)
+    conf = {f"lowtide/templates/{path.name}" for path in (ROOT / "conf").iterdir()}
+    assert conf | {"lowtide/jars/lowtide-shim.jar", "lowtide/jars/jars.lock"} <= held["lowtide"]
+    dags = {f"lowtide_airflow/dag_files/{path.name}" for path in (ROOT / "dags").glob("lowtide_*.py")}
+    assert len(dags) == 7
+    assert dags | {"lowtide_airflow/dag_files/airflow.toml"} <= held["lowtide_airflow"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["is missing", "is older than its sources"])
+def test_no_wheel_is_built_without_the_jar_that_belongs_to_it(built: Path, tmp_path: Path, fault: str) -> None:
+    with tarfile.open(next(built.glob("lowtide-*.tar.gz"))) as sdist:
+        sdist.extractall(tmp_path, filter="data")
+    (folder,) = tmp_path.iterdir()
+    if fault == "is missing":
+        (folder / "lowtide/jars/lowtide-shim.jar").unlink()
+    else:
+        next((folder / "jvm/src").rglob("*.java")).write_text("// another one\n")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel"]
+    done = subprocess.run(build, check=False, cwd=folder, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert f"error: the jar of the Java shim {fault}" in done.stderr
+    assert "make wheels" in done.stderr
+
+
+@pytest.mark.slow
+def test_nothing_comes_from_the_clone(installed: Installed, tmp_path: Path) -> None:
+    program = "import lowtide, lowtide_snapshots.stores.s3, lowtide_tracker, sys\n"
+    program += "print(*(sys.modules[name].__file__ for name in ('lowtide', 'lowtide_snapshots', 'lowtide_tracker')))"
+    said = ran(installed.python, "-c", program, cwd=tmp_path, env=installed.variables).stdout.split()
+    assert len(said) == 3
+    assert all(Path(each).is_relative_to(installed.folder) for each in said), said
+    shown = ran("lowtide", "conf", "cluster", cwd=tmp_path, env=installed.variables).stdout
+    assert shown == (ROOT / "conf/cluster.toml").read_text()
+
+
+@pytest.mark.slow
+def test_the_extra_for_airflow_resolves_and_its_dag_files_compile(
+    installed: Installed, built: Path, tmp_path: Path
+) -> None:
+    """Airflow itself takes a gigabyte: here it is resolved; `make test-airflow` runs the DAG files under it."""
+    places = ["--find-links", built, "--constraint", built / "constraints.txt"]
+    would = installed.pip("--dry-run", *places, "lowtide[airflow,s3]")
+    assert "+ apache-airflow==" in would
+    assert "+ lowtide-airflow==" in would
+    assert "- pyspark" not in would
+    installed.pip("--no-deps", *places, "lowtide-airflow")
+    said = ran("lowtide", "airflow", "install-dags", "dags", cwd=tmp_path, env=installed.variables).stdout
+    ran(installed.python, "-m", "lowtide_airflow", "jobs-file", "conf/airflow.toml", cwd=tmp_path)
+    written = sorted((tmp_path / "dags").iterdir())
+    assert [path.name for path in written] == sorted(path.name for path in (ROOT / "dags").glob("lowtide_*.py"))
+    assert str(tmp_path / "conf/airflow.toml") in said
+    for path in written:
+        compile(path.read_text(), path.name, "exec")
+
+
+@dataclass(frozen=True)
+class Place:
+    """The folder that `lowtide init` has written, on ports that are free."""
+
+    folder: Path
+    installed: Installed
+
+    def lowtide(self, *arguments: str, given: str = "") -> str:
+        command = ["lowtide", *arguments, "--conf", "lowtide.toml"]
+        return ran(*command, cwd=self.folder, env=self.installed.variables, input=given).stdout
+
+    def pass_through(self, lives: int) -> None:
+        """Write the words once more, and see that every count of all lives is there, once and in order."""
+        self.lowtide("topic", "write", "words", given="".join(f'{{"text": "{word}"}}\n' for word in WORDS))
+        until(lambda: len(self.lowtide("topic", "read", "counts").splitlines()) >= lives * len(WORDS))
+        seen = defaultdict(list)
+        for line in self.lowtide("topic", "read", "counts").splitlines():
+            count = json.loads(line)
+            seen[count["word"]].append(count["seen"])
+        assert dict(seen) == {word: list(range(1, lives * WORDS.count(word) + 1)) for word in WORDS}
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WITHIN_S
+    while not true():
+        assert time.monotonic() < deadline, "it has not come"
+        time.sleep(0.5)
+
+
+@pytest.fixture(name="place")
+def _place(installed: Installed, tmp_path: Path) -> Iterator[Place]:
+    ran("lowtide", "init", "words", cwd=tmp_path, env=installed.variables)
+    place = Place(tmp_path / "words", installed)
+    conf, kafka = (place.folder / "lowtide.toml").read_text(), free_port()
+    conf = conf.replace("9092", str(kafka)).replace("2181", str(free_port([kafka])))
+    (place.folder / "lowtide.toml").write_text(conf)
+    place.lowtide("up")
+    try:
+        yield place
+    finally:
+        place.lowtide("down")
+
+
+@pytest.mark.spark
+def test_the_tutorials_first_flow_runs_from_wheels_by_run_and_by_spark_submit(place: Place) -> None:
+    assert 'flow "counts" is sound' in place.lowtide("check", "flow.py", "--explain")
+    for topic in ("words", "counts"):
+        place.lowtide("topic", "create", topic, "--partitions", "2")
+    place.lowtide("run", "flow.py", "--detach")
+    place.pass_through(lives=1)
+    place.lowtide("stop", "counts")
+
+    submit = shutil.which("spark-submit", path=place.installed.variables["PATH"])
+    assert submit == str(place.installed.folder / "bin/spark-submit")
+    command = "exec spark-submit $(lowtide submit-args --conf lowtide.toml) flow.py --conf lowtide.toml"
+    with (place.folder / "said").open("w") as said:
+        run = subprocess.Popen(
+            ["bash", "-c", command], cwd=place.folder, env=place.installed.variables, stdout=said, stderr=said
+        )
+    try:
+        until(lambda: "ready after" in (place.folder / "said").read_text() or run.poll() is not None)
+        assert run.poll() is None, (place.folder / "said").read_text()
+        place.pass_through(lives=2)
+        place.lowtide("stop", "counts")
+        assert run.wait(WITHIN_S) == 0, (place.folder / "said").read_text()
+    finally:
+        run.kill()
+        run.wait()
