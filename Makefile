@@ -108,8 +108,13 @@ peers: classes  ## set up Lowtide's peers and measure all alike (ARGS='--systems
 	@LOWTIDE_UV=$$($(HOUSE) uv) $(RUN) -m peers $(ARGS)
 
 .PHONY: wheels
-wheels: jar  ## build the four wheels into dist/
+wheels: jar  ## build the four wheels, their sdists and constraints into dist/
 	@LOWTIDE_PYTHON=$(RUN) LOWTIDE_UV=$$($(HOUSE) uv) tools/wheels
+
+.PHONY: packaging-check
+packaging-check: env  ## check the image file and the Helm chart; builds Helm with Go
+	@$$($(HOUSE) uv) run --quiet --no-project --isolated --python $(RUN) \
+	    --with-requirements infra/packaging/requirements.lock infra/packaging/check.py
 
 CLUSTER = LOWTIDE_PYTHON=$(RUN) LOWTIDE_UV=$$($(HOUSE) uv) $(RUN) infra/cluster.py
 
@@ -137,6 +142,8 @@ lock:  ## make requirements.lock anew from requirements.in and the pyproject.tom
 	    $(ARGS) requirements.in --output-file requirements.lock
 	@$$($(HOUSE) uv) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	    --no-emit-index-url $(ARGS) infra/hosts/requirements.in --output-file infra/hosts/requirements.lock
+	@$$($(HOUSE) uv) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	    --no-emit-index-url $(ARGS) infra/packaging/requirements.in --output-file infra/packaging/requirements.lock
 
 .PHONY: lock-jars
 lock-jars: env  ## fetch the jars of plugin/lowtide/jars/ivy.xml anew and make jars.lock from them
