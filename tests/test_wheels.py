@@ -28,6 +28,8 @@ ROOT = Path(__file__).parents[1]
 NAMES = ("lowtide", "lowtide_airflow", "lowtide_snapshots", "lowtide_tracker")
 WORDS = ("to", "be", "or", "not", "to", "be")
 WITHIN_S = 60.0
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""These JVMs live for seconds."""
 OF_A_CLONE = ("PYTHONPATH", "PYTHONHOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_HOME", "VIRTUAL_ENV")
 
 
@@ -54,10 +56,16 @@ class Installed:
         ours = Path(sys.executable).parent
         path = [each for each in os.environ["PATH"].split(":") if Path(each) not in (ours, ROOT / ".venv/bin")]
         known = {key: value for key, value in os.environ.items() if key not in OF_A_CLONE}
-        return known | {"PATH": ":".join([str(self.folder / "bin"), *path]), "LOWTIDE_CACHE": str(cache_folder())}
+        known |= {"PATH": ":".join([str(self.folder / "bin"), *path]), "LOWTIDE_CACHE": str(cache_folder())}
+        return known | {"JAVA_TOOL_OPTIONS": QUICK_JVM}
 
     def pip(self, *arguments: str | Path) -> str:
-        done = ran(self.uv, "pip", "install", "--python", self.python, *arguments, env=uv_variables())
+        command = [self.uv, "pip", "install", "--python", self.python, *arguments]
+        variables = uv_variables()
+        # Where the cache has all, the registry is not asked whether pyspark has changed, which would build it again.
+        done = subprocess.run([*command, "--offline"], check=False, capture_output=True, text=True, env=variables)
+        if done.returncode:
+            done = ran(*command, env=variables)
         return done.stdout + done.stderr
 
 
@@ -162,9 +170,15 @@ class Place:
     def pass_through(self, lives: int) -> None:
         """Write the words once more, and see that every count of all lives is there, once and in order."""
         self.lowtide("topic", "write", "words", given="".join(f'{{"text": "{word}"}}\n' for word in WORDS))
-        until(lambda: len(self.lowtide("topic", "read", "counts").splitlines()) >= lives * len(WORDS))
+        delivered: list[str] = []
+
+        def all_there() -> bool:
+            delivered[:] = self.lowtide("topic", "read", "counts").splitlines()
+            return len(delivered) >= lives * len(WORDS)
+
+        until(all_there)
         seen = defaultdict(list)
-        for line in self.lowtide("topic", "read", "counts").splitlines():
+        for line in delivered:
             count = json.loads(line)
             seen[count["word"]].append(count["seen"])
         assert dict(seen) == {word: list(range(1, lives * WORDS.count(word) + 1)) for word in WORDS}
