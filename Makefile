@@ -18,7 +18,7 @@ SEED ?=
 HOUSE := $(PYTHON) tools/environment.py
 ENV = $(or $(CACHED_ENV),$(eval CACHED_ENV := $(shell $(HOUSE) path))$(CACHED_ENV))
 RUN = $(ENV)/bin/python
-FOLDERS := tracker snapshots plugin dags bench tools peers $(wildcard examples tests)
+FOLDERS := tracker snapshots plugin dags bench tools peers infra $(wildcard examples tests)
 UNDER_AIRFLOW := tests/airflow_page tests/dag_runs tests/under_airflow
 UNIT := not (spark or kafka or zookeeper or s3 or postgres or airflow or slow)
 

@@ -1,6 +1,6 @@
 """What runs on a local cluster's hosts, gathered in one folder: Terraform's variable `software`.
 
-Lowtide comes from wheels into an environment of its own, as a team would install it, with an archive of it for executors.
+Lowtide comes from wheels into an environment of its own, as a team would install it; executors get an archive.
 The folder lies in the cache, one for each state of the sources; `make infra-up` calls this.
 """
 
@@ -22,6 +22,8 @@ from lowtide.jars.java import find_java
 from lowtide.jars.third_party import broker_jars, connector_jars, jars_folder
 
 ROOT = Path(__file__).resolve().parents[1]
+BASE_PYTHON = Path(sys.executable).resolve()
+"""The interpreter that the environment was made with, which all hosts have."""
 INSTALLED = ("lowtide", "lowtide-snapshots[s3]")
 LEFT_OUT = ("pyspark/jars", "pyspark/examples", "pyspark/data", "__pycache__")
 """Of the archive for executors, which have a Spark of their own."""
@@ -74,7 +76,7 @@ def python_tool(*arguments: object) -> None:
 
 
 def _environment(folder: Path) -> None:
-    python_tool("venv", "--relocatable", "--python", sys._base_executable, folder)
+    python_tool("venv", "--relocatable", "--python", BASE_PYTHON, folder)
     constraints = ["--constraints", ROOT / "requirements.lock", "--find-links", ROOT / "dist"]
     python_tool("pip", "install", "--python", folder / "bin/python", *constraints, *INSTALLED)
 

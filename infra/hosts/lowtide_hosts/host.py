@@ -212,7 +212,8 @@ class Host:
         with (self.folder / "boot.log").open("w") as log:
             outer = subprocess.Popen(
                 ["unshare", *spaces, "sh", "-c", BOOT],
-                env=given, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True,
+                env=given, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
+                start_new_session=True,
             )  # fmt: skip
         assert outer.stdout is not None
         with outer.stdout as said:
