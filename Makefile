@@ -129,6 +129,10 @@ infra-shell: env  ## needs root: a shell on the cluster's host where jobs are st
 infra-down: env  ## needs root: destroy the cluster, and count what is left
 	@$(CLUSTER) down
 
+.PHONY: infra-demo
+infra-demo: jars jar s3-server  ## needs root: the whole story: provision, run, lose a host, recover, compare, destroy
+	@PYTHONPATH=infra:infra/hosts $(RUN) -m story
+
 .PHONY: lock
 lock:  ## make requirements.lock anew from requirements.in and the pyproject.toml files (ARGS=--upgrade)
 	@$$($(HOUSE) uv) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
