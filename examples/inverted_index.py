@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import lowtide as lt
-from lowtide import Flow, json, kafka
 
 
 @dataclass(frozen=True)
@@ -49,12 +48,12 @@ def update_index(index: Index, change: Change) -> tuple[Index, Change]:
     return Index({**others, change.document: count} if count else others), change
 
 
-flow = Flow("inverted-index")
+flow = lt.Flow("inverted-index")
 (
-    flow.read("documents", kafka("documents", json(Document)))
+    flow.read("documents", lt.kafka("documents", lt.json(Document)))
     .key_by("name").last(2).flat_map(changes)            # previous and current version of a document
     .key_by("word").scan("index", update_index, Index()) # (state, record) -> (state, output), per key, in order
-    .write("index", kafka("index", json(Change), key="word"))
+    .write("index", lt.kafka("index", lt.json(Change), key="word"))
 )  # fmt: skip
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ Messages that are no payment go to the topic "unreadable" as they came, with the
 from dataclasses import dataclass
 
 import lowtide as lt
-from lowtide import Flow, json, kafka, raw
 
 LARGE_CENTS = 100_000
 
@@ -32,13 +31,13 @@ def alert(payment: Payment) -> Alert:
     return Alert(payment.card, f"{payment.cents / 100:,.2f} at {payment.shop}")
 
 
-flow = Flow("payments", dead_letters=kafka("unreadable", raw()))
+flow = lt.Flow("payments", dead_letters=lt.kafka("unreadable", lt.raw()))
 (
-    flow.read("payments", kafka("payments", json(Payment)))
+    flow.read("payments", lt.kafka("payments", lt.json(Payment)))
     .filter(is_large)
     .key_by("card")
     .map(alert)
-    .write("alerts", kafka("large-payments", json(Alert), key="card"))
+    .write("alerts", lt.kafka("large-payments", lt.json(Alert), key="card"))
 )
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ class Kafka:
     def topic(self, name: str, partitions: int = 1, **config: str) -> str:
         """Create a topic whose name begins with `name` and that no other test has; returns its name."""
         chosen = unique(name)
-        topics = Topics(Conf.load(None, {"kafka.bootstrap": self.address}).kafka)
+        topics = Topics(Conf.load(None, {"kafka.bootstrap_servers": self.address}).kafka)
         topics.create(chosen, partitions=partitions, config={k.replace("_", "."): v for k, v in config.items()})
         return chosen
 

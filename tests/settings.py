@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 def settings_of(kafka: Kafka, zookeeper: str, folder: Path, slots: int) -> dict[str, object]:
     """Settings of a job on the tests' services, with everything that it writes in one folder."""
     return {
-        "kafka.bootstrap": kafka.address,
+        "kafka.bootstrap_servers": kafka.address,
         "zookeeper.hosts": zookeeper,
         "epoch.duration_s": 5.0,
         "spark.master": f"local[{slots}]",

@@ -200,7 +200,7 @@ def test_a_date_of_a_clock_that_was_wrong_is_put_right(tmp_path: Path, by_ms: in
 def test_a_broker_dates_by_the_clock_that_is_stepped(tmp_path: Path) -> None:
     clock = SteppedClock(tmp_path / "clock")
     with EmbeddedServices(tmp_path / "services", only=["kafka"], kafka_classes=clock.classes) as services:
-        conf = Conf.load(None, {"kafka.bootstrap": services.kafka})
+        conf = Conf.load(None, {"kafka.bootstrap_servers": services.kafka})
         Topics(conf.kafka).create("dated", config={"message.timestamp.type": "LogAppendTime"})
 
         def off_ms() -> int:

@@ -58,7 +58,7 @@ flow = Flow(name)
 stream = flow.read("orders", kafka(source, as_json(Order))).key_by("user").scan("count", count, Count())
 stream.write("out", kafka(sink, as_json(Seen), key="user"))
 conf = Conf.load(None, {
-    "kafka.bootstrap": broker, "zookeeper.hosts": zookeeper, "epoch.duration_s": 5.0,
+    "kafka.bootstrap_servers": broker, "zookeeper.hosts": zookeeper, "epoch.duration_s": 5.0,
     "spark.master": "local-cluster[2,3,1024]", "spark.checkpoint_folder": "checkpoints",
 })
 job = Job.start(flow, conf)

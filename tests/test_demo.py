@@ -137,7 +137,7 @@ def test_versions_go_in_order_from_two_producers_and_the_topic_answers(kafka: "K
         for text in corpus.texts:
             assert versions[text.name] == [(text.partition, text.first), (text.partition, text.second)]
 
-        conf, plan = KafkaConf(bootstrap=kafka.address), compile_flow(flow, parallelism=2)
+        conf, plan = KafkaConf(bootstrap_servers=kafka.address), compile_flow(flow, parallelism=2)
         read = read_log(conf, source, {f"{source}-0": 0, f"{source}-1": 1})
         log = {"documents": [message for messages in read.values() for message in messages]}
         lanes = expected_lanes(plan, log, ())

@@ -37,7 +37,7 @@ def _services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedServ
 def _conf(services: EmbeddedServices, tmp_path: Path) -> Conf:
     settings = {
         "embedded.folder": str(services.folder),
-        "kafka.bootstrap": services.kafka,
+        "kafka.bootstrap_servers": services.kafka,
         "job.folder": str(tmp_path),
         "spark.checkpoint_folder": str(tmp_path),
     }
@@ -86,11 +86,17 @@ def test_too_few_slots_are_said_with_the_number_needed(conf: Conf) -> None:
     flow = Flow("flow")
     wide = flow.read("in", lowtide.kafka("wide", lowtide.raw()))
     wide.key_by("key").write("out", lowtide.kafka("wide-out", lowtide.raw()))
-    few = Conf.load(None, {"kafka.bootstrap": conf.kafka.bootstrap, "embedded.folder": conf.embedded.folder})
+    few = Conf.load(
+        None, {"kafka.bootstrap_servers": conf.kafka.bootstrap_servers, "embedded.folder": conf.embedded.folder}
+    )
     assert told("slots", Surroundings(few, flow)).verdict == "ok"
     few = Conf.load(
         None,
-        {"kafka.bootstrap": conf.kafka.bootstrap, "embedded.folder": conf.embedded.folder, "spark.master": "local[6]"},
+        {
+            "kafka.bootstrap_servers": conf.kafka.bootstrap_servers,
+            "embedded.folder": conf.embedded.folder,
+            "spark.master": "local[6]",
+        },
     )
     answer = told("slots", Surroundings(few, flow))
     assert answer.verdict == "fail"
@@ -106,7 +112,9 @@ def test_embedded_services_that_do_not_run_are_no_fault_yet(tmp_path: Path) -> N
 
 
 def test_another_broker_that_does_not_answer_is_a_fault(tmp_path: Path) -> None:
-    conf = stopped(tmp_path, embedded__enabled="false", kafka__bootstrap="127.0.0.1:9", kafka__reach_limit_ms="300")
+    conf = stopped(
+        tmp_path, embedded__enabled="false", kafka__bootstrap_servers="127.0.0.1:9", kafka__reach_limit_ms="300"
+    )
     answer = told("broker", Surroundings(conf))
     assert answer.verdict == "fail"
     assert "127.0.0.1:9" in answer.found

@@ -18,8 +18,8 @@ import lowtide
 from lowtide import Flow
 from lowtide.cli.init import FLOW as FIRST_FLOW
 from lowtide.flow.endpoints import KafkaSink, KafkaSource
+from lowtide.flow.flow_file import load_flow
 from lowtide.flow.graph import DEAD_LETTERS
-from lowtide.flow.loading import load_flow
 from lowtide.flow.steps import Read, Write
 from lowtide.local.oracle import read_output
 
@@ -67,11 +67,15 @@ def shown() -> Iterator[Shown]:
     examples = blocks("docs/flows.md")
     for count in range(2, len(examples) + 1):
         yield Shown("\n".join(examples[:count]))
-    imports = "from dataclasses import dataclass, replace\nfrom lowtide import Flow, json, kafka, raw\n"
+    imports = "from dataclasses import dataclass, replace\nimport lowtide as lt\n"
     clicks = [b'{"user":"ann","page":"home"}', b'{"user":"bob","page":"home","number":7}', b"oops"]
     yield from (Shown(imports + block, {"clicks": clicks}) for block in blocks("README.md"))
     yield Shown(FIRST_FLOW, {"words": [b'{"text":"to"}', b'{"text":"be"}', b'{"text":"to"}']})
-    yield from (Shown(block, {"clicks": clicks}) for block in blocks("docs/tutorial.md") if "import Flow" in block)
+    yield from (
+        Shown(block, {"clicks": clicks})
+        for block in blocks("docs/tutorial.md")
+        if "lt.Flow(" in block and "import lowtide" in block
+    )
     given: dict[str, Inputs] = {
         "inverted_index": {"documents": [b'{"name":"a","text":"to be"}', b'{"name":"b","text":"to"}'] * 2},
         "payments": {"payments": [b'{"card":"a","cents":200000,"shop":"b"}', b'{"card":"a","cents":"many"}']},

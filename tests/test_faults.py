@@ -215,6 +215,6 @@ def test_too_few_slots_are_refused_with_both_figures(spark: Spark, topics: tuple
 def test_a_broker_that_is_down_is_named(spark: Spark, topics: tuple[str, str, str]) -> None:
     flow = flow_of(topics, refuse_negative, keyed_first=True)
     with pytest.raises(ServiceUnavailable, match=r"no Kafka broker answers") as caught:
-        Job.start(flow, spark.conf(kafka__bootstrap="127.0.0.1:9", kafka__reach_limit_ms=1000))
+        Job.start(flow, spark.conf(kafka__bootstrap_servers="127.0.0.1:9", kafka__reach_limit_ms=1000))
     assert "127.0.0.1:9" in str(caught.value)
     assert "lowtide up" in str(caught.value)

@@ -38,7 +38,7 @@ class Lasts:
     """The lasts topic of a job of its own."""
 
     def __init__(self, kafka: Kafka) -> None:
-        self.conf: KafkaConf = Conf.load(None, {"kafka.bootstrap": kafka.address}).kafka
+        self.conf: KafkaConf = Conf.load(None, {"kafka.bootstrap_servers": kafka.address}).kafka
         self.settings = librdkafka_settings(self.conf)
         self.job = f"job-{uuid.uuid4().hex[:8]}"
         self.topic = topic_of(self.job)

@@ -48,7 +48,7 @@ class Sink:
 
     @property
     def conf(self) -> KafkaConf:
-        return Conf.load(None, {"kafka.bootstrap": self.kafka.address}).kafka
+        return Conf.load(None, {"kafka.bootstrap_servers": self.kafka.address}).kafka
 
     def worker(self, check: Callable[[], None] = lambda: None, limit_ms: int = 30_000, **limits: int) -> ExactlyOnce:
         settings = {"bootstrap.servers": self.kafka.address, "log_level": 0}
@@ -224,7 +224,7 @@ def test_a_start_with_another_zookeeper_is_refused_before_it_claims(sink: Sink) 
     worker, place = sink.worker(), Elsewhere()
     worker.put(sink.packet(0, range(3)))
     hear(worker)
-    conf = Conf.load(None, {"kafka.bootstrap": sink.kafka.address})
+    conf = Conf.load(None, {"kafka.bootstrap_servers": sink.kafka.address})
     plan: Any = SimpleNamespace(name=sink.job)
     with pytest.raises(LifeEnded, match="runs with another ZooKeeper"):
         _claimed(cast("JobStore", place), plan, conf, 1, ids={sink.id}, say=lambda _: None)

@@ -69,7 +69,7 @@ def _drivers(kafka: Kafka, tmp_path: Path) -> Iterator[Callable[[str, str, float
 
     def make(name: str, zookeeper: str, epoch_s: float) -> Drivers:
         settings = {
-            "kafka.bootstrap": kafka.address,
+            "kafka.bootstrap_servers": kafka.address,
             "zookeeper.hosts": zookeeper,
             "zookeeper.session_timeout_s": SESSION_S,
             "zookeeper.reach_limit_s": 8.0,

@@ -46,7 +46,7 @@ def test_a_short_outage_is_waited_out_and_a_long_one_ends_the_job(spark: Spark, 
     source, sink = own.topic("orders", 2), own.topic("out", 2)
     flow = Flow(f"outage-{uuid.uuid4().hex[:8]}")
     flow.read("orders", kafka(source, as_json(Order))).key_by("user").write("out", kafka(sink, as_json(Order)))
-    with spark.job(flow, kafka__bootstrap=own.address, kafka__outage_limit_ms=20_000) as job:
+    with spark.job(flow, kafka__bootstrap_servers=own.address, kafka__outage_limit_ms=20_000) as job:
         own.produce(source, [{"user": "ann", "number": 1}])
         assert own.records(sink, 1) == [{"user": "ann", "number": 1}]
 

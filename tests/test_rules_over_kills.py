@@ -147,7 +147,7 @@ Start = Callable[[], Program]
 @pytest.fixture(name="shop")
 def _shop(kafka: Kafka, zookeeper: str, tmp_path: Path) -> Branches:
     settings = {
-        "kafka.bootstrap": kafka.address,
+        "kafka.bootstrap_servers": kafka.address,
         "zookeeper.hosts": zookeeper,
         "epoch.duration_s": 5.0,
         "spark.master": "local[8]",

@@ -66,7 +66,7 @@ class Place:
     def prepare(self) -> None:
         self.source, self.sink = self.kafka.topic("orders", 2), self.kafka.topic("out", 2)
         self.write_flow(self.source)
-        conf = f'[kafka]\nbootstrap = "{self.kafka.address}"\n[zookeeper]\nhosts = "{self.zookeeper}"\n'
+        conf = f'[kafka]\nbootstrap_servers = "{self.kafka.address}"\n[zookeeper]\nhosts = "{self.zookeeper}"\n'
         conf += "[epoch]\nduration_s = 5.0\n[job]\nstop_limit_s = 20.0\nrestarts = 0\n"
         (self.folder / "lowtide.toml").write_text(conf)
 
@@ -232,7 +232,7 @@ def watch(place: Place, run: subprocess.Popen[str]) -> None:
     assert not certificate.exists()
     said = place.said(run)
     assert [word for word in ("WARN", "ERROR", "Exception", "py4j", "\033") if word in said] == []
-    assert (place.state()["phase"], place.state()["cause"]) == ("stopped", "SIGTERM asked for it")
+    assert (place.state()["phase"], place.state()["cause"]["what"]) == ("stopped", "SIGTERM asked for it")
     assert list((place.folder / ".lowtide/checkpoints").iterdir()) == []
 
 
@@ -265,7 +265,7 @@ def test_what_the_user_raised_is_told_with_the_record_and_without_spark(place: P
     place.none_left(0)
     status = place.status()
     assert (status["phase"], status["exit_code"], status["processes_left"]) == ("failed", 5, 0)
-    assert status["cause"].startswith('step "handle": raised ValueError: bob owes us')
+    assert status["cause"]["what"].startswith('step "handle": raised ValueError: bob owes us')
 
 
 def test_a_detached_job_that_fails_at_its_start_says_why(place: Place) -> None:
@@ -292,13 +292,16 @@ def test_nothing_is_left_of_a_job_whose_runner_or_supervisor_is_killed(new_place
     for place in (front, unwatched, orphan):
         place.none_left()
     status = front.status()
-    assert (status["phase"], status["cause"]) == (
+    assert (status["phase"], status["cause"]["what"]) == (
         "failed", f"process {run.pid} was killed, or the machine went down",
     )  # fmt: skip
     state = orphan.state()
-    assert (state["phase"], state["cause"]) == ("failed", f"process {runner}, which ran it, was killed by SIGKILL")
+    assert (state["phase"], state["cause"]["what"]) == (
+        "failed",
+        f"process {runner}, which ran it, was killed by SIGKILL",
+    )
     state = unwatched.state()
-    assert (state["phase"], state["cause"]) == ("failed", "its supervisor was killed, so it stopped")
+    assert (state["phase"], state["cause"]["what"]) == ("failed", "its supervisor was killed, so it stopped")
 
 
 def test_the_loss_of_the_jvm_the_service_or_an_executor_ends_the_life(new_place: Callable[[], Place]) -> None:
@@ -320,9 +323,9 @@ def test_the_loss_of_the_jvm_the_service_or_an_executor_ends_the_life(new_place:
         assert "at org.apache" not in place.said(run)
         place.none_left(0)
     assert "Spark's JVM is gone" in jvm.said(runs[0][1])
-    assert jvm.state()["cause"].startswith("Spark's JVM is gone")
+    assert jvm.state()["cause"]["what"].startswith("Spark's JVM is gone")
     assert "Lowtide's service died" in service.said(runs[1][1])
-    assert service.state()["cause"].startswith("Lowtide's service died")
+    assert service.state()["cause"]["what"].startswith("Lowtide's service died")
     said = executor.said(runs[2][1])
     assert "died" in said or "is missing" in said or "executor" in said
 
@@ -348,8 +351,8 @@ def test_an_interrupt_while_it_starts_leaves_nothing_and_two_end_it_at_once(new_
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--set", "kafka.bootstrap=127.0.0.1:9"], "start the embedded one: lowtide up"),
-        (["--set", "kafka.bootstrap=127.0.0.1:9", "--set", "embedded.enabled=false"], "start the broker"),
+        (["--set", "kafka.bootstrap_servers=127.0.0.1:9"], "start the embedded one: lowtide up"),
+        (["--set", "kafka.bootstrap_servers=127.0.0.1:9", "--set", "embedded.enabled=false"], "start the broker"),
         (["--set", "spark.master=local[3]"], "needs 4 slots at once, Spark has 3"),
     ],
 )
@@ -453,7 +456,7 @@ def test_a_signal_to_all_processes_at_once_stops_the_job(place: Place) -> None:
     assert place.ended(run, 25) == 0, place.said(run)
     place.none_left(0)
     assert place.state()["phase"] == "stopped"
-    assert place.state()["cause"].startswith("SIGTERM asked for it")
+    assert place.state()["cause"]["what"].startswith("SIGTERM asked for it")
 
 
 def test_a_job_is_stopped_while_kafka_is_down(kafka: Any, zookeeper: str, tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def received(bootstrap: str, topic: str, count: int) -> list[bytes]:
 
 
 def test_kafka_takes_transactions_and_zookeeper_keeps_nodes(shared: EmbeddedServices) -> None:
-    Topics(KafkaConf(bootstrap=shared.kafka)).create("records")
+    Topics(KafkaConf(bootstrap_servers=shared.kafka)).create("records")
     sent(shared.kafka, "records", [b"a", b"b"], transaction="test")
     assert received(shared.kafka, "records", 2) == [b"a", b"b"]
     client = KazooClient(shared.zookeeper)
@@ -110,7 +110,7 @@ def test_kafka_takes_transactions_and_zookeeper_keeps_nodes(shared: EmbeddedServ
 
 
 def test_topics_are_created_described_and_deleted(shared: EmbeddedServices) -> None:
-    topics = Topics(KafkaConf(bootstrap=shared.kafka))
+    topics = Topics(KafkaConf(bootstrap_servers=shared.kafka))
     topics.create("compacted", partitions=3, config={"cleanup.policy": "compact"})
     found = topics.describe("compacted")
     assert (found.partitions, found.timestamps, found.cleanup) == (3, "CreateTime", "compact")
@@ -127,7 +127,7 @@ def test_topics_are_created_described_and_deleted(shared: EmbeddedServices) -> N
 
 
 def test_topics_are_not_made_by_asking_for_them(shared: EmbeddedServices) -> None:
-    topics = Topics(KafkaConf(bootstrap=shared.kafka))
+    topics = Topics(KafkaConf(bootstrap_servers=shared.kafka))
     producer = Producer({"bootstrap.servers": shared.kafka, "message.timeout.ms": 500})
     producer.produce("typo", b"")
     producer.flush(5)
@@ -135,7 +135,7 @@ def test_topics_are_not_made_by_asking_for_them(shared: EmbeddedServices) -> Non
 
 
 def test_a_broker_that_is_not_there_is_named_with_the_setting() -> None:
-    topics = Topics(KafkaConf(bootstrap="127.0.0.1:9", reach_limit_ms=300))
+    topics = Topics(KafkaConf(bootstrap_servers="127.0.0.1:9", reach_limit_ms=300))
     with pytest.raises(ServiceUnavailable, match=r"(?s)within 0\.3 s.*127\.0\.0\.1:9.*lowtide up"):
         topics.names()
 
@@ -163,7 +163,7 @@ def test_the_folder_of_running_services_is_refused(shared: EmbeddedServices) -> 
 def test_a_killed_kafka_comes_back_with_its_records_on_its_port(folder: Path) -> None:
     with EmbeddedServices(folder, only=["kafka"]) as services:
         address = services.kafka
-        Topics(KafkaConf(bootstrap=address)).create("records")
+        Topics(KafkaConf(bootstrap_servers=address)).create("records")
         sent(address, "records", [b"before"])
         services.stop("kafka", grace_s=0)
         assert services.pid("kafka") is None
@@ -184,7 +184,7 @@ def test_up_is_idempotent_and_down_keeps_the_data(folder: Path) -> None:
     assert {name: each["pid"] for name, each in found.items()} == pids
     assert {name: each["address"] for name, each in found.items()} == {n: f"127.0.0.1:{p}" for n, p in ports.items()}
     assert all(each["state"] == "running" and each["data_bytes"] > 0 for each in found.values())
-    Topics(KafkaConf(bootstrap=found["kafka"]["address"])).create("kept")
+    Topics(KafkaConf(bootstrap_servers=found["kafka"]["address"])).create("kept")
 
     with pytest.raises(ServerDiffers, match="kafka_port"):
         up(servers(folder, {"kafka": free_port()}))
@@ -194,7 +194,7 @@ def test_up_is_idempotent_and_down_keeps_the_data(folder: Path) -> None:
     assert {service.state for service in service_status(folder)} == {"stopped"}
     assert not any(running(pid) for pid in pids.values())
     with EmbeddedServices(folder, only=["kafka"]) as services:
-        assert Topics(KafkaConf(bootstrap=services.kafka)).names() == ["kept"]
+        assert Topics(KafkaConf(bootstrap_servers=services.kafka)).names() == ["kept"]
 
 
 def test_two_ups_at_once_start_one_server(folder: Path) -> None:

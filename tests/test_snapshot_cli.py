@@ -108,7 +108,7 @@ def until(true: Callable[[], Any]) -> None:
 @pytest.fixture(name="console")
 def _console(kafka: Kafka, zookeeper: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Console]:
     settings = {
-        "kafka.bootstrap": kafka.address,
+        "kafka.bootstrap_servers": kafka.address,
         "zookeeper.hosts": zookeeper,
         "epoch.duration_s": 5.0,
         "spark.master": "local[8]",
@@ -210,7 +210,7 @@ def with_a_source_that_was_cut(console: Console, job: str, named: str) -> None:
     from confluent_kafka.admin import AdminClient
 
     front = console.json("snapshots", "show", job, named)["content"]["fronts"][0]
-    client = AdminClient({"bootstrap.servers": console.shop.conf.kafka.bootstrap})
+    client = AdminClient({"bootstrap.servers": console.shop.conf.kafka.bootstrap_servers})
     cut = TopicPartition(front["source"], front["partition"], front["offset"] + 1)
     client.delete_records([cut])[cut].result(10)
     lost = f"begins at offset {front['offset'] + 1}, and would be read from {front['offset']}"

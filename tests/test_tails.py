@@ -21,6 +21,7 @@ from lowtide.service.fronts import tail_state
 from lowtide.service.fronts import tails as tails_module
 from lowtide.service.fronts.broker_clock import BrokerClock, ClockEstimate, clock_topic
 from lowtide.service.fronts.tails import Grant, Tail, Tails
+from lowtide_snapshots.cause import Cause
 
 if TYPE_CHECKING:
     from tests.conftest import Kafka
@@ -72,7 +73,7 @@ def looking(
         {"bootstrap.servers": kafka.address},
         skew_ms=SKEW_MS,
         on_grants=heard.take,
-        on_error=heard.errors.append,
+        on_error=lambda cause: heard.errors.append(str(cause)),
         on_back=heard.back,
         topics=topics or {tail.topic for tail in tails},
         on_partitions=heard.partitions.extend,
@@ -182,7 +183,9 @@ def test_an_open_transaction_is_granted_at_its_first_record_and_no_further(kafka
 
 def test_no_grant_is_at_or_below_a_record_that_could_be_read_before_it_was_asked_for(kafka: Kafka) -> None:
     plain, mixed = kafka.topic("plain", message_timestamp_type="LogAppendTime"), kafka.topic("mixed")
-    clock = BrokerClock({"bootstrap.servers": kafka.address}, clock_topic(plain), on_error=pytest.fail)
+    clock = BrokerClock(
+        {"bootstrap.servers": kafka.address}, clock_topic(plain), on_error=lambda cause: pytest.fail(str(cause))
+    )
     clock.start()
     there = Readable(clock)
     try:
@@ -266,7 +269,7 @@ def test_a_topic_that_is_deleted_is_told_once_and_the_others_go_on(kafka: Kafka)
     gone, stays = kafka.topic("gone"), kafka.topic("stays")
     with looking(kafka, Tail(0, gone, 0, 0), Tail(1, stays, 0, 0)) as heard:
         heard.wait_for(0, 0)
-        Topics(Conf.load(None, {"kafka.bootstrap": kafka.address}).kafka).delete(gone)
+        Topics(Conf.load(None, {"kafka.bootstrap_servers": kafka.address}).kafka).delete(gone)
         heard.wait(lambda: heard.errors, 15)
         heard.wait_for(1, 0)
         time.sleep(2.5)
@@ -308,7 +311,7 @@ def test_an_idle_job_costs_next_to_nothing(kafka: Kafka) -> None:
 
 
 def test_the_brokers_clock_is_measured_by_a_topic_of_the_jobs_own(kafka: Kafka) -> None:
-    topic, errors = clock_topic(uuid.uuid4().hex[:8]), list[str]()
+    topic, errors = clock_topic(uuid.uuid4().hex[:8]), list[Cause]()
     clock = BrokerClock({"bootstrap.servers": kafka.address}, topic, on_error=errors.append, every_s=0.05)
     clock.start()
     deadline = time.monotonic() + 10
@@ -327,7 +330,7 @@ def test_the_brokers_clock_is_measured_by_a_topic_of_the_jobs_own(kafka: Kafka) 
 
 
 def test_a_clock_that_cannot_be_measured_is_this_machines_and_told_once(kafka: Kafka) -> None:
-    errors: list[str] = []
+    errors: list[Cause] = []
     topic = kafka.topic("unstamped")
     clock = BrokerClock({"bootstrap.servers": kafka.address}, topic, on_error=errors.append, every_s=0.05)
     clock.start()
@@ -338,8 +341,8 @@ def test_a_clock_that_cannot_be_measured_is_this_machines_and_told_once(kafka: K
     clock.close()
     assert clock.offset_ms == 0
     assert len(errors) == 1
-    assert "LogAppendTime" in errors[0]
-    assert topic in errors[0]
+    assert "LogAppendTime" in errors[0].way_out
+    assert topic in errors[0].where
 
 
 def cpu_share(seconds: float) -> float:
@@ -368,7 +371,7 @@ def test_a_log_that_lacks_what_is_expected_ends_the_life_and_is_granted_nothing(
     known = str(admin.describe_topics(TopicCollection([topic]))[topic].result().topic_id)
     if not made_anew:
         admin.delete_records([TopicPartition(topic, 0, 10)])[TopicPartition(topic, 0)].result()
-    lost: list[str] = []
+    lost: list[Cause] = []
     grants: list[Grant] = []
     tails = Tails(
         {"bootstrap.servers": kafka.address},
@@ -388,5 +391,5 @@ def test_a_log_that_lacks_what_is_expected_ends_the_life_and_is_granted_nothing(
         tails.active()
         time.sleep(0.01)
     tails.close()
-    assert ("was deleted and recreated" if made_anew else "has no offset 5, which is expected next") in lost[0]
+    assert ("was deleted and recreated" if made_anew else "has no offset 5, which is expected next") in lost[0].what
     assert {grant.offset for grant in grants} == {20}, "none at the offset that is expected"

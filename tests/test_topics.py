@@ -18,7 +18,7 @@ pytestmark = pytest.mark.kafka
 
 def test_lines_are_written_and_read_and_only_what_was_committed(kafka: Kafka) -> None:
     bootstrap, lines = kafka.address, kafka.topic("lines", partitions=2)
-    where = ["--set", f"kafka.bootstrap={bootstrap}"]
+    where = ["--set", f"kafka.bootstrap_servers={bootstrap}"]
     run = CliRunner()
     assert run.invoke(cli.topic, ["write", lines, *where], input="one\ntwo\nthree\n").exit_code == 0
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "lines"})

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from lowtide.connectors.outgoing import SETTINGS as PRODUCER
+from lowtide.connectors.sender import SETTINGS as PRODUCER
 from lowtide.histogram import Histogram
 from lowtide_bench.child import Parent
 from lowtide_bench.reader import SETTINGS as CONSUMER

@@ -117,7 +117,7 @@ def _measured(
 
 
 def _fill(here: Ground, source: str, backlog: Backlog, say: Say) -> None:
-    task = {"flow": FLOW, "kafka": here.conf.kafka.bootstrap, "topic": source, "partitions": PARTITIONS}
+    task = {"flow": FLOW, "kafka": here.conf.kafka.bootstrap_servers, "topic": source, "partitions": PARTITIONS}
     with ExitStack() as stack:
         feeder = child(stack, "lowtide_bench.feeder", {**task, "backlog": asdict(backlog)})
         line = feeder.expect(

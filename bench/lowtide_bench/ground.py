@@ -49,7 +49,9 @@ class Ground:
 
     def way(self, flow: str, name: str, *, source: str = "", passed: bool = False) -> Way:
         """Make a topic for what comes out, and one that is sent to unless it is given; see `Way`."""
-        way = Way(flow, passed, self.conf.kafka.bootstrap, source or self.source(name), f"{name}-sink", PARTITIONS)
+        way = Way(
+            flow, passed, self.conf.kafka.bootstrap_servers, source or self.source(name), f"{name}-sink", PARTITIONS
+        )
         Topics(self.conf.kafka).create(way.sink, partitions=PARTITIONS)
         return way
 
@@ -122,7 +124,6 @@ def modes(conf: Conf, timestamps: Timestamps) -> dict[str, Any]:
     return {
         "grouping": conf.job.grouping,
         "delivery": conf.job.delivery,
-        "tracking": conf.job.tracking,
         "timestamps": timestamps,
         "epoch_s": conf.epoch.duration_s,
     }
@@ -133,7 +134,7 @@ def _local(conf: Conf, services: EmbeddedServices, folder: Path) -> Conf:
     return dataclasses.replace(
         conf,
         job=dataclasses.replace(conf.job, folder=str(folder / "jobs")),
-        kafka=dataclasses.replace(conf.kafka, bootstrap=services.kafka, security_protocol="plaintext"),
+        kafka=dataclasses.replace(conf.kafka, bootstrap_servers=services.kafka, security_protocol="PLAINTEXT"),
         zookeeper=dataclasses.replace(conf.zookeeper, hosts=services.zookeeper, auth_env=None, auth_file=None),
         spark=dataclasses.replace(conf.spark, checkpoint_folder=str(folder / "checkpoints")),
         snapshots=dataclasses.replace(conf.snapshots, url=str(folder / "snapshots"), endpoint=None, max_commit_age_s=0),

@@ -23,10 +23,10 @@ def markdown(results: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join([*_figures(results), "", *_parts(results)])
 
 
-def ramps(results: Sequence[Mapping[str, Any]]) -> str:
+def ramp(result: Mapping[str, Any]) -> str:
     """Return a table of how much was taken, and one of the steps that led to it."""
     lines = [_row(_RAMP_HEAD), "|---" * len(_RAMP_HEAD) + "|"]
-    columns = [side for result in results for side in sides(result, _mode(result))]
+    columns = [*sides(result, _mode(result))]
     for name, side in columns:
         shares = [side.get(f"share_of_{other}", {}) for other in OTHERS]
         figures = (_number(side[figure], 0) for figure in ("sustained_per_s", "drained_per_s"))
@@ -45,7 +45,7 @@ def _lag(step: Mapping[str, Any]) -> str:
 
 
 def _mode(result: Mapping[str, Any]) -> str:
-    return f"{result['flow']}, {result['grouping']}" + ("" if result["tracking"] == "on" else ", untracked")
+    return f"{result['flow']}, {result['grouping']}"
 
 
 def _faults(side: Mapping[str, Any]) -> str:

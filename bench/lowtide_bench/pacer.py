@@ -122,7 +122,7 @@ def take(client: Callable[[], ControlClient | None], turn: int) -> Taken:
             if time.time_ns() - heard_ns > SILENCE_LIMIT_S * NS:
                 return Taken(turn, asked_ns, time.time_ns(), why=why)
         if over is not None:
-            view, why = over, over.why
+            view, why = over, str(over.why or "")
             sizes = (view.parts, view.rows, view.bytes, view.took_s, view.pause_ms, view.min_time_ms)
             return Taken(turn, asked_ns, time.time_ns(), *sizes, why=why)
         time.sleep(POLL_S)

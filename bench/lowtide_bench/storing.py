@@ -17,12 +17,13 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
-from lowtide.core.operators.saving import saved_steps
+from lowtide.assignment.messages import PartWritten, ShareFailed
+from lowtide.core.operators.saved_step import saved_steps
 from lowtide.core.worker import WorkerCore
 from lowtide.errors import SnapshotFailed
 from lowtide.process.interpreter import set_up_collector
-from lowtide.worker.loading import GETS_AT_ONCE
 from lowtide.worker.saver import Saver
+from lowtide.worker.state_loader import GETS_AT_ONCE
 from lowtide_bench.core_timing import spread
 from lowtide_bench.ground import described
 from lowtide_bench.session import Say
@@ -157,9 +158,9 @@ def _save(saver: Saver, core: WorkerCore, number: int) -> tuple[float, float, li
         saver.close()
     took_s = time.perf_counter() - began
     for _, each in said:
-        if "failed" in each:
-            raise SnapshotFailed(f"the state was not written: {each['failed']}")
-    return forked_s, took_s, [Part(*each["part"]) for _, each in said if "part" in each]
+        if isinstance(each, ShareFailed):
+            raise SnapshotFailed(f"the state was not written: {each.cause}")
+    return forked_s, took_s, [each.part for _, each in said if isinstance(each, PartWritten)]
 
 
 def _read(core: WorkerCore, store: Store, parts: Sequence[Part]) -> int:

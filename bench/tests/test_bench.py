@@ -26,7 +26,7 @@ from lowtide_bench.flows import FLOWS
 from lowtide_bench.gaps import gaps
 from lowtide_bench.load import Rise
 from lowtide_bench.look import Look
-from lowtide_bench.markdown import markdown, ramps
+from lowtide_bench.markdown import markdown, ramp
 from lowtide_bench.pacer import Taken, summary
 from lowtide_bench.processes import busy_s, cpu_s, descendants
 from lowtide_bench.ramp import Ramp, drained_per_s, steps, sustained
@@ -183,9 +183,9 @@ def test_a_ramps_table_has_both_sides_and_says_which_steps_were_not_kept() -> No
     side["steps"] = [step.as_json() for step in steps(served(15), RAMP)]
     share = {"sustained_per_s": 1.0, "drained_per_s": None}
     of_skeleton = {"sustained_per_s": 0.5, "drained_per_s": None}
-    run = {"flow": "running-count", "grouping": "ordered", "tracking": "on", **side, "share_of_bare": share}
+    run = {"flow": "running-count", "grouping": "ordered", **side, "share_of_bare": share}
     run |= {"share_of_skeleton": of_skeleton, "subjects": ["bare", "skeleton", "flow"]}
-    told = ramps([{**run, "skeleton": side, "bare": side}])
+    told = ramp({**run, "skeleton": side, "bare": side})
     assert "| running-count, ordered | 10 | - | 1.00 | - | 0.50 | - | 0, 0, - |" in told
     assert re.search(r"\| 30/s( \| [\d,]+ \(not kept\)){3} \|", told)
 
@@ -193,8 +193,8 @@ def test_a_ramps_table_has_both_sides_and_says_which_steps_were_not_kept() -> No
 def test_a_ramps_table_has_no_column_for_what_was_left_out() -> None:
     side: dict[str, Any] = {"sustained_per_s": 10, "drained_per_s": None, "lost": 0, "duplicated": 0, "faults": None}
     side["steps"] = [step.as_json() for step in steps(served(15), RAMP)]
-    run = {"flow": "running-count", "grouping": "ordered", "tracking": "on", "subjects": ["skeleton"]}
-    told = ramps([{**run, "skeleton": side, "bare": None}])
+    run = {"flow": "running-count", "grouping": "ordered", "subjects": ["skeleton"]}
+    told = ramp({**run, "skeleton": side, "bare": None})
     assert "running-count" not in told
     assert "bare loop |" not in told.split("\n\n")[1]
     assert re.search(r"\| 30/s \| [\d,]+ \(not kept\) \|$", told, re.MULTILINE)
@@ -399,13 +399,12 @@ def test_the_report_shows_a_column_for_each_subject_and_the_breakdown() -> None:
     out = io.StringIO()
     Console(file=out, width=160).print(report({**run, **figures}))
     told = out.getvalue()
-    modes = {"grouping": "ordered", "tracking": "off"}
-    told += markdown([{**run, **figures, **modes}])
+    told += markdown([{**run, **figures, "grouping": "ordered"}])
     assert "p50 4.0 x bare, 1.6 x skeleton; p99 2.0 x bare, 1.0 x skeleton" in told
     assert re.search(r"around it: Kafka\W+4.00\W+4.00\W+4.00", told)
     assert "| 4.0, 2.0 | 1.6, 1.0 |" in told
     assert "snapshots, 1,000 keys in state before" in told
-    assert "| 100 | passthrough, ordered, untracked | 100 | 4.0 |" in told
+    assert "| 100 | passthrough, ordered | 100 | 4.0 |" in told
     for words in (
         "passthrough at 100 records/s",
         "bare loop",
@@ -430,7 +429,7 @@ def test_a_report_of_the_skeleton_alone_has_its_column_and_no_ratio() -> None:
     where = {"cores": 2, "model": "a processor", "load": 1.5, "load_after": 2.5}
     run = {"flow": "passthrough", "rate": 100, "seconds": 0.2, "warmup_s": 0.0, "warm_s": 0.0, "machine": where}
     run |= {"subjects": ["skeleton"], "bare": None, "skeleton": figures, "snapshot_every_s": 0.0, "state_keys": 0}
-    run |= {"ratios": ratios({}, {"bare": None, "skeleton": figures}), "grouping": "ordered", "tracking": "on"}
+    run |= {"ratios": ratios({}, {"bare": None, "skeleton": figures}), "grouping": "ordered"}
     out = io.StringIO()
     Console(file=out, width=160).print(report(run))
     told = out.getvalue() + markdown([run])

@@ -288,7 +288,7 @@ def table_text(tables: Any) -> str:
     ("arguments", "said"),
     [
         (["latency", "--flow", "passthrough", "--state-keys", "5"], "fills the state of running-count"),
-        (["latency", "--snapshot-every", "1", "--tracking", "off"], "snapshots need tracking"),
+        (["latency", "--tracking", "off"], "No such option"),
         (["snapshots", "--every", "0,1,1"], "twice"),
         (["snapshots", "--every", "0,-1"], "no time in seconds"),
         (["snapshots", "--every", "often"], "is not a number of seconds"),

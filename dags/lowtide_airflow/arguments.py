@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
-__all__ = ["is_true", "ms_of", "refuse_old_names", "seconds"]
+__all__ = ["is_true", "refuse_old_names", "seconds"]
 
 OLD_NAMES = {
     "connection": "lowtide_conn_id",
@@ -37,9 +37,3 @@ def is_true(value: object) -> bool:
 def seconds(value: float | str | timedelta) -> float:
     """Return a length of time in seconds; a number is in seconds (errors: ValueError)."""
     return value.total_seconds() if isinstance(value, timedelta) else float(value)
-
-
-def ms_of(at: str) -> int:
-    """Return a moment in ms since 1970; ISO text, in UTC unless it names a zone (errors: ValueError)."""
-    found = datetime.fromisoformat(at)
-    return int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -1,11 +1,11 @@
 """Errors of the provider, besides those of `lowtide_snapshots`: one class per thing to do about it.
 
-All have the form of `SnapshotsError`: what, where, and the way out.
+All have the form of `LowtideError`: what, where, and the way out.
 """
 
 from __future__ import annotations
 
-from lowtide_snapshots.errors import SnapshotsError
+from lowtide_snapshots.errors import LowtideError, SnapshotFailed
 
 __all__ = [
     "ConnectionInvalid",
@@ -20,39 +20,35 @@ __all__ = [
 ]
 
 
-class ConnectionInvalid(SnapshotsError, ValueError):
+class ConnectionInvalid(LowtideError, ValueError):
     """Correct the Airflow connection: it, or a field of it, is missing or wrong."""
 
 
-class JobsFileRefused(SnapshotsError, ValueError):
+class JobsFileRefused(LowtideError, ValueError):
     """Correct the jobs file: the text names the job and the key."""
 
 
-class NotRunning(SnapshotsError):
+class NotRunning(LowtideError):
     """Start the job, or wait until it is recovered: only a running job can do this."""
 
 
-class RunsAlready(SnapshotsError):
+class RunsAlready(LowtideError):
     """Stop the job first, or leave it: it runs already, and this submission did not start it."""
 
 
-class ControlUnreachable(SnapshotsError):
+class ControlUnreachable(LowtideError):
     """Check that the job still runs, then try again: its control API gave no usable answer."""
 
 
-class ControlRefused(SnapshotsError):
+class ControlRefused(LowtideError):
     """Change the request: the job refused it, and its answer has the reason."""
 
 
-class TokenRefused(SnapshotsError):
+class TokenRefused(LowtideError):
     """Give the Airflow connection the content of the job's [control].token_file as its password."""
 
 
-class SnapshotFailed(SnapshotsError):
-    """Take another snapshot: this one was abandoned, and the text has the reason; the job goes on."""
-
-
-class SubmitFailed(SnapshotsError):
+class SubmitFailed(LowtideError):
     """Correct what the command names, then submit again.
 
     Attributes:

@@ -10,11 +10,12 @@ from airflow.configuration import conf
 from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from lowtide_airflow.arguments import is_true, ms_of, refuse_old_names
+from lowtide_airflow.arguments import is_true, refuse_old_names
 from lowtide_airflow.hook import LowtideHook
 from lowtide_airflow.triggers.job import DeliveredTimeTrigger
 from lowtide_airflow.ui.links import JobLink
-from lowtide_snapshots.errors import SnapshotsError
+from lowtide_snapshots.commits.moment import ms_of
+from lowtide_snapshots.errors import LowtideError
 
 __all__ = ["DeliveredTimeSensor"]
 
@@ -95,7 +96,7 @@ class DeliveredTimeSensor(BaseSensorOperator):
     def delivered(self, context: Any, event: Mapping[str, Any]) -> Any:
         """Resume when everything before the moment is delivered."""
         if event.get("error"):
-            raise SnapshotsError(str(event["error"]))
+            raise LowtideError(str(event["error"]))
         return {"job": self.job, "delivered_ms": event["delivered_ms"]}
 
     @property

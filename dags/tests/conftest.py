@@ -6,6 +6,7 @@ import contextlib
 import json
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from kept_snapshots import commit, record, seal
 
 from lowtide_airflow.job.client import JobClient
 from lowtide_airflow.job.services import Services
+from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.commits.log import Commit, ZooKeeperCommitLog
 from lowtide_snapshots.format.manifest import Manifest
 from lowtide_snapshots.job.control_address import ControlAddress
@@ -55,7 +57,7 @@ class Job:
         self.driver = driver
         return driver.raise_incarnation(submission)
 
-    def say(self, phase: str, cause: str = "", control: str = "127.0.0.1:1", **more: Any) -> None:
+    def say(self, phase: str, cause: Cause | str = "", control: str = "127.0.0.1:1", **more: Any) -> None:
         """What the life says of itself."""
         assert self.driver is not None
         life = self.driver.incarnation()
@@ -64,7 +66,7 @@ class Job:
         said = {
             "incarnation": life,
             "phase": phase,
-            "cause": cause,
+            "cause": asdict(cause) if isinstance(cause, Cause) else cause,
             **proved.fields(),
             "driver": "process 1",
             "at": at,
@@ -82,7 +84,7 @@ class Job:
         self.say("running", control=control, submission=submission, **more)
         return life
 
-    def ends(self, phase: str = "failed", cause: str = "worker 1/0 died", **more: Any) -> None:
+    def ends(self, phase: str = "failed", cause: Cause | str = "worker 1/0 died", **more: Any) -> None:
         """Ends the life."""
         self.say(phase, cause, **more)
         self.leave()

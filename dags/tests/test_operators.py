@@ -14,6 +14,7 @@ import pytest
 
 from lowtide_airflow.errors import SubmitFailed
 from lowtide_airflow.job.program import Start
+from lowtide_snapshots.cause import Cause
 
 if TYPE_CHECKING:
     from tests.conftest import Job
@@ -78,11 +79,11 @@ def _recover(connected: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Call
     return make
 
 
-def died(job: Job, cause: str = "worker 1/0 died", **more: Any) -> dict[str, Any]:
+def died(job: Job, cause: Cause | str = "worker 1/0 died", **more: Any) -> dict[str, Any]:
     """Let the job die; what a watcher tells of it."""
     life = job.runs()
     job.ends("failed", cause, again=False, **more)
-    return {"job": job.name, "incarnation": life, "cause": cause, "delivered_at_death_ms": None}
+    return {"job": job.name, "incarnation": life, "cause": str(cause), "delivered_at_death_ms": None}
 
 
 def deferral(run: Callable[[], Any]) -> Any:
@@ -181,12 +182,12 @@ def test_without_deferring_an_outage_and_the_recovery_are_waited_for_by_the_task
 
 def test_without_deferring_a_task_fails_if_the_event_does_not_come_in_time(job: Job, connected: dict[str, Any]) -> None:
     from lowtide_airflow.operators import StopFlowOperator
-    from lowtide_snapshots.errors import SnapshotsError
+    from lowtide_snapshots.errors import LowtideError
 
     job.start()
     given = {**connected, "deferrable": False, "poll_interval": 0.05, "timeout": timedelta(seconds=0.3)}
     task = StopFlowOperator(task_id="task", **given)
-    with pytest.raises(SnapshotsError, match="timed out waiting for the end or the next life"):
+    with pytest.raises(LowtideError, match="timed out waiting for the end or the next life"):
         task.execute(context())
     end = threading.Timer(0.5, job.ends, ("stopped",))
     end.start()

@@ -21,7 +21,6 @@ from airflow_demo.scene import ROOT
 from airflow_demo.staying import stay
 from airflow_demo.story import tell
 from lowtide.errors import LowtideError
-from lowtide_snapshots.errors import SnapshotsError
 
 
 def main() -> int:
@@ -33,7 +32,7 @@ def main() -> int:
     show = Show()
     try:
         return tell(show) if given.story else stay(show)
-    except (LowtideError, SnapshotsError) as error:
+    except LowtideError as error:
         show.say(f"error: {error}")
         return error.exit_code
     except KeyboardInterrupt:

@@ -38,7 +38,7 @@ grouping = "optimistic"
 start_limit_s = 120.0
 
 [kafka]
-bootstrap = "{kafka}"
+bootstrap_servers = "{kafka}"
 
 [zookeeper]
 hosts = "{zookeeper}"

@@ -57,7 +57,7 @@ folder = "{FOLDER}/jobs"
 grouping = "optimistic"
 
 [kafka]
-bootstrap = "{{kafka}}"
+bootstrap_servers = "{{kafka}}"
 
 [zookeeper]
 hosts = "{{zookeeper}}"

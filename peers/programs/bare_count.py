@@ -10,7 +10,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from lowtide.connectors.outgoing import SETTINGS as PRODUCER
+from lowtide.connectors.sender import SETTINGS as PRODUCER
 from lowtide_bench.reader import SETTINGS as CONSUMER
 
 BATCH = 2_000

@@ -1,7 +1,6 @@
 """Lowtide: Python streaming flows inside Spark's Real-Time Mode.
 
     import lowtide as lt
-    from lowtide import Flow, json, kafka
 
 Importing this package loads none of Spark, Arrow, numpy or a service's client: they are loaded on use.
 """

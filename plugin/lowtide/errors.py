@@ -1,4 +1,4 @@
-"""All errors of Lowtide: one base, and one class per thing the caller can do about it.
+"""All errors of Lowtide but those of its snapshots: one class per thing the caller can do about it.
 
 Each error says what happened, where, and what to do; the CLI prints it as `error: …` and ends with `exit_code`:
 
@@ -12,7 +12,14 @@ Each error says what happened, where, and what to do; the CLI prints it as `erro
 
 from __future__ import annotations
 
-from typing import ClassVar
+from lowtide_snapshots.errors import (
+    AlreadyRunning,
+    FlowError,
+    LowtideError,
+    ServiceUnavailable,
+    SnapshotDamaged,
+    SnapshotFailed,
+)
 
 __all__ = [
     "AlreadyRunning",
@@ -30,6 +37,7 @@ __all__ = [
     "RecordRefused",
     "ServiceUnavailable",
     "SessionTaken",
+    "SnapshotDamaged",
     "SnapshotFailed",
     "TooFewSlots",
     "TopicUnknown",
@@ -37,49 +45,10 @@ __all__ = [
 ]
 
 
-class LowtideError(Exception):
-    """Base of all errors that Lowtide raises on purpose.
-
-    Attributes:
-        what: one sentence, with the figures.
-        where: file, step, record, host and port; empty where `what` says it already.
-        way_out: what the reader can do now; empty only where nothing can be done.
-        exit_code: with what the CLI ends.
-    """
-
-    exit_code: ClassVar[int] = 1
-
-    def __init__(self, what: str, *, where: str = "", way_out: str = "") -> None:
-        super().__init__(what)
-        self.what = what
-        self.where = where
-        self.way_out = way_out
-
-    def __str__(self) -> str:
-        lines = [self.what]
-        if self.where:
-            lines.append(f"  where: {self.where}")
-        if self.way_out:
-            lines.append(f"  what to do: {self.way_out}")
-        return "\n".join(lines)
-
-
 class ConfError(LowtideError):
     """Correct the configuration: an unknown key, a wrong type, a value out of range, a secret that is not there."""
 
     exit_code = 2
-
-
-class FlowError(LowtideError):
-    """Correct the flow: its steps do not fit together, or cannot be run anywhere but here."""
-
-    exit_code = 3
-
-
-class ServiceUnavailable(LowtideError):
-    """Start or mend the service that does not answer, then try again."""
-
-    exit_code = 4
 
 
 class TopicUnknown(ServiceUnavailable):
@@ -111,6 +80,7 @@ class JavaMissing(LowtideError):
 class InterpreterMismatch(LowtideError):
     """Let driver, executors and workers run the same Python with the same packages."""
 
+    kind = "interpreter"
     exit_code = 4
 
 
@@ -126,12 +96,6 @@ class SessionTaken(LowtideError):
     exit_code = 4
 
 
-class AlreadyRunning(LowtideError):
-    """Stop what already runs under this name, or choose another name."""
-
-    exit_code = 4
-
-
 class NotRunning(LowtideError):
     """Start the job first, or correct its name."""
 
@@ -141,6 +105,7 @@ class NotRunning(LowtideError):
 class RecordRefused(LowtideError):
     """Correct the record or the schema, or give the flow a dead-letter sink: the record cannot be read."""
 
+    kind = "flow"
     exit_code = 5
 
 
@@ -149,39 +114,17 @@ class FrameTooLarge(RecordRefused):
 
 
 class UserCodeFailed(LowtideError):
-    """Correct the user's function: it raised, or returned what its type does not allow.
+    """Correct the user's function: it raised, or returned what its type does not allow."""
 
-    Attributes:
-        traceback_text: the traceback as Python prints it, or empty where the function merely returned a wrong type.
-    """
-
+    kind = "flow"
     exit_code = 5
-
-    def __init__(self, what: str, *, where: str = "", way_out: str = "", traceback_text: str = "") -> None:
-        super().__init__(what, where=where, way_out=way_out)
-        self.traceback_text = traceback_text
-
-    def __str__(self) -> str:
-        text = super().__str__()
-        return f"{text}\n\n{self.traceback_text.rstrip()}" if self.traceback_text else text
 
 
 class LifeEnded(LowtideError):
     """Recover the job: a worker, a frame or a connection of this life was lost, and going on would be wrong."""
 
+    kind = "loss"
     exit_code = 5
-
-
-class SnapshotDamaged(LowtideError):
-    """Recover from another commit, or restore the store from a backup: what a snapshot needs is missing or damaged."""
-
-    exit_code = 6
-
-
-class SnapshotFailed(LowtideError):
-    """Look at what held the snapshot up, and take another one: the job goes on, and its last commit is what it was."""
-
-    exit_code = 6
 
 
 class TimeWentBack(LifeEnded):

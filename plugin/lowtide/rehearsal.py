@@ -47,7 +47,7 @@ def rehearse(wanted: Sequence[ClassArchive]) -> None:
         conf = Conf.load(
             None,
             {
-                "kafka.bootstrap": services.kafka,
+                "kafka.bootstrap_servers": services.kafka,
                 "zookeeper.hosts": services.zookeeper,
                 "spark.checkpoint_folder": str(Path(folder, "checkpoints")),
                 "snapshots.url": str(Path(folder, "snapshots")),

@@ -17,6 +17,27 @@ import cloudpickle
 import pytest
 from life_settings import setting
 
+from lowtide.assignment.messages import (
+    Answer,
+    Attach,
+    Begun,
+    Find,
+    Finish,
+    Finished,
+    Fork,
+    ForkServerStart,
+    Found,
+    JobState,
+    MakeWorker,
+    Message,
+    Question,
+    Refused,
+    ServiceStart,
+    Status,
+    encode,
+    line,
+    read_answer,
+)
 from lowtide.assignment.setting import LifeSetting, pack
 from lowtide.embedded import EmbeddedServices
 from lowtide.process.wire import ConnectionClosed, Kind, connect, receive, send
@@ -53,30 +74,29 @@ class Task:
 
 
 class Life:
-    """The processes of one life without tracking; `executors` are fork servers by name."""
+    """The processes of one life; `executors` are fork servers by name."""
 
     def __init__(self, zookeeper: str, incarnation: int = 7) -> None:
         self.incarnation = incarnation
         self.processes = 1
         """Hosts of each executor."""
         self._zookeeper = zookeeper
-        first = {"secret": SECRET.hex(), "host": "127.0.0.1"}
-        self.service = self._start("lowtide.service", first)
-        self.address: str = self._hear(self.service)["ready"]
+        self.service = self._start("lowtide.service", ServiceStart(secret=SECRET.hex(), host="127.0.0.1"))
+        self.address: str = self._hear(self.service)["address"]
         self.executors: dict[str, subprocess.Popen[str]] = {}
         self._control = connect(self.address, SECRET)
 
     def executor(self, name: str, python: str = sys.executable) -> None:
         """Starts an executor's fork server."""
-        first = {"service": self.address, "secret": SECRET.hex(), "executor": name, "host": "127.0.0.1", "store": ""}
+        first = ForkServerStart(service=self.address, secret=SECRET.hex(), executor=name, host="127.0.0.1", store="")
         self.executors[name] = self._start("lowtide.worker.forkserver", first, python)
         self._hear(self.executors[name])
 
     def begin(self, deployment: object) -> None:
         """Begins the life with a deployment."""
         send(self._control, Kind.PLAN, pack(self.setting(), cloudpickle.dumps(deployment)))
-        answer = json.loads(receive(self._control)[1])
-        assert "begun" in answer, answer
+        answer = read_answer(receive(self._control)[1])
+        assert isinstance(answer, Begun), answer
 
     def setting(self) -> LifeSetting:
         """What the driver program would say of the life."""
@@ -84,49 +104,57 @@ class Life:
 
     def finish(self) -> None:
         """Ends the life on purpose; its workers go by themselves."""
-        finish = {"ask": "finish", "incarnation": self.incarnation}
-        assert self.ask(finish) == {"finished": True, "killed": []}
+        assert self.ask(Finish(self.incarnation)) == Finished([])
 
-    def ask(self, question: dict[str, Any]) -> dict[str, Any]:
-        send(self._control, Kind.ASK, question)
-        answer: dict[str, Any] = json.loads(receive(self._control)[1])
-        return answer
+    def ask(self, question: Question) -> Answer:
+        send(self._control, Kind.ASK, encode(question))
+        return read_answer(receive(self._control)[1])
+
+    def status(self) -> JobState:
+        """What the service knows of the job."""
+        state = self.ask(Status())
+        assert isinstance(state, JobState)
+        return state
 
     def attach(self, worker: str, epoch: int, executor: str = "0", incarnation: int | None = None) -> Task | str:
         """Takes a task to its worker as the executor's plugin does; returns the reason if it is refused."""
         life = self.incarnation if incarnation is None else incarnation
         level = int(worker.partition("/")[0])
-        question = {"ask": "find", "worker": worker, "level": level, "epoch": epoch}
-        found = self.ask(question | {"incarnation": life, "executor": executor})
-        if "refused" in found:
-            return str(found["refused"])
-        order = question | found.get("fork", {}) | {"incarnation": life}
-        address = found.get("at") or self._fork(executor, order)
+        question = Find(worker=worker, level=level, epoch=epoch, incarnation=life, index=0, count=1, executor=executor)
+        found = self.ask(question)
+        if isinstance(found, Refused):
+            return found.cause
+        if isinstance(found, Fork):
+            place = {"number": found.number, "host": found.host}
+            address = self._fork(executor, MakeWorker(worker=worker, level=level, incarnation=life, **place))
+        else:
+            assert isinstance(found, Found)
+            address = found.at
         connection = connect(address, SECRET)
         connection.settimeout(WAIT_S)
-        send(connection, Kind.ATTACH, {"worker": worker, "incarnation": life, "epoch": epoch, "attempt": 0})
-        answer = json.loads(receive(connection)[1])
-        return Task(connection) if "attached" in answer else str(answer["refused"])
+        send(connection, Kind.ATTACH, encode(Attach(worker=worker, incarnation=life, epoch=epoch)))
+        answer = read_answer(receive(connection)[1])
+        return answer.cause if isinstance(answer, Refused) else Task(connection)
 
     def attach_anyway(self, worker: str, epoch: int) -> None:
         """The same for a worker that ends before it takes a task."""
         with suppress(ConnectionClosed, OSError):
             self.attach(worker, epoch)
 
-    def _fork(self, executor: str, order: dict[str, Any]) -> str:
+    def _fork(self, executor: str, order: MakeWorker) -> str:
         process = self.executors[executor]
         assert process.stdin is not None
-        process.stdin.write(json.dumps(order) + "\n")
+        process.stdin.write(line(order).decode())
         process.stdin.flush()
         return str(self._hear(process)["at"])
 
     def cause(self, wait_s: float = WAIT_S) -> str:
         """The life's cause of death, waited for."""
-        return str(until(lambda: self.ask({"ask": "status"})["cause"], wait_s))
+        return str(until(lambda: self.status().cause, wait_s) or "")
 
     def pids(self) -> dict[str, int]:
         """The pids of all workers that have reported, by name."""
-        return {worker["worker"]: worker["pid"] for worker in self.ask({"ask": "status"})["workers"] if worker["pid"]}
+        return {worker.worker: worker.pid for worker in self.status().workers if worker.pid}
 
     def close(self) -> None:
         for process in [*self.executors.values(), self.service]:
@@ -139,12 +167,12 @@ class Life:
         self._control.close()
 
     @staticmethod
-    def _start(module: str, first: dict[str, Any], python: str = sys.executable) -> subprocess.Popen[str]:
+    def _start(module: str, first: Message, python: str = sys.executable) -> subprocess.Popen[str]:
         environment = os.environ | {"PYTHONHASHSEED": "0"}
         pipe = subprocess.PIPE
         process = subprocess.Popen([python, "-m", module], stdin=pipe, stdout=pipe, text=True, env=environment)
         assert process.stdin is not None
-        process.stdin.write(json.dumps(first) + "\n")
+        process.stdin.write(line(first).decode())
         process.stdin.flush()
         return process
 
@@ -152,9 +180,9 @@ class Life:
     def _hear(process: subprocess.Popen[str]) -> dict[str, Any]:
         assert process.stdout is not None
         while True:
-            line: dict[str, Any] = json.loads(process.stdout.readline())
-            if "gauges" not in line:
-                return line
+            message: dict[str, Any] = json.loads(process.stdout.readline())
+            if message["type"] != "jobgauges":
+                return message
 
 
 def until(look: Callable[[], Any], wait_s: float = WAIT_S) -> Any:

@@ -10,7 +10,7 @@ def test_an_error_says_what_where_and_what_to_do() -> None:
 
 
 def test_an_error_survives_the_way_to_another_process() -> None:
-    error = UserCodeFailed("it raised", where="map `up`", way_out="mend it", traceback_text="Traceback …\n")
+    error = UserCodeFailed("it raised", where="map `up`", way_out="mend it", details="Traceback …\n")
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is UserCodeFailed
     assert str(copy) == str(error)

@@ -1,23 +1,28 @@
-"""All errors of the snapshots package: one base, and one class per thing the caller can do about it.
+"""The base of all of Lowtide's errors, and those of the snapshots package: one class per thing to do about it.
 
-Each error says what happened, where, and what to do, in the same form as those of the rest of Lowtide; `exit_code` is
-with what a command ends that meets it.
+Each error says what happened, where, and what to do; `exit_code` is with what a command ends that meets it. The codes
+are in `lowtide.errors`, with the errors of the rest.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
 
+from lowtide_snapshots.cause import Cause, Kind
+
 __all__ = [
     "AddressUnproven",
+    "AlreadyRunning",
     "CommitNeeded",
     "CommitRefused",
     "CommitUnknown",
     "EntryDiffers",
     "Fenced",
+    "FlowError",
     "FormatTooNew",
     "KeyRefused",
     "LeaseTaken",
+    "LowtideError",
     "ManifestDamaged",
     "NoGoodCommit",
     "NoSuchCommit",
@@ -28,38 +33,93 @@ __all__ = [
     "RecordDiffers",
     "RecordRefused",
     "RecordTooNew",
+    "ServiceUnavailable",
+    "SnapshotDamaged",
+    "SnapshotFailed",
     "SnapshotsError",
+    "SubmissionTaken",
     "WriteUnknown",
     "ZooKeeperRefused",
     "ZooKeeperUnavailable",
+    "cause_of",
 ]
 
 
-class SnapshotsError(Exception):
-    """Base of all errors of this package.
+class LowtideError(Exception):
+    """Base of all errors that Lowtide raises on purpose.
 
     Attributes:
         what: one sentence, with the figures.
-        where: node, address, field; empty where `what` says it already.
+        where: file, step, record, node, host and port; empty where `what` says it already.
         way_out: what the reader can do now; empty only where nothing can be done.
+        details: a traceback, as Python prints it; empty if there is none.
+        kind: what decides how to go on, see `Cause`.
         exit_code: with what a command ends.
     """
 
     exit_code: ClassVar[int] = 1
+    kind: Kind = "other"
 
-    def __init__(self, what: str, *, where: str = "", way_out: str = "") -> None:
+    def __init__(self, what: str, *, where: str = "", way_out: str = "", details: str = "") -> None:
         super().__init__(what)
         self.what = what
         self.where = where
         self.way_out = way_out
+        self.details = details
 
     def __str__(self) -> str:
-        lines = [self.what]
-        if self.where:
-            lines.append(f"  where: {self.where}")
-        if self.way_out:
-            lines.append(f"  what to do: {self.way_out}")
-        return "\n".join(lines)
+        return str(self.cause())
+
+    def cause(self) -> Cause:
+        """Return it as a value, to be sent and kept."""
+        return Cause(self.kind, self.what, self.where, self.way_out, self.details)
+
+
+def cause_of(error: BaseException, details: str = "") -> Cause:
+    """Return any exception as a cause.
+
+    Args:
+        error: one of Lowtide's, or any other.
+        details: for any other, its traceback; it may be left out.
+    """
+    if isinstance(error, LowtideError):
+        return error.cause()
+    return Cause("other", ": ".join(filter(None, (type(error).__name__, str(error)))), details=details)
+
+
+class ServiceUnavailable(LowtideError):
+    """Start or mend the service that does not answer, then try again."""
+
+    kind = "loss"
+    exit_code = 4
+
+
+class AlreadyRunning(LowtideError):
+    """Stop what already runs under this name, or choose another name."""
+
+    exit_code = 4
+
+
+class FlowError(LowtideError):
+    """Correct the flow: its steps do not fit together, or not to the job's record, or run only here."""
+
+    exit_code = 3
+
+
+class SnapshotDamaged(LowtideError):
+    """Recover from another commit, or restore the store from a backup: what a snapshot needs is missing or damaged."""
+
+    exit_code = 6
+
+
+class SnapshotFailed(LowtideError):
+    """Look at what held the snapshot up, and take another one: the job goes on, and its last commit is what it was."""
+
+    exit_code = 6
+
+
+class SnapshotsError(LowtideError):
+    """Base of all errors of this package."""
 
 
 class KeyRefused(SnapshotsError, ValueError):
@@ -72,14 +132,12 @@ class RecordRefused(SnapshotsError, ValueError):
     exit_code = 2
 
 
-class RecordDiffers(SnapshotsError):
+class RecordDiffers(SnapshotsError, FlowError):
     """Give the job another name, or the field its old value: what is frozen differs from what is asked.
 
     Attributes:
         fields: the names of all that differ.
     """
-
-    exit_code = 2
 
     def __init__(self, what: str, *, where: str = "", way_out: str = "", fields: tuple[str, ...] = ()) -> None:
         super().__init__(what, where=where, way_out=way_out)
@@ -104,28 +162,24 @@ class EntryDiffers(SnapshotsError):
     exit_code = 5
 
 
-class LeaseTaken(SnapshotsError):
+class LeaseTaken(SnapshotsError, AlreadyRunning):
     """Stop the driver that runs the job, or wait until it has ended.
 
     Attributes:
         holder: who holds the lease; empty if nobody does.
     """
 
-    exit_code = 4
-
     def __init__(self, what: str, *, where: str = "", way_out: str = "", holder: str = "") -> None:
         super().__init__(what, where=where, way_out=way_out)
         self.holder = holder
 
 
-class SubmissionTaken(SnapshotsError):
+class SubmissionTaken(SnapshotsError, AlreadyRunning):
     """Nothing, if this is a repetition: the life that this submission asks for has begun already.
 
     Attributes:
         incarnation: that life.
     """
-
-    exit_code = 4
 
     def __init__(self, what: str, *, where: str = "", way_out: str = "", incarnation: int = 0) -> None:
         super().__init__(what, where=where, way_out=way_out)
@@ -139,6 +193,7 @@ class Fenced(SnapshotsError):
         current: the incarnation that is the job's now; 0 if it has none.
     """
 
+    kind = "loss"
     exit_code = 5
 
     def __init__(self, what: str, *, where: str = "", way_out: str = "", current: int = 0) -> None:
@@ -146,20 +201,16 @@ class Fenced(SnapshotsError):
         self.current = current
 
 
-class ZooKeeperUnavailable(SnapshotsError):
+class ZooKeeperUnavailable(SnapshotsError, ServiceUnavailable):
     """Start or mend ZooKeeper, or correct its address, then try again: it did not answer in time."""
-
-    exit_code = 4
 
 
 class WriteUnknown(ZooKeeperUnavailable):
     """Call the same again: the answer to a write was lost, and it may have been done; the call finds out."""
 
 
-class CommitRefused(SnapshotsError):
+class CommitRefused(SnapshotsError, SnapshotFailed):
     """Take another snapshot: this one is not above the last commit, or rests on a commit that was dropped."""
-
-    exit_code = 5
 
 
 class CommitUnknown(WriteUnknown):
@@ -178,10 +229,8 @@ class NoSuchCommit(SnapshotsError):
     exit_code = 2
 
 
-class NoGoodCommit(SnapshotsError):
+class NoGoodCommit(SnapshotsError, SnapshotDamaged):
     """Restore the store from a backup, or start without state: each commit is damaged, and the text says how."""
-
-    exit_code = 4
 
 
 class ZooKeeperRefused(SnapshotsError):
@@ -208,16 +257,12 @@ class PartRefused(SnapshotsError, ValueError):
     exit_code = 2
 
 
-class PartDamaged(SnapshotsError):
+class PartDamaged(SnapshotsError, SnapshotDamaged):
     """Recover from another commit: a part cannot be read, or is not the one that was asked for."""
 
-    exit_code = 4
 
-
-class ManifestDamaged(SnapshotsError):
+class ManifestDamaged(SnapshotsError, SnapshotDamaged):
     """Recover from another commit: a manifest cannot be read, or contradicts itself."""
-
-    exit_code = 4
 
 
 class FormatTooNew(SnapshotsError):

@@ -6,7 +6,7 @@ import io
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from seen import SHAPE, moment, reader, report, worker
 
 from lowtide.events import EventLog
 from lowtide.histogram import Histogram
+from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.commits.log import ZooKeeperCommitLog
 from lowtide_snapshots.job.control_address import ControlAddress
 from lowtide_snapshots.job.store import JobStore
@@ -25,9 +26,11 @@ from lowtide_tracker import Holder
 
 __all__ = ["CAUSE", "Jobs", "begun", "jobs"]
 
-CAUSE = (
-    'step "count": raised ValueError: no such word\n  where: documents-0, offset 17\n'
-    "  what to do: correct the function, or give the flow dead_letters"
+CAUSE = Cause(
+    "flow",
+    'step "count": raised ValueError: no such word',
+    "documents-0, offset 17",
+    "correct the function, or give the flow dead_letters",
 )
 LOOKS = 900
 MINUTE_S = 60
@@ -65,7 +68,7 @@ def ticks(at: datetime) -> int:
     return round(at.timestamp() * 1000) // kept.SLACK_MS
 
 
-def said(phase: str, at: datetime, *, cause: str = "", **more: Any) -> dict[str, Any]:
+def said(phase: str, at: datetime, *, cause: Any = "", **more: Any) -> dict[str, Any]:
     """What a life says of itself."""
     told = {"phase": phase, "cause": cause, "control": "127.0.0.1:1", "driver": "process 7 on here", "at": iso(at)}
     return told | {"commit": None, "submission": None} | more
@@ -136,7 +139,7 @@ class _Place:
         paths = [self._commit(store, life, taken, ago((35 - 5 * taken) * MINUTE_S)) for taken in range(1, 4)]
         self._files.delete([paths[0]])
         store.tell(life, ticks(ago(12 * MINUTE_S)))
-        store.set_life(life, {**said("failed", ago(12 * MINUTE_S), cause=CAUSE), "incarnation": life})
+        store.set_life(life, {**said("failed", ago(12 * MINUTE_S), cause=asdict(CAUSE)), "incarnation": life})
         store.close()
         return paths[0]
 

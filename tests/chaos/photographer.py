@@ -67,7 +67,7 @@ class Photographer:
             self.became["not known"] += view is not None
             return
         self.became[view.phase] += 1
-        self.why = view.why or self.why
+        self.why = str(view.why or self.why)
 
 
 def viewed(client: ControlClient, id_: str) -> SnapshotView | None:

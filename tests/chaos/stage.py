@@ -95,7 +95,7 @@ class Stage:
 
     def _opened(self, bucket: str) -> Shop:
         settings: dict[str, Any] = {
-            "kafka.bootstrap": self.services.kafka,
+            "kafka.bootstrap_servers": self.services.kafka,
             "zookeeper.hosts": self.services.zookeeper,
             "zookeeper.session_timeout_s": SESSION_S,
             "epoch.duration_s": 5.0,
@@ -117,7 +117,7 @@ class Stage:
             "snapshots.keep": 3,
             "worker.call_limit_s": CALL_LIMIT_S,
         }
-        topics = Topics(Conf.load(None, {"kafka.bootstrap": self.services.kafka}).kafka)
+        topics = Topics(Conf.load(None, {"kafka.bootstrap_servers": self.services.kafka}).kafka)
         for topic, partitions in (("orders", 2), ("out", LANES), ("letters", 2)):
             topics.create(topic, partitions=partitions)
         return Shop("chaos", ("orders",), "out", "letters", settings, str(self.hangs), str(self.raises))
@@ -141,7 +141,7 @@ class Stage:
         code = program.process.poll()
         if code is not None:
             state = program.jobs.state()
-            cause = (state.cause if state else "").partition("\n")[0]
+            cause = str(state.cause or "" if state else "").partition("\n")[0]
             self._say(f"the program ended with {code}: {cause}" if code >= 0 else f"the program was killed ({-code})")
             self.start()
 

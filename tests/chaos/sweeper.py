@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from lowtide.cli.pruning import Pruning
+from lowtide.cli.prune_plan import PrunePlan
 from lowtide.cli.snapshot_place import opened
 from lowtide.conf import Conf
 from lowtide.errors import LowtideError
@@ -31,7 +31,7 @@ def swept(conf: Conf, job: str, keep: int) -> Iterator[list[LowtideError]]:
             try:
                 with opened(conf, job) as (place, _):
                     while not over.wait(PAUSE_S):
-                        Pruning.planned(place, Rule(keep)).carry_out()
+                        PrunePlan.planned(place, Rule(keep)).carry_out()
             except CommitNeeded:
                 continue  # It has become the one that a life begins from, or the last: as it should be.
             except LowtideError as error:

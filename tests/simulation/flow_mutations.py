@@ -12,7 +12,7 @@ from lowtide.core.fronts.floors import NO_TICK
 from lowtide.core.fronts.front import Front, Report
 from lowtide.core.fronts.source_rows import SourceRows
 from lowtide.core.operators import exchange as exchange_module
-from lowtide.core.operators import looping as looping_module
+from lowtide.core.operators import loop as looping_module
 from lowtide.core.operators import node as node_module
 from lowtide.core.operators import pending as pending_module
 from lowtide.core.operators.barrier import Barrier

@@ -13,7 +13,7 @@ from lowtide.core.operators.exchange import ExchangeNode
 from lowtide.core.operators.grouping import GroupingNode
 from lowtide.core.operators.node import Parcel
 from lowtide.core.operators.pending import Pending
-from lowtide.core.operators.scanning import ScanGrouping
+from lowtide.core.operators.scan import ScanGrouping
 from lowtide.core.worker import WorkerCore
 from lowtide_tracker import Floor
 

@@ -78,7 +78,7 @@ CONF = """\
 folder = "{folder}/jobs"
 start_limit_s = 120.0
 [kafka]
-bootstrap = "{kafka}"
+bootstrap_servers = "{kafka}"
 [zookeeper]
 hosts = "{zookeeper}"
 [spark]

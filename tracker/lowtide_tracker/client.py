@@ -28,7 +28,7 @@ from lowtide_tracker.messages import (
     Welcome,
 )
 from lowtide_tracker.min_times import MinTimes
-from lowtide_tracker.tcp import exactly, ready, tune
+from lowtide_tracker.tcp import exactly, expect_acks, ready, tune
 from lowtide_tracker.wire import decode, encode
 
 ANSWER_TIMEOUT_S = 10.0
@@ -216,6 +216,7 @@ class TrackerClient:
         self._socket = connection
         self._socket.settimeout(self._timeout_s)
         tune(self._socket)
+        expect_acks(self._socket)
         self._shake(self._socket)
         self._socket.setblocking(False)
         self._send(encode(self._hello))

@@ -12,7 +12,7 @@ from lowtide_tracker.errors import LifeEnded, ProtocolError, Refused, TrackerErr
 from lowtide_tracker.handshake import NONCE_BYTES, REPLY_BYTES, HandshakeError, ServerHandshake
 from lowtide_tracker.message_reader import MAX_HELLO_BYTES, MAX_MESSAGE_BYTES, MessageReader
 from lowtide_tracker.messages import Applied, Fault, Hello, Message, Notice, Welcome
-from lowtide_tracker.tcp import tune
+from lowtide_tracker.tcp import expect_acks, tune
 from lowtide_tracker.wire import decode, encode
 
 LOG = logging.getLogger(__name__)
@@ -94,6 +94,7 @@ class Peer(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         connection = cast(socket.socket, transport.get_extra_info("socket"))
         tune(connection)
+        expect_acks(connection)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, KERNEL_BYTES)
         self._transport.set_write_buffer_limits(high=SLOW_BYTES)
         self._timer = asyncio.get_running_loop().call_later(HELLO_TIMEOUT_S, self._late)

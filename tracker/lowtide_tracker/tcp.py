@@ -1,4 +1,4 @@
-"""TCP settings of the connections between clients and the tracker."""
+"""TCP settings of the connections between Lowtide's processes."""
 
 import select
 import socket
@@ -17,6 +17,13 @@ def tune(connection: socket.socket) -> None:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, SILENT_FOR_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBE_EVERY_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, PROBES)
+
+
+def expect_acks(connection: socket.socket) -> None:
+    """End the connection as well when what was sent stays unacknowledged for `GONE_AFTER_S`.
+
+    Only for a peer that always reads: the kernel counts a reader that has no room as silent.
+    """
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, GONE_AFTER_S * 1000)
 
 

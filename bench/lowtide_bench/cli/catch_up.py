@@ -58,7 +58,7 @@ def catch_up(
     after the other. What counts is the time from the first record that came out to the last, so no start is in it. A
     job that catches up at the machine's speed has one rate for all spans. With --json the last line is one object.
     """
-    conf = measured_conf(conf, grouping, "on", epoch)
+    conf = measured_conf(conf, grouping, epoch)
     from lowtide_bench import catching_up_report
     from lowtide_bench.catching_up import run
 

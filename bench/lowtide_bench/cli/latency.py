@@ -33,13 +33,6 @@ from lowtide_bench.cli.running import ended_by_sigterm, one, progress
 @SUBJECTS
 @click.option("--epoch", type=click.FloatRange(min=5), default=5.0, show_default=True, help="Seconds of an epoch.")
 @GROUPING
-@click.option(
-    "--tracking",
-    type=click.Choice(["on", "off"]),
-    default="on",
-    show_default=True,
-    help="off: no acks, no waiting for min time, delivered at least once; to see what tracking costs.",
-)
 @TIMESTAMPS
 @click.option(
     "--snapshot-every",
@@ -64,7 +57,6 @@ def latency(
     subjects: tuple[str, ...],
     epoch: float,
     grouping: Grouping | None,
-    tracking: Literal["on", "off"],
     timestamps: Literal["create", "append"],
     snapshot_every: float,
     state_keys: int,
@@ -81,9 +73,7 @@ def latency(
     """
     if state_keys and flow != "running-count":
         raise click.UsageError(f"--state-keys fills the state of running-count, and --flow is {flow}")
-    if snapshot_every and tracking == "off":
-        raise click.UsageError("snapshots need tracking: give --tracking on, or no --snapshot-every")
-    conf = measured_conf(conf, grouping, tracking, epoch)
+    conf = measured_conf(conf, grouping, epoch)
     if len(rates) > 1:
         return _each(rates, as_json, markdown)
     from lowtide_bench.load import Load

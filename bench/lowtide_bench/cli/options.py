@@ -120,14 +120,12 @@ WARM = click.option(
 MARKDOWN = click.option("--markdown", is_flag=True, help="Print the tables as markdown.")
 
 
-def measured_conf(conf: Conf, grouping: Grouping | None, tracking: Literal["on", "off"], epoch: float) -> Conf:
+def measured_conf(conf: Conf, grouping: Grouping | None, epoch: float) -> Conf:
     """Return the conf with what the command line says; ConfError if its figures could not be compared."""
     if conf.job.parallelism > 2:
         raise ConfError(
             f"[job] parallelism is {conf.job.parallelism}: the sink of a measurement has 2 partitions",
             way_out="set job.parallelism to 1 or 2",
         )
-    job = dataclasses.replace(conf.job, grouping=grouping or conf.job.grouping, tracking=tracking)
-    if tracking == "off":
-        job = dataclasses.replace(job, delivery="at_least_once")
+    job = dataclasses.replace(conf.job, grouping=grouping or conf.job.grouping)
     return dataclasses.replace(conf, job=job, epoch=dataclasses.replace(conf.epoch, duration_s=epoch))

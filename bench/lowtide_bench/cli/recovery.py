@@ -60,7 +60,7 @@ def recovery(
     lowtide bench recovery --kill worker --rate 10000 --kills 5
     lowtide bench recovery --kill driver --rate 10000 --state-keys 1000000
     """
-    conf = measured_conf(conf, grouping, "on", epoch)
+    conf = measured_conf(conf, grouping, epoch)
     from lowtide_bench import recovering_report
     from lowtide_bench.recovering import Kills, run
 

@@ -46,7 +46,7 @@ def snapshots(
     \b
     lowtide bench snapshots --rate 50000 --state-keys 1000000 --every 0,10,1
     """
-    conf = measured_conf(conf, grouping, "on", epoch)
+    conf = measured_conf(conf, grouping, epoch)
     from lowtide_bench import variants_report
     from lowtide_bench.phases import Course
     from lowtide_bench.variants import run

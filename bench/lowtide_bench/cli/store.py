@@ -8,7 +8,6 @@ import tempfile
 import click
 
 from lowtide.cli.options import as_json, with_conf
-from lowtide.cli.refusals import plain_errors
 from lowtide.conf import Conf
 from lowtide_bench.cli.options import MARKDOWN, MOST_STATE_KEYS
 from lowtide_bench.cli.running import ended_by_sigterm, progress, show
@@ -41,7 +40,7 @@ def store(
     from lowtide_bench import storing_report
     from lowtide_bench.storing import run
 
-    with ended_by_sigterm(), progress() as say, plain_errors(), tempfile.TemporaryDirectory("-lowtide-bench") as mine:
+    with ended_by_sigterm(), progress() as say, tempfile.TemporaryDirectory("-lowtide-bench") as mine:
         local = store_setting(dataclasses.replace(conf.snapshots, url=folder or mine))
         remote = [store_setting(conf.snapshots)] if conf.snapshots.url.startswith("s3:") else []
         result = run(keys, state_bytes, trials, [local, *remote], say)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Literal
+from typing import Literal
 
 import click
 
 from lowtide.cli.options import as_json, with_conf
 from lowtide.conf import Conf
 from lowtide_bench.cli.options import FLOW, GROUPING, SUBJECTS, TIMESTAMPS, WARM, Grouping, Rates, measured_conf
-from lowtide_bench.cli.running import ended_by_sigterm, one, progress
+from lowtide_bench.cli.running import ended_by_sigterm, progress
 
 
 @click.command()
@@ -27,13 +27,6 @@ from lowtide_bench.cli.running import ended_by_sigterm, one, progress
 @WARM
 @SUBJECTS
 @GROUPING
-@click.option(
-    "--tracking",
-    type=click.Choice(["on", "off", "both"]),
-    default="both",
-    show_default=True,
-    help="both: one after the other, and what tracking costs.",
-)
 @TIMESTAMPS
 @click.option("--markdown", is_flag=True, help="Print a table as markdown.")
 @with_conf
@@ -48,7 +41,6 @@ def throughput(
     warm_s: float,
     subjects: tuple[str, ...],
     grouping: Grouping | None,
-    tracking: Literal["on", "off", "both"],
     timestamps: Literal["create", "append"],
     markdown: bool,
     as_json: bool,
@@ -58,36 +50,17 @@ def throughput(
     The rate rises step by step. A step is kept while the lag does not grow; what the steps above leave behind is then
     worked off, which gives a second, higher figure. With --json the last line is one object.
     """
-    if tracking == "both":
-        return _tracked_and_not(as_json, markdown)
-    conf = measured_conf(conf, grouping, tracking, conf.epoch.duration_s)
+    conf = measured_conf(conf, grouping, conf.epoch.duration_s)
     from lowtide_bench.load import Rise
     from lowtide_bench.run import run_ramp
 
     with ended_by_sigterm(), progress() as say:
         rise = Rise(tuple(sorted(rates)), step, warmup)
         result = run_ramp(flow, rise, conf, say, subjects=subjects, warm_s=warm_s, timestamps=timestamps)
-    _show_ramps([result], as_json=as_json, markdown=markdown)
-    return 0
-
-
-def _tracked_and_not(as_json: bool, markdown: bool) -> int:
-    """Run a ramp with tracking and one without, each as a command of its own."""
-    results = []
-    for tracking in ("on", "off"):
-        click.echo(f"tracking {tracking}", err=True)
-        code, result = one("--tracking", tracking)
-        if code:
-            return code
-        results.append(result)
-    _show_ramps(results, as_json=as_json, markdown=markdown)
-    return 0
-
-
-def _show_ramps(results: list[dict[str, Any]], *, as_json: bool, markdown: bool) -> None:
-    from lowtide_bench.markdown import ramps
-
     if markdown or not as_json:
-        click.echo(ramps(results))
+        from lowtide_bench.markdown import ramp
+
+        click.echo(ramp(result))
     if as_json:
-        click.echo(json.dumps(results[0] if len(results) == 1 else {"runs": results}))
+        click.echo(json.dumps(result))
+    return 0

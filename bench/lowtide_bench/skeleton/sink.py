@@ -8,7 +8,7 @@ import time
 import traceback
 from queue import Empty, SimpleQueue
 
-from lowtide.connectors.outgoing import SETTINGS
+from lowtide.connectors.sender import SETTINGS
 
 LIMIT_S = 30.0
 MOST_WAITING = 64

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
 from lowtide_airflow.job.status import JobStatus, Life
+from lowtide_snapshots.cause import Cause
 
 __all__ = ["MAX_DEATHS", "WITHIN_S", "Death", "Deaths", "why_not_restart"]
 
@@ -24,9 +24,6 @@ FAILED_S = 30.0
 """How long it must be free if the life reported its end, but not whether its program restarts it: that pauses for at
 most 15 s."""
 
-_OF_THE_FLOW = re.compile(r'(step |source )?"')
-"""The beginnings of causes that lie in the flow's own functions and records: the next life would end there too."""
-
 
 @dataclass(frozen=True, slots=True)
 class Death:
@@ -35,7 +32,7 @@ class Death:
     Attributes:
         job: the job's name.
         incarnation: the life.
-        cause: why it ended, as far as that is known.
+        cause: why it ended, for people, as far as that is known.
         delivered_at_death_ms: the largest delivered time published until then; None if there was none.
     """
 
@@ -91,22 +88,27 @@ class Deaths:
             return None
         self.reported = status.incarnation
         cause = life.cause if life is not None and state == "failed" else "it was killed, or its machine went down"
-        return Death(status.job, status.incarnation, cause, status.delivered_ms)
+        return Death(status.job, status.incarnation, str(cause or ""), status.delivered_ms)
 
 
 def why_not_restart(
-    cause: str, lives: Sequence[Life], now: datetime, *, max_deaths: int = MAX_DEATHS, within_s: float = WITHIN_S
+    cause: Cause | None,
+    lives: Sequence[Life],
+    now: datetime,
+    *,
+    max_deaths: int = MAX_DEATHS,
+    within_s: float = WITHIN_S,
 ) -> tuple[str, str] | None:
     """Return why a restart needs a person's decision, as a word and a sentence; None if it does not.
 
     Args:
-        cause: of the death.
+        cause: of the death; None if it is not known.
         lives: the job's last lives, oldest first.
         now: the time, with a time zone.
         max_deaths: how many lives may end by themselves.
         within_s: the time in which they are counted.
     """
-    if _OF_THE_FLOW.match(cause):
+    if cause is not None and cause.kind == "flow":
         return "in_vain", f"a function or a record of the flow ended it, and would end the next life as well: {cause}"
     ended = [
         life
@@ -114,5 +116,8 @@ def why_not_restart(
         if life.phase != "stopped" and life.at and (now - datetime.fromisoformat(life.at)).total_seconds() <= within_s
     ]
     if len(ended) > max_deaths:
-        return "too_often", f"{len(ended)} lives have ended within {within_s:g} s, the last one with: {cause}"
+        return (
+            "too_often",
+            f"{len(ended)} lives have ended within {within_s:g} s, the last one with: {cause or 'no report'}",
+        )
     return None

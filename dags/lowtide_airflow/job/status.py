@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self
 
+from lowtide_snapshots.cause import Cause
+
 __all__ = ["AIRFLOW", "JobStatus", "Life", "State"]
 
 AIRFLOW = "airflow:"
@@ -21,7 +23,7 @@ class Life:
     Attributes:
         incarnation: its number.
         phase: "running", "stopped" or "failed"; still "running" if it was killed, unless it was being stopped.
-        cause: why it ended; empty until it does.
+        cause: why it ended; None until it does.
         control: the address of its control API, `host:port`.
         driver: the process that ran it, for people to read.
         at: when it reported, ISO, UTC.
@@ -37,7 +39,7 @@ class Life:
 
     incarnation: int = 0
     phase: str = ""
-    cause: str = ""
+    cause: Cause | None = None
     control: str = ""
     driver: str = ""
     at: str = ""
@@ -59,7 +61,7 @@ class Life:
     def of(cls, node: Mapping[str, Any]) -> Self:
         """Read a life from its node; what an older version did not write is empty."""
         known = {each.name: node[each.name] for each in fields(cls) if node.get(each.name) is not None}
-        life = cls(**known)
+        life = cls(**known | {"cause": Cause.of(known.get("cause"))})
         return replace(life, phase="stopped") if life.phase == "stopping" else life
 
 

@@ -31,8 +31,8 @@ from lowtide_snapshots.errors import (
     EntryDiffers,
     Fenced,
     FormatTooNew,
+    LowtideError,
     RecordRefused,
-    SnapshotsError,
     ZooKeeperRefused,
 )
 from lowtide_snapshots.stores.errors import StoreRefused
@@ -145,9 +145,9 @@ class LowtideOperator(BaseOperator):
         return getattr(self, then)(context, asyncio.run(_only_event(trigger)))
 
     def checked(self, event: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a trigger's event (errors: SnapshotsError, if the event is of one)."""
+        """Return a trigger's event (errors: LowtideError, if the event is of one)."""
         if event.get("error"):
-            raise SnapshotsError(str(event["error"]))
+            raise LowtideError(str(event["error"]))
         return event
 
     def checked_snapshot(self, event: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from airflow.sdk.exceptions import AirflowFailException
 
-from lowtide_airflow.arguments import is_true, ms_of, seconds
+from lowtide_airflow.arguments import is_true, seconds
 from lowtide_airflow.errors import JobsFileRefused, RunsAlready
 from lowtide_airflow.job.client import JobClient
 from lowtide_airflow.job.program import Launcher, Start, Supervised
@@ -22,6 +22,7 @@ from lowtide_airflow.jobs_file import SparkEntry
 from lowtide_airflow.operators.base import LowtideOperator
 from lowtide_airflow.triggers.job import JobEndedTrigger, JobRunningTrigger, JobSettledTrigger
 from lowtide_airflow.ui.links import JobLink, SnapshotLink
+from lowtide_snapshots.commits.moment import ms_of
 from lowtide_snapshots.errors import NoSuchCommit
 
 __all__ = ["PreviewFlowOperator", "RunFlowOperator", "StartOperator", "StopFlowOperator"]

@@ -20,8 +20,9 @@ from lowtide_airflow.operators.job import StartOperator
 from lowtide_airflow.triggers.job import JobSettledTrigger, RecoveredTrigger
 from lowtide_airflow.triggers.watcher import event_payloads
 from lowtide_airflow.ui.links import JobLink
+from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.commits.choice import Choice
-from lowtide_snapshots.errors import NoGoodCommit, NoSuchCommit, SnapshotsError, ZooKeeperUnavailable
+from lowtide_snapshots.errors import LowtideError, NoGoodCommit, NoSuchCommit, ZooKeeperUnavailable
 from lowtide_snapshots.stores.errors import StoreUnavailable
 
 __all__ = ["RecoverFlowOperator"]
@@ -183,7 +184,9 @@ class RecoverFlowOperator(StartOperator):
     def _needs_a_person(self, client: JobClient, death: Mapping[str, Any]) -> dict[str, Any] | None:
         """The result that asks a person to decide; None if the restart may go ahead."""
         lives, now, within_s = client.lives(), datetime.now(UTC), seconds(self.within_s)
-        why = why_not_restart(str(death["cause"]), lives, now, max_deaths=int(self.max_deaths), within_s=within_s)
+        told = next((life.cause for life in lives if life.incarnation == death["incarnation"]), None)
+        cause = told or Cause.of(death["cause"])
+        why = why_not_restart(cause, lives, now, max_deaths=int(self.max_deaths), within_s=within_s)
         if why is not None:
             return self._undecided(*why, death)
         try:
@@ -214,10 +217,10 @@ class RecoverFlowOperator(StartOperator):
             return False
 
     def _checked_unless_last(self, context: Any, event: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """A trigger's event; None if it is an error on the last try (SnapshotsError: another try follows)."""
+        """A trigger's event; None if it is an error on the last try (LowtideError: another try follows)."""
         try:
             return self.checked(event)
-        except SnapshotsError:
+        except LowtideError:
             if self._is_last_try(context) and not is_true(self.forced):
                 return None
             raise
@@ -257,6 +260,6 @@ def _death_of(status: JobStatus) -> dict[str, Any]:
     return {
         "job": status.job,
         "incarnation": status.incarnation if ended else status.incarnation - 1,
-        "cause": life.cause if life is not None and ended else "",
+        "cause": str(life.cause or "") if life is not None and ended else "",
         "delivered_at_death_ms": status.delivered_ms,
     }

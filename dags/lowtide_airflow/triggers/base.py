@@ -19,7 +19,7 @@ from lowtide_airflow.errors import ControlUnreachable, NotRunning
 from lowtide_airflow.hook import LowtideHook
 from lowtide_airflow.job.client import JobClient
 from lowtide_airflow.job.services import Services
-from lowtide_snapshots.errors import SnapshotsError, ZooKeeperUnavailable
+from lowtide_snapshots.errors import LowtideError, ZooKeeperUnavailable
 from lowtide_snapshots.stores.errors import StoreUnavailable
 
 __all__ = ["OUTAGES", "AsyncJob", "JobTrigger", "Outage", "StoredArguments"]
@@ -150,7 +150,7 @@ class JobTrigger(StoredArguments, BaseTrigger):
 
     waits_for = "the event"
     """In words, for the error of a trigger that gives up."""
-    passing: tuple[type[SnapshotsError], ...] = OUTAGES
+    passing: tuple[type[LowtideError], ...] = OUTAGES
     """Errors after which polling continues."""
 
     def __init__(
@@ -167,7 +167,7 @@ class JobTrigger(StoredArguments, BaseTrigger):
         """Return the event's own keys, or None to poll again; called in a thread.
 
         Raises:
-            SnapshotsError: becomes the event's error, unless it is `passing`.
+            LowtideError: becomes the event's error, unless it is `passing`.
         """
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -184,7 +184,7 @@ class JobTrigger(StoredArguments, BaseTrigger):
                     found = None
                     if outage.is_news(error, time.monotonic()):
                         self.log.warning('cannot poll job "%s", trying again: %s', self.job, outage.text)
-                except SnapshotsError as error:
+                except LowtideError as error:
                     found = {"error": str(error)}
                 else:
                     if outage.is_over():

@@ -68,7 +68,11 @@ class JobEndedTrigger(JobTrigger):
         if status.alive:
             return None
         life = status.current
-        return {"state": status.state, "incarnation": status.incarnation, "cause": life.cause if life else ""}
+        return {
+            "state": status.state,
+            "incarnation": status.incarnation,
+            "cause": str(life.cause or "") if life else "",
+        }
 
 
 class JobSettledTrigger(JobTrigger):

@@ -8,6 +8,7 @@ from lowtide_airflow.errors import ControlUnreachable, NotRunning
 from lowtide_airflow.job.client import JobClient
 from lowtide_airflow.job.snapshots import plain
 from lowtide_airflow.triggers.base import JobTrigger
+from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.errors import NoSuchCommit
 from lowtide_snapshots.format.names import incarnation_of
 
@@ -59,7 +60,7 @@ def poll_snapshot(client: JobClient, snapshot: str, wanted: Wanted) -> dict[str,
     if view is None:
         return _from_store(client, snapshot, wanted)
     if view["phase"] == "failed":
-        return {"error": f"snapshot {snapshot} failed: {view['why']}"}
+        return {"error": f"snapshot {snapshot} failed: {Cause.of(view['why'])}"}
     return {"snapshot": view} if view["phase"] in (wanted, "committed") else None
 
 

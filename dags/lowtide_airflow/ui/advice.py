@@ -9,6 +9,7 @@ from lowtide_airflow.job.deaths import MAX_DEATHS, WITHIN_S, why_not_restart
 from lowtide_airflow.job.status import JobStatus, Life
 from lowtide_airflow.jobs_file import JobEntry
 from lowtide_airflow.ui.answers import SnapshotLine
+from lowtide_snapshots.cause import Cause
 
 __all__ = ["advice", "parted"]
 
@@ -20,17 +21,15 @@ REASONS = {
 }
 """Why a person has to decide, by the words of `RecoverFlowOperator`, as far as can be seen from here."""
 
-_WAY_OUT = "\n  what to do: "
 GONE = (
     "Its driver is gone without reporting an end, and its lease has run out: the process was killed, its machine went "
     "down, or it is cut off from ZooKeeper."
 )
 
 
-def parted(cause: str) -> tuple[str, str]:
+def parted(cause: Cause | None) -> tuple[str, str]:
     """Return the two parts of a cause of death: what has happened, and what to do."""
-    what, _, way_out = cause.partition(_WAY_OUT)
-    return what.strip(), way_out.strip()
+    return ("", "") if cause is None else (cause.story, cause.way_out)
 
 
 def advice(
@@ -56,15 +55,18 @@ def advice(
             ]
         case "stopped":
             return "It was stopped on purpose.", [_start(entry)]
-    what, way_out = parted(status.current.cause if status.current is not None else "")
+    cause = None if status.current is None else status.current.cause
+    what, way_out = parted(cause)
     first = f"{way_out[:1].upper()}{way_out[1:]}." if way_out else ""
-    asked = _asked_for(what, lives, ended_ms, snapshots)
+    asked = _asked_for(cause, lives, ended_ms, snapshots)
     contact = f"If it stays dead, notify {entry.contact}." if entry is not None and entry.contact else ""
     to_do = [first, _recovery(entry, asked), _begins_from(snapshots), contact]
     return what or GONE, [each for each in to_do if each]
 
 
-def _asked_for(cause: str, lives: Sequence[Life], ended_ms: int, snapshots: Sequence[SnapshotLine]) -> str | None:
+def _asked_for(
+    cause: Cause | None, lives: Sequence[Life], ended_ms: int, snapshots: Sequence[SnapshotLine]
+) -> str | None:
     """Why the DAG recover asks a person, as a key of `REASONS`; None if it decides itself, as far as can be seen."""
     ended = datetime.fromtimestamp(ended_ms / 1000, UTC)
     why = why_not_restart(cause, lives, ended)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
-from lowtide_snapshots.errors import SnapshotsError
+from lowtide_snapshots.errors import LowtideError
 
 __all__ = ["JobAnswer", "JobLine", "JobsAnswer", "LifeLine", "LifePhase", "SnapshotLine", "Trouble"]
 
@@ -24,7 +24,7 @@ class Trouble:
     way_out: str = ""
 
     @classmethod
-    def of(cls, error: SnapshotsError) -> Self:
+    def of(cls, error: LowtideError) -> Self:
         """Return that of an error."""
         return cls(error.what, error.where, error.way_out)
 

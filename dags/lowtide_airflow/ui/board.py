@@ -13,7 +13,7 @@ from lowtide_airflow.job.services import Services
 from lowtide_airflow.jobs_file import JobEntry, read_jobs
 from lowtide_airflow.ui.answers import JobAnswer, JobLine, JobsAnswer, Trouble
 from lowtide_airflow.ui.job_page import JobPage
-from lowtide_snapshots.errors import SnapshotsError
+from lowtide_snapshots.errors import LowtideError
 
 __all__ = ["Board", "airflow_board"]
 
@@ -40,8 +40,8 @@ class Board:
     """Answers the page's requests; for any number of threads.
 
     Args:
-        entries: reads the jobs file (errors: SnapshotsError).
-        services: reads an Airflow connection, by its id (errors: SnapshotsError).
+        entries: reads the jobs file (errors: LowtideError).
+        services: reads an Airflow connection, by its id (errors: LowtideError).
         default: the id of the connection that the page always shows.
     """
 
@@ -94,7 +94,7 @@ class Board:
         try:
             with JobClient(self._quick(connection), job) as client:
                 answer = page.answer(client, entry, _now_ms())
-        except SnapshotsError as error:
+        except LowtideError as error:
             return JobAnswer(job, connection, _now_ms(), "unreachable", troubles=[*troubles, Trouble.of(error)])
         return replace(answer, troubles=[*answer.troubles, *troubles])
 
@@ -108,7 +108,7 @@ class Board:
                 services = self._quick(connection)
                 found |= {(connection, name): "" for name in jobs_at(services)}
                 reached[connection] = services
-            except SnapshotsError as error:
+            except LowtideError as error:
                 if connection != self._default or any(each == connection for each, _ in listed):
                     troubles.append(Trouble.of(error))
         shown = list(found)[:MOST_JOBS]
@@ -126,7 +126,7 @@ class Board:
     def _entries(self) -> tuple[list[JobEntry], list[Trouble]]:
         try:
             return list(self._read()), []
-        except SnapshotsError as error:
+        except LowtideError as error:
             return [], [Trouble.of(error)]
 
     def _quick(self, connection: str) -> Services:
@@ -160,7 +160,7 @@ def _state(services: Services | None, job: str) -> str:
     try:
         with JobClient(services, job) as client:
             return client.status().state
-    except SnapshotsError:
+    except LowtideError:
         return "unreachable"
 
 

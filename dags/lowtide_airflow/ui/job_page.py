@@ -16,7 +16,7 @@ from lowtide_airflow.ui.advice import advice, parted
 from lowtide_airflow.ui.answers import JobAnswer, LifeLine, LifePhase, SnapshotLine, Trouble
 from lowtide_snapshots.commits.known import KnownSnapshot
 from lowtide_snapshots.commits.log import Commit
-from lowtide_snapshots.errors import SnapshotsError
+from lowtide_snapshots.errors import LowtideError
 
 __all__ = ["LIVE", "JobPage", "life_lines"]
 
@@ -66,7 +66,7 @@ class JobPage:
             now_ms: this machine's time.
 
         Raises:
-            SnapshotsError: ZooKeeper does not answer.
+            LowtideError: ZooKeeper does not answer.
         """
         status = client.status()
         reports = client.lives()
@@ -77,7 +77,7 @@ class JobPage:
         if status.state == "running":
             try:
                 live, history = _read_control(client.control())
-            except SnapshotsError as error:
+            except LowtideError as error:
                 troubles.append(Trouble.of(error))
         ended_ms = lives[-1].ended_ms if lives else None
         why, to_do = advice(status, reports, ended_ms or now_ms, snapshots, entry)
@@ -109,7 +109,7 @@ class JobPage:
             with client.snapshots() as found:
                 self._snapshots = [_line(known, last) for known in found.all()[-MOST_SNAPSHOTS:]]
             self._store_trouble = None
-        except SnapshotsError as error:
+        except LowtideError as error:
             self._store_trouble = Trouble.of(error)
             self._snapshots = [_line(_without_manifest(commit), last) for commit in commits[-MOST_SNAPSHOTS:]]
         self._commits, self._searched_ms = ids, now_ms

@@ -1,17 +1,21 @@
 """Detecting deaths from a job's status: values in, values out."""
 
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from lowtide_airflow.job.deaths import Death, Deaths, why_not_restart
 from lowtide_airflow.job.status import JobStatus, Life
+from lowtide_snapshots.cause import Cause
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+DIED = Cause("loss", "worker 1/0 died")
 
 
 def life(phase: str, number: int = 1, cause: str = "", ago: timedelta = timedelta(), again: bool | None = None) -> Life:
-    return Life(number, phase, cause, "127.0.0.1:1", "process 1", (NOW - ago).isoformat(), again=again)
+    at = (NOW - ago).isoformat()
+    return Life(number, phase, Cause.of(cause), "127.0.0.1:1", "process 1", at, again=again)
 
 
 def status(phase: str, *, held: bool, number: int = 1, cause: str = "") -> JobStatus:
@@ -125,21 +129,29 @@ def test_a_job_that_was_stopped_has_not_died() -> None:
     assert deaths.observe(status("stopped", held=False), 1.0) is None
 
 
-@pytest.mark.parametrize(
-    "cause", ['step "sold": raised ValueError', 'source "orders": a message cannot be read as Order']
-)
-def test_what_the_flow_itself_brings_about_would_come_again(cause: str) -> None:
-    vain = why_not_restart(cause, [], NOW, max_deaths=5, within_s=600)
+def test_what_the_flow_itself_brings_about_would_come_again() -> None:
+    raised = Cause("flow", 'step "sold": raised ValueError', way_out="correct the function")
+    vain = why_not_restart(raised, [], NOW, max_deaths=5, within_s=600)
     assert vain is not None
     assert vain[0] == "in_vain"
+    assert vain[1].endswith('step "sold": raised ValueError\n  what to do: correct the function')
+    assert why_not_restart(replace(raised, kind="loss"), [], NOW, max_deaths=5, within_s=600) is None
+
+
+def test_a_cause_is_read_as_it_was_kept_and_the_text_of_an_older_version_as_well() -> None:
+    raised = Cause("flow", "it raised", "flow.py:3", "correct it", "Traceback")
+    assert Life.of({"phase": "failed", "cause": asdict(raised)}).cause == raised
+    assert Life.of({"phase": "failed", "cause": "it raised"}).cause == Cause("other", "it raised")
+    assert Life.of({"phase": "stopped", "cause": ""}).cause is None
+    assert Life.of({"phase": "stopped", "cause": None}).cause is None
 
 
 def test_lives_that_end_again_and_again_need_a_person() -> None:
     ended = [life("failed", number, ago=timedelta(seconds=60 * number)) for number in range(1, 7)]
-    vain = why_not_restart("worker 1/0 died", ended, NOW, max_deaths=5, within_s=600)
+    vain = why_not_restart(DIED, ended, NOW, max_deaths=5, within_s=600)
     assert vain is not None
     assert vain[0] == "too_often"
-    assert why_not_restart("worker 1/0 died", ended, NOW, max_deaths=6, within_s=600) is None
-    assert why_not_restart("worker 1/0 died", ended, NOW, max_deaths=5, within_s=300) is None
+    assert why_not_restart(DIED, ended, NOW, max_deaths=6, within_s=600) is None
+    assert why_not_restart(DIED, ended, NOW, max_deaths=5, within_s=300) is None
     stopped = [life("stopped", number) for number in range(1, 9)]
-    assert why_not_restart("worker 1/0 died", stopped, NOW, max_deaths=5, within_s=600) is None
+    assert why_not_restart(DIED, stopped, NOW, max_deaths=5, within_s=600) is None

@@ -196,7 +196,7 @@ def recovering(delivery: str, delivered_ms: int | None, status: Any) -> Any:
             raise status
         return dict(status)
 
-    life = Life(2, "running", "", "127.0.0.1:1", "process 1", "", delivery=delivery)
+    life = Life(2, "running", None, "127.0.0.1:1", "process 1", "", delivery=delivery)
     look = JobStatus("orders", True, "process 1", 2, life, delivered_ms, 10, 1)
     control = SimpleNamespace(status=asked)
     return SimpleNamespace(status=lambda: look, control=lambda: control, services=Services("zk"))

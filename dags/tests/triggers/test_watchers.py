@@ -71,7 +71,7 @@ class Scene:
         phase: str = "running",
         **said: Any,
     ) -> None:
-        life = Life(incarnation, phase, "", "", "process 1", "", **said)
+        life = Life(incarnation, phase, None, "", "process 1", "", **said)
         self.job = JobStatus("orders", True, "process 1" if held else None, incarnation, life, delivered_ms, 10, 1)
 
     def deaths(self) -> Any:

@@ -15,10 +15,11 @@ from lowtide_airflow.jobs_file import JobEntry
 from lowtide_airflow.ui.advice import advice, parted
 from lowtide_airflow.ui.answers import LifeLine, SnapshotLine
 from lowtide_airflow.ui.job_page import life_lines
+from lowtide_snapshots.cause import Cause
 
 AT = "2026-11-21T22:00:00+00:00"
 AT_MS = 1_795_298_400_000
-LIFE = Life(7, "running", "", "127.0.0.1:1", "process 4 on here", AT, since=AT, commit="000006-0009")
+LIFE = Life(7, "running", None, "127.0.0.1:1", "process 4 on here", AT, since=AT, commit="000006-0009")
 LOOK = JobStatus("orders", True, None, 7, LIFE, AT_MS + 60_000, 2, 4)
 ENTRY = JobEntry("orders", "flow.py", contact="the stream team")
 COMMIT = SnapshotLine("000007-0004", "before", "committed", AT_MS, AT_MS, 1, 2, 3, 7, last=True, why="")
@@ -36,8 +37,9 @@ def told(
     return why, " ".join(to_do)
 
 
-def ended(phase: str, cause: str = "") -> JobStatus:
-    return replace(LOOK, life=replace(LIFE, phase=phase, cause=cause, at="2026-11-21T22:05:00+00:00"))
+def ended(phase: str, cause: Cause | str = "") -> JobStatus:
+    kept = cause if isinstance(cause, Cause) else Cause.of(cause)
+    return replace(LOOK, life=replace(LIFE, phase=phase, cause=kept, at="2026-11-21T22:05:00+00:00"))
 
 
 def test_a_job_that_runs_needs_no_advice() -> None:
@@ -59,7 +61,7 @@ def test_a_job_that_was_never_started_says_how_it_is() -> None:
 
 def test_a_cause_is_shown_with_its_own_way_out_first() -> None:
     why, to_do = told(
-        ended("failed", "worker 1/0 died: killed by SIGKILL\n  what to do: more memory, or smaller limits")
+        ended("failed", Cause("loss", "worker 1/0 died: killed by SIGKILL", way_out="more memory, or smaller limits"))
     )
     assert why == "worker 1/0 died: killed by SIGKILL"
     assert to_do.startswith(
@@ -80,7 +82,7 @@ def test_who_starts_it_again_is_what_the_jobs_file_says() -> None:
     assert "Airflow does not recover it" in told(ended("failed", "x"), None)[1]
 
 
-IN_VAIN = 'step "count": raised ValueError: no such word\n  what to do: correct the function'
+IN_VAIN = Cause("flow", 'step "count": raised ValueError: no such word', way_out="correct the function")
 
 
 def test_where_the_flow_itself_ended_it_airflow_asks_once_that_is_corrected() -> None:
@@ -186,9 +188,9 @@ def test_a_job_that_starts_asks_for_patience() -> None:
 
 @pytest.mark.parametrize(
     ("cause", "parts"),
-    [("", ("", "")), ("a", ("a", "")), ("a\n  where: b\n  what to do: c", ("a\n  where: b", "c"))],
+    [(None, ("", "")), (Cause("other", "a"), ("a", "")), (Cause("flow", "a", "b", "c", "d"), ("a\n  where: b", "c"))],
 )
-def test_a_cause_is_parted(cause: str, parts: tuple[str, str]) -> None:
+def test_a_cause_is_parted(cause: Cause | None, parts: tuple[str, str]) -> None:
     assert parted(cause) == parts
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+
+from lowtide.assignment.messages import MakeWorker
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,6 @@ class Birth:
     service: str
     secret: bytes
 
-    def of(self, order: Mapping[str, Any]) -> Birth:
+    def of(self, order: MakeWorker) -> Birth:
         """That of another worker of the same host, as the fork server was ordered to make it."""
-        return replace(self, name=order["worker"], level=order["level"], number=order["number"])
+        return replace(self, name=order.worker, level=order.level, number=order.number)

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import NoReturn, Self, TypeVar
 
+from lowtide.assignment.messages import (
+    Answer,
+    Begun,
+    Current,
+    Done,
+    Finish,
+    Finished,
+    JobState,
+    Message,
+    Refused,
+    Status,
+    StillRuns,
+    Stopping,
+    encode,
+    read_answer,
+)
 from lowtide.assignment.setting import LifeSetting, pack
 from lowtide.errors import AlreadyRunning, LifeEnded
 from lowtide.process.wire import CONNECT_TIMEOUT_S, ConnectionClosed, Kind, connect, receive, send
+from lowtide_snapshots.cause import Cause
 from lowtide_tracker.handshake import HandshakeError
+
+T = TypeVar("T", bound=Message)
 
 LIMIT_S = 20.0
 """How long the service may take to answer; more than it may wait for workers when a life begins or is finished."""
@@ -46,24 +64,23 @@ class ServiceClient:
             AlreadyRunning: another life runs in this session.
             LifeEnded: a life with this number or a later one was there, or the service is gone.
         """
-        answer = self._ask(Kind.PLAN, pack(setting, deployment))
-        if "running" in answer:
+        answer = self._send(Kind.PLAN, pack(setting, deployment))
+        if isinstance(answer, StillRuns):
             raise AlreadyRunning(
-                f"a job already runs in this Spark session, as incarnation {answer['running']}",
+                f"a job already runs in this Spark session, as incarnation {answer.incarnation}",
                 way_out="stop that job first, or start this one in a session of its own",
             )
-        if "refused" in answer:
-            raise LifeEnded(answer["refused"], way_out="start the job again")
-        return str(answer["control"]), str(answer["certificate"])
+        begun = _expect(Begun, answer)
+        return begun.control, begun.certificate
 
-    def stopping(self, incarnation: int, cause: str) -> None:
+    def stopping(self, incarnation: int, cause: Cause | None) -> None:
         """Say that the life's query is about to be stopped: what breaks off with it is no failure.
 
         Args:
             incarnation: The life's number.
-            cause: Why it ends, where its program knows; empty for a stop on purpose.
+            cause: Why it ends, where its program knows; None for a stop on purpose.
         """
-        self._ask(Kind.ASK, {"ask": "stopping", "incarnation": incarnation, "cause": cause})
+        self._ask(Stopping(incarnation, cause), Done)
 
     def finish(self, incarnation: int) -> list[str]:
         """End a life on purpose, and wait until its workers have delivered what they held and gone.
@@ -71,21 +88,23 @@ class ServiceClient:
         Returns:
             The names of workers that took too long and were killed.
         """
-        return list(self._ask(Kind.ASK, {"ask": "finish", "incarnation": incarnation})["killed"])
+        return self._ask(Finish(incarnation), Finished).killed
 
-    def status(self) -> dict[str, Any]:
-        """Return what the service knows of the job: incarnation, cause, totals, workers."""
-        return self._ask(Kind.ASK, {"ask": "status"})
+    def status(self) -> JobState:
+        """Return what the service knows of the job."""
+        return self._ask(Status(), JobState)
 
-    def _ask(self, kind: Kind, question: bytes | dict[str, Any]) -> dict[str, Any]:
+    def _ask(self, question: Message, kind: type[T]) -> T:
+        return _expect(kind, self._send(Kind.ASK, encode(question)))
+
+    def _send(self, kind: Kind, payload: bytes) -> Answer:
         try:
-            send(self._connection, kind, question)
-            _, payload = receive(self._connection)
+            send(self._connection, kind, payload)
+            _, answer = receive(self._connection)
         except (ConnectionClosed, OSError) as error:
             self.close()  # A late answer would be taken for that of the next question.
             self._gone(error)
-        answer: dict[str, Any] = json.loads(payload)
-        return answer
+        return read_answer(answer)
 
     def _gone(self, error: Exception) -> NoReturn:
         raise LifeEnded(
@@ -125,7 +144,7 @@ def check_current(service: str, secret: bytes, incarnation: int, worker: str) ->
         connection = connect(service, secret)
         with connection:
             connection.settimeout(LIMIT_S)
-            send(connection, Kind.ASK, {"ask": "current", "incarnation": incarnation, "worker": worker})
+            send(connection, Kind.ASK, encode(Current(incarnation, worker)))
             _, payload = receive(connection)
     except (ConnectionClosed, HandshakeError, OSError) as error:
         raise LifeEnded(
@@ -133,6 +152,12 @@ def check_current(service: str, secret: bytes, incarnation: int, worker: str) ->
             where=service,
             way_out="see the log; start the job again",
         ) from error
-    refused = json.loads(payload).get("refused")
-    if refused:
-        raise LifeEnded(refused, way_out="this life is over; the newer one goes on where it was")
+    _expect(Done, read_answer(payload), way_out="this life is over; the newer one goes on where it was")
+
+
+def _expect(kind: type[T], answer: Answer, way_out: str = "start the job again") -> T:
+    """Return an answer of this kind; any other, a refusal above all, is an error."""
+    if isinstance(answer, kind):
+        return answer
+    cause = answer.cause if isinstance(answer, Refused) else f"the service answers {type(answer).__name__}"
+    raise LifeEnded(cause, way_out=way_out)

@@ -26,7 +26,6 @@ class Deployment:
         producer: librdkafka's settings for sinks.
         limits: How large records and frames may be.
         delivery: How sinks are written.
-        tracking: Whether records wait for min time; without it they are delivered in the order they come.
         window: How far a front may be ahead (R8).
         optimism: With how many ticks a worker's window of optimism begins (`Optimism` in `core/early_frames.py`); None
             for no limit, as in ordered mode.
@@ -53,7 +52,6 @@ class Deployment:
     producer: Mapping[str, Any] = field(repr=False)
     limits: Limits
     delivery: Delivery
-    tracking: bool
     window: Window
     optimism: int | None
     max_future_ms: int

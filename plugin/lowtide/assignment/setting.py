@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -64,7 +62,6 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
         graph: Every segment with what feeds it.
         parallelism: How many workers each level from 1 on has.
         processes: How many host processes an executor has; 0 for half its cores.
-        tracking: Whether there is a tracker.
         dead_letters: Whether level 0 delivers too.
         shape: What the job's view says of the plan.
         driver_pid: The driver program, which ends the job when it is told to terminate.
@@ -88,7 +85,6 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
     graph: dict[int, list[int]]
     parallelism: int
     processes: int
-    tracking: bool
     dead_letters: bool
     shape: JobShape
     driver_pid: int
@@ -134,32 +130,3 @@ def unpack(message: bytes) -> tuple[LifeSetting, bytes]:
     _, length = _HEAD.unpack_from(message)
     start = _HEAD.size
     return msgspec.json.decode(message[start : start + length], type=LifeSetting), message[start + length :]
-
-
-@dataclass(frozen=True, slots=True)
-class TrackerSetting:
-    """What a tracker begins with.
-
-    Attributes:
-        incarnation: The life.
-        graph: Every segment with what feeds it.
-        fronts: Every registered front with its opening floor, a tick.
-        start: The tick that all min times begin with.
-        capacity_ticks: How far acks may lie ahead of min time.
-    """
-
-    incarnation: int
-    graph: Mapping[int, Sequence[int]]
-    fronts: Mapping[int, int]
-    start: int
-    capacity_ticks: int
-
-    def to_json(self, fronts: Mapping[int, int]) -> dict[str, Any]:
-        """Return it as JSON can carry it, with the fronts that are registered by now."""
-        return {
-            "incarnation": self.incarnation,
-            "graph": [(segment, list(feeding)) for segment, feeding in self.graph.items()],
-            "fronts": list(fronts.items()),
-            "start": self.start,
-            "capacity_ticks": self.capacity_ticks,
-        }

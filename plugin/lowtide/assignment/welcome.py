@@ -46,7 +46,7 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker is told.
 
     Attributes:
-        tracker: Where the tracker listens, `host:port`; empty without tracking.
+        tracker: Where the tracker listens, `host:port`.
         now_ms: The broker's time when this was said.
         fronts: The source partitions' names by number.
         front: At level 0, the worker's own front.

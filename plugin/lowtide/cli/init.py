@@ -14,7 +14,6 @@ FLOW = '''\
 from dataclasses import dataclass
 
 import lowtide as lt
-from lowtide import Flow, json, kafka
 
 
 @dataclass(frozen=True)
@@ -33,12 +32,12 @@ def count(seen: int, word: Word) -> tuple[int, Count]:
     return seen + 1, Count(word.text, seen + 1)
 
 
-flow = Flow("counts")
+flow = lt.Flow("counts")
 (
-    flow.read("words", kafka("words", json(Word)))
+    flow.read("words", lt.kafka("words", lt.json(Word)))
     .key_by("text")
     .scan("count", count, 0)
-    .write("counts", kafka("counts", json(Count), key="word"))
+    .write("counts", lt.kafka("counts", lt.json(Count), key="word"))
 )
 
 if __name__ == "__main__":
@@ -52,7 +51,7 @@ CONF = """\
 parallelism = 2             # workers of each level after the first; a topic that is written needs as many partitions
 
 [kafka]
-bootstrap = "127.0.0.1:9092"
+bootstrap_servers = "127.0.0.1:9092"
 
 [zookeeper]
 hosts = "127.0.0.1:2181"

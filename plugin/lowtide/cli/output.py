@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 
 import click
 
+from lowtide_snapshots.commits.moment import ms_of
+
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 _AGE = re.compile(r"(\d+(?:\.\d+)?)([smhdw]?)")
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -24,11 +26,9 @@ class IsoTime(click.ParamType[int]):
         if isinstance(value, int):
             return value
         try:
-            at = datetime.fromisoformat(value)
+            return ms_of(value)
         except ValueError:
             self.fail(f"{value!r} is no time; write it as 2026-01-31T12:00:00, which is UTC", param, ctx)
-        at = at if at.tzinfo else at.replace(tzinfo=UTC)
-        return round(at.timestamp() * 1000)
 
 
 class Age(click.ParamType[float]):

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
+from lowtide.cli.job_start import flow_of, refuse_detaching, run_detached, run_here, with_running
 from lowtide.cli.options import as_json, with_conf
 from lowtide.cli.output import IsoTime, bar
 from lowtide.cli.recovery import look
-from lowtide.cli.running import flow_of, refuse_detaching, run_detached, run_here, with_running
 from lowtide.conf import Conf
 from lowtide.driver.recovery import StartFrom
 from lowtide.jobs.folder import JobFolder

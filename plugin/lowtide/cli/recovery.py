@@ -14,7 +14,7 @@ from lowtide.connectors.lasts import newest, topic_of
 from lowtide.connectors.lasts_records import durable_of
 from lowtide.connectors.topics import Topics
 from lowtide.core.fronts.register import FrontRegister, Partition
-from lowtide.core.operators.saving import saved_steps
+from lowtide.core.operators.saved_step import saved_steps
 from lowtide.driver.frozen import settled_conf
 from lowtide.driver.placement import START, refuse_forgotten, refuse_other_delivery
 from lowtide.driver.preflight import Surroundings, sink_topics

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from lowtide.cli.job_start import flow_of, refuse_detaching, run_detached, run_here, with_running
 from lowtide.cli.options import as_json, with_conf
-from lowtide.cli.running import flow_of, refuse_detaching, run_detached, run_here, with_running
 from lowtide.conf import Conf
 from lowtide.driver.recovery import StartFrom
 

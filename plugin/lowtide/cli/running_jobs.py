@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lowtide.cli.refusals import plain_errors
 from lowtide.conf import Conf
 from lowtide.conf.token import job_token
 from lowtide.conf.zookeeper_access import ZooKeeperAccess
@@ -50,7 +49,7 @@ def control_of(conf: Conf, name: str) -> ControlClient:
             return ControlClient(control, token)
         if state.phase == "starting":
             raise NotRunning(f'job "{name}" is still starting', where=str(folder.path), way_out="wait until it runs")
-    with plain_errors(), ZooKeeperAccess.of(conf.zookeeper).store(name) as store:
+    with ZooKeeperAccess.of(conf.zookeeper).store(name) as store:
         holder, life = store.holder(), store.life() or {}
     at = ControlAddress.of(name, life)
     # A driver that was killed keeps the lease until its session is over; its folder knows better.

@@ -42,10 +42,10 @@ def up(conf: Conf) -> None:
 
         running = start_services(wanted, progress=progress)
     for server in running:
-        if server.name == "kafka" and server.address != conf.kafka.bootstrap:
+        if server.name == "kafka" and server.address != conf.kafka.bootstrap_servers:
             console.print(
-                f"note: flows look for Kafka at {conf.kafka.bootstrap}; "
-                f'set bootstrap = "{server.address}" in \\[kafka] of the conf to have them use this one'
+                f"note: flows look for Kafka at {conf.kafka.bootstrap_servers}; "
+                f'set bootstrap_servers = "{server.address}" in \\[kafka] of the conf to have them use this one'
             )
 
 

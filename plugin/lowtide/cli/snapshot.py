@@ -15,6 +15,7 @@ from lowtide.conf import Conf
 from lowtide.errors import SnapshotFailed
 from lowtide.status.control_client import ControlClient, ControlUnreachable
 from lowtide.status.job_view import SnapshotView
+from lowtide_snapshots.cause import Cause
 
 MOST_CHARACTERS = 200
 
@@ -101,11 +102,10 @@ def _look(client: ControlClient, id_: str) -> tuple[SnapshotView | None, str]:
         return None, error.what
 
 
-def _failed(id_: str, job: str, why: str) -> SnapshotFailed:
-    """The error that the job has told as a text, with its place and way out where they belong."""
-    what, _, way_out = why.partition("\n  what to do: ")
-    what, _, where = what.partition("\n  where: ")
-    return SnapshotFailed(f'snapshot {id_} of job "{job}" failed: {what}', where=where, way_out=way_out)
+def _failed(id_: str, job: str, why: Cause | None) -> SnapshotFailed:
+    assert why is not None, "what has failed has a cause"
+    said = f'snapshot {id_} of job "{job}" failed: {why.what}'
+    return SnapshotFailed(said, where=why.where, way_out=why.way_out, details=why.details)
 
 
 def _lost(id_: str, job: str, silence: str) -> SnapshotFailed:

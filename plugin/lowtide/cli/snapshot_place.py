@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from lowtide.cli.refusals import plain_errors
+from lowtide.cli.refusals import fence_fails_snapshot
 from lowtide.conf.conf import Conf
 from lowtide.conf.store_access import store_setting
 from lowtide.conf.zookeeper_access import ZooKeeperAccess
@@ -32,7 +32,7 @@ def opened(conf: Conf, job: str) -> Iterator[tuple[KnownSnapshots, JobStore]]:
         ServiceUnavailable: ZooKeeper or the store does not answer, or does not let us in.
         SnapshotDamaged, SnapshotFailed: by what the block does.
     """
-    with plain_errors(), ZooKeeperAccess.of(conf.zookeeper).store(job) as store:
+    with fence_fails_snapshot(), ZooKeeperAccess.of(conf.zookeeper).store(job) as store:
         if store.record() is None:
             raise _no_job(conf, job)
         files = open_store(store_setting(conf.snapshots))

@@ -10,7 +10,7 @@ import click
 
 from lowtide.cli.options import as_json, with_conf
 from lowtide.cli.output import Age, bar, count_of, size, table, time_of
-from lowtide.cli.pruning import Pruning
+from lowtide.cli.prune_plan import PrunePlan
 from lowtide.cli.snapshot_pages import LISTED, diff_object, diff_page, known_object, line, page
 from lowtide.cli.snapshot_place import opened
 from lowtide.conf import Conf
@@ -153,7 +153,7 @@ def prune(*, conf: Conf, job: str, keep: int | None, max_age: float | None, dry_
     """
     rule = Rule(keep or conf.snapshots.keep, conf.snapshots.max_age_s if max_age is None else max_age)
     with opened(conf, job) as (place, _):
-        pruning = Pruning.planned(place, rule)
+        pruning = PrunePlan.planned(place, rule)
         if not dry_run:
             pruning.carry_out()
         pruning.look_at_sources(conf)
@@ -173,13 +173,13 @@ def drop(*, conf: Conf, job: str, snapshot: tuple[str, ...], dry_run: bool, as_j
     the present life began from.
     """
     with opened(conf, job) as (place, _):
-        pruning = Pruning.of(place, snapshot)
+        pruning = PrunePlan.of(place, snapshot)
         if not dry_run:
             pruning.carry_out()
     _say_pruning(pruning, dry_run=dry_run, as_json=as_json)
 
 
-def _say_pruning(pruning: Pruning, *, dry_run: bool, as_json: bool) -> None:
+def _say_pruning(pruning: PrunePlan, *, dry_run: bool, as_json: bool) -> None:
     for warning in pruning.warnings():
         click.echo(f"warning: {warning}", err=True)
     if as_json:

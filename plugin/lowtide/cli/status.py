@@ -17,14 +17,15 @@ from lowtide.cli.snapshot import described, take
 from lowtide.cli.status_page import show
 from lowtide.conf import Conf
 from lowtide.errors import LifeEnded, LowtideError, NotRunning, SnapshotFailed
-from lowtide.jobs.detaching import SUPERVISORS_MARGIN_S
-from lowtide.jobs.ending import end_job
+from lowtide.jobs.detached import SUPERVISORS_MARGIN_S
 from lowtide.jobs.figures import Figures, ask_figures, ask_view, duration
 from lowtide.jobs.folder import JobFolder, states
+from lowtide.jobs.job_end import end_job
 from lowtide.jobs.state import JobState
 from lowtide.jobs.supervisor import LEFT_OVER_GRACE_S
 from lowtide.process.mark import marked
 from lowtide.status.job_view import JobView, SnapshotView
+from lowtide_snapshots.cause import Cause
 
 STOP_MARGIN_S = SUPERVISORS_MARGIN_S + LEFT_OVER_GRACE_S + 2.0
 """The job keeps the limit itself, its supervisor after it; only then is it killed from here."""
@@ -54,7 +55,7 @@ def status(conf: Conf, name: str | None, as_json: bool) -> None:
         return
     click.echo(table(HEADINGS, [_row(state, *said) for (_, state), said in zip(found, known, strict=True)]))
     for folder, state in found:
-        if "\n" in state.cause:
+        if "\n" in str(state.cause):
             click.echo(f'\njob "{state.name}", why it has {state.phase}; log: {folder.log_file}\n{state.cause}')
 
 
@@ -84,7 +85,7 @@ def stop(
     if as_json:
         said = {"job": folder.name, "killed": ending.killed, "took_s": round(ending.took_s, 3)}
         taken = msgspec.to_builtins(view)
-        click.echo(json.dumps({**said, "cause": ending.state.cause, "snapshot": taken}, indent=2))
+        click.echo(json.dumps({**said, "cause": msgspec.to_builtins(ending.state.cause), "snapshot": taken}, indent=2))
     return LifeEnded.exit_code if ending.killed else 0
 
 
@@ -149,5 +150,5 @@ def _as_object(folder: JobFolder, state: JobState, figures: Figures | None, view
     return {**written, "figures": known, "view": seen, "processes_left": left, "log": str(folder.log_file)}
 
 
-def _first_line(text: str) -> str:
-    return text.partition("\n")[0]
+def _first_line(cause: Cause | None) -> str:
+    return str(cause or "").partition("\n")[0]

@@ -81,7 +81,7 @@ def _summary(view: JobView) -> Table:
         ("tracker", f"era {tracker.era}, process {tracker.pid or '-'}, {tracker.floors:,} floors"),
     ]
     if view.cause:
-        rows.insert(0, ("ended", Text(view.cause, "red")))
+        rows.insert(0, ("ended", Text(str(view.cause), "red")))
     rows = [*(("trouble", Text(trouble.partition("\n")[0], "red")) for trouble in view.troubles), *rows]
     for name, content in rows:
         summary.add_row(Text(name, "dim"), content or "-")

@@ -87,6 +87,6 @@ def delete(conf: Conf, name: str, yes: bool) -> None:
     topics = Topics(conf.kafka)
     if not yes:
         count = topics.describe(name).partitions
-        click.confirm(f"delete topic {name} ({count} partitions) at {conf.kafka.bootstrap}?", abort=True)
+        click.confirm(f"delete topic {name} ({count} partitions) at {conf.kafka.bootstrap_servers}?", abort=True)
     topics.delete(name)
     click.echo(f"deleted {name}")

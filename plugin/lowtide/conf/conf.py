@@ -19,6 +19,7 @@ from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from msgspec import ValidationError, convert
 
+from lowtide.conf.client_properties import check_properties
 from lowtide.conf.tables import (
     ControlConf,
     EmbeddedConf,
@@ -34,6 +35,16 @@ from lowtide.conf.tables import (
 from lowtide.errors import ConfError
 
 __all__ = ["Conf", "parse_settings"]
+
+
+_GONE = {
+    ("job", "tracking"): (
+        "is gone: without tracking nothing says which records are done, and no promise holds",
+        "leave it out; `lowtide bench` measures a flow beside a skeleton without tracking",
+    ),
+    ("kafka", "bootstrap"): ("has another name", "write bootstrap_servers, as Kafka's clients do"),
+}
+"""Keys of earlier versions: what became of each, and what to write now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +63,19 @@ class Conf:
     embedded: EmbeddedConf = field(default_factory=EmbeddedConf)
 
     @classmethod
-    def load(cls, path: Path | None = None, overrides: Mapping[str, object] | None = None) -> Self:
-        """Read a file, put the overrides on top, and check everything.
+    def load(
+        cls,
+        path: Path | None = None,
+        overrides: Mapping[str, object] | None = None,
+        *,
+        spark: Mapping[str, str] | None = None,
+    ) -> Self:
+        """Read a file, put Spark's keys and then the overrides on top, and check everything.
 
         Args:
             path: the TOML file; None takes the defaults.
             overrides: `{"table.key": value}`; text is read as what the key wants, as in `--set`.
+            spark: `{"table.key": value}` of Spark's conf, where each is named `spark.lowtide.table.key`.
 
         Raises:
             ConfError: the file cannot be read, a key is unknown, or a value has the wrong type or is out of range.
@@ -66,8 +84,11 @@ class Conf:
         file = "the defaults" if path is None else str(path)
         _check_keys(tables, file)
         conf: Self = _convert(tables, cls, file, ())
-        for key, value in (overrides or {}).items():
-            conf = _with(conf, tuple(key.split(".")), value, f"--set {key}")
+        given: list[tuple[str, object, str]]
+        given = [(key, value, f"spark.lowtide.{key} in Spark's conf") for key, value in (spark or {}).items()]
+        given += [(key, value, f"--set {key}") for key, value in (overrides or {}).items()]
+        for key, value, where in given:
+            conf = _with(conf, tuple(key.split(".")), value, where)
         _check_together(conf, file)
         return conf
 
@@ -85,7 +106,7 @@ def parse_settings(settings: Iterable[str]) -> dict[str, str]:
             raise ConfError(
                 f"cannot read the setting {setting!r}",
                 where="--set",
-                way_out="write --set table.key=value, for instance --set kafka.bootstrap=127.0.0.1:9092",
+                way_out="write --set table.key=value, for instance --set kafka.bootstrap_servers=127.0.0.1:9092",
             )
         parsed[key.strip()] = value.strip()
     return parsed
@@ -117,8 +138,11 @@ def _check_keys(tables: Mapping[str, Any], file: str) -> None:
 
 
 def _unknown(path: tuple[str, ...], where: str) -> ConfError:
-    """Return the error for a table or key that is not there, with the nearest one that is."""
+    """Return the error for a table or key that is not there, with its new name or the nearest one that is."""
     table, *keys = path
+    if path in _GONE:
+        what, way_out = _GONE[path]
+        return ConfError(f"[{table}] {'.'.join(keys)} {what}", where=where, way_out=way_out)
     tables = _keys(Conf)
     if not keys or table not in tables:
         what, known = f"unknown table [{table}]", list(tables)
@@ -156,29 +180,37 @@ def _convert(value: object, kind: Any, where: str, path: tuple[str, ...], *, str
         return convert(value, kind, strict=strict)
     except ValidationError as error:
         what, _, inner = str(error).partition(" - at `$")
-        table, *keys = (*path, *inner.strip("`.").split(".")) if inner else path
+        inside = inner.strip("`.").split(".") if inner else []
+        table, *keys = (*path, *inside)
+        given: Any = value
+        for key in inside:
+            given = given.get(key) if isinstance(given, dict) else None
         raise ConfError(
             f"[{table}] {'.'.join(keys)}: {what[0].lower()}{what[1:]}",
             where=where,
-            way_out=f"give it {_wanted(table, keys[0])}; conf/embedded.toml says what each key means",
+            way_out=f"give it {_wanted(table, keys[0], given)}; conf/embedded.toml says what each key means",
         ) from None
 
 
-def _wanted(table: str, key: str) -> str:
-    """Return in words what a key takes, where its type alone does not say it."""
+def _wanted(table: str, key: str, given: object) -> str:
+    """Return in words what a key takes, where its type alone does not say it; `given` may be a choice in lower case."""
     kind = _keys(_keys(Conf)[table]).get(key)
     described = [meta.description for meta in getattr(kind, "__metadata__", ()) if meta.description]
     choices = [choice for part in (kind, *get_args(kind)) if get_origin(part) is Literal for choice in get_args(part)]
+    if isinstance(given, str) and given.upper() in choices:
+        return given.upper()
     return described[0] if described else f"one of {', '.join(choices)}" if choices else "a value of that kind"
 
 
 def _check_together(conf: Conf, where: str) -> None:
-    if conf.job.tracking == "off" and conf.job.delivery == "exactly_once":
-        raise ConfError(
-            "[job] tracking is off, and [job] delivery exactly_once: without tracking there is no order to go by",
-            where=where,
-            way_out="set job.delivery to at_least_once as well, or leave tracking on",
-        )
+    check_properties(conf.kafka.properties, where)
+    for name in conf.spark.properties:
+        if name.startswith("spark.lowtide."):
+            raise ConfError(
+                f"[spark.properties] has `{name}`, which is a key of this conf",
+                where=where,
+                way_out="set it in its own table; spark.lowtide.TABLE.KEY is for Spark's own conf",
+            )
     lanes = conf.job.lanes or conf.job.parallelism
     if not conf.job.parallelism <= lanes <= conf.exchange.units:
         raise ConfError(

@@ -23,7 +23,6 @@ class JobConf:
     """How a flow is run: parallelism, lanes and order of the levels after the first, and where the job keeps its files.
 
     `slack_ms` is how long a tick is: records of different partitions that lie further apart keep their order.
-    `tracking` off is for measuring what tracking costs: records are delivered in the order they come, at least once.
     `submission` is the key of this start, so that repeating it begins no second life; it belongs on a command line.
     """
 
@@ -34,7 +33,6 @@ class JobConf:
     slack_ms: Positive = 2
     grouping: Literal["optimistic", "ordered"] = "optimistic"
     delivery: Literal["exactly_once", "at_least_once"] = "exactly_once"
-    tracking: Literal["on", "off"] = "on"
     allowed_skew_ms: Milliseconds = 2
     max_future_ms: Milliseconds = 60_000
     max_front_lead_ms: Positive = 120_000
@@ -52,14 +50,15 @@ class KafkaConf:
     """Where Kafka is and how one gets in; `lowtide.connectors.kafka_access` turns it into each client's settings.
 
     A secret never stands in the file: `…_env` names an environment variable that holds it, `…_file` a file.
+    `properties` are further ones of the clients, by librdkafka's names; `lowtide.conf.client_properties` has which.
     """
 
-    bootstrap: Addresses = "127.0.0.1:9092"
+    bootstrap_servers: Addresses = "127.0.0.1:9092"
     reach_limit_ms: Positive = 10_000
     delivery_limit_ms: Positive = 30_000
     outage_limit_ms: Positive = 60_000
     transaction_pace_ms: Milliseconds = 0
-    security_protocol: Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"] = "plaintext"
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
     sasl_username: Text | None = None
     sasl_password_env: Text | None = None
@@ -69,6 +68,7 @@ class KafkaConf:
     ssl_key_file: Text | None = None
     ssl_key_password_env: Text | None = None
     ssl_key_password_file: Text | None = None
+    properties: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, Protocol
 
-from lowtide.connectors.outgoing import Packet
+from lowtide.connectors.sender import Packet
 from lowtide.histogram import Histogram
 
 __all__ = ["Courier", "Way"]

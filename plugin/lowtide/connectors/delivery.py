@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from confluent_kafka import KafkaError, KafkaException
 
 from lowtide.connectors.courier import Courier
-from lowtide.connectors.outgoing import Headers, Outgoing, Packet, Producing, too_slow
+from lowtide.connectors.sender import Headers, Outgoing, Packet, Sender, too_slow
 from lowtide.connectors.transactions import Transactions
 from lowtide.errors import LifeEnded
 
@@ -126,7 +126,7 @@ class _Acknowledged:
         self._limit_ms = delivery_limit_ms
 
     def open(self) -> None:
-        self._producing = Producing(*self._arguments)
+        self._producing = Sender(*self._arguments)
 
     def deliver(self, packets: Sequence[Packet]) -> None:
         try:

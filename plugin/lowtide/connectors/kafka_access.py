@@ -6,9 +6,11 @@ differently. Secrets are read here, at the moment of use, and are in no object t
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
 from lowtide.conf import KafkaConf
+from lowtide.conf.client_properties import java_names
 from lowtide.conf.secret import read_secret, read_text
 from lowtide.errors import ConfError
 
@@ -25,12 +27,17 @@ _LOGIN_MODULES = {
 
 
 def librdkafka_settings(kafka: KafkaConf) -> dict[str, str]:
-    """Return the settings of a confluent-kafka client that concern the way in; the caller adds its own.
+    """Return the settings of a confluent-kafka client that `[kafka]` makes; the caller's own go on top.
 
     Raises:
-        ConfError: a secret or file is not there, or the table contradicts itself.
+        ConfError: a secret or file is not there, the table contradicts itself, or librdkafka does not take a property.
     """
-    settings = {"bootstrap.servers": kafka.bootstrap, "security.protocol": kafka.security_protocol}
+    _check_values(tuple(kafka.properties.items()))
+    settings = {
+        **kafka.properties,
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "security.protocol": kafka.security_protocol,
+    }
     if _uses_sasl(kafka):
         mechanism, username, password = _login(kafka)
         settings |= {"sasl.mechanism": mechanism, "sasl.username": username, "sasl.password": password}
@@ -53,7 +60,11 @@ def java_properties(kafka: KafkaConf) -> dict[str, str]:
     Raises:
         ConfError: as `librdkafka_settings`.
     """
-    properties = {"bootstrap.servers": kafka.bootstrap, "security.protocol": kafka.security_protocol.upper()}
+    properties = {
+        **java_names(kafka.properties),
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "security.protocol": kafka.security_protocol,
+    }
     if _uses_sasl(kafka):
         mechanism, username, password = _login(kafka)
         login = f'username="{_quoted(username)}" password="{_quoted(password)}"'
@@ -80,12 +91,27 @@ def spark_options(kafka: KafkaConf) -> dict[str, str]:
     return {f"kafka.{name}": value for name, value in java_properties(kafka).items()}
 
 
+@lru_cache(maxsize=1)
+def _check_values(properties: tuple[tuple[str, str], ...]) -> None:
+    """Let librdkafka look at the values of properties; without an address it connects to nothing."""
+    if not properties:
+        return
+    from confluent_kafka import KafkaException, Producer
+
+    for name, value in properties:
+        try:
+            Producer({"log_level": 0, name: value})
+        except KafkaException as caught:
+            what = f"properties: librdkafka does not take {name} = {value!r}: {caught.args[0].str()}"
+            raise _wrong(what, "correct the value, or leave it out") from caught
+
+
 def _uses_sasl(kafka: KafkaConf) -> bool:
-    return kafka.security_protocol.startswith("sasl_")
+    return kafka.security_protocol.startswith("SASL_")
 
 
 def _uses_ssl(kafka: KafkaConf) -> bool:
-    return kafka.security_protocol.endswith("ssl")
+    return kafka.security_protocol.endswith("SSL")
 
 
 def _has_certificate(kafka: KafkaConf) -> bool:

@@ -347,7 +347,7 @@ def _end_offset(kafka: KafkaConf, topic: str, limit_s: float) -> int:
 def _unanswered(settings: Mapping[str, str], topic: str, limit_s: float, caught: Any) -> ServiceUnavailable:
     return ServiceUnavailable(
         f'Kafka did not answer about topic "{topic}" within {limit_s:g} s: {caught.args[0].str()}',
-        where=f"Kafka at {settings['bootstrap.servers']} ([kafka].bootstrap)",
+        where=f"Kafka at {settings['bootstrap.servers']} ([kafka].bootstrap_servers)",
         way_out="see that the broker runs, then start the job again",
     )
 

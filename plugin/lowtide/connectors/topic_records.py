@@ -53,7 +53,7 @@ def read_topic(kafka: KafkaConf, name: str, *, follow: bool = False) -> Iterator
                     left.discard(message.partition())
                 elif not error.retriable():
                     raise ServiceUnavailable(
-                        f'topic "{name}" cannot be read: {error.str()}', where=f"Kafka at {kafka.bootstrap}"
+                        f'topic "{name}" cannot be read: {error.str()}', where=f"Kafka at {kafka.bootstrap_servers}"
                     )
     finally:
         consumer.close()
@@ -96,7 +96,7 @@ def write_topic(kafka: KafkaConf, name: str, values: Iterable[bytes], partition:
     if left or failed:
         raise ServiceUnavailable(
             f'topic "{name}" did not take {left + len(failed)} of {written} records: {(failed or ["no answer"])[0]}',
-            where=f"Kafka at {kafka.bootstrap}",
+            where=f"Kafka at {kafka.bootstrap_servers}",
             way_out="see that the broker runs and the topic has that partition",
         )
     return written

@@ -102,7 +102,7 @@ class Topics:
             if name not in known:
                 raise TopicUnknown(
                     f'there is no topic "{name}"',
-                    where=f"Kafka at {self._kafka.bootstrap}",
+                    where=f"Kafka at {self._kafka.bootstrap_servers}",
                     way_out=f"create it: lowtide topic create {name} --partitions N",
                 )
         if not names:
@@ -170,7 +170,7 @@ class Topics:
         """What the broker answers about a topic, or our error for its error."""
         from confluent_kafka import KafkaError, KafkaException
 
-        where = f"Kafka at {self._kafka.bootstrap}"
+        where = f"Kafka at {self._kafka.bootstrap_servers}"
         try:
             return future.result()
         except KafkaException as caught:
@@ -189,6 +189,6 @@ class Topics:
     def _unavailable(self, what: str) -> ServiceUnavailable:
         return ServiceUnavailable(
             f"{what} within {self._limit_s:g} s",
-            where=f"Kafka at {self._kafka.bootstrap} ([kafka].bootstrap)",
+            where=f"Kafka at {self._kafka.bootstrap_servers} ([kafka].bootstrap_servers)",
             way_out="start it (`lowtide up` for the embedded one), or correct the address",
         )

@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from lowtide.connectors.claims import pair_of
-from lowtide.connectors.outgoing import PERMANENT, Packet, Producing, refusal, too_slow
+from lowtide.connectors.sender import PERMANENT, Packet, Sender, refusal, too_slow
 from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
 
 __all__ = ["Transactions"]
@@ -67,14 +67,14 @@ class Transactions:
         self._settings = {"transaction.timeout.ms": longest} | dict(settings)
         self._deadline = math.inf
         self._begun = False
-        self._turns: deque[Producing] = deque()
+        self._turns: deque[Sender] = deque()
 
     def open(self) -> None:
         """Claim the id, *then* see that this life is still the one: a claim that comes late is the last one, too."""
         self._deadline = time.monotonic() + self._limit_ms / 1000
         for name in self._ids:
             settings = self._settings | {"transactional.id": name}
-            self._turns.append(Producing(settings, self._limit_ms, self._max_record_bytes))
+            self._turns.append(Sender(settings, self._limit_ms, self._max_record_bytes))
             self._next()
             # This begins what goes on in the background until it is asked for below: both at the same time.
             with suppress(KafkaException):

@@ -16,19 +16,19 @@ from lowtide_snapshots.stores import open_store
 
 
 def broker(surroundings: Surroundings) -> Answer:
-    """A broker answers at `[kafka].bootstrap`."""
+    """A broker answers at `[kafka].bootstrap_servers`."""
     conf = surroundings.conf
     if missing := unreachable(surroundings):
         return missing
     count = len(surroundings.topics.names())
     service = surroundings.services["kafka"]
-    if conf.embedded.enabled and service.address not in (None, conf.kafka.bootstrap):
+    if conf.embedded.enabled and service.address not in (None, conf.kafka.bootstrap_servers):
         return Answer(
             "warn",
-            f"a broker answers at {conf.kafka.bootstrap}, but the embedded one is at {service.address}",
-            f'set bootstrap = "{service.address}" in [kafka], or enabled = false in [embedded]',
+            f"a broker answers at {conf.kafka.bootstrap_servers}, but the embedded one is at {service.address}",
+            f'set bootstrap_servers = "{service.address}" in [kafka], or enabled = false in [embedded]',
         )
-    return Answer("ok", f"answers at {conf.kafka.bootstrap}; {count} topics")
+    return Answer("ok", f"answers at {conf.kafka.bootstrap_servers}; {count} topics")
 
 
 def topics(surroundings: Surroundings) -> Answer:
@@ -60,7 +60,7 @@ def unreachable(surroundings: Surroundings) -> Answer | None:
     """
     conf = surroundings.conf
     service = surroundings.services["kafka"]
-    if conf.embedded.enabled and service.state in ("stopped", "dead") and _is_local(conf.kafka.bootstrap):
+    if conf.embedded.enabled and service.state in ("stopped", "dead") and _is_local(conf.kafka.bootstrap_servers):
         return Answer("warn", f"the embedded Kafka is {service.state}", "start it: lowtide up")
     try:
         surroundings.topics.names()
@@ -86,7 +86,7 @@ def clock(surroundings: Surroundings) -> Answer:
     if unreachable(surroundings):
         return Answer("warn", "not compared, as no broker answers", "mend the broker first")
     if not surroundings.probe:
-        if all(address.startswith(("127.", "localhost:")) for address in kafka.bootstrap.split(",")):
+        if all(address.startswith(("127.", "localhost:")) for address in kafka.bootstrap_servers.split(",")):
             return Answer("ok", "the broker is on this machine")
         return Answer("warn", "not compared with the broker's", "allow a scratch topic for it: lowtide doctor --probe")
     name = f"lowtide-doctor-{uuid.uuid4().hex[:12]}"
@@ -130,7 +130,7 @@ def measure(kafka: KafkaConf, topic: str) -> tuple[int, int]:
     if len(messages) != 2 or any(message.error() for message in messages):
         raise ServiceUnavailable(
             f"a record did not come through within {limit_s:g} s",
-            where=kafka.bootstrap,
+            where=kafka.bootstrap_servers,
             way_out="look at the broker's log",
         )
     _, stamped_ms = messages[1].timestamp()

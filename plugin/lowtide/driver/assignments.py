@@ -14,7 +14,7 @@ from lowtide.core.early_frames import FIRST_WINDOW_MS
 from lowtide.core.fronts.floors import pack
 from lowtide.core.fronts.front import Window
 from lowtide.core.operators.limits import Limits
-from lowtide.core.operators.saving import saved_steps
+from lowtide.core.operators.saved_step import saved_steps
 from lowtide.driver.frozen import job_record
 from lowtide.driver.opening import Opening
 from lowtide.driver.placement import text_of
@@ -38,7 +38,6 @@ def deployment_of(plan: Plan, conf: Conf, found: Surroundings, opening: Opening)
         producer=librdkafka_settings(conf.kafka),
         limits=Limits(exchange.frame_bytes, exchange.max_frame_bytes, exchange.max_frame_rows),
         delivery=job.delivery,
-        tracking=job.tracking == "on",
         window=Window(_lead_ticks(conf), job.max_front_bytes),
         # In ordered mode the steps themselves wait.
         optimism=max(1, FIRST_WINDOW_MS // job.slack_ms) if plan.grouping == "optimistic" else None,
@@ -69,7 +68,6 @@ def setting_of(plan: Plan, conf: Conf, opening: Opening, token: str) -> LifeSett
         graph=plan.segments,
         parallelism=plan.parallelism,
         processes=conf.worker.processes,
-        tracking=job.tracking == "on",
         dead_letters=plan.dead_letters is not None,
         shape=JobShape.of(
             plan,
@@ -91,7 +89,7 @@ def setting_of(plan: Plan, conf: Conf, opening: Opening, token: str) -> LifeSett
         kafka=librdkafka_settings(conf.kafka),
         zookeeper=ZooKeeperAccess.of(conf.zookeeper),
         control=_control(conf, token),
-        snapshots=_snapshots(plan, conf, opening) if job.tracking == "on" else None,
+        snapshots=_snapshots(plan, conf, opening),
     )
 
 

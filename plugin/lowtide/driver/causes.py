@@ -1,20 +1,22 @@
-"""Turns the cause of a life's end, as the service or Spark's query gives it, into an error."""
+"""Turns the cause of a life's end, as the driver plugin or Spark's query gives it, into an error."""
 
 from __future__ import annotations
 
+import msgspec
+
 from lowtide.errors import InterpreterMismatch, LifeEnded, LowtideError, TooFewSlots
+from lowtide_snapshots.cause import Cause
 
 __all__ = ["error_of", "error_of_query", "exception_of"]
 
 
-def error_of(cause: str) -> LowtideError:
-    """The error of a cause that the service tells."""
-    what, _, way_out = cause.partition("\n  what to do: ")
-    first = what.partition("\n")[0]
-    other = "runs another Python than the driver" in first or "cannot run Lowtide's workers" in first
-    if other and first.startswith("executor "):
-        return InterpreterMismatch(what, way_out=way_out)
-    return LifeEnded(cause)
+def error_of(told: str) -> LowtideError:
+    """The error of a cause, a `Cause` as JSON; it has the cause's kind."""
+    cause = msgspec.json.decode(told, type=Cause)
+    kind = InterpreterMismatch if cause.kind == "interpreter" else LifeEnded
+    error: LowtideError = kind(cause.what, where=cause.where, way_out=cause.way_out, details=cause.details)
+    error.kind = cause.kind
+    return error
 
 
 def error_of_query(text: str) -> LowtideError:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from lowtide.conf import Conf
 from lowtide.conf.zookeeper_access import ZooKeeperAccess
-from lowtide.driver.refusals import as_ours
+from lowtide.driver.refusals import fence_ends_life
 from lowtide.errors import FlowError
 from lowtide.flow.plan import Plan
 from lowtide.flow.steps import Read
@@ -34,7 +34,7 @@ def settled_conf(plan: Plan, conf: Conf) -> Conf:
         FlowError: the record says otherwise.
         ServiceUnavailable: ZooKeeper does not answer.
     """
-    with as_ours(), ZooKeeperAccess.of(conf.zookeeper).store(plan.name) as store:
+    with fence_ends_life(), ZooKeeperAccess.of(conf.zookeeper).store(plan.name) as store:
         frozen = store.record()
         if conf.job.submission is not None:
             refuse_again(*store.place, plan.name, conf.job.submission)

@@ -15,6 +15,7 @@ from typing import Any
 import cloudpickle
 
 from lowtide.assignment.client import ServiceClient
+from lowtide.assignment.messages import JobState
 from lowtide.conf import Conf
 from lowtide.conf.token import job_token
 from lowtide.conf.zookeeper_access import ZooKeeperAccess
@@ -27,14 +28,14 @@ from lowtide.driver.life_note import LifeNote
 from lowtide.driver.opening import begin_life, open_life
 from lowtide.driver.query import start_query
 from lowtide.driver.recovery import StartFrom
-from lowtide.driver.refusals import as_ours
+from lowtide.driver.refusals import fence_ends_life
 from lowtide.driver.session import master_of, session_runs, start_session
 from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
 from lowtide.events import EventLog
 from lowtide.flow.compiler import compile_job
 from lowtide.flow.graph import FlowGraph
-from lowtide.flow.pickling import dump_plan, register_modules
 from lowtide.flow.plan import Plan
+from lowtide.flow.plan_pickle import dump_plan, register_modules
 from lowtide.status.certificate import read_certificate
 from lowtide.status.control_client import ControlClient
 from lowtide_snapshots.commits.log import ZooKeeperCommitLog
@@ -120,7 +121,7 @@ class Job:
         say(f"asking ZooKeeper at {conf.zookeeper.hosts}")
         conf = settled_conf(plan, conf)
         plan = compile_job(flow, conf)
-        say(f"asking Kafka at {conf.kafka.bootstrap}")
+        say(f"asking Kafka at {conf.kafka.bootstrap_servers}")
         found = preflight.look(plan, conf)
         master = master_of(conf)
         preflight.check_slots(plan, found.fronts, preflight.slots_offered(master), master)
@@ -143,10 +144,10 @@ class Job:
 
     def _begin(self, found: preflight.Surroundings, say: Said, start: StartFrom) -> None:
         plan, conf = self.plan, self._conf
-        with as_ours():
+        with fence_ends_life():
             self._store.open()
         # Tasks of the session's earlier lives may be about: they are told from this one's by its number.
-        before = int(self.status()["incarnation"])
+        before = self.state().incarnation
         self._note.incarnation = begin_life(self._store, plan, conf, say, above=before)
         opening = open_life(self._store, plan, conf, found, say, incarnation=self.incarnation, start=start)
         self._note.commit = None if opening.recovered is None else opening.recovered.manifest.id
@@ -195,7 +196,7 @@ class Job:
         limit_s += self._load_limit_s
         deadline = time.monotonic() + limit_s
         later = (self.plan.levels - 1) * self.plan.parallelism
-        while sum(worker["level"] > 0 and worker["attached"] for worker in self.status()["workers"]) < later:
+        while sum(worker.level > 0 and worker.attached for worker in self.state().workers) < later:
             if not self.running():
                 self.wait()
             if time.monotonic() > deadline:
@@ -204,7 +205,7 @@ class Job:
                     way_out="see the log; a slow machine wants a larger job.start_limit_s",
                 )
             time.sleep(0.05)
-        self._executors = int(self.status()["totals"]["executors"])
+        self._executors = self.state().totals["executors"]
         self._note.ran, self._note.again = True, False
 
     def running(self) -> bool:
@@ -221,9 +222,13 @@ class Job:
         assert self.control is not None, "the life has not begun"
         return ControlClient(self.control, self.token)
 
-    def status(self) -> dict[str, Any]:
+    def state(self) -> JobState:
         """Return what the service knows of the job."""
         return self._service.status()
+
+    def status(self) -> dict[str, Any]:
+        """Return the same as plain values."""
+        return self.state().plain()
 
     def wait(self, go_on: Callable[[], bool] = lambda: True) -> None:
         """Wait for the end of the life; returns only if `go_on`, asked every `POLL_MS`, says no before.
@@ -238,7 +243,7 @@ class Job:
                     return
                 self._await()
                 self.outage_s = self._brokers.look()
-                with as_ours():
+                with fence_ends_life():
                     self._store.keep_lease()
             raise self._cause()
         except LowtideError as error:
@@ -255,8 +260,8 @@ class Job:
     def _cause(self) -> LowtideError:
         deadline = time.monotonic() + CAUSE_LIMIT_S
         while time.monotonic() < deadline:
-            if cause := str(self._side.cause(self.incarnation)):
-                return error_of(cause)
+            if told := str(self._side.cause(self.incarnation)):
+                return error_of(told)
             time.sleep(0.02)
         exception = self._query.exception()
         return error_of_query(str(exception.get().toString()) if exception.isDefined() else "")
@@ -291,7 +296,7 @@ class Job:
     def can_be_followed(self) -> bool:
         """Whether Spark's session, the service and all fork servers are there, so that another life may begin in it."""
         try:
-            return int(self.status()["totals"]["executors"]) >= self._executors > 0
+            return self.state().totals["executors"] >= self._executors > 0
         except LifeEnded:
             return False
 
@@ -303,7 +308,7 @@ class Job:
                 self._service.stopping(self.incarnation, self._note.cause)
             except LifeEnded:  # The service has gone, and its workers with it.
                 if self._note.cause:
-                    EventLog(self.plan.name, self.incarnation).event("life_ended", cause=self._note.cause)
+                    EventLog(self.plan.name, self.incarnation).event("life_ended", cause=str(self._note.cause))
             self._stop_query()
             with suppress(LifeEnded):
                 killed = self._service.finish(self.incarnation)

@@ -8,7 +8,10 @@ import socket
 from datetime import UTC, datetime
 from typing import Literal
 
-from lowtide_snapshots.errors import SnapshotsError
+from msgspec import to_builtins
+
+from lowtide_snapshots.cause import Cause
+from lowtide_snapshots.errors import SnapshotsError, cause_of
 from lowtide_snapshots.job.control_address import ControlAddress
 from lowtide_snapshots.job.store import JobStore
 
@@ -27,7 +30,7 @@ class LifeNote:
         incarnation: The life's number; 0 before it has one, and then nothing is written.
         commit: The id of the snapshot that it began from; None for none.
         control: Where its control API listens; None before it does.
-        cause: Why it has ended by itself; empty if it has not.
+        cause: Why it has ended by itself; None if it has not.
         ran: Whether it has come to run.
         again: Whether its program begins another life after it; None where that is not known.
     """
@@ -43,7 +46,7 @@ class LifeNote:
         self.incarnation = 0
         self.commit: str | None = None
         self.control: ControlAddress | None = None
-        self.cause = ""
+        self.cause: Cause | None = None
         self.ran = False
         self.again: bool | None = False
         self._store = store
@@ -52,7 +55,7 @@ class LifeNote:
 
     def fail(self, error: Exception) -> None:
         """Take down why the life has ended, unless something before it has; it is said with the end."""
-        self.cause = self.cause or str(error) or type(error).__name__
+        self.cause = self.cause or cause_of(error)
 
     def running(self) -> None:
         """Say that it runs."""
@@ -74,7 +77,7 @@ class LifeNote:
         life = {
             "incarnation": self.incarnation,
             "phase": phase,
-            "cause": self.cause,
+            "cause": to_builtins(self.cause),
             **({"control": ""} if self.control is None else self.control.fields()),
             "commit": self.commit,
             "submission": self._submission,

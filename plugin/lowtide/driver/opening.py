@@ -28,7 +28,7 @@ from lowtide.driver.frozen import job_record
 from lowtide.driver.placement import START, kept_steps, refuse_forgotten, refuse_other_delivery
 from lowtide.driver.preflight import Surroundings
 from lowtide.driver.recovery import Recovered, StartFrom, recover
-from lowtide.driver.refusals import as_ours
+from lowtide.driver.refusals import fence_ends_life
 from lowtide.errors import LifeEnded
 from lowtide.flow.plan import Plan
 from lowtide_snapshots.job.store import JobStore
@@ -93,7 +93,7 @@ def begin_life(store: JobStore, plan: Plan, conf: Conf, say: Say, *, above: int 
         FlowError: the job's record says otherwise.
         ServiceUnavailable: ZooKeeper does not answer.
     """
-    with as_ours():
+    with fence_ends_life():
         store.freeze(job_record(plan))
         say("taking the job's lease")
         holder = f"process {os.getpid()} on {socket.gethostname()}"
@@ -130,13 +130,13 @@ def open_life(
         ServiceUnavailable: ZooKeeper or Kafka does not answer.
         SourceGone, SourceTooShort: what would have to be read again is not there any more.
     """
-    with as_ours():
+    with fence_ends_life():
         register = FrontRegister.from_json(store.fronts())
         durable = Durable({}, ())
         if conf.job.delivery == "exactly_once":
             durable = _claimed(store, plan, conf, incarnation, ids=_ids(plan, register, found), say=say)
         refuse_forgotten(plan, durable.last)
-        recovered = recover(store, plan, conf, incarnation, start=start, say=say) if conf.job.tracking == "on" else None
+        recovered = recover(store, plan, conf, incarnation, start=start, say=say)
         generation, delivered = store.lasts()[1], store.steps()
         begins = START if recovered is None else recovered.manifest.tick
         offsets = {} if recovered is None else recovered.offsets

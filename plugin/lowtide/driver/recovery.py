@@ -11,7 +11,7 @@ from lowtide.conf.store_access import store_setting
 from lowtide.connectors.lasts import LaneName
 from lowtide.core.fronts.floors import Steps
 from lowtide.core.operators.order import OrderKey
-from lowtide.core.operators.saving import saved_steps
+from lowtide.core.operators.saved_step import saved_steps
 from lowtide.errors import FlowError, LifeEnded
 from lowtide.flow.plan import Plan
 from lowtide_snapshots.commits.choice import Choice, choose, manifest_of

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from lowtide.conf import Conf
 from lowtide.conf.store_access import store_setting
 from lowtide.connectors.kafka_access import REDACTION_PATTERN
+from lowtide.driver.spark_conf import submitted
 from lowtide.errors import InterpreterMismatch, JarMissing, LifeEnded, SessionTaken
 from lowtide.jars.class_archive import ClassArchive
 from lowtide.jars.java import find_java
@@ -31,13 +32,6 @@ FRAME_SLACK_BYTES = 32 << 10
 
 LOCAL_JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """On one machine the JVM's share is small and its own compiler threads are what costs most: the quick one will do."""
-
-_SUBMITTED = "PYSPARK_GATEWAY_PORT"
-
-
-def submitted() -> bool:
-    """Return whether spark-submit started this program, so that the JVM is already there."""
-    return _SUBMITTED in os.environ
 
 
 def settings(conf: Conf) -> dict[str, str]:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from lowtide.flow.compiler import compile_flow
 from lowtide.flow.findings import Finding, FlowRefused
+from lowtide.flow.flow_file import load_flow
 from lowtide.flow.graph import FlowGraph
-from lowtide.flow.loading import load_flow
-from lowtide.flow.pickling import dump_plan, load_plan, unpicklable
 from lowtide.flow.plan import Plan
+from lowtide.flow.plan_pickle import dump_plan, load_plan, unpicklable
 from lowtide.flow.steps import KeyBy, Write
 
 __all__ = ["advice", "check_flow", "dump_plan", "load_flow", "load_plan", "render"]

@@ -243,7 +243,9 @@ class Inference:
             if index in parents or isinstance(call.step, Write):
                 continue
             if isinstance(call.step, Broadcast):
-                self._fault(call, "no scan looks at this broadcast; use it with .scan(..., beside=...), or remove it")
+                self._fault(
+                    call, "no scan looks at this broadcast; use it with .scan(..., broadcast=...), or remove it"
+                )
             else:
                 self._fault(call, "nothing takes these records; end the stream with .write(...), or remove the step")
 

@@ -80,7 +80,7 @@ class Stream(Generic[T]):
         return Stream(self._flow, self._write_down(steps.Merge(), name, also=[other._call for other in others]))
 
     def broadcast(self, name: str, function: Callable[[B, T], B], initial: B) -> Broadcast[B]:
-        """Keep one state of all records, wherever they came from, for scans to look at: `scan(..., beside=this)`.
+        """Keep one state of all records, wherever they came from, for scans to look at: `scan(..., broadcast=this)`.
 
         Args:
             name: The step's name.
@@ -129,7 +129,7 @@ class Stream(Generic[T]):
 
 
 class Broadcast(Generic[B]):
-    """A state of all records of a stream, for `scan(..., beside=this)`."""
+    """A state of all records of a stream, for `scan(..., broadcast=this)`."""
 
     def __init__(self, flow: FlowGraph, call: int) -> None:
         self._flow = flow
@@ -161,7 +161,7 @@ class KeyedStream(Stream[T]):
         function: Callable[[S, T], tuple[S, U]],
         initial: S,
         *,
-        beside: None = None,
+        broadcast: None = None,
         returns: type[U] | None = None,
     ) -> Stream[U]: ...
 
@@ -172,7 +172,7 @@ class KeyedStream(Stream[T]):
         function: Callable[[S, T, B], tuple[S, U]],
         initial: S,
         *,
-        beside: Broadcast[B],
+        broadcast: Broadcast[B],
         returns: type[U] | None = None,
     ) -> Stream[U]: ...
 
@@ -182,8 +182,9 @@ class KeyedStream(Stream[T]):
         function: Callable[..., tuple[Any, Any]],
         initial: Any,
         *,
-        beside: Broadcast[Any] | None = None,
+        broadcast: Broadcast[Any] | None = None,
         returns: type[Any] | None = None,
+        **old: Any,
     ) -> Stream[Any]:
         """Turn every record and its key's state into a new state and an output, per key and in order.
 
@@ -194,17 +195,22 @@ class KeyedStream(Stream[T]):
                 one, as `dataclasses.replace` or `{**state, key: value}` do.
             initial: The state of a key that has none yet. A state is whatever a record's field may be: a dataclass,
                 int, str, list[...], dict[str, ...], ...
-            beside: A broadcast whose state, as of the record's place in the order, the function gets as its third
+            broadcast: A broadcast whose state, as of the record's place in the order, the function gets as its third
                 argument.
             returns: The type of the outputs if the function's annotations do not say it.
+            old: Nothing: names that arguments had are refused with the new one.
         """
+        if "beside" in old:
+            raise FlowError("scan has no beside=", where=str(user_site()), way_out="write broadcast= instead")
+        if old:
+            raise TypeError(f"scan() got an unexpected keyword argument {next(iter(old))!r}")
         check_text("scan", name)
         also: list[int] = []
-        if beside is not None:
-            if not isinstance(beside, Broadcast) or beside._flow is not self._flow:
-                what = f"beside= takes a broadcast of the flow {self._flow.name!r}, found {beside!r}"
+        if broadcast is not None:
+            if not isinstance(broadcast, Broadcast) or broadcast._flow is not self._flow:
+                what = f"broadcast= takes a broadcast of the flow {self._flow.name!r}, found {broadcast!r}"
                 raise FlowError(what, where=str(user_site()), way_out="make one: stream.broadcast(name, function, ...)")
-            also = [beside._call]
+            also = [broadcast._call]
         step = steps.Scan(function_of(function), initial, returns=returns)
         return Stream(self._flow, self._write_down(step, name, also=also))
 

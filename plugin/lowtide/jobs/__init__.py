@@ -3,7 +3,7 @@
     runner.py       runs a job in this process: `lowtide run`, `python flow.py`, spark-submit
     supervisor.py   runs it as a child of a small process of its own: `lowtide run --detach`
     folder.py       where a job keeps what others look at
-    ending.py       ends a job from outside: `lowtide stop`
+    job_end.py       ends a job from outside: `lowtide stop`
     figures.py      what a running job says of itself: `lowtide status`
 
 A job's processes die together: the JVM and its Python children with the runner, the runner with its supervisor. Each

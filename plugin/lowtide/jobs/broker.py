@@ -13,23 +13,25 @@ LIMIT_S = 2.0
 
 
 def check_broker(conf: Conf) -> None:
-    """Refuse a start while nobody listens at any address of `kafka.bootstrap`.
+    """Refuse a start while nobody listens at any address of `kafka.bootstrap_servers`.
 
     Only a refused connection counts: what is slow, or behind a name that cannot be found, is left to Kafka's client.
 
     Raises:
         ServiceUnavailable: names `lowtide up` where the embedded services are to be used.
     """
-    if not all(_refuses(address) for address in conf.kafka.bootstrap.split(",")):
+    if not all(_refuses(address) for address in conf.kafka.bootstrap_servers.split(",")):
         return
-    way_out = "start the broker, or correct kafka.bootstrap"
+    way_out = "start the broker, or correct kafka.bootstrap_servers"
     if conf.embedded.enabled:
-        way_out = "start the embedded one: lowtide up; or correct kafka.bootstrap"
+        way_out = "start the embedded one: lowtide up; or correct kafka.bootstrap_servers"
         runs = [service for service in service_status(Path(conf.embedded.folder)) if service.name == "kafka"]
         if runs and runs[0].state == "running":
-            way_out = f"the embedded one runs at {runs[0].address}: give that as kafka.bootstrap"
+            way_out = f"the embedded one runs at {runs[0].address}: give that as kafka.bootstrap_servers"
     raise ServiceUnavailable(
-        "no Kafka broker runs", where=f"{conf.kafka.bootstrap} refuses connections (kafka.bootstrap)", way_out=way_out
+        "no Kafka broker runs",
+        where=f"{conf.kafka.bootstrap_servers} refuses connections (kafka.bootstrap_servers)",
+        way_out=way_out,
     )
 
 

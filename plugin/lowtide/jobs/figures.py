@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from lowtide.assignment import messages
 from lowtide.assignment.client import ServiceClient
 from lowtide.errors import LifeEnded
 from lowtide.jobs.folder import JobFolder
@@ -36,10 +36,10 @@ class Figures:
     executors: int
 
     @classmethod
-    def of(cls, status: dict[str, Any]) -> Figures:
+    def of(cls, state: messages.JobState) -> Figures:
         """Return the figures in a service's answer."""
-        totals = status["totals"]
-        present = sum(bool(worker["pid"]) for worker in status["workers"])
+        totals = state.totals
+        present = sum(bool(worker.pid) for worker in state.workers)
         return cls(totals["records_in"], totals["records_out"], totals["dead_letters"], present, totals["executors"])
 
     @classmethod

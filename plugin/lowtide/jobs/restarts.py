@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
 
-__all__ = ["Restarts", "in_vain"]
+__all__ = ["Restarts"]
 
 FIRST_PAUSE_S = 0.5
 MOST_PAUSE_S = 15.0
-_OF_THE_FLOW = re.compile(r'(step |source )?"')
-"""How the texts begin of what a flow's own functions and records bring about; see `core/operators/failure.py`."""
-
-
-def in_vain(cause: str) -> bool:
-    """Whether a life that ended so would end again at the same record: it was a function of the flow that raised."""
-    return bool(_OF_THE_FLOW.match(cause))
 
 
 class Restarts:

@@ -15,7 +15,8 @@ import msgspec
 from lowtide.conf import Conf
 from lowtide.driver.job import Job
 from lowtide.driver.recovery import StartFrom
-from lowtide.driver.session import session_runs, submitted
+from lowtide.driver.session import session_runs
+from lowtide.driver.spark_conf import submitted
 from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
 from lowtide.flow.compiler import compile_job
 from lowtide.flow.graph import FlowGraph
@@ -24,12 +25,13 @@ from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.jvm import child_jvm, end_jvm, lead_output, said_of
 from lowtide.jobs.log import Log
 from lowtide.jobs.progress import Progress, age_s
-from lowtide.jobs.restarts import Restarts, in_vain
+from lowtide.jobs.reporter import Reporter
+from lowtide.jobs.restarts import Restarts
 from lowtide.jobs.signals import INTERRUPTED, Signals, StopAsked, end_now
 from lowtide.jobs.state import JobState, now
-from lowtide.jobs.telling import Telling
 from lowtide.process.identity import Process
 from lowtide.process.mark import VARIABLE, end_marked
+from lowtide_snapshots.cause import Cause
 
 JVM_END_LIMIT_S = 10.0
 LEFT_OVER_GRACE_S = 6.0
@@ -78,7 +80,9 @@ class Runner:
         self._job: Job | None = None
         self._restarts = Restarts(conf.job.restarts, conf.job.restarts_within_s)
         self._together = False
-        self._telling = Telling(self._progress, self._log, conf.kafka.bootstrap, lambda step: self._note(step=step))
+        self._reporter = Reporter(
+            self._progress, self._log, conf.kafka.bootstrap_servers, lambda step: self._note(step=step)
+        )
         self._verbose = False
 
     def run(self, *, verbose: bool = False) -> JobState:
@@ -105,13 +109,13 @@ class Runner:
             with output:
                 self._live()
         except LowtideError as error:
-            self._end("failed", str(error), error.exit_code)
+            self._end("failed", error.cause(), error.exit_code)
             self._progress.say(f"the job has ended; log: {self._folder.log_file}")
             raise
         except (StopAsked, KeyboardInterrupt):
-            self._end("stopped", "it was stopped before it was ready", INTERRUPTED)
+            self._end("stopped", Cause("stop", "it was stopped before it was ready"), INTERRUPTED)
         except BaseException as error:
-            self._end("failed", said_of(error), 1)
+            self._end("failed", Cause("other", said_of(error)), 1)
             raise
         self._progress.say(f"stopped: {self._state.cause}")
         return self._state
@@ -202,7 +206,7 @@ class Runner:
         follows: bool | None = None
         while True:
             asked = self._signals.asked is not None
-            ends = asked or in_vain(str(error)) or not last.has_spark() or last.superseded
+            ends = asked or error.kind == "flow" or not last.has_spark() or last.superseded
             pause_s = None if ends else self._restarts.pause_s(time.monotonic())
             if pause_s is None:
                 self._job = last if follows is None else None
@@ -230,7 +234,7 @@ class Runner:
     def _go_on(self, job: Job) -> bool:
         if self._signals.asked is not None:
             return False
-        self._telling.look(job, time.monotonic())
+        self._reporter.look(job, time.monotonic())
         return True
 
     def _stop(self, job: Job | None, *, failed: bool) -> None:
@@ -270,12 +274,12 @@ class Runner:
         supervisor = self._state.supervisor
         return supervisor is not None and os.getppid() != supervisor.pid
 
-    def _why_stopped(self) -> tuple[str, str, int]:
+    def _why_stopped(self) -> tuple[str, Cause, int]:
         asked = self._signals.asked
         if self._is_abandoned():
-            return "failed", ABANDONED, LifeEnded.exit_code
+            return "failed", LifeEnded(ABANDONED).cause(), LifeEnded.exit_code
         rest = ", and Spark with it: what was not delivered is read again" if self._together else ""
-        return "stopped", f"{asked.name if asked else 'somebody'} asked for it{rest}", 0
+        return "stopped", Cause("stop", f"{asked.name if asked else 'somebody'} asked for it{rest}"), 0
 
     # -- the folder ------------------------------------------------------------------------------------------------
 
@@ -287,7 +291,7 @@ class Runner:
         self._state = msgspec.structs.replace(self._state, **changes)
         self._folder.write(self._state)
 
-    def _end(self, phase: str, cause: str, code: int) -> None:
+    def _end(self, phase: str, cause: Cause, code: int) -> None:
         self._note(phase=phase, cause=cause, exit_code=code, ended_at=now(), step="")
 
     def _give_up(self, why: str, code: int) -> None:
@@ -298,5 +302,5 @@ class Runner:
             jvm.send(signal.SIGKILL)
         end_marked(self._state.life, 0.0)
         self._folder.forget_secret()
-        self._end("failed", f"{why} and was killed", code)
+        self._end("failed", Cause("other", f"{why} and was killed"), code)
         end_now(code)

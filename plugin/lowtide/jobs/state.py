@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from lowtide.process.identity import Process
+from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.job.control_address import ControlAddress
 
 Phase = Literal["starting", "running", "stopping", "stopped", "failed"]
@@ -25,7 +26,7 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
         runner: The process that runs the job; None while the supervisor has not started it.
         supervisor: The process that watches the runner; None where it runs in the foreground.
         step: What is done now, in words, while it starts.
-        cause: Why it ended, in plain words.
+        cause: Why it ended; None until then.
         exit_code: What the runner ended with; None while it runs.
         incarnation: The number of this life.
         address: Where the job's service listens, `host:port`; empty before.
@@ -43,7 +44,7 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     supervisor: Process | None = None
     jvm: Process | None = None
     step: str = ""
-    cause: str = ""
+    cause: Cause | None = None
     exit_code: int | None = None
     incarnation: int | None = None
     address: str = ""
@@ -68,9 +69,8 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
         if self.ended or any(process is not None and process.alive() for process in (self.runner, self.supervisor)):
             return self
         who = f"process {self.runner.pid}" if self.runner else "it"
-        return msgspec.structs.replace(
-            self, phase="failed", cause=self.cause or f"{who} was killed, or the machine went down"
-        )
+        gone = Cause("loss", f"{who} was killed, or the machine went down")
+        return msgspec.structs.replace(self, phase="failed", cause=self.cause or gone)
 
 
 def now() -> datetime:
@@ -81,7 +81,9 @@ def now() -> datetime:
 def read_state(file: Path) -> JobState | None:
     """Return the state in a file; None if there is none, or one that another version wrote."""
     try:
-        return msgspec.json.decode(file.read_bytes(), type=JobState)
+        values = msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
+        # An older version wrote the cause as a text.
+        return msgspec.convert(values | {"cause": Cause.of(values.get("cause"))}, JobState)
     except (OSError, msgspec.MsgspecError):
         return None
 

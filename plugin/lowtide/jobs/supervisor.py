@@ -24,6 +24,7 @@ from lowtide.jobs.signals import HEARD
 from lowtide.jobs.state import now
 from lowtide.process.identity import Process
 from lowtide.process.mark import VARIABLE, end_marked
+from lowtide_snapshots.cause import Cause
 
 PR_SET_PDEATHSIG = 1
 LEFT_OVER_GRACE_S = 8.0
@@ -77,9 +78,9 @@ def _finish(folder: JobFolder, life: str, status: int, *, killed: bool) -> None:
     if state is None or state.life != life or state.ended:
         return
     how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
-    cause = f"process {state.runner.pid if state.runner else '?'}, which ran it, {how}"
+    cause = Cause("loss", f"process {state.runner.pid if state.runner else '?'}, which ran it, {how}")
     if killed:
-        cause = "it did not stop in time and was killed"
+        cause = Cause("other", "it did not stop in time and was killed")
     code = status if status > 0 else 128 - status
     folder.write(msgspec.structs.replace(state, phase="failed", cause=cause, exit_code=code, ended_at=now(), step=""))
 

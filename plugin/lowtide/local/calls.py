@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from lowtide.core.operators.batch_mapping import MapBatchesNode
 from lowtide.core.operators.failure import Failure, UserError, raised
+from lowtide.core.operators.map_batches import MapBatchesNode
 from lowtide.core.operators.program import per_record_node
 from lowtide.flow.plan import Vertex
 from lowtide.flow.steps import Filter, FlatMap, Function, MapBatches

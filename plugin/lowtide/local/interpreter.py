@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from lowtide.core.operators.exchange import front_unit
 from lowtide.core.operators.failure import Dead, Failure, MessageRefused, UserError, as_json, unreadable
 from lowtide.core.operators.keys import key_of
-from lowtide.core.operators.looping import key_changed, key_refused, misfit, too_many_turns
+from lowtide.core.operators.loop import key_changed, key_refused, misfit, too_many_turns
 from lowtide.core.operators.order import delivered_ms
 from lowtide.core.operators.per_record import not_bool
-from lowtide.core.operators.watching import record_watch
+from lowtide.core.operators.watch import record_watch
 from lowtide.flow.plan import Plan, Vertex
 from lowtide.flow.schema import schema_of
 from lowtide.flow.steps import Again, Broadcast, KeyBy, Last, Loop, MapBatches, Merge, Read, Scan, Write

@@ -263,7 +263,7 @@ def _read(kafka: KafkaConf, topic: str) -> dict[int, list[Any]]:
     if open_:
         raise ServiceUnavailable(
             f'topic "{topic}", partitions {sorted(open_)}: the end was not reached within {READ_LIMIT_S:g} s',
-            where=f"Kafka at {kafka.bootstrap}",
+            where=f"Kafka at {kafka.bootstrap_servers}",
             way_out="see whether the broker answers: lowtide doctor",
         )
     return found
@@ -276,10 +276,10 @@ def _partitions(consumer: Any, kafka: KafkaConf, topic: str) -> list[int]:
         known = consumer.list_topics(topic, timeout=kafka.reach_limit_ms / 1000).topics[topic]
     except KafkaException as error:
         raise ServiceUnavailable(
-            f"no Kafka broker answers: {error.args[0].str()}", where=f"Kafka at {kafka.bootstrap}"
+            f"no Kafka broker answers: {error.args[0].str()}", where=f"Kafka at {kafka.bootstrap_servers}"
         ) from error
     if known.error is not None:
         raise TopicUnknown(
-            f'there is no topic "{topic}"', where=f"Kafka at {kafka.bootstrap}", way_out="correct the name"
+            f'there is no topic "{topic}"', where=f"Kafka at {kafka.bootstrap_servers}", way_out="correct the name"
         )
     return sorted(known.partitions)

@@ -20,15 +20,15 @@ from typing import Any
 from zlib import crc32
 
 from lowtide.core.operators.failure import UserError, shortened
-from lowtide.core.operators.watching import shown_function
+from lowtide.core.operators.watch import shown_function
 from lowtide.errors import FlowError
 from lowtide.flow.compiler import compile_flow
 from lowtide.flow.endpoints import KafkaSink
 from lowtide.flow.findings import Finding
+from lowtide.flow.flow_file import load_flow
 from lowtide.flow.formats import raw
 from lowtide.flow.graph import FlowGraph
 from lowtide.flow.kinds import Choice, Kind, Nullable, Scalar
-from lowtide.flow.loading import load_flow
 from lowtide.flow.nested_kinds import Mapping as MappingKind
 from lowtide.flow.nested_kinds import Sequenced, Struct
 from lowtide.flow.plan import Plan, Vertex

@@ -5,24 +5,18 @@ They follow the handshake of ``lowtide_tracker.handshake`` on the same connectio
 own the sockets.
 """
 
-import json
 import os
 import socket
 import struct
 from enum import IntEnum
-from typing import Any
 
+from lowtide_tracker import tcp
 from lowtide_tracker.handshake import HELLO_BYTES, PROOF_BYTES, ClientHandshake
 
 MAX_MESSAGE_BYTES = 1 << 28
 NONCE_BYTES = 32
 CONNECT_TIMEOUT_S = 10.0
 SOCKET_BUFFER_BYTES = 1 << 20
-SILENT_FOR_S = 5
-"""How long a connection may be silent before the kernel asks whether the peer's machine is still there."""
-PROBE_EVERY_S = 2
-PROBES = 3
-GONE_AFTER_S = SILENT_FOR_S + PROBES * PROBE_EVERY_S
 HEAD = struct.Struct("<IB")
 
 
@@ -44,7 +38,7 @@ class Kind(IntEnum):
     ENDED = 7
     """From a worker: this epoch's output is out; ``i64 epoch``."""
     FAILED = 8
-    """From a worker: what went wrong, as UTF-8 text."""
+    """From a worker: what went wrong, a `Cause` as JSON."""
     PLAN = 9
     """The deployment, pickled: from the driver to the service, from there to workers."""
     TAKEN = 10
@@ -100,22 +94,9 @@ def tune(connection: socket.socket) -> None:
 
     What a slow reader leaves must not pile up in the kernel.
     """
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    tcp.tune(connection)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BUFFER_BYTES)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, SILENT_FOR_S)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, PROBE_EVERY_S)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, PROBES)
-
-
-def expect_acks(connection: socket.socket) -> None:
-    """End the connection as well when what was sent stays unacknowledged for `GONE_AFTER_S`.
-
-    Only for connections with the service, which always reads. The kernel counts a reader that has no room as silent,
-    so between a task and its worker, where the reader may wait for Kafka, this would end healthy lives.
-    """
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, GONE_AFTER_S * 1000)
 
 
 def connect(address: str, secret: bytes, limit_s: float = CONNECT_TIMEOUT_S) -> socket.socket:
@@ -130,7 +111,9 @@ def connect(address: str, secret: bytes, limit_s: float = CONNECT_TIMEOUT_S) -> 
     connection = socket.create_connection((host, int(port)), limit_s)
     try:
         tune(connection)
-        expect_acks(connection)
+        # The service always reads. Between a task and its worker, where the reader may wait for Kafka, this would end
+        # healthy lives.
+        tcp.expect_acks(connection)
         shake = ClientHandshake(secret, os.urandom(NONCE_BYTES))
         hello = receive_exactly(connection, HELLO_BYTES)
         connection.sendall(shake.reply(hello))
@@ -142,10 +125,9 @@ def connect(address: str, secret: bytes, limit_s: float = CONNECT_TIMEOUT_S) -> 
     return connection
 
 
-def send(connection: socket.socket, kind: Kind, payload: bytes | dict[str, Any]) -> None:
-    """Sends one message on a blocking socket; a dict goes as JSON."""
-    data = json.dumps(payload).encode() if isinstance(payload, dict) else payload
-    connection.sendall(head(kind, len(data)) + data)
+def send(connection: socket.socket, kind: Kind, payload: bytes) -> None:
+    """Sends one message on a blocking socket."""
+    connection.sendall(head(kind, len(payload)) + payload)
 
 
 def receive(connection: socket.socket) -> tuple[int, bytes]:

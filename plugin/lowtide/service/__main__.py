@@ -1,11 +1,10 @@
 """`python -m lowtide.service`: started by the driver plugin, ends when its standard input closes."""
 
 import asyncio
-import json
 import signal
 import sys
-from typing import Any
 
+from lowtide.assignment.messages import JobGauges, ServiceReady, ServiceStart, read_service_start
 from lowtide.logs import log_to_stderr
 from lowtide.process.interpreter import versions
 from lowtide.service.lives import say
@@ -14,16 +13,16 @@ from lowtide.service.server import Service
 GAUGES_EVERY_S = 1.0
 
 
-async def run(first: dict[str, Any]) -> None:
+async def run(first: ServiceStart) -> None:
     """Serve until standard input closes."""
-    host = first.get("bind") or first["host"]
-    service = Service(bytes.fromhex(first["secret"]), versions(), host)
+    host = first.bind or first.host
+    service = Service(bytes.fromhex(first.secret), versions(), host)
     own, port = service.serve(host)
-    say({"ready": f"{first['host'] if first.get('bind') else own}:{port}"})
+    say(ServiceReady(f"{first.host if first.bind else own}:{port}"))
     loop = asyncio.get_running_loop()
     closed = loop.run_in_executor(None, sys.stdin.read)
     while not closed.done():
-        say({"gauges": service.lives.totals()})
+        say(JobGauges(service.lives.totals()))
         service.lives.look()
         await asyncio.wait([closed], timeout=GAUGES_EVERY_S)
     await service.lives.close()
@@ -33,7 +32,7 @@ def main() -> None:
     """Read the first line (secret, host, and bind where that is another address) and serve."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # A terminal's Ctrl-C goes to all; the driver ends what it started.
     log_to_stderr("service")
-    asyncio.run(run(json.loads(sys.stdin.readline())))
+    asyncio.run(run(read_service_start(sys.stdin.readline())))
 
 
 if __name__ == "__main__":

@@ -8,33 +8,36 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from lowtide.assignment.setting import LifeSetting, SnapshotSetting, TrackerSetting
+from lowtide.assignment.messages import Looked, Reached, WorkerNews, WorkerOrder
+from lowtide.assignment.setting import LifeSetting
 from lowtide.assignment.welcome import Welcome
 from lowtide.events import EventLog
-from lowtide.service.asking import Asking
 from lowtide.service.fronts.idle_fronts import SERVICE_WORKER
 from lowtide.service.fronts.reach import Reach
 from lowtide.service.fronts.source_fronts import SourceFronts
 from lowtide.service.snapshots.coordinator import Coordinator
-from lowtide.service.snapshots.tidying import Tidying
+from lowtide.service.snapshots.floor_tidier import FloorTidier
+from lowtide.service.snapshots.participants import LifeParticipants
+from lowtide.service.store_thread import StoreThread
+from lowtide.service.tracker.messages import TrackerSetting
 from lowtide.service.tracker.process import TrackerProcess
 from lowtide.service.tracker.stall import Stall
+from lowtide.service.workers.crew import Crew
 from lowtide.service.workers.questions import Questions
 from lowtide.service.workers.register import Register
 from lowtide.service.workers.silence import Silence
+from lowtide.status.gauges import WorkerState
 from lowtide.status.teller import delivered_time
 from lowtide.status.tracker_report import TrackerReport
+from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.commits.log import ZooKeeperCommitLog
 from lowtide_snapshots.errors import Fenced, SnapshotsError, ZooKeeperUnavailable
 
 __all__ = ["Life"]
 
 LOG = logging.getLogger(__name__)
-HEARD_LIMIT_S = 5.0
-"""How long a notice may take from the tracker to the service."""
 
 
 class Life:
@@ -58,8 +61,8 @@ class Life:
         host: str,
         register: Register,
         events: EventLog,
-        on_end: Callable[[str], None],
-        tell_worker: Callable[[str, dict[str, Any]], None],
+        on_end: Callable[[Cause], None],
+        tell_worker: Callable[[str, WorkerOrder], None],
     ) -> None:
         self.setting = setting
         self.told = setting.told
@@ -72,8 +75,9 @@ class Life:
         self._telling: asyncio.Task[None] | None = None
         self._stall = Stall(setting.stall_limit_ms / 1000)
         self._silence = Silence(setting.silent_limit_s)
-        self._place = Asking(setting.zookeeper.store(setting.job), events)
-        self._commits = Asking(setting.zookeeper.store(setting.job))
+        self._crew = Crew(register, tell_worker, (setting.levels - 1) * setting.parallelism)
+        self._place = StoreThread(setting.zookeeper.store(setting.job), events)
+        self._commits = StoreThread(setting.zookeeper.store(setting.job))
         """For commits alone: their manifests are read meanwhile, from a store that may be slow."""
         self.fronts = SourceFronts(
             setting,
@@ -83,52 +87,53 @@ class Life:
             told=lambda: self.told,
             events=events,
             on_end=on_end,
-            tell_worker=tell_worker,
-            workers=lambda: register.workers,
+            crew=self._crew,
         )
         self.reach = Reach(setting.kafka, lambda: None if self.snapshots is None else self.snapshots.commits.last)
         self.snapshots: Coordinator | None = None
         """None where no snapshots are taken."""
-        self._register = register
-        self._tell_worker = tell_worker
-        self.questions = Questions(self._tell_all, self._later_workers, setting.shape.slack_ms)
-        self._tidying: Tidying | None = None
+        self.questions = Questions(self._crew, setting.shape.slack_ms)
+        self._tidier: FloorTidier | None = None
         if setting.snapshots is not None and setting.keeps_lasts:
             generation = setting.snapshots.generation
-            self._tidying = Tidying(
+            self._tidier = FloorTidier(
                 setting.kafka, setting.job, incarnation=setting.incarnation, generation=generation, events=events
             )
         self._address = ""
-        self._tracker: TrackerProcess | None = None
-        if setting.tracking:
-            openings = self.fronts.openings
-            self._tracker = TrackerProcess(
-                TrackerSetting(
-                    setting.incarnation, setting.graph, dict(openings), setting.start, setting.capacity_ticks
-                ),
-                secret,
-                host=host,
-                workers=lambda: [*register.hosts(), SERVICE_WORKER],
-                fronts=lambda: openings,
-                on_fault=on_end,
-                on_restart=self._restarted,
-            )
+        openings = self.fronts.openings
+        self._tracker = TrackerProcess(
+            TrackerSetting(setting.incarnation, setting.graph, dict(openings), setting.start, setting.capacity_ticks),
+            secret,
+            host=host,
+            workers=lambda: [*register.hosts(), SERVICE_WORKER],
+            fronts=lambda: openings,
+            on_fault=on_end,
+            on_restart=self._restarted,
+        )
 
     async def start(self) -> None:
         """Start all of it.
 
         Raises:
-            LowtideError, SnapshotsError: what could not be started; nothing is left running.
+            LowtideError: what could not be started; nothing is left running.
         """
         try:
             await self._place.open()
-            if self._tracker is not None:
-                self._address = await self._tracker.start()
-                self.fronts.start(self._address)
-                if self.setting.snapshots is not None:
-                    await self._commits.open()
-                    self.snapshots = self._coordinator(self.setting.snapshots)
-                    await self.snapshots.start()
+            self._address = await self._tracker.start()
+            self.fronts.start(self._address)
+            if self.setting.snapshots is not None:
+                await self._commits.open()
+                participants = LifeParticipants(self._crew, self.fronts, self._tracker, self._tidier)
+                self.snapshots = Coordinator(
+                    self.setting.snapshots,
+                    incarnation=self.setting.incarnation,
+                    start=self.setting.start,
+                    log=ZooKeeperCommitLog(self._commits.store),
+                    ask=self._commits.ask,
+                    participants=participants,
+                    events=self._events,
+                )
+                await self.snapshots.start()
         except BaseException:
             await self.close()
             raise
@@ -137,60 +142,15 @@ class Life:
         """End all of it."""
         if self.snapshots is not None:
             await self.snapshots.close()
-        if self._tidying is not None:
-            await self._tidying.close()
+        if self._tidier is not None:
+            await self._tidier.close()
         await self.reach.close()
         await self.fronts.close()
-        if self._tracker is not None:
-            await self._tracker.close()
+        await self._tracker.close()
         if self._telling is not None:
             await asyncio.wait([self._telling])
         await self._commits.close()
         await self._place.close()
-
-    async def _request(self, number: int) -> int:
-        """Ask for a snapshot; when it returns T, all floors that T rests on have been heard here."""
-        assert self._tracker is not None
-        tick = await self._tracker.request(number)
-        await self.fronts.heard(number, HEARD_LIMIT_S)
-        return tick
-
-    def _forget(self, front: int, offset: int) -> None:
-        """Forget the floors below the newest commit."""
-        self.fronts.forget_floors(front, offset)
-        if self._tracker is not None:
-            self._tracker.forget_floors(front, offset)
-
-    def _tidy(self, starts: list[tuple[int, int]]) -> None:
-        if self._tidying is not None:
-            self._tidying.committed(starts)
-
-    def _coordinator(self, setting: SnapshotSetting) -> Coordinator:
-        return Coordinator(
-            setting,
-            incarnation=self.setting.incarnation,
-            start=self.setting.start,
-            log=ZooKeeperCommitLog(self._commits.store),
-            ask=self._commits.ask,
-            request=self._request,
-            floors=self.fronts.floors_from,
-            fronts=self.fronts.standing,
-            skipped=self.fronts.skipped,
-            workers=self._later_workers,
-            expected=(self.setting.levels - 1) * self.setting.parallelism,
-            tell=self._tell_all,
-            forget=self._forget,
-            tidy=self._tidy,
-            events=self._events,
-        )
-
-    def _tell_all(self, message: dict[str, Any]) -> None:
-        for worker in self._register.workers:
-            self._tell_worker(worker, message)
-
-    def _later_workers(self) -> list[str]:
-        """The workers of the levels behind the first."""
-        return [name for name in self._register.workers if not name.startswith("0/")]
 
     @property
     def troubles(self) -> list[str]:
@@ -201,7 +161,7 @@ class Life:
     @property
     def report(self) -> TrackerReport | None:
         """The tracker's newest report."""
-        return None if self._tracker is None else self._tracker.report
+        return self._tracker.report
 
     async def welcome(self, worker: str) -> Welcome:
         """What a worker begins with; at level 0 it speaks for its front from now on.
@@ -212,14 +172,14 @@ class Life:
         front = await self.fronts.hand_over(worker) if worker.startswith("0/") else None
         return Welcome(tracker=self._address, now_ms=self.fronts.now_ms(), fronts=self.fronts.names(), front=front)
 
-    def hear(self, worker: str, said: dict[str, Any]) -> None:
-        """Take what a worker says of its front, of a snapshot or of a key that was asked for."""
-        if "looked" in said:
-            self.questions.hear(worker, said["looked"])
-        elif "snapshot" not in said:
-            self.fronts.heard_from(worker, said)
+    def hear(self, worker: str, news: WorkerNews) -> None:
+        """Take what a worker reports of its front, of a snapshot or of a key that was asked for."""
+        if isinstance(news, Looked):
+            self.questions.hear(worker, news)
+        elif isinstance(news, Reached):
+            self.fronts.heard_from(worker, news)
         elif self.snapshots is not None:
-            self.snapshots.hear(worker, said["snapshot"])
+            self.snapshots.hear(worker, news)
 
     async def current(self, worker: str) -> str:
         """Return why this life is not the job's newest any more; empty if it is, and then the worker may deliver (W10).
@@ -237,23 +197,22 @@ class Life:
         self._events.event("sink_claimed", worker=worker)
         return ""
 
-    def look(self, workers: Sequence[Mapping[str, Any]]) -> None:
+    def look(self, workers: Sequence[WorkerState]) -> None:
         """Each second: see whether min time stands for no reason, and store what may be told of delivered time."""
         report = self.report
-        if report is None or self._tracker is None:
+        if report is None:
             return
         self._tracker.end_if_silent()
         self.fronts.look(time.monotonic())
-        gauges, now_s = [worker["gauges"] for worker in workers], time.monotonic()
-        stalled = self._stall.look(report, gauges, now_s) or self._stall.unread(self.fronts.unread(), gauges, now_s)
+        now_s = time.monotonic()
+        stalled = self._stall.look(report, workers, now_s) or self._stall.unread(self.fronts.unread(), workers, now_s)
         stalled = stalled or self._silence.look(workers, now_s)
         if stalled:
             self._on_end(stalled)
-        expected = (self.setting.levels - 1) * self.setting.parallelism
         if self.snapshots is not None:
             self.snapshots.look(time.monotonic())
         self.reach.look(time.monotonic())
-        delivered = delivered_time(workers, expected)
+        delivered = delivered_time(workers, self._crew.expected)
         telling = self._telling is not None and not self._telling.done()
         if not self.setting.keeps_lasts or delivered is None or telling:
             return
@@ -265,7 +224,7 @@ class Life:
         try:
             await self._place.ask(self._place.store.tell, self.setting.incarnation, tick)
         except Fenced as error:
-            self._on_end(str(error))
+            self._on_end(error.cause())
         except SnapshotsError as error:
             LOG.warning("the delivered time could not be stored, and is not told: %s", error)
         else:

@@ -3,26 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
 
+from lowtide.assignment.messages import (
+    Begun,
+    Ended,
+    JobGauges,
+    JobState,
+    Refused,
+    ServiceReady,
+    StillRuns,
+    Stop,
+    ToWorker,
+    WorkerOrder,
+    line,
+)
 from lowtide.assignment.setting import LifeSetting, unpack
 from lowtide.errors import LowtideError
 from lowtide.events import EventLog, EventName
-from lowtide.process.wire import Kind
 from lowtide.service.life import Life
-from lowtide.service.showing import Showing
+from lowtide.service.life_view import LifeView
 from lowtide.service.workers import figures
 from lowtide.service.workers.deaths import REPORT_WAIT_S, Deaths
 from lowtide.service.workers.executors import Executors
 from lowtide.service.workers.peer import Peer
 from lowtide.service.workers.register import Register
-from lowtide_snapshots.errors import SnapshotsError
+from lowtide.status.gauges import WorkerGauges, WorkerState
+from lowtide_snapshots.cause import Cause
+from lowtide_snapshots.errors import cause_of
 
 __all__ = ["Lives", "Running", "say"]
 
@@ -58,13 +71,13 @@ class Lives:
         self.plan = b""
         self.links: dict[str, Peer] = {}
         self.welcomed: set[str] = set()
-        self.gauges: dict[str, dict[str, Any]] = {}
+        self.gauges: dict[str, WorkerGauges] = {}
         self.deaths = Deaths()
         self.executors = executors
         self._secret = secret
         self._host = host
 
-    async def begin(self, payload: bytes) -> dict[str, Any]:
+    async def begin(self, payload: bytes) -> Begun | StillRuns | Refused:
         """A new life: its setting, and the deployment for its workers. Numbers of lives only grow.
 
         A life that still runs is not replaced; of one that has ended, the workers that are still there are killed.
@@ -72,13 +85,13 @@ class Lives:
         try:
             setting, deployment = unpack(payload)
         except msgspec.MsgspecError as error:
-            return {"refused": f"the driver program is of another version of Lowtide than its plugin: {error}"}
+            return Refused(f"the driver program is of another version of Lowtide than its plugin: {error}")
         incarnation = setting.incarnation
         before, links = self.register, self.links
         if incarnation <= before.incarnation:
-            return {"refused": f"incarnation {incarnation} is not above {before.incarnation}"}
+            return Refused(f"incarnation {incarnation} is not above {before.incarnation}")
         if before.runs:
-            return {"refused": f"incarnation {before.incarnation} still runs here", "running": before.incarnation}
+            return StillRuns(before.incarnation)
         register = self.register = Register(incarnation)
         self.plan = deployment
         self.links, self.gauges, self.welcomed = {}, {}, set()
@@ -98,12 +111,12 @@ class Lives:
                 on_end=partial(self.end, incarnation),
                 tell_worker=self._tell_worker,
             )
-            control = await running.start()
-        except (LowtideError, SnapshotsError, OSError) as error:
-            register.end(str(error))
-            return {"refused": str(error)}
+            begun = await running.start()
+        except (LowtideError, OSError) as error:
+            register.end(cause_of(error))
+            return Refused(str(error))
         self.running = running
-        return {"begun": incarnation, **control}
+        return begun
 
     async def close(self) -> None:
         """End what the last life has started here."""
@@ -112,25 +125,25 @@ class Lives:
         if running is not None:
             await running.close()
 
-    def _tell_worker(self, name: str, message: dict[str, Any]) -> None:
+    def _tell_worker(self, name: str, order: WorkerOrder) -> None:
         if name in self.welcomed and name in self.links:  # A worker's first message is its welcome.
-            self.links[name].tell({"worker": name, "told": message})
+            self.links[name].tell(ToWorker(name, order))
 
     def processes(self, executor: str) -> int:
         """How many hosts an executor has, where there are as many workers."""
         said = 0 if self.running is None else self.running.life.setting.processes
         return said or max(1, self.executors.cores(executor) // 2)
 
-    def stopping(self, incarnation: int, cause: str) -> None:
+    def stopping(self, incarnation: int, cause: Cause | None) -> None:
         """Its query is being stopped: tasks that break off now are no failure.
 
         Args:
             incarnation: The life's number.
-            cause: Why it ends, where its program has found that and the service has not; empty for a stop on purpose.
+            cause: Why it ends, where its program has found that and the service has not; None for a stop on purpose.
         """
         if incarnation == self.register.incarnation:
             if cause and self.register.runs:
-                self.event("life_ended", cause=cause)
+                self.event("life_ended", cause=str(cause))
             self.register.finished = True
 
     async def finish(self, incarnation: int) -> list[str]:
@@ -140,7 +153,7 @@ class Lives:
             return []
         register.finished = True
         for link in set(links.values()):
-            await link.send(Kind.ASK, {"stop": True})
+            await link.answer(Stop())
         await _until_empty(links, FINISH_LIMIT_S)
         killed = await self._kill(register, links)
         await self.close()
@@ -153,7 +166,7 @@ class Lives:
         await _until_empty(links, KILL_LIMIT_S)
         return left
 
-    async def end_unless_the_worker_says_why(self, incarnation: int, cause: str) -> None:
+    async def end_unless_the_worker_says_why(self, incarnation: int, cause: Cause) -> None:
         """A task failed. If its worker died or raised, that is the cause; the task merely saw its line break."""
         waited_s = 0.0
         while not self.register.cause and waited_s < 2 * REPORT_WAIT_S:
@@ -161,7 +174,7 @@ class Lives:
             waited_s += FINISH_POLL_S
         self.end(incarnation, cause)
 
-    def end(self, incarnation: int, cause: str) -> None:
+    def end(self, incarnation: int, cause: Cause) -> None:
         """Ends the life for a cause: the driver plugin is told, and cancels Spark's jobs."""
         if incarnation == self.register.incarnation and not self.register.cause and not self.register.finished:
             self.register.end(cause)
@@ -169,8 +182,9 @@ class Lives:
 
     def tell_end(self) -> None:
         """Tell the driver plugin that the life has ended."""
-        say({"ended": self.register.cause, "incarnation": self.register.incarnation})
-        self.event("life_ended", cause=self.register.cause)
+        assert self.register.cause is not None, "it has ended for a cause"
+        say(Ended(self.register.incarnation, self.register.cause))
+        self.event("life_ended", cause=str(self.register.cause))
 
     def event(self, name: EventName, **fields: Any) -> None:
         """Write a line into the job's log of events."""
@@ -194,7 +208,7 @@ class Lives:
         how = self.deaths.how(gone[0]) if gone and register is self.register else ""
         register.lost(gone, how, pid)
         if register.cause != before and register is self.register:
-            self.event("worker_lost", worker=", ".join(gone), pid=pid, why=register.cause)
+            self.event("worker_lost", worker=", ".join(gone), pid=pid, why=str(register.cause))
             self.tell_end()
 
     def look(self) -> None:
@@ -206,14 +220,14 @@ class Lives:
         """The job's gauges."""
         return figures.totals(self.register, self.gauges, len(self.executors))
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> JobState:
         """What the driver program is told of a running job."""
-        return {
-            "incarnation": self.register.incarnation,
-            "cause": self.register.cause,
-            "totals": self.totals(),
-            "workers": figures.workers(self.register, self.gauges),
-        }
+        return JobState(
+            incarnation=self.register.incarnation,
+            cause=self.register.cause,
+            totals=self.totals(),
+            workers=figures.workers(self.register, self.gauges),
+        )
 
 
 async def _until_empty(links: dict[str, Peer], limit_s: float) -> None:
@@ -222,9 +236,9 @@ async def _until_empty(links: dict[str, Peer], limit_s: float) -> None:
         await asyncio.sleep(FINISH_POLL_S)
 
 
-def say(line: dict[str, Any]) -> None:
-    """One line of JSON to the driver plugin."""
-    sys.stdout.write(json.dumps(line) + "\n")
+def say(message: ServiceReady | JobGauges | Ended) -> None:
+    """Write one message to the driver plugin."""
+    sys.stdout.write(line(message).decode())
     sys.stdout.flush()
 
 
@@ -250,8 +264,8 @@ class Running:
         secret: bytes,
         host: str,
         register: Register,
-        on_end: Callable[[str], None],
-        tell_worker: Callable[[str, dict[str, Any]], None],
+        on_end: Callable[[Cause], None],
+        tell_worker: Callable[[str, WorkerOrder], None],
     ) -> None:
         self.register = register
         self.events = EventLog(setting.job, setting.incarnation)
@@ -264,40 +278,37 @@ class Running:
             on_end=on_end,
             tell_worker=tell_worker,
         )
-        self._showing = Showing(self.life, self.events, register)
+        self._view = LifeView(self.life, self.events, register)
 
-    async def start(self) -> dict[str, str]:
-        """Start all of it.
-
-        Returns:
-            Of the control API: `control`, where it listens (`host:port`), and `certificate`, what it shows (PEM).
+    async def start(self) -> Begun:
+        """Start all of it; return where its control API is.
 
         Raises:
-            LowtideError, SnapshotsError, OSError: what could not be started; nothing is left running.
+            LowtideError, OSError: what could not be started; nothing is left running.
         """
         try:
             await self.life.start()
-            await self._showing.start()
-            self._showing.look(())
+            await self._view.start()
+            self._view.look(())
         except BaseException:
             await self.close()
             raise
         self.events.event("life_begun", fronts=len(self.life.fronts.known))
-        return {"control": self._showing.address, "certificate": self._showing.certificate}
+        return Begun(self.register.incarnation, self._view.address, self._view.certificate)
 
     async def close(self) -> None:
         """End all of it."""
-        await self._showing.close()
+        await self._view.close()
         await self.life.close()
 
-    def look(self, workers: Sequence[Mapping[str, Any]]) -> None:
+    def look(self, workers: Sequence[WorkerState]) -> None:
         """Look after the life, and make its view anew; to be called each second."""
         if self.register.runs:
             self.life.look(workers)
-        self._showing.look(workers)
+        self._view.look(workers)
 
     async def current(self, incarnation: int, worker: str) -> str:
         """Return why a life is not the job's newest; empty if it is (W10)."""
         if incarnation != self.register.incarnation or self.register.cause:
-            return self.register.cause or f"incarnation {incarnation} is over"
+            return str(self.register.cause or f"incarnation {incarnation} is over")
         return await self.life.current(worker)

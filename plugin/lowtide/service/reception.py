@@ -6,10 +6,11 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 
-from lowtide.process.wire import NONCE_BYTES, ConnectionClosed, expect_acks, tune
+from lowtide.process.wire import NONCE_BYTES, ConnectionClosed, tune
 from lowtide.service.workers.peer import Peer
 from lowtide_tracker.entrance import Entrance, listen
 from lowtide_tracker.handshake import REPLY_BYTES, HandshakeError, ServerHandshake
+from lowtide_tracker.tcp import expect_acks
 
 __all__ = ["receive_on"]
 

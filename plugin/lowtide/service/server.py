@@ -1,10 +1,38 @@
 """The service's sockets: workers, executors and the driver talk to it here; see `lives.py` for what comes of it."""
 
 import asyncio
-import json
-from typing import Any
+import logging
+
+import msgspec
 
 from lowtide.assignment import welcome
+from lowtide.assignment.messages import (
+    Answer,
+    Current,
+    Done,
+    End,
+    Failed,
+    Find,
+    Finish,
+    Finished,
+    Fork,
+    ForkServerHello,
+    Found,
+    FromHost,
+    Gauges,
+    Malformed,
+    News,
+    Question,
+    Refused,
+    Seat,
+    Seated,
+    Status,
+    Stopping,
+    WorkerHello,
+    read_by_service,
+    read_death,
+    read_from_host,
+)
 from lowtide.errors import LifeEnded, LowtideError
 from lowtide.process.wire import Kind
 from lowtide.service.lives import Lives
@@ -12,9 +40,10 @@ from lowtide.service.reception import receive_on
 from lowtide.service.workers.deaths import REPORT_WAIT_S
 from lowtide.service.workers.executors import Executors
 from lowtide.service.workers.peer import Peer
-from lowtide.service.workers.register import Fork, Found, Refused, Register, Worker
-from lowtide_snapshots.errors import SnapshotsError
+from lowtide.service.workers.register import Register, Worker
 from lowtide_tracker.entrance import Entrance
+
+LOG = logging.getLogger(__name__)
 
 
 class Service:
@@ -44,104 +73,104 @@ class Service:
         while True:
             kind, payload = await peer.receive()
             if kind == Kind.PLAN:
-                await peer.send(Kind.ASK, await self.lives.begin(payload))
+                await peer.answer(await self.lives.begin(payload))
                 continue
-            question = json.loads(payload)
-            match question["ask"]:
-                case "forkserver":
-                    await self._serve_fork_server(peer, question)
-                case "worker":
-                    await self._serve_host(peer, question)
+            try:
+                message = read_by_service(payload)
+            except Malformed as error:
+                LOG.warning("%s", error)
+                await peer.answer(Refused(str(error)))
+                continue
+            match message:
+                case ForkServerHello():
+                    await self._serve_fork_server(peer, message)
+                case WorkerHello():
+                    await self._serve_host(peer, message)
                 case _:
-                    await peer.send(Kind.ASK, await self._answer(question))
+                    await peer.answer(await self._answer(message))
 
-    async def _answer(self, question: dict[str, Any]) -> dict[str, Any]:
-        answer: dict[str, Any]
-        match question["ask"]:
-            case "find":
+    async def _answer(self, question: Question) -> Answer:
+        lives = self.lives
+        answer: Answer = Done()
+        match question:
+            case Find():
                 answer = await self._find(question)
-            case "seat":
-                known = question["incarnation"] == self.lives.register.incarnation
-                seat = self.lives.register.seat_of(question["index"], question["count"]) if known else ""
-                answer = {"seat": seat}
-            case "current":
-                running = self.lives.running
-                over = (
-                    "the life is over"
-                    if running is None
-                    else await running.current(question["incarnation"], question["worker"])
-                )
-                answer = {"refused": over}
-            case "end":
-                await self.lives.end_unless_the_worker_says_why(question["incarnation"], question["cause"])
-                answer = {"ended": self.lives.register.cause}
-            case "stopping":
-                self.lives.stopping(question["incarnation"], question["cause"])
-                answer = {"stopping": True}
-            case "finish":
-                killed = await self.lives.finish(question["incarnation"])
-                answer = {"finished": not self.lives.links, "killed": killed}
-            case "status":
-                answer = self.lives.status()
-            case other:
-                answer = {"refused": f"the service knows no question {other!r}"}
+            case Seat(incarnation=incarnation, index=index, count=count):
+                known = incarnation == lives.register.incarnation
+                answer = Seated(lives.register.seat_of(index, count) if known else "")
+            case Current(incarnation, worker):
+                running = lives.running
+                over = "the life is over" if running is None else await running.current(incarnation, worker)
+                answer = Refused(over) if over else Done()
+            case End(incarnation, cause):
+                await lives.end_unless_the_worker_says_why(incarnation, cause)
+            case Stopping(incarnation, cause):
+                lives.stopping(incarnation, cause)
+            case Finish(incarnation):
+                answer = Finished(await lives.finish(incarnation))
+            case Status():
+                answer = lives.status()
         return answer
 
-    async def _find(self, q: dict[str, Any]) -> dict[str, Any]:
-        register = self.lives.register
-        if q["level"] == 0 and self.lives.running is not None and q["incarnation"] == register.incarnation:
+    async def _find(self, question: Find) -> Found | Fork | Refused:
+        lives, register, level = self.lives, self.lives.register, question.level
+        if level == 0 and lives.running is not None and question.incarnation == register.incarnation:
             try:
-                await self.lives.running.life.fronts.know(q["worker"].partition("/")[2])
-            except (LowtideError, SnapshotsError) as error:
-                self.lives.end(register.incarnation, str(error))
-            if "index" in q:
-                register.seat(q["index"], q["count"], q["worker"])
+                await lives.running.life.fronts.know(question.worker.partition("/")[2])
+            except LowtideError as error:
+                lives.end(register.incarnation, error.cause())
+            register.seat(question.index, question.count, question.worker)
         before = register.cause
-        processes = self.lives.processes(q["executor"])
-        found = register.find(q["worker"], q["level"], q["epoch"], q["incarnation"], q["executor"], processes)
+        found = register.find(
+            question.worker,
+            level,
+            question.epoch,
+            question.incarnation,
+            question.executor,
+            lives.processes(question.executor),
+        )
         if register.cause != before:
-            self.lives.tell_end()
-        running = self.lives.running
-        load_ms = 0 if running is None or not q["level"] else int(running.life.setting.load_limit_s * 1000)
-        match found:
-            case Found(address):
-                return {"at": address, "load_ms": load_ms}
-            case Fork(number, host):
-                return {"fork": {"number": number, "host": host}, "load_ms": load_ms}
-            case Refused(reason):
-                return {"refused": reason}
+            lives.tell_end()
+        if isinstance(found, Refused) or lives.running is None or not level:
+            return found
+        return msgspec.structs.replace(found, load_ms=int(lives.running.life.setting.load_limit_s * 1000))
 
-    async def _serve_fork_server(self, peer: Peer, hello: dict[str, Any]) -> None:
+    async def _serve_fork_server(self, peer: Peer, hello: ForkServerHello) -> None:
         """Compares the executor's Python with the driver's, then hears how its hosts die."""
-        executor = hello["executor"]
+        executor = hello.executor
         wrong = self._executors.came(peer, hello)
         if wrong:
             self.lives.end(self.lives.register.incarnation, wrong)
         try:
             while True:
                 _, payload = await peer.receive()
-                died = json.loads(payload)
-                if died["incarnation"] == self.lives.register.incarnation:
-                    self.lives.deaths.reported(died["workers"], died["how"])
-                    self.lives.watch_end(died["workers"], died["pid"])
+                died = read_death(payload)
+                if died.incarnation == self.lives.register.incarnation:
+                    self.lives.deaths.reported(died.workers, died.how)
+                    self.lives.watch_end(died.workers, died.pid)
+        except Malformed as error:
+            self.lives.end(self.lives.register.incarnation, error.cause().prefixed(f"executor {executor}: "))
         finally:
             self._executors.went(executor, peer)
             self.lives.watch_end(w.name for w in self.lives.register.workers.values() if w.executor == executor)
 
-    async def _serve_host(self, peer: Peer, hello: dict[str, Any]) -> None:
-        """Let a host's first worker in and those that follow, and hear what they say."""
+    async def _serve_host(self, peer: Peer, hello: WorkerHello) -> None:
+        """Let a host's first worker in and those that follow, and take what they report."""
         register, links = self.lives.register, self.lives.links
-        said, refused = hello, ""
+        message: FromHost = hello
+        refused = ""
         try:
             while not refused:
-                if "ask" in said:
-                    refused = await self._let_in(register, peer, said)
+                if isinstance(message, WorkerHello):
+                    refused = await self._let_in(register, peer, message)
                 else:
-                    self._hear(register, said)
+                    self._hear(register, message)
                 _, payload = await peer.receive()
-                said = json.loads(payload)
+                message = read_from_host(payload)
+        except Malformed as error:
+            self.lives.end(register.incarnation, error.cause().prefixed(f"worker {hello.worker}: "))
         except LifeEnded as error:
-            self.lives.end(register.incarnation, str(error))
+            self.lives.end(register.incarnation, error.cause())
         finally:
             gone = [name for name, link in links.items() if link is peer]
             for name in gone:
@@ -150,29 +179,31 @@ class Service:
                 await asyncio.sleep(REPORT_WAIT_S)
                 self.lives.lost(register, gone)
 
-    def _hear(self, register: Register, said: dict[str, Any]) -> None:
-        """Take what a host says of itself or of its workers."""
-        if "failed" in said:
-            self.lives.end(register.incarnation, said["failed"])
+    def _hear(self, register: Register, report: Failed | Gauges | News) -> None:
+        """Take what a host reports of itself or of its workers."""
+        if isinstance(report, Failed):
+            self.lives.end(register.incarnation, report.cause)
         elif register is self.lives.register and self.lives.running is not None:
-            self.lives.gauges.update(said.get("gauges", {}))
-            for worker, message in said.get("said", ()):
-                self.lives.running.life.hear(worker, message)
+            if isinstance(report, Gauges):
+                self.lives.gauges.update(report.gauges)
+            else:
+                for worker, news in report.news:
+                    self.lives.running.life.hear(worker, news)
 
-    async def _let_in(self, register: Register, peer: Peer, hello: dict[str, Any]) -> str:
+    async def _let_in(self, register: Register, peer: Peer, hello: WorkerHello) -> str:
         """Welcome a worker, or tell its host that it is refused; return why it is, empty if it is not."""
-        name = hello["worker"]
-        worker: Worker | Refused = Refused(f"incarnation {hello['incarnation']} is over")
-        if hello["incarnation"] == register.incarnation and register is self.lives.register:
-            worker = register.reported(name, hello["number"], hello["address"], hello["pid"])
+        name = hello.worker
+        worker: Worker | Refused = Refused(f"incarnation {hello.incarnation} is over")
+        if hello.incarnation == register.incarnation and register is self.lives.register:
+            worker = register.reported(name, hello.number, hello.address, hello.pid)
         if isinstance(worker, Refused):
-            await peer.send(Kind.ASK, {"refused": worker.reason})
-            return worker.reason
+            await peer.answer(worker)
+            return worker.cause
         running = self.lives.running
         assert running is not None, "whose worker was to be forked has begun"
         self.lives.links[name] = peer
-        self.lives.event("worker_forked", worker=name, pid=hello["pid"], executor=worker.executor)
-        greeting = welcome.pack(await running.life.welcome(name), self.lives.plan if hello.get("plan") else b"")
+        self.lives.event("worker_forked", worker=name, pid=hello.pid, executor=worker.executor)
+        greeting = welcome.pack(await running.life.welcome(name), self.lives.plan if hello.plan else b"")
         if register is self.lives.register:
             self.lives.welcomed.add(name)
         await peer.send(Kind.PLAN, greeting)

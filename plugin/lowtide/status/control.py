@@ -178,7 +178,7 @@ class Control:
 
     async def _take_snapshot(self, request: web.Request) -> web.Response:
         if self._take is None:
-            return _says(409, "this job takes no snapshots, as its tracking is off", "start it with tracking")
+            return _says(409, "this job takes no snapshots", "ask a job that does")
         try:
             asked = msgspec.json.decode(await request.read() or b"{}", type=_Asked)
         except msgspec.MsgspecError as error:
@@ -193,7 +193,7 @@ class Control:
 
     async def _show_state(self, request: web.Request) -> web.Response:
         if self._look is None:
-            return _says(409, "this job's state cannot be asked for", "start it with tracking")
+            return _says(409, "this job's state cannot be asked for", "ask a job that takes snapshots")
         try:
             answer = await self._look(request.match_info["step"], dict(request.query))
         except LowtideError as error:

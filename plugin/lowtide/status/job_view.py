@@ -11,6 +11,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from lowtide.status.recent import Percentiles, Rates, Totals
+from lowtide_snapshots.cause import Cause
 
 __all__ = [
     "FrontView",
@@ -123,7 +124,7 @@ class SnapshotView(Struct, frozen=True, kw_only=True):
         took_s: How long it took until it was sealed or failed, or so far.
         pause_ms: For how long it held up the worker that it held up longest: the fork of the process that writes.
         waits_for: The workers that it waits for, each with what for.
-        why: Why it failed; empty otherwise.
+        why: Why it failed; None otherwise.
     """
 
     id: str
@@ -138,7 +139,7 @@ class SnapshotView(Struct, frozen=True, kw_only=True):
     took_s: float
     pause_ms: float = 0.0
     waits_for: list[str]
-    why: str
+    why: Cause | None = None
 
 
 class SnapshotsView(Struct, frozen=True, kw_only=True):
@@ -170,7 +171,7 @@ class JobView(Struct, frozen=True, kw_only=True):
         job: Its name.
         incarnation: The number of its life.
         phase: "starting", "running", "stopping", "ended".
-        cause: Why the life has ended; empty while it goes on.
+        cause: Why the life has ended; None while it goes on.
         troubles: What is wrong though the job goes on, each with the time since when.
         clock_jump_ms: By how much the broker's clock is beyond what is believed of it, or behind; 0 while they agree.
         started_ms: When the life began.
@@ -191,7 +192,7 @@ class JobView(Struct, frozen=True, kw_only=True):
     job: str
     incarnation: int
     phase: str
-    cause: str = ""
+    cause: Cause | None = None
     troubles: list[str] = []
     clock_jump_ms: int = 0
     started_ms: int | None = None

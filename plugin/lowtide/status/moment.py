@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from lowtide.status.gauges import FrontGauges, WorkerState
 from lowtide.status.job_view import SnapshotsView
 from lowtide.status.tracker_report import TrackerReport
+from lowtide_snapshots.cause import Cause
 
 if TYPE_CHECKING:
     from lowtide.flow.plan import Plan
@@ -67,11 +69,11 @@ class Moment:
     Attributes:
         now_ms: The broker's time.
         phase: "starting", "running", "stopping", "ended".
-        cause: Why the life has ended; empty while it goes on.
+        cause: Why the life has ended; None while it goes on.
         control: Where the control API listens.
-        workers: As in `WorkerView`, each with the `gauges` it has sent last.
+        workers: All of the life.
         fronts: Number to `topic-partition`, of all fronts that are registered.
-        idle_fronts: Number to `{"heartbeat": tick, "next_offset": …}` of those that the service heartbeats itself.
+        idle_fronts: By number, those that the service heartbeats itself.
         tracker: The newest report of the tracker's process; None while there is none.
         restarts: How often the tracker was restarted in this life.
         spare: By front what `FrontView.spare` says.
@@ -83,11 +85,11 @@ class Moment:
 
     now_ms: int
     phase: str
-    cause: str = ""
+    cause: Cause | None = None
     control: str = ""
-    workers: Sequence[Mapping[str, Any]] = ()
+    workers: Sequence[WorkerState] = ()
     fronts: Mapping[int, str] = field(default_factory=dict)
-    idle_fronts: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    idle_fronts: Mapping[int, FrontGauges] = field(default_factory=dict)
     tracker: TrackerReport | None = None
     restarts: int = 0
     spare: Mapping[int, int] = field(default_factory=dict)

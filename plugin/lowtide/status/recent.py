@@ -8,13 +8,13 @@ recent.rates, recent.percentiles("latency")
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from msgspec import Struct
 
 from lowtide.histogram import Histogram
+from lowtide.status.gauges import WorkerState
 
 __all__ = ["Percentiles", "Rates", "Recent", "Totals", "totals_of"]
 
@@ -72,12 +72,12 @@ class Recent:
         self._global_min: int | None = None
         self._moved_s: float | None = None
 
-    def look(self, at_s: float, workers: Iterable[Mapping[str, Any]], global_min: int | None = None) -> None:
+    def look(self, at_s: float, workers: Iterable[WorkerState], global_min: int | None = None) -> None:
         """Take what all workers have counted since the life began.
 
         Args:
             at_s: A monotonic clock's time.
-            workers: With `level` and `gauges`; those of a histogram may have become text on their way through JSON.
+            workers: All of the life.
             global_min: The tick at which min time stands, if that is known.
         """
         workers = list(workers)
@@ -143,30 +143,30 @@ class Recent:
         return before if before.at_s < last.at_s else None
 
 
-def totals_of(workers: list[dict[str, Any]] | list[Mapping[str, Any]]) -> Totals:
-    """Sum up what workers, with `level` and `gauges`, have counted."""
-
-    def count(name: str) -> int:
-        return sum(worker["gauges"].get(name, 0) for worker in workers)
-
+def totals_of(workers: Iterable[WorkerState]) -> Totals:
+    """Sum up what workers have counted."""
+    known = [(worker.level, worker.gauges) for worker in workers if worker.gauges is not None]
     return Totals(
-        records_in=sum(worker["gauges"].get("records_in", 0) for worker in workers if worker["level"] == 0),
-        delivered=count("delivered"),
-        dead_letters=count("dead_letters"),
-        repairs=count("repairs"),
+        records_in=sum(gauges.records_in for level, gauges in known if level == 0),
+        delivered=sum(gauges.delivered for _, gauges in known),
+        dead_letters=sum(gauges.dead_letters for _, gauges in known),
+        repairs=sum(gauges.repairs for _, gauges in known),
     )
 
 
-def _histograms(workers: list[Mapping[str, Any]]) -> dict[str, Counts]:
+def _histograms(workers: Iterable[WorkerState]) -> dict[str, Counts]:
     sums: dict[str, Histogram] = {}
     for worker in workers:
-        gauges = worker["gauges"]
-        named = {
-            f"{hop} {worker['level']}" if hop == "python" else hop: of for hop, of in gauges.get("hops", {}).items()
-        }
-        named |= {name: gauges[name] for name in (COMMIT, LATENCY) if name in gauges}
+        gauges = worker.gauges
+        if gauges is None:
+            continue
+        named = {f"{hop} {worker.level}" if hop == "python" else hop: of for hop, of in gauges.hops.items()}
+        if gauges.commit is not None:
+            named[COMMIT] = gauges.commit
+        if gauges.latency:
+            named[LATENCY] = gauges.latency
         for name, counts in named.items():
-            sums.setdefault(name, Histogram()).merge({int(bucket): count for bucket, count in counts.items()})
+            sums.setdefault(name, Histogram()).merge(counts)
     return {name: histogram.counts for name, histogram in sums.items()}
 
 

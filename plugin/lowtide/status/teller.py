@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lowtide.core.fronts.floors import LAST_TICK, NO_TICK
+from lowtide.status.gauges import FrontGauges, WorkerState
 from lowtide.status.job_view import FrontView, JobView, SegmentView, SinkView, TrackerView, WorkerView
 from lowtide.status.moment import JobShape, Moment
 from lowtide.status.recent import Recent
@@ -15,9 +16,6 @@ __all__ = ["AT", "delivered_time", "job_view"]
 
 AT = " at "
 """Stands before the time in the text that names a holder; what is before it does not change with time."""
-
-HISTOGRAMS = frozenset({"hops", "latency", "commit"})
-"""Gauges that a worker's view leaves out."""
 
 
 def job_view(shape: JobShape, moment: Moment, recent: Recent, events: Iterable[Mapping[str, Any]] = ()) -> JobView:
@@ -54,14 +52,14 @@ def job_view(shape: JobShape, moment: Moment, recent: Recent, events: Iterable[M
     )
 
 
-def delivered_time(workers: Sequence[Mapping[str, Any]], expected: int) -> int | None:
+def delivered_time(workers: Sequence[WorkerState], expected: int) -> int | None:
     """Return the tick below which all workers' lanes are durable: what may be stored, and then told (R18).
 
     Args:
         workers: As in `Moment`; each says its own as the gauge `delivered_time`.
         expected: How many workers have lanes. None is returned until so many have said theirs.
     """
-    told = [worker["gauges"].get("delivered_time") for worker in workers]
+    told = [None if worker.gauges is None else worker.gauges.delivered_time for worker in workers]
     ticks = [tick for tick in told if tick is not None]
     if not ticks or len(ticks) < max(expected, len(told)):
         return None
@@ -132,26 +130,24 @@ class _Teller:
         return views
 
     def fronts(self) -> list[FrontView]:
-        known: dict[int, tuple[str, Mapping[str, Any]]] = {
-            front: ("", said) for front, said in self._moment.idle_fronts.items()
-        }
+        known: dict[int, tuple[str, FrontGauges | None]]
+        known = {front: ("", gauges) for front, gauges in self._moment.idle_fronts.items()}
         for worker in self._moment.workers:
-            said = worker["gauges"].get("front")
-            if said:
-                known[int(said["front"])] = (str(worker["worker"]), said)
-        return [self._front(front, *known.get(front, ("", {}))) for front in sorted({*self._moment.fronts, *known})]
+            if worker.gauges is not None and worker.gauges.front is not None:
+                known[worker.gauges.front.front] = (worker.worker, worker.gauges.front)
+        return [self._front(front, *known.get(front, ("", None))) for front in sorted({*self._moment.fronts, *known})]
 
-    def _front(self, front: int, worker: str, said: Mapping[str, Any]) -> FrontView:
-        heartbeat_ms = self.time_ms(said.get("heartbeat"))
+    def _front(self, front: int, worker: str, gauges: FrontGauges | None) -> FrontView:
+        heartbeat_ms = None if gauges is None else self.time_ms(gauges.heartbeat)
         return FrontView(
             front=front,
             partition=self._moment.fronts.get(front, f"front {front}"),
             worker=worker,
             heartbeat_ms=heartbeat_ms,
             lag_ms=self.lag_ms(heartbeat_ms),
-            next_offset=said.get("next_offset"),
-            parked=said.get("parked", 0),
-            pulling=said.get("pulling", True),
+            next_offset=None if gauges is None else gauges.next_offset,
+            parked=0 if gauges is None else gauges.parked,
+            pulling=gauges is None or gauges.pulling,
             spare=self._moment.spare.get(front),
         )
 
@@ -159,11 +155,11 @@ class _Teller:
         shape, workers = self._shape, self._moment.workers
         views = []
         for name, (level, lanes) in shape.sinks.items():
-            of_level = [worker["gauges"] for worker in workers if worker["level"] == level]
-            counts = [gauges["sinks"].get(name, 0) for gauges in of_level if "sinks" in gauges]
-            whole = sum(gauges.get("delivered", 0) for gauges in of_level)
+            of_level = [worker.gauges for worker in workers if worker.level == level and worker.gauges is not None]
+            counts = [gauges.sinks.get(name, 0) for gauges in of_level if gauges.sinks is not None]
+            whole = sum(gauges.delivered for gauges in of_level)
             delivered = sum(counts) if counts else whole if len(shape.sinks) == 1 else None
-            transactions = sum(gauges.get("transactions", 0) for gauges in of_level)
+            transactions = sum(gauges.transactions or 0 for gauges in of_level)
             views.append(
                 SinkView(
                     sink=name,
@@ -176,14 +172,14 @@ class _Teller:
         return views
 
 
-def _worker(worker: Mapping[str, Any]) -> WorkerView:
+def _worker(worker: WorkerState) -> WorkerView:
     return WorkerView(
-        worker=worker["worker"],
-        level=worker["level"],
-        executor=str(worker.get("executor", "")),
-        pid=worker.get("pid", 0),
-        address=worker.get("address", ""),
-        attached=bool(worker.get("attached", False)),
-        number=worker.get("number"),
-        gauges={name: value for name, value in worker["gauges"].items() if name not in HISTOGRAMS},
+        worker=worker.worker,
+        level=worker.level,
+        executor=worker.executor,
+        pid=worker.pid,
+        address=worker.address,
+        attached=worker.attached,
+        number=worker.number,
+        gauges={} if worker.gauges is None else worker.gauges.shown(),
     )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from lowtide_tracker import Holder
 
@@ -38,21 +37,3 @@ class TrackerReport:
     floors: int
     flushes: int
     workers: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can carry it."""
-        # JSON's objects have text as keys.
-        return asdict(self) | {"min_times": list(self.min_times.items())}
-
-    @classmethod
-    def from_json(cls, report: dict[str, Any]) -> TrackerReport:
-        """Return what `to_json` was called on."""
-        held = report["held"]
-        return cls(
-            **report
-            | {
-                "min_times": dict(report["min_times"]),
-                "held": None if held is None else Holder(**held),
-                "missing": tuple(report["missing"]),
-            }
-        )

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
+from lowtide_snapshots.cause import Cause
+
 __all__ = ["CallLimit"]
 
 LOOK_S = 1.0
@@ -22,10 +24,10 @@ class CallLimit:
 
     Args:
         limit_s: How long a turn may last.
-        tell: Told once which function it is in, as text for people.
+        tell: Called once with which function it is in.
     """
 
-    def __init__(self, limit_s: float, tell: Callable[[str], None]) -> None:
+    def __init__(self, limit_s: float, tell: Callable[[Cause], None]) -> None:
         self.turns = 0
         """Counted up by the loop."""
         self._limit_s = limit_s
@@ -50,9 +52,12 @@ class CallLimit:
             return
         self.end()
         self._tell(
-            f"{_named(frame)} has not returned for {self._stood_s:g} s\n"
-            "  what to do: give what it waits for a time-out; if it needs so long, raise [worker].call_limit_s\n\n"
-            + "".join(traceback.format_stack(frame)).rstrip()
+            Cause(
+                "loss",
+                f"{_named(frame)} has not returned for {self._stood_s:g} s",
+                way_out="give what it waits for a time-out; if it needs so long, raise [worker].call_limit_s",
+                details="".join(traceback.format_stack(frame)),
+            )
         )
 
 

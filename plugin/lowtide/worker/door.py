@@ -6,7 +6,6 @@ not asked yet.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import socket
@@ -14,9 +13,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
-from lowtide.process.wire import NONCE_BYTES, ConnectionClosed, tune
+from lowtide.assignment.messages import Attach, Malformed, Refused, encode, read_attach
+from lowtide.process.wire import NONCE_BYTES, ConnectionClosed, Kind, tune
 from lowtide.worker.link import Link
 from lowtide.worker.watch import READ, Watch
 from lowtide_tracker.handshake import REPLY_BYTES, HandshakeError, ServerHandshake
@@ -28,7 +27,7 @@ AT_ONCE = 32
 PATIENCE_S = 10.0
 """How long a task may take for its question after its proof."""
 
-Asked = Callable[[Link, dict[str, Any]], None]
+Asked = Callable[[Link, Attach], None]
 
 
 @dataclass(slots=True, eq=False)
@@ -136,9 +135,18 @@ class Door:
                 self._check(newcomer)
             elif messages := newcomer.link.receive():
                 self._leave(newcomer)
-                self._asked(newcomer.link, json.loads(messages[0][1]))
+                self._take(newcomer.link, messages[0][1])
         except (HandshakeError, ConnectionClosed, OSError) as error:
             self._send_away(newcomer, str(error))
+
+    def _take(self, link: Link, question: bytes) -> None:
+        try:
+            asked = read_attach(question)
+        except Malformed as error:
+            link.send(Kind.ATTACH, encode(Refused(str(error))))
+            link.flush()
+            raise ConnectionClosed(str(error)) from error
+        self._asked(link, asked)
 
     def _check(self, newcomer: Newcomer) -> None:
         came = newcomer.connection.recv(REPLY_BYTES - len(newcomer.reply))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
 
+from lowtide.core.fronts.front import Front
 from lowtide.core.operators.bundle import Bundle
 from lowtide.histogram import Histogram
+from lowtide.status.gauges import FrontGauges, WorkerGauges
 
 HOPS = ("pack", "exchange", "python", "wait", "sink")
 """Where a record's time goes: from the JVM's first look at it to level 0; between workers; in this worker's steps;
@@ -48,16 +49,27 @@ class Figures:
         self.latency.add(now_ns - first * slack_ns, rows - rows // 2)
         self.latency.add(now_ns - last * slack_ns, rows // 2)
 
-    def as_json(self) -> dict[str, Any]:
-        """The counts, and the histograms as bucket to records."""
-        return {
-            "records_in": self.records_in,
-            "records_out": self.records_out,
-            "delivered": self.delivered,
-            "dead_letters": self.dead_letters,
-            "hops": {hop: histogram.counts for hop, histogram in self.hops.items() if histogram.counts},
-            "latency": self.latency.counts,
-        }
+    def gauges(self) -> WorkerGauges:
+        """Return the counts, and the histograms as bucket to records."""
+        return WorkerGauges(
+            records_in=self.records_in,
+            records_out=self.records_out,
+            delivered=self.delivered,
+            dead_letters=self.dead_letters,
+            hops={hop: histogram.counts for hop, histogram in self.hops.items() if histogram.counts},
+            latency=self.latency.counts,
+        )
+
+
+def front_gauges(front: Front) -> FrontGauges:
+    """Return where a front stands."""
+    return FrontGauges(
+        front=front.number,
+        heartbeat=front.heartbeat,
+        next_offset=front.next_offset,
+        parked=front.parked,
+        pulling=front.pulling,
+    )
 
 
 def span(bundle: Bundle) -> tuple[int, int, int]:

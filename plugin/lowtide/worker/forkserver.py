@@ -1,23 +1,15 @@
 """The fork server: one per executor; imports done, no threads; forks a host process for each request.
 
-Lines of JSON over standard input and output, to and from the executor's plugin::
-
-    <- {"service": "host:port", "secret": hex, "executor": id, "host": name, "store": url}     once
-    -> {"ready": pid}
-    <- {"worker": "1/0", "level": 1, "number": 3, "host": 0, "incarnation": n}
-    -> {"at": "host:port"}   or   {"failed": why}
+The executor's plugin gives it a `ForkServerStart` over standard input, and then orders to `MakeWorker`; it answers over
+standard output with `ForkServerReady`, and with `Forked` or `Failed`.
 
 A host is known by the number of its first worker. That forks it; orders for more of its workers are handed on to it.
 It ends when its standard input closes, and its hosts end with it: the kernel kills them when their parent dies.
-It tells the service how each of its hosts ended, and kills those of the workers that the service names::
-
-    -> {"incarnation": n, "workers": ["1/0"], "pid": pid, "how": text}
-    <- {"incarnation": n, "kill": ["1/0"]}
+It reports to the service how each of its hosts ended (`HostDied`), and kills workers that the service names (`Kill`).
 """
 
 import ctypes
 import gc
-import json
 import logging
 import os
 import selectors
@@ -29,13 +21,28 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from lowtide.assignment.birth import Birth
+from lowtide.assignment.messages import (
+    Failed,
+    Forked,
+    ForkServerHello,
+    ForkServerReady,
+    ForkServerStart,
+    HostDied,
+    MakeWorker,
+    Malformed,
+    encode,
+    line,
+    read_by_fork_server,
+    read_fork_server_start,
+    read_order,
+)
 from lowtide.logs import log_to_stderr
 from lowtide.process.interpreter import versions
 from lowtide.process.pandas_later import leave_pandas_for_later
 from lowtide.process.wire import ConnectionClosed, Kind, MessageReader, connect, send
+from lowtide_snapshots.cause import Cause
 from lowtide_tracker.strangers import BACKLOG
 
 LOG = logging.getLogger(__name__)
@@ -68,24 +75,23 @@ class Child:
 class ForkServer:
     """Serves one executor until its standard input closes."""
 
-    def __init__(self, first: dict[str, Any]) -> None:
+    def __init__(self, first: ForkServerStart) -> None:
         self._first = first
-        self._secret = bytes.fromhex(first["secret"])
-        self._host = socket.getaddrinfo(first["host"], None, socket.AF_INET)[0][4][0]
+        self._secret = bytes.fromhex(first.secret)
+        self._host = socket.getaddrinfo(first.host, None, socket.AF_INET)[0][4][0]
         self._children: dict[int, Child] = {}
-        self._link = connect(first["service"], self._secret)
+        self._link = connect(first.service, self._secret)
         self._orders = MessageReader()
-        send(self._link, Kind.ASK, self._hello())
+        send(self._link, Kind.ASK, encode(self._hello()))
 
-    def _hello(self) -> dict[str, Any]:
-        return {
-            "ask": "forkserver",
-            "executor": self._first["executor"],
-            "host": self._first["host"],
-            "executable": sys.executable,
-            "python": versions(),
-            "cores": len(os.sched_getaffinity(0)),
-        }
+    def _hello(self) -> ForkServerHello:
+        return ForkServerHello(
+            executor=self._first.executor,
+            host=self._first.host,
+            executable=sys.executable,
+            python=versions(),
+            cores=len(os.sched_getaffinity(0)),
+        )
 
     def run(self, lines: int, out: int) -> None:
         """Serves lines from the descriptor ``lines``, answers on ``out``."""
@@ -103,7 +109,7 @@ class ForkServer:
         selector.register(lines, selectors.EVENT_READ)
         selector.register(wake_read, selectors.EVENT_READ)
         selector.register(self._link, selectors.EVENT_READ)
-        _say(out, {"ready": os.getpid()})
+        _say(out, ForkServerReady(os.getpid()))
         pending = b""
         while True:
             for key, _ in selector.select():
@@ -120,54 +126,64 @@ class ForkServer:
                     self._end_children()
                     return
                 *whole, pending = (pending + data).split(b"\n")
-                for line in whole:
-                    _say(out, self._fork(json.loads(line), close))
+                for order in whole:
+                    _say(out, self._made(order, close))
 
     def _hear_service(self) -> bool:
         """Do what the service says; False when it has gone."""
         try:
             data = self._link.recv(RECEIVE_BYTES)
-            orders = [json.loads(message) for _, message in self._orders.feed(data)]
+            for _, message in self._orders.feed(data):
+                self._kill(message)
         except (OSError, ConnectionClosed):
             return False
-        for order in orders:
-            for pid, child in self._children.items():
-                left = sorted(set(child.workers) & set(order["kill"]))
-                if child.birth.incarnation == order["incarnation"] and left:
-                    LOG.warning("worker %s (pid %d) is killed: it is still there after its life", ", ".join(left), pid)
-                    os.kill(pid, signal.SIGKILL)  # It has not been waited for, so the pid is still its own.
         return bool(data)
 
-    def _fork(self, order: dict[str, Any], close: Callable[[], None]) -> dict[str, Any]:
-        """Have a worker made, in its host if that lives, else in a new one."""
-        for child in self._children.values():
-            if (child.birth.incarnation, child.birth.host) == (order["incarnation"], order["host"]):
-                return self._hand_on(child, order)
+    def _kill(self, message: bytes) -> None:
         try:
+            order = read_by_fork_server(message)
+        except Malformed as error:
+            LOG.error("%s", error)
+            return
+        for pid, child in self._children.items():
+            left = sorted(set(child.workers) & set(order.workers))
+            if child.birth.incarnation == order.incarnation and left:
+                LOG.warning("worker %s (pid %d) is killed: it is still there after its life", ", ".join(left), pid)
+                os.kill(pid, signal.SIGKILL)  # It has not been waited for, so the pid is still its own.
+
+    def _made(self, message: bytes, close: Callable[[], None]) -> Forked | Failed:
+        """Have a worker made, in its host if that lives, else in a new one."""
+        try:
+            order = read_order(message)
+            for child in self._children.values():
+                if (child.birth.incarnation, child.birth.host) == (order.incarnation, order.host):
+                    return self._hand_on(child, order)
             with socket.create_server((self._host, 0), backlog=BACKLOG) as listener:
                 return self._fork_host(listener, order, close)
+        except Malformed as error:
+            return Failed(error.cause())
         except OSError as error:
-            return {"failed": f"a socket to listen on, or a process: {error}"}
+            return Failed(Cause("loss", f"a socket to listen on, or a process: {error}"))
 
     @staticmethod
-    def _hand_on(child: Child, order: dict[str, Any]) -> dict[str, Any]:
+    def _hand_on(child: Child, order: MakeWorker) -> Forked | Failed:
         try:
-            child.orders.sendall(json.dumps(order).encode() + b"\n")
+            child.orders.sendall(line(order))
         except OSError as error:
-            return {"failed": f"its host, that of worker {child.birth.name}, takes no orders: {error}"}
-        child.workers.append(order["worker"])
-        return {"at": child.address}
+            return Failed(Cause("loss", f"its host, that of worker {child.birth.name}, takes no orders: {error}"))
+        child.workers.append(order.worker)
+        return Forked(child.address)
 
-    def _fork_host(self, listener: socket.socket, order: dict[str, Any], close: Callable[[], None]) -> dict[str, Any]:
+    def _fork_host(self, listener: socket.socket, order: MakeWorker, close: Callable[[], None]) -> Forked:
         address = f"{self._host}:{listener.getsockname()[1]}"
         birth = Birth(
-            order["worker"],
-            order["level"],
-            order["number"],
-            order["incarnation"],
-            order["host"],
-            self._first["executor"],
-            self._first["service"],
+            order.worker,
+            order.level,
+            order.number,
+            order.incarnation,
+            order.host,
+            self._first.executor,
+            self._first.service,
             self._secret,
         )
         ours, theirs = socket.socketpair()
@@ -178,7 +194,7 @@ class ForkServer:
                 ours.close()
                 self._become_host(birth, parent, close, partial(_work, birth, listener, address, theirs))
         self._children[pid] = Child(birth, address, ours, [birth.name])
-        return {"at": address}
+        return Forked(address)
 
     def _become_host(self, birth: Birth, parent: int, close: Callable[[], None], work: Callable[[], int]) -> None:
         status = 1
@@ -221,8 +237,8 @@ class ForkServer:
             child = self._children.pop(pid)
             child.orders.close()
             with suppress(OSError):  # The service may have gone; then nobody is left to tell.
-                died = {"incarnation": child.birth.incarnation, "workers": child.workers, "pid": pid, "how": how}
-                send(self._link, Kind.ASK, died)
+                died = HostDied(incarnation=child.birth.incarnation, workers=child.workers, pid=pid, how=how)
+                send(self._link, Kind.ASK, encode(died))
 
 
 def _work(birth: Birth, listener: socket.socket, address: str, orders: socket.socket) -> int:
@@ -231,8 +247,8 @@ def _work(birth: Birth, listener: socket.socket, address: str, orders: socket.so
     return work(birth, listener, address, orders)
 
 
-def _say(out: int, line: dict[str, Any]) -> None:
-    os.write(out, json.dumps(line).encode() + b"\n")
+def _say(out: int, message: ForkServerReady | Forked | Failed) -> None:
+    os.write(out, line(message))
 
 
 def _import_all(store: str) -> None:
@@ -274,8 +290,8 @@ def main() -> None:
     os.dup2(null, 0)
     os.dup2(2, 1)
     log_to_stderr("worker")
-    known = json.loads(first)
-    _import_all(known["store"])
+    known = read_fork_server_start(first)
+    _import_all(known.store)
     ForkServer(known).run(lines, out)
 
 

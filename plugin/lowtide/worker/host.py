@@ -11,18 +11,19 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lowtide.assignment.birth import Birth
 from lowtide.assignment.deployment import Deployment
+from lowtide.assignment.messages import Cancel, Committed, WorkerNews
 from lowtide.core.effects import Frame
 from lowtide.core.operators.limits import PLACE_BYTES
 from lowtide.core.worker import WorkerCore
 from lowtide.flow.fields import kept
 from lowtide.process.tracker_line import TrackerLine
-from lowtide.worker.building import delivers, make_delivery, make_saver
-from lowtide.worker.protocol import Emitted, Frames, Says
+from lowtide.worker.protocol import Emitted, Frames, Reported
 from lowtide.worker.shares import Share, SharedDelivery
+from lowtide.worker.stage_parts import delivers, make_delivery, make_saver
 from lowtide_tracker import Floor, LocalTracker, Request
 from lowtide_tracker.floors import Floors
 
@@ -77,12 +78,10 @@ class LevelHost:
         self._deployment = deployment
         self._birth = birth
         self.local = LocalTracker(birth.host, birth.incarnation, start=deployment.start)
-        self.line: TrackerLine | None = None
-        if deployment.tracking:
-            self.line = TrackerLine(
-                tracker, secret=birth.secret, incarnation=birth.incarnation, local=self.local, name=birth.name
-            )
-            self.line.connect()
+        self.line = TrackerLine(
+            tracker, secret=birth.secret, incarnation=birth.incarnation, local=self.local, name=birth.name
+        )
+        self.line.connect()
         self.dirty = True
         """Whether there may be something to flush."""
         self._shared: SharedDelivery | None = None
@@ -97,7 +96,7 @@ class LevelHost:
         """All that were heard: a worker that comes later has to know them."""
         self._request: Request | None = None
         """The newest one that was heard."""
-        self._said: list[Says] = []
+        self._news: list[Reported] = []
         self._flushed_s = self._kept_s = self._heard_s = self._caught_up_s = 0.0
 
     # -- workers ---------------------------------------------------------------------------------------------------
@@ -113,10 +112,9 @@ class LevelHost:
             self.saver.add(stage.name, stage.core)
         if self._request is not None:
             stage.core.pin(self._request)
-        if self.line is not None:
-            frames = stage.moved(self._floors.all(), time.time_ns())
-            assert not frames, "it has had no input"
-            self._save()
+        frames = stage.moved(self._floors.all(), time.time_ns())
+        assert not frames, "it has had no input"
+        self._save()
 
     def share(self, birth: Birth, core: WorkerCore) -> Share | None:
         """A worker's share of the delivery, which the first that needs it begins; None if it delivers nothing, ever."""
@@ -172,7 +170,7 @@ class LevelHost:
         now and then, together.
         """
         found: list[tuple[int, Callable[[], Emitted]]] = []
-        if self.line is not None and self._waits:
+        if self._waits:
             found.append((self.line.fileno(), self.hear))
         if self._shared is not None:
             found.append((self._shared.delivery.fileno(), self.settle))
@@ -187,8 +185,6 @@ class LevelHost:
 
     def hear(self) -> Emitted:
         """Take what the tracker has said: the local tracker hears it once, then every worker."""
-        if self.line is None:
-            return ()
         heard = False
         floors: list[Floor] = []
         for notice in self.line.receive():
@@ -225,33 +221,41 @@ class LevelHost:
         """Let what a snapshot asks for be written, by one process that is forked for all that have heard of it."""
         pinned = [stage for stage in self._stages.values() if stage.core.pinned is not None]
         if self.saver is not None and pinned:
-            self._said += [(name, {"snapshot": said}) for name, said in self.saver.begin()]
+            self._news += self.saver.begin()
         for stage in pinned:
             stage.core.unpin()
 
     def _hear_saver(self) -> Emitted:
         if self.saver is not None:
-            self._said += [(name, {"snapshot": said}) for name, said in self.saver.hear()]
+            self._news += self.saver.hear()
         return ()
 
     def forget_floors(self, front: int, offset: int) -> None:
         """Drop floors that a committed manifest has made superfluous."""
         self._floors.forget(front, offset)
 
-    def says(self, now_s: float) -> list[Says]:
-        """What the service is to be told: which offsets fronts expect, what was saved, what was asked for."""
+    def snapshot_over(self, name: str, order: Committed | Cancel) -> None:
+        """A snapshot has been committed or given up, as one of the workers is told."""
+        if self.saver is not None:
+            if isinstance(order, Committed):
+                self.saver.committed(name, order.tick)
+            else:
+                self.saver.cancel(order.number)
+
+    def news(self, now_s: float) -> list[Reported]:
+        """Return what workers report: which offsets fronts expect, what was saved, what was asked for."""
         if self.saver is not None and self.saver.awaits:
             self._hear_saver()
         for stage in self._fronts:
-            at = stage.at(now_s)
-            if at is not None:
-                self._said.append((stage.name, at))
-        said, self._said = self._said, []
-        return said
+            reached = stage.reached(now_s)
+            if reached is not None:
+                self._news.append((stage.name, reached))
+        news, self._news = self._news, []
+        return news
 
-    def say(self, name: str, message: dict[str, Any]) -> None:
-        """Let the service be told of a worker."""
-        self._said.append((name, message))
+    def report(self, name: str, news: WorkerNews) -> None:
+        """Report something of a worker to the service, soon."""
+        self._news.append((name, news))
 
     def tick(self, now_s: float) -> Emitted:
         """Do what is due."""
@@ -268,7 +272,7 @@ class LevelHost:
             self._kept_s = now_s
             emitted = [*emitted, *((stage.name, stage.keep_floors()) for stage in self._stages.values())]
         line = self.line
-        if line is None or (line.fileno() < 0 and not line.mend(now_s)):
+        if line.fileno() < 0 and not line.mend(now_s):
             return emitted
         if self.dirty and now_s - self._flushed_s >= FLUSH_S:
             self._flushed_s = now_s
@@ -292,8 +296,6 @@ class LevelHost:
 
     def due_s(self, now_s: float) -> float:
         """In how many seconds `tick` has something to do."""
-        if self.line is None:
-            return 1.0
         if self.line.fileno() < 0:
             return MEND_S
         return max(0.0, self._flushed_s + FLUSH_S - now_s) if self.dirty else 1.0

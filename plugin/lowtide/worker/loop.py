@@ -9,7 +9,6 @@ looks up from it after each group: no long backlog keeps it from hearing that mi
 
 from __future__ import annotations
 
-import json
 import logging
 import signal
 import socket
@@ -21,10 +20,28 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+import msgspec
+from msgspec.structs import replace
+
 from lowtide.assignment.birth import Birth
+from lowtide.assignment.messages import (
+    Attach,
+    Done,
+    Failed,
+    FromHost,
+    Gauges,
+    Malformed,
+    News,
+    Refused,
+    ToWorker,
+    WorkerHello,
+    encode,
+    read_by_host,
+    read_order,
+)
 from lowtide.assignment.welcome import Welcome, unpack
-from lowtide.errors import LowtideError
 from lowtide.process.wire import ConnectionClosed, Kind
+from lowtide.status.gauges import WorkerGauges
 from lowtide.worker.attachment import Attachment
 from lowtide.worker.call_limit import CallLimit
 from lowtide.worker.door import Door
@@ -33,6 +50,8 @@ from lowtide.worker.protocol import Emitted, Host, Stage
 from lowtide.worker.resident import Resident, not_ahead
 from lowtide.worker.task import Task
 from lowtide.worker.watch import READ, Watch
+from lowtide_snapshots.cause import Cause
+from lowtide_snapshots.errors import cause_of
 
 LOG = logging.getLogger(__name__)
 IDLE_S = 0.05
@@ -62,7 +81,7 @@ class Loop:
         host: Host,
         *,
         make: Callable[[Birth, Welcome], Stage],
-        hello: Callable[[Birth], dict[str, Any]],
+        hello: Callable[[Birth], WorkerHello],
         birth: Birth,
         listener: socket.socket,
         control: Link,
@@ -87,7 +106,7 @@ class Loop:
         """The same, the last level first: what is further down makes room for what is further up."""
         self._expected: deque[Birth] = deque()
         """Workers that the fork server has ordered and the service not welcomed yet."""
-        self._early: dict[str, tuple[Link, dict[str, Any]]] = {}
+        self._early: dict[str, tuple[Link, Attach]] = {}
         """By worker the task that has asked for it before it was there."""
         self._watch = Watch()
         self._watched: list[tuple[int, Callable[[], Emitted]]] = []
@@ -135,9 +154,9 @@ class Loop:
 
     # -- tasks come and go ---------------------------------------------------------------------------------------
 
-    def _asked(self, link: Link, asked: dict[str, Any]) -> None:
+    def _asked(self, link: Link, asked: Attach) -> None:
         """A task that has proved the secret asks to be taken."""
-        name = asked["worker"]
+        name = asked.worker
         if name not in self._workers:
             self._hear_orders()  # The order came before the address was told.
         if name in self._workers:
@@ -148,9 +167,9 @@ class Loop:
             self._answer(link, f"there is no worker {name} in this process")
             link.close()
 
-    def _attach(self, worker: Resident, link: Link, asked: dict[str, Any]) -> None:
+    def _attach(self, worker: Resident, link: Link, asked: Attach) -> None:
         worker.hear(READ)  # The task before may have just gone without our having looked.
-        refused = worker.attachment.attach(asked["incarnation"], asked["epoch"])
+        refused = worker.attachment.attach(asked.incarnation, asked.epoch)
         if not self._answer(link, refused) and not refused:
             worker.attachment.broke()
             refused = "it has gone"
@@ -164,7 +183,7 @@ class Loop:
     @staticmethod
     def _answer(link: Link, refused: str) -> bool:
         """Tell a task whether it is taken; return whether it is still there."""
-        link.send(Kind.ATTACH, json.dumps({"refused": refused} if refused else {"attached": True}).encode())
+        link.send(Kind.ATTACH, encode(Refused(refused) if refused else Done()))
         try:
             link.flush()
         except ConnectionClosed:
@@ -216,9 +235,9 @@ class Loop:
         self._emit(host.tick(now))
         self._emit(host.handed())
         host.send()
-        says = host.says(now)
-        if says:
-            self._tell({"said": says})
+        news = host.news(now)
+        if news:
+            self._tell(News(news))
 
     def _rest(self) -> None:
         """Nothing has come: let workers go further ahead of min time, then do what is due."""
@@ -276,16 +295,19 @@ class Loop:
         try:
             step(*given)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever it is, the life ends with it
-            self._failed = True
-            text = str(error) if isinstance(error, LowtideError) else "".join(traceback.format_exception(error))
-            self._tell({"failed": text})
-            for worker in self._down:
-                worker.touched = True
-                worker.task.send(Kind.FAILED, text.encode())
+            self._fail(error)
 
-    def _hangs(self, what: str) -> None:
+    def _fail(self, error: BaseException) -> None:
+        self._failed = True
+        cause = cause_of(error, "".join(traceback.format_exception(error)))
+        self._tell(Failed(cause))
+        for worker in self._down:
+            worker.touched = True
+            worker.task.send(Kind.FAILED, msgspec.json.encode(cause))
+
+    def _hangs(self, cause: Cause) -> None:
         """A call does not return: the service ends the life, and then this process, which hears nothing."""
-        self._tell({"failed": what})
+        self._tell(Failed(cause))
 
     # -- more workers ----------------------------------------------------------------------------------------------
 
@@ -303,9 +325,12 @@ class Loop:
                 return
             *orders, self._order = (self._order + data).split(b"\n")
             for order in orders:
-                birth = self._birth.of(json.loads(order))
-                self._expected.append(birth)
-                self._tell(self._hello(birth))
+                self._guard(self._expect, order)
+
+    def _expect(self, order: bytes) -> None:
+        birth = self._birth.of(read_order(order))
+        self._expected.append(birth)
+        self._tell(self._hello(birth))
 
     def _welcome(self, payload: bytes) -> None:
         birth = self._expected.popleft()
@@ -319,10 +344,10 @@ class Loop:
         now = time.monotonic()
         if now >= self._gauges_at:
             self._gauges_at = now + GAUGES_EVERY_S
-            self._tell({"gauges": {worker.name: worker.stage.gauges() | _state(worker) for worker in self._down}})
+            self._tell(Gauges({worker.name: _gauges(worker) for worker in self._down}))
 
-    def _tell(self, message: dict[str, Any]) -> None:
-        self._control.send(Kind.ASK, json.dumps(message).encode())
+    def _tell(self, message: FromHost) -> None:
+        self._control.send(Kind.ASK, encode(message))
         try:
             self._control.flush()
         except ConnectionClosed:
@@ -335,15 +360,20 @@ class Loop:
                 if kind == Kind.PLAN:
                     self._guard(self._welcome, message)
                 else:
-                    self._told(json.loads(message))
+                    self._told(message)
         except ConnectionClosed:
             self._service_gone()
 
-    def _told(self, said: dict[str, Any]) -> None:
-        if "stop" in said or "refused" in said:
+    def _told(self, payload: bytes) -> None:
+        try:
+            message = read_by_host(payload)
+        except Malformed as error:
+            self._fail(error)
+            return
+        if not isinstance(message, ToWorker):
             self.stop()
-        elif said["worker"] in self._workers:
-            self._workers[said["worker"]].stage.told(said["told"])
+        elif message.worker in self._workers:
+            self._workers[message.worker].stage.told(message.order)
             # What it has closed is unwatched before another descriptor can have its number.
             self._watch_host()
 
@@ -352,6 +382,6 @@ class Loop:
         self.stop()
 
 
-def _state(worker: Resident) -> dict[str, bool]:
-    """Whether a task is attached, and whether there is work that does not wait for min time."""
-    return {"attached": worker.task.attached, "busy": worker.task.busy}
+def _gauges(worker: Resident) -> WorkerGauges:
+    """Return a worker's gauges with its task's."""
+    return replace(worker.stage.gauges(), attached=worker.task.attached, busy=worker.task.busy)

@@ -1,6 +1,5 @@
 """A host process's life: it meets the service, gets the plan, makes its first worker and runs the loop."""
 
-import json
 import logging
 import os
 import signal
@@ -9,11 +8,11 @@ import sys
 import traceback
 from functools import partial
 from types import TracebackType
-from typing import Any
 
 import cloudpickle
 
 from lowtide.assignment.birth import Birth
+from lowtide.assignment.messages import Failed, Refused, WorkerHello, encode, read_by_host
 from lowtide.assignment.welcome import Welcome, unpack
 from lowtide.errors import LowtideError
 from lowtide.process.interpreter import set_up_collector
@@ -44,10 +43,12 @@ def work(birth: Birth, listener: socket.socket, address: str, orders: socket.soc
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     control = connect(birth.service, birth.secret)
     hello = partial(_hello, address)
-    send(control, Kind.ASK, hello(birth) | {"plan": True})
+    send(control, Kind.ASK, encode(hello(birth, plan=True)))
     kind, payload = receive(control)
     if kind != Kind.PLAN:
-        LOG.warning("the service refused worker %s: %s", birth.name, json.loads(payload).get("refused", "it stops"))
+        answer = read_by_host(payload)
+        cause = answer.cause if isinstance(answer, Refused) else "it stops"
+        LOG.warning("the service refused worker %s: %s", birth.name, cause)
         return 1
     try:
         welcome, pickled = unpack(payload)
@@ -55,7 +56,7 @@ def work(birth: Birth, listener: socket.socket, address: str, orders: socket.soc
         host = deployment.host(birth, welcome)
         stage = deployment.stage(birth, welcome, host)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's modules raise when they are imported
-        send(control, Kind.ASK, {"failed": _why_not_loaded(birth.name, error)})
+        send(control, Kind.ASK, encode(Failed(_as_ours(birth.name, error).cause())))
         return 1
     set_up_collector()
     sys.setswitchinterval(SWITCH_S)
@@ -79,28 +80,36 @@ def work(birth: Birth, listener: socket.socket, address: str, orders: socket.soc
     return 0
 
 
-def _hello(address: str, birth: Birth) -> dict[str, Any]:
-    """What the service is told of a worker."""
-    about = {"worker": birth.name, "number": birth.number, "incarnation": birth.incarnation}
-    return {"ask": "worker", "address": address, "pid": os.getpid()} | about
+def _hello(address: str, birth: Birth, *, plan: bool = False) -> WorkerHello:
+    """Return what the service has to know of a worker."""
+    return WorkerHello(
+        worker=birth.name,
+        number=birth.number,
+        incarnation=birth.incarnation,
+        address=address,
+        pid=os.getpid(),
+        plan=plan,
+    )
 
 
 def _make(deployment: LevelDeployment, host: LevelHost, birth: Birth, welcome: Welcome) -> Stage:
     """Make the stage of a worker that comes later."""
     try:
         return deployment.stage(birth, welcome, host)
+    except LowtideError:
+        raise
     except (Exception, SystemExit) as error:
-        raise LowtideError(_why_not_loaded(birth.name, error)) from error
+        raise _as_ours(birth.name, error) from error
 
 
-def _why_not_loaded(name: str, error: BaseException) -> str:
+def _as_ours(name: str, error: BaseException) -> LowtideError:
     """What the user is to read: our own errors say all there is to say, others are found by their traceback."""
     if isinstance(error, LowtideError):
-        return str(error)
-    where = "".join(traceback.format_exception(error.with_traceback(_after_ours(error))))
-    return (
-        f"worker {name} could not load the flow: {type(error).__name__}: {error}\n"
-        "  what to do: see that every executor has the modules and files that the flow loads\n\n" + where.rstrip()
+        return error
+    return LowtideError(
+        f"worker {name} could not load the flow: {type(error).__name__}: {error}",
+        way_out="see that every executor has the modules and files that the flow loads",
+        details="".join(traceback.format_exception(error.with_traceback(_after_ours(error)))),
     )
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
+
+from lowtide.assignment.messages import WorkerNews, WorkerOrder
+from lowtide.status.gauges import WorkerGauges
 
 Frames = Iterable[tuple[int, bytes]]
 """Frames for workers of the next level: `(target partition, bytes)`."""
 Emitted = Sequence[tuple[str, Frames]]
 """By worker what it has to send; one that has nothing, but may have room again, is named too."""
-Says = tuple[str, dict[str, Any]]
-"""A worker, and what the service is to be told of it."""
+Reported = tuple[str, WorkerNews]
+"""A worker, and what it reports to the service."""
 
 
 class Stage(Protocol):
@@ -34,11 +37,11 @@ class Stage(Protocol):
     def full(self) -> bool:
         """Whether no more input should be read for now."""
 
-    def told(self, message: dict[str, Any]) -> None:
-        """The service says something."""
+    def told(self, order: WorkerOrder) -> None:
+        """Follow an order of the service."""
 
-    def gauges(self) -> dict[str, Any]:
-        """Figures for the service, as JSON."""
+    def gauges(self) -> WorkerGauges:
+        """Return what it has counted, but for what the loop knows of its task."""
 
 
 class Host(Protocol):
@@ -63,8 +66,8 @@ class Host(Protocol):
     def due_s(self, now_s: float) -> float:
         """In how many seconds something will be due."""
 
-    def says(self, now_s: float) -> list[Says]:
-        """What the service is to be told."""
+    def news(self, now_s: float) -> list[Reported]:
+        """Return what workers report to the service."""
 
     def send(self) -> None:
         """Let go of what a turn has gathered."""

@@ -17,18 +17,36 @@ import sys
 import time
 import traceback
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import msgspec
+
+from lowtide.assignment.messages import (
+    PartCount,
+    PartEmpty,
+    PartWritten,
+    Pinned,
+    Raw,
+    ShareDurable,
+    ShareFailed,
+    ShareNews,
+    ShareSaved,
+    Written,
+    read_written,
+    reader,
+)
 from lowtide.connectors.lasts_records import lane_name
 from lowtide.core.operators.order import FIRST_TICK
-from lowtide.core.operators.saving import SavedStep, saved_steps
+from lowtide.core.operators.saved_step import SavedStep, saved_steps
 from lowtide.core.worker import WorkerCore
 from lowtide.errors import LowtideError
 from lowtide.flow.plan import Plan
-from lowtide_snapshots.errors import SnapshotsError
+from lowtide_snapshots.cause import Cause
+from lowtide_snapshots.errors import cause_of
+from lowtide_snapshots.format.manifest import LaneLast, Part
 from lowtide_snapshots.format.names import snapshot_id
 from lowtide_snapshots.format.parts import PartHead, encode_part, sha256
 from lowtide_snapshots.stores import Store, StoreSetting, open_store
@@ -45,7 +63,8 @@ NICE = 10
 PR_SET_PDEATHSIG = 1
 READ_BYTES = 1 << 16
 
-Said = dict[str, Any]
+_encode = msgspec.json.Encoder().encode
+_read_part: Callable[[Raw], tuple[int, Part]] = reader(tuple[int, Part], "a process that writes parts")
 
 
 @dataclass(slots=True)
@@ -70,16 +89,16 @@ class _Share:
         assert self.core.pinned is not None, "nobody asked for it"
         return self.core.pinned
 
-    def asked(self) -> Said:
-        """Await the T of what is pinned; return what can be said of it at once."""
+    def asked(self, pause_ms: float) -> Pinned:
+        """Await the T of what is pinned; return what can be reported of it at once."""
         request, front = self.request, self.core.front
         self.awaited[request.number] = request.tick
-        said: Said = {"number": request.number, "tick": request.tick}
-        if self.base != FIRST_TICK:
-            said["since"] = self.base
-        if front is not None:
-            said["front"] = [front.number, *front.start_at(request.tick)]
-        return said
+        return Pinned(
+            number=request.number,
+            since=None if self.base == FIRST_TICK else self.base,
+            front=None if front is None else (front.number, *front.start_at(request.tick)),
+            pause_ms=pause_ms,
+        )
 
 
 class _Work(NamedTuple):
@@ -154,23 +173,28 @@ class Saver:
         """Save a worker's share too, from now on."""
         self._shares[worker] = _Share(core, saved_steps(self._plan, core.level), self._base)
 
-    def begin(self) -> list[tuple[str, Said]]:
-        """Save what cores have pinned, and let them prune on; return what the service is to be told of each at once."""
+    def begin(self) -> list[tuple[str, ShareNews]]:
+        """Save what cores have pinned, and let them prune on; return what is to be reported of each at once."""
         pinned = {worker: share for worker, share in self._shares.items() if share.core.pinned is not None}
         changed = {worker: share for worker, share in pinned.items() if share.core.program.changed(share.base)}
-        told = {worker: share.asked() for worker, share in pinned.items()}
-        forked: Said = {}
+        failed: Cause | None = None
+        began_s = time.perf_counter()
         if changed:
-            began_s = time.perf_counter()
             try:
                 self._fork(changed)
             except OSError as error:
-                forked["failed"] = f"no process could be forked to write its parts: {error.strerror}"
-            forked["pause_ms"] = round((time.perf_counter() - began_s) * 1000, 2)
-        for worker, said in told.items():
-            said.update(forked if worker in changed else {"done": True})
-            pinned[worker].core.unpin()
-        return list(told.items())
+                failed = Cause("loss", f"no process could be forked to write its parts: {error.strerror}")
+        pause_ms = round((time.perf_counter() - began_s) * 1000, 2)
+        news: list[tuple[str, ShareNews]] = []
+        for worker, share in pinned.items():
+            number = share.request.number
+            news.append((worker, share.asked(pause_ms if worker in changed else 0.0)))
+            if worker not in changed:
+                news.append((worker, ShareSaved(number)))
+            elif failed:
+                news.append((worker, ShareFailed(number, failed)))
+            share.core.unpin()
+        return news
 
     def descriptors(self) -> list[int]:
         """What becomes readable when `hear` has something to say."""
@@ -186,20 +210,20 @@ class Saver:
         """Whether `hear` may have something to say though no descriptor is readable."""
         return bool(self._ended) or any(share.awaited for share in self._shares.values())
 
-    def hear(self) -> list[tuple[str, Said]]:
-        """Return what the service is to be told: parts that are written, and that lanes have come to a T (R15)."""
-        told: list[tuple[str, Said]] = []
+    def hear(self) -> list[tuple[str, ShareNews]]:
+        """Return what is to be reported: parts that are written, and that lanes have come to a T (R15)."""
+        news: list[tuple[str, ShareNews]] = []
         for writing in list(self._writing.values()):
-            told += self._read(writing)
+            news += self._read(writing)
         if self._ended:
-            told += self._reap()
+            news += self._reap()
         for worker, share in self._shares.items():
             if share.awaited:
                 delivered = share.core.delivered_time
                 for number in [number for number, tick in share.awaited.items() if tick <= delivered]:
                     del share.awaited[number]
-                    told.append((worker, {"number": number, "accepted": True, "lasts": self._lasts(share.core)}))
-        return told
+                    news.append((worker, ShareDurable(number, self._lasts(share.core))))
+        return news
 
     def committed(self, worker: str, tick: int) -> None:
         """A snapshot has been committed: what has not changed since its T need not be written again (W9)."""
@@ -219,16 +243,16 @@ class Saver:
         for writing in list(self._writing.values()):
             self._end(writing)
 
-    def _lasts(self, core: WorkerCore) -> list[Any]:
+    def _lasts(self, core: WorkerCore) -> list[LaneLast]:
         """By lane the order key up to which records are durable."""
-        found: list[Any] = []
+        found: list[LaneLast] = []
         if not self._keeps_lasts:
             return found
         for sink, barrier in core.barriers.items():
             for lane, key in barrier.kept().items():
                 name = lane_name(self._plan.vertices[sink] if sink >= 0 else None, core.level, lane)
                 last = [key.tick, key.front, key.sequence, list(key.child), key.trace]
-                found.append([name.level, name.sink, name.lane, json.dumps(last)])
+                found.append(LaneLast(name.level, name.sink, name.lane, json.dumps(last)))
         return found
 
     # -- the host's side -------------------------------------------------------------------------------------------
@@ -246,17 +270,17 @@ class Saver:
             status = 1
             try:
                 _detach(writable)
-                self._save(shares, writable)
+                self._save(shares, number, writable)
                 status = 0
             except BaseException as error:  # noqa: BLE001 - nothing of it may go on in a copy of the host
-                _say(writable, None, {"failed": _why(error)})
+                _tell(writable, (None, ShareFailed(number, _why(error))))
             finally:
                 os._exit(status)
         os.close(writable)
         os.set_blocking(readable, False)
         self._writing[readable] = _Writing(number, pid, readable, list(shares))
 
-    def _read(self, writing: _Writing) -> Iterator[tuple[str, Said]]:
+    def _read(self, writing: _Writing) -> Iterator[tuple[str, ShareNews]]:
         while True:
             try:
                 data = os.read(writing.readable, READ_BYTES)
@@ -264,19 +288,18 @@ class Saver:
                 return
             *lines, writing.rest = (writing.rest + data).split(b"\n")
             for line in lines:
-                worker, said = json.loads(line)
-                yield from self._heard(writing, worker, said)
+                yield from self._heard(writing, *read_written(line))
             if not data:
                 self._end(writing)
                 return
 
     @staticmethod
-    def _heard(writing: _Writing, worker: str | None, said: Said) -> Iterator[tuple[str, Said]]:
-        """What a line comes to, that speaks of one worker or of all that are left."""
+    def _heard(writing: _Writing, worker: str | None, news: Written) -> Iterator[tuple[str, ShareNews]]:
+        """What a line comes to, that is about one worker or about all that are left."""
         for each in list(writing.left) if worker is None else [worker]:
-            if "done" in said or "failed" in said:
+            if isinstance(news, ShareSaved | ShareFailed):
                 writing.left.remove(each)
-            yield each, said | {"number": writing.number}
+            yield each, news
 
     def _end(self, writing: _Writing) -> None:
         """End a process, which has closed its pipe or is to be; that may take a while, so it is seen later."""
@@ -285,7 +308,7 @@ class Saver:
         os.kill(writing.pid, signal.SIGKILL)  # It is ours until it has been waited for, so the number is its own.
         self._ended[writing.pid] = writing
 
-    def _reap(self) -> Iterator[tuple[str, Said]]:
+    def _reap(self) -> Iterator[tuple[str, ShareNews]]:
         """See which processes have ended, and say how of those that have left shares unwritten."""
         for pid, writing in list(self._ended.items()):
             done, status = os.waitpid(pid, os.WNOHANG)
@@ -293,38 +316,40 @@ class Saver:
                 del self._ended[pid]
                 code = os.waitstatus_to_exitcode(status)
                 how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
-                yield from self._heard(writing, None, {"failed": f"the process that wrote its parts {how}"})
+                died = Cause("loss", f"the process that wrote its parts {how}")
+                yield from self._heard(writing, None, ShareFailed(writing.number, died))
 
     # -- the process that writes -----------------------------------------------------------------------------------
 
-    def _save(self, shares: Mapping[str, _Share], out: int) -> None:
+    def _save(self, shares: Mapping[str, _Share], number: int, out: int) -> None:
         store = open_store(self._store)
-        work = list(self._work(shares, out))
-        puts: deque[tuple[str, Future[Said]]] = deque()
+        work = list(self._work(shares, number, out))
+        puts: deque[tuple[str, Future[Part]]] = deque()
         with ThreadPoolExecutor(PUTS_AT_ONCE) as pool:
-            for each in self._left_by_idle(work, store, out):
+            for each in self._left_by_idle(work, store, number, out):
                 puts.append((each.worker, pool.submit(self._put, store, *self._part(each))))
                 if len(puts) >= 2 * PUTS_AT_ONCE:
-                    _say_put(out, *puts.popleft())
+                    worker, put = puts.popleft()
+                    _tell(out, (worker, PartWritten(number, put.result())))
             for worker, put in puts:
-                _say_put(out, worker, put)
+                _tell(out, (worker, PartWritten(number, put.result())))
         for worker in shares:
-            _say(out, worker, {"done": True})
+            _tell(out, (worker, ShareSaved(number)))
 
     @staticmethod
-    def _work(shares: Mapping[str, _Share], out: int) -> Iterator[_Work]:
-        """Go through what there is to write, worker by worker, saying how much it is and what is empty."""
+    def _work(shares: Mapping[str, _Share], number: int, out: int) -> Iterator[_Work]:
+        """Go through what there is to write, worker by worker, reporting how much it is and what is empty."""
         for worker, share in shares.items():
             state = share.core.snapshot(share.base).state
-            _say(out, worker, {"parts": sum(map(len, state.values()))})
+            _tell(out, (worker, PartCount(number, sum(map(len, state.values())))))
             for vertex, units in state.items():
                 for unit, keys in units.items():
                     if keys:
                         yield _Work(worker, share.steps[vertex], unit, keys, share.request)
                     else:
-                        _say(out, worker, {"empty": [vertex, unit]})
+                        _tell(out, (worker, PartEmpty(number, vertex, unit)))
 
-    def _left_by_idle(self, work: Sequence[_Work], store: Store, out: int) -> list[_Work]:
+    def _left_by_idle(self, work: Sequence[_Work], store: Store, number: int, out: int) -> list[_Work]:
         """Let a further process write parts when nothing else wants to run; return what it has not written in time.
 
         What is merely nice makes a thread that wakes up wait until its time slice is over, and that is milliseconds. On
@@ -345,13 +370,13 @@ class Saver:
                 _die_with(parent)
                 os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
                 for place, each in enumerate(work):
-                    _tell(writable, [place, self._put(store, *self._part(each))])
+                    _tell(writable, (place, self._put(store, *self._part(each))))
             finally:
                 os._exit(0)
         os.close(writable)
         left = dict(enumerate(work))
-        for place, said in _told(readable, time.monotonic() + PATIENCE_S):
-            _say(out, left.pop(place).worker, said)
+        for place, part in _told(readable, time.monotonic() + PATIENCE_S):
+            _tell(out, (left.pop(place).worker, PartWritten(number, part)))
         os.close(readable)
         os.kill(pid, signal.SIGKILL)
         return list(left.values())
@@ -364,10 +389,9 @@ class Saver:
         return head, table.num_rows, encode_part(head, table)
 
     @staticmethod
-    def _put(store: Store, head: PartHead, rows: int, data: memoryview) -> Said:
+    def _put(store: Store, head: PartHead, rows: int, data: memoryview) -> Part:
         store.put(head.name, data)
-        part = [head.vertex, head.kind, head.unit, head.tick, head.snapshot, rows, len(data), sha256(data)]
-        return {"part": part}
+        return Part(head.vertex, head.kind, head.unit, head.tick, head.snapshot, rows, len(data), sha256(data))
 
 
 def _detach(out: int) -> None:
@@ -387,7 +411,7 @@ def _die_with(parent: int) -> None:
         os._exit(1)
 
 
-def _told(readable: int, deadline_s: float) -> Iterator[Any]:
+def _told(readable: int, deadline_s: float) -> Iterator[tuple[int, Part]]:
     """What comes through a pipe until its other end is closed, or it is too late."""
     rest = b""
     while select.select([readable], [], [], max(0.0, deadline_s - time.monotonic()))[0]:
@@ -395,25 +419,16 @@ def _told(readable: int, deadline_s: float) -> Iterator[Any]:
         if not data:
             return
         *lines, rest = (rest + data).split(b"\n")
-        yield from map(json.loads, lines)
+        yield from map(_read_part, lines)
 
 
-def _say(out: int, worker: str | None, said: Said) -> None:
-    _tell(out, [worker, said])
-
-
-def _tell(out: int, message: list[Any]) -> None:
-    data = memoryview(json.dumps(message).encode() + b"\n")
+def _tell(out: int, entry: tuple[str | None, Written] | tuple[int, Part]) -> None:
+    data = memoryview(_encode(entry) + b"\n")
     while data:
         data = data[os.write(out, data) :]
 
 
-def _say_put(out: int, worker: str, put: Future[Said]) -> None:
-    _say(out, worker, put.result())
-
-
-def _why(error: BaseException) -> str:
-    if isinstance(error, LowtideError | SnapshotsError):
-        return str(error)
-    traceback.print_exception(error, file=sys.stderr)
-    return f"{type(error).__name__}: {error}"
+def _why(error: BaseException) -> Cause:
+    if not isinstance(error, LowtideError):
+        traceback.print_exception(error, file=sys.stderr)
+    return cause_of(error)

@@ -9,10 +9,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any
+
+from msgspec.structs import replace
 
 from lowtide.assignment.birth import Birth
 from lowtide.assignment.deployment import Deployment
+from lowtide.assignment.messages import (
+    BrokerNow,
+    Cancel,
+    Committed,
+    Forget,
+    Grant,
+    Look,
+    NewFronts,
+    Reached,
+    WorkerOrder,
+)
 from lowtide.assignment.welcome import Welcome
 from lowtide.core.early_frames import Early, Optimism
 from lowtide.core.effects import Effects, Frame
@@ -21,13 +33,14 @@ from lowtide.core.fronts.source_rows import SourceRows
 from lowtide.core.operators.failure import AtRecord
 from lowtide.core.rows import open_rows
 from lowtide.errors import LifeEnded
+from lowtide.status.gauges import WorkerGauges
 from lowtide.worker.broker_time import BrokerTime
-from lowtide.worker.building import make_core
-from lowtide.worker.figures import Figures
+from lowtide.worker.figures import Figures, front_gauges
 from lowtide.worker.host import Handed, LevelHost
 from lowtide.worker.intake import Intake
-from lowtide.worker.looking import Looking
+from lowtide.worker.key_lookup import KeyLookup
 from lowtide.worker.outputs import Outputs
+from lowtide.worker.stage_parts import make_core
 from lowtide_tracker import Floor
 
 WAKE_S = 0.02
@@ -68,8 +81,7 @@ class LevelStage:
         self._fronts = dict(welcome.fronts)
         self._broker_time = BrokerTime(welcome.now_ms, time.monotonic())
         self.core = make_core(deployment, birth, welcome.front, host.local)
-        first = deployment.optimism if deployment.tracking else None
-        self._optimism = None if first is None else Optimism(first)
+        self._optimism = None if deployment.optimism is None else Optimism(deployment.optimism)
         self._early = Early(self._optimism, deployment.max_queued_bytes)
         self._last = level == plan.levels - 1
         self._outbox = Outbox(birth.number, plan.parallelism)
@@ -88,7 +100,7 @@ class LevelStage:
                 figures=self._figures,
                 fronts=self._fronts,
             )
-        self._delivers = self._share is not None and level > 0 and deployment.tracking
+        self._delivers = self._share is not None and level > 0
         self._woke_s = 0.0
         self._woke_at = -1
         host.join(self)
@@ -241,50 +253,46 @@ class LevelStage:
         """Hand floors on that no bundle carries (R18)."""
         return self._send(self.core.keep_floors())
 
-    def told(self, message: dict[str, Any]) -> None:
-        """Take what the service says: a floor for the front, new source partitions, what became of snapshots."""
+    def told(self, order: WorkerOrder) -> None:
+        """Follow an order of the service: a floor for the front, new source partitions, what became of snapshots."""
         host = self.host
-        if "now" in message:
-            self._broker_time.tell(message["now"], time.monotonic())
-        if "grant" in message and self.core.grant(Floor(*message["grant"])):
-            host.dirty = True
-        if "fronts" in message:
-            self._fronts.update({int(number): name for number, name in message["fronts"].items()})
-        if "look" in message:
-            host.say(self.name, {"looked": Looking(self.core).look(message["look"])})
-        for front, offset in message.get("forget", ()):
-            self.core.forget_floors(front, offset)
-            host.forget_floors(front, offset)
-        if host.saver is not None and "committed" in message:
-            host.saver.committed(self.name, message["committed"])
-        if host.saver is not None and "cancel" in message:
-            host.saver.cancel(message["cancel"])
+        match order:
+            case BrokerNow(now_ms):
+                self._broker_time.tell(now_ms, time.monotonic())
+            case Grant(front, offset, tick, now_ms):
+                self._broker_time.tell(now_ms, time.monotonic())
+                if self.core.grant(Floor(front, offset, tick)):
+                    host.dirty = True
+            case NewFronts(fronts):
+                self._fronts.update(fronts)
+            case Look():
+                host.report(self.name, KeyLookup(self.core).look(order))
+            case Forget(starts):
+                for front, offset in starts:
+                    self.core.forget_floors(front, offset)
+                    host.forget_floors(front, offset)
+            case Committed() | Cancel():
+                host.snapshot_over(self.name, order)
 
-    def at(self, now_s: float) -> dict[str, Any] | None:
+    def reached(self, now_s: float) -> Reached | None:
         """Which offset the front expects, and where it stands, if the service does not know; None if it does."""
         front = self.core.front
         if front is None or front.next_offset == self._woke_at or now_s - self._woke_s < WAKE_S:
             return None
         self._woke_at, self._woke_s = front.next_offset, now_s
-        return {"at": front.next_offset, "tick": front.heartbeat}
+        return Reached(front.next_offset, front.heartbeat)
 
-    def gauges(self) -> dict[str, Any]:
-        """Counts, and histograms of `HOPS` (bucket to records)."""
-        core = self.core
-        gauges = self._figures.as_json() | {"repairs": core.program.repairs, "delivered_time": core.delivered_time}
-        gauges["waiting"] = sum(map(len, core.barriers.values()))
-        if self._share is not None:
-            gauges |= {"queued": self._share.queued} | self._share.gauges()
-        if core.front is not None:
-            front = core.front
-            gauges["front"] = {
-                "front": front.number,
-                "heartbeat": front.heartbeat,
-                "next_offset": front.next_offset,
-                "parked": front.parked,
-                "pulling": front.pulling,
-            }
-        return gauges
+    def gauges(self) -> WorkerGauges:
+        """Return counts, and histograms of `HOPS` (bucket to records)."""
+        core, share = self.core, self._share
+        return replace(
+            self._figures.gauges(),
+            repairs=core.program.repairs,
+            delivered_time=core.delivered_time,
+            waiting=sum(map(len, core.barriers.values())),
+            front=None if core.front is None else front_gauges(core.front),
+            **({} if share is None else {"queued": share.queued} | share.gauges()),
+        )
 
     def _named(self, error: AtRecord) -> AtRecord:
         """The error with its source partition's name: the core knows only the number."""

@@ -55,7 +55,7 @@ class Dead:
         settings = {
             "zookeeper.hosts": self._zookeeper,
             "snapshots.url": self.folder,
-            "kafka.bootstrap": "127.0.0.1:1",
+            "kafka.bootstrap_servers": "127.0.0.1:1",
             "kafka.reach_limit_ms": 200,
         }
         conf = [text for key, value in settings.items() for text in ("--set", f"{key}={value}")]

@@ -18,27 +18,48 @@ from seen import SHAPE
 
 from lowtide.cli.main import run
 from lowtide.cli.output import Age, IsoTime, count_of, size, time_of
-from lowtide.cli.pruning import Pruning, gone
-from lowtide.cli.refusals import plain_errors
+from lowtide.cli.prune_plan import PrunePlan, gone
+from lowtide.cli.refusals import fence_fails_snapshot
 from lowtide.cli.snapshot import take
 from lowtide.connectors.topics import Topic
-from lowtide.errors import ConfError, LowtideError, ServiceUnavailable, SnapshotDamaged, SnapshotFailed
+from lowtide.errors import (
+    AlreadyRunning,
+    FlowError,
+    LowtideError,
+    ServiceUnavailable,
+    SnapshotDamaged,
+    SnapshotFailed,
+)
 from lowtide.events import EventLog
 from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.state import JobState
 from lowtide.process.identity import Process
 from lowtide.status.job_view import SnapshotView
-from lowtide_snapshots import errors as snapshot_errors
+from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.commits.known import KnownSnapshots
 from lowtide_snapshots.commits.memory_log import MemoryCommitLog
+from lowtide_snapshots.errors import (
+    CommitRefused,
+    CommitUnknown,
+    EntryDiffers,
+    Fenced,
+    LeaseTaken,
+    ManifestDamaged,
+    NoGoodCommit,
+    NoSuchCommit,
+    PartDamaged,
+    RecordDiffers,
+    ZooKeeperUnavailable,
+)
 from lowtide_snapshots.stores import StoreSetting, open_store
+from lowtide_snapshots.stores.errors import StoreDamaged
 
 VIEW = SnapshotView(
     id="000003-0001", name=None, phase="taking", min_time_ms=1000, parts=2, parts_done=1, rows=1, bytes=10,
-    began="2026-01-02T03:04:05.000Z", took_s=0.1, waits_for=["worker 1/0 has saved 1 of 2 parts"], why="",
+    began="2026-01-02T03:04:05.000Z", took_s=0.1, waits_for=["worker 1/0 has saved 1 of 2 parts"],
 )  # fmt: skip
 COMMITTED = msgspec.structs.replace(VIEW, phase="committed", parts_done=2, waits_for=[])
-FAILED = msgspec.structs.replace(VIEW, phase="failed", why="min time stands\n  what to do: ask again")
+FAILED = msgspec.structs.replace(VIEW, phase="failed", why=Cause("other", "min time stands", way_out="ask again"))
 
 
 # -- what people write and read ----------------------------------------------------------------------------------------
@@ -78,21 +99,28 @@ def test_a_wrong_command_line_ends_with_2(arguments: list[str], capfd: pytest.Ca
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"),
+    ("theirs", "ours", "code"),
     [
-        ("NoSuchCommit", ConfError),
-        ("ZooKeeperUnavailable", ServiceUnavailable),
-        ("ManifestDamaged", SnapshotDamaged),
-        ("NoGoodCommit", SnapshotDamaged),
-        ("CommitRefused", SnapshotFailed),
-        ("Fenced", SnapshotFailed),
-        ("CommitUnknown", ServiceUnavailable),
+        (NoSuchCommit, LowtideError, 2),
+        (RecordDiffers, FlowError, 3),
+        (ZooKeeperUnavailable, ServiceUnavailable, 4),
+        (CommitUnknown, ServiceUnavailable, 4),
+        (LeaseTaken, AlreadyRunning, 4),
+        (ManifestDamaged, SnapshotDamaged, 6),
+        (PartDamaged, SnapshotDamaged, 6),
+        (StoreDamaged, SnapshotDamaged, 6),
+        (NoGoodCommit, SnapshotDamaged, 6),
+        (CommitRefused, SnapshotFailed, 6),
+        (Fenced, SnapshotFailed, 6),
+        (EntryDiffers, SnapshotFailed, 6),
     ],
 )
-def test_what_the_snapshots_refuse_has_an_exit_code_of_ours(name: str, kind: type[LowtideError]) -> None:
-    with pytest.raises(LowtideError) as raised, plain_errors():
-        raise getattr(snapshot_errors, name)("what", where="where", way_out="do")
-    assert (type(raised.value), str(raised.value)) == (kind, "what\n  where: where\n  what to do: do")
+def test_what_the_snapshots_refuse_has_an_exit_code_of_ours(
+    theirs: type[LowtideError], ours: type[LowtideError], code: int
+) -> None:
+    with pytest.raises(ours) as raised, fence_fails_snapshot():
+        raise theirs("what", where="where", way_out="do")
+    assert (raised.value.exit_code, str(raised.value)) == (code, "what\n  where: where\n  what to do: do")
 
 
 def test_sources_that_do_not_reach_back_are_named(tmp_path: Path) -> None:
@@ -112,7 +140,7 @@ def test_snapshots_are_found_by_id_name_and_age_and_said_as_they_are(tmp_path: P
     files, log = open_store(StoreSetting(str(tmp_path))), MemoryCommitLog("words")
     log.raise_incarnation()
     place = KnownSnapshots(log, files)
-    with pytest.raises(ConfError, match="has no commits"), plain_errors():
+    with pytest.raises(NoSuchCommit, match="has no commits"):
         place.find(None)
     older, newer = (seal(files, "words", number, tick=10 * number, name="kept") for number in (1, 2))
     missed, sealed = seal(files, "words", 3, tick=15), seal(files, "words", 4, tick=40, name="later", base=newer)
@@ -123,7 +151,7 @@ def test_snapshots_are_found_by_id_name_and_age_and_said_as_they_are(tmp_path: P
     assert [known.min_time_ms for known in place.all()] == [100, 150, 200, 400]
     for asked, id_ in ((None, newer.id), ("kept", newer.id), (older.id, older.id), ("later", sealed.id)):
         assert place.find(asked).id == id_
-    with pytest.raises(ConfError, match='has no snapshot "gone"') as raised, plain_errors():
+    with pytest.raises(NoSuchCommit, match='has no snapshot "gone"') as raised:
         place.find("gone")
     assert f'{sealed.id} "later", {newer.id} "kept"' in raised.value.where
     log.raise_incarnation()
@@ -139,17 +167,18 @@ def test_a_named_snapshot_is_dropped_by_its_name(tmp_path: Path) -> None:
     commit(log, older)
     commit(log, last)
     for asked, why in (("kept-2", "needed: it is the last one"), ("later", "is not committed"), ("x", "no snapshot")):
-        with pytest.raises(ConfError, match=why), plain_errors():
-            Pruning.of(place, [asked])
+        with pytest.raises(LowtideError, match=why) as refused:
+            PrunePlan.of(place, [asked])
+        assert refused.value.exit_code == 2
     assert {known.id for known in place.all()} == {older.id, last.id, sealed.id}
-    pruning = Pruning.of(place, ["kept-1"])
+    pruning = PrunePlan.of(place, ["kept-1"])
     assert pruning.said(dry_run=True) == f"would drop 1 commit: {older.id}; 1 commit kept"
     pruning.carry_out()
     assert pruning.said(dry_run=False).startswith(f"dropped 1 commit: {older.id}; deleted 1 manifest and 2 parts")
     assert {known.id for known in place.all()} == {last.id, sealed.id}
     newest = seal(files, "words", 5, tick=50, base=last)
     commit(log, newest)
-    Pruning.of(place, [last.id]).carry_out()
+    PrunePlan.of(place, [last.id]).carry_out()
     assert [each.id for each in log.commits()] == [newest.id]
 
 

@@ -40,19 +40,19 @@ def test_what_embedded_conf_leaves_out_could_be_put_in(tmp_path: Path) -> None:
 
 def test_cluster_conf_is_read() -> None:
     conf = Conf.load(CONF / "cluster.toml")
-    assert conf.kafka.security_protocol == "sasl_ssl"
+    assert conf.kafka.security_protocol == "SASL_SSL"
     assert not conf.embedded.enabled
 
 
 def test_everything_embedded_is_on_loopback() -> None:
-    assert Conf().kafka.bootstrap == f"127.0.0.1:{Conf().embedded.kafka_port}"
+    assert Conf().kafka.bootstrap_servers == f"127.0.0.1:{Conf().embedded.kafka_port}"
     assert Conf().spark.master.startswith("local[")
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("[kafka]\nbootsrap = 'a:1'", "unknown key `bootsrap` in [kafka]|{file}|did you mean `bootstrap`?"),
+        ("[kafka]\nbootsrap = 'a:1'", "unknown key `bootsrap` in [kafka]|{file}|did you mean `bootstrap_servers`?"),
         (
             "[kafka]\nframe_bytes = 1",
             "unknown key `frame_bytes` in [kafka]|{file}|did you mean `frame_bytes` in [exchange]?",
@@ -63,10 +63,20 @@ def test_everything_embedded_is_on_loopback() -> None:
         ("[exchange]\nunits = '128'", "[exchange] units: expected `int`, got `str`|{file}"),
         ("[exchange]\nunits = 0", "[exchange] units: expected `int` >= 1"),
         ("[epoch]\nduration_s = 4.9", "[epoch] duration_s: expected `float` >= 5.0"),
-        ("[kafka]\nbootstrap = 'localhost'", "[kafka] bootstrap|host:port, several with commas"),
-        ("[kafka]\nsecurity_protocol = 'tls'", "[kafka] security_protocol|one of plaintext, ssl, sasl_plaintext"),
+        ("[kafka]\nbootstrap_servers = 'localhost'", "[kafka] bootstrap_servers|host:port, several with commas"),
+        ("[kafka]\nsecurity_protocol = 'tls'", "[kafka] security_protocol|one of PLAINTEXT, SSL, SASL_PLAINTEXT"),
+        ("[kafka]\nsecurity_protocol = 'sasl_ssl'", "[kafka] security_protocol|{file}|give it SASL_SSL"),
+        ("[kafka]\nbootstrap = 'a:1'", "[kafka] bootstrap has another name|{file}|write bootstrap_servers"),
+        ("[job]\ntracking = 'off'", "[job] tracking is gone|{file}|leave it out; `lowtide bench` measures"),
+        ("[kafka.properties]\n'linger.ms' = 5", "[kafka] properties|expected `str`, got `int`"),
+        ("[kafka.properties]\nacks = '1'", "cannot set `acks`: Lowtide sets it, as its transactions|leave it out"),
+        ("[kafka.properties]\n'isolation.level' = 'x'", "`isolation.level`|it reads what was committed|{file}"),
+        ("[kafka.properties]\n'sasl.password' = 'x'", "`sasl.password`|set sasl_password_env or sasl_password_file"),
+        ("[kafka.properties]\n'ssl.key.pem' = 'x'", "`ssl.key.pem`: it is a secret, and the conf holds none"),
+        ("[kafka.properties]\n'lingr.ms' = '1'", "cannot set `lingr.ms`|did you mean `linger.ms`?"),
         ("[kafka]\nsasl_mechanism = 'X'", "[kafka] sasl_mechanism|one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
         ("[spark]\ndriver_memory = '1 GB'", "[spark] driver_memory|512m"),
+        ("[spark.properties]\n'spark.lowtide.job.lanes' = '1'", "is a key of this conf|set it in its own table"),
         ("[spark.properties]\na = 1", "[spark] properties|expected `str`, got `int`"),
         ("[job]\nparallelism = 3\nlanes = 2", "parallelism is 3, [job] lanes 2|parallelism <= lanes <= units"),
         ("[kafka", "is not TOML|{file}"),
@@ -90,10 +100,10 @@ def test_a_missing_or_unreadable_file_is_told(tmp_path: Path) -> None:
 
 def test_settings_are_read_as_what_their_keys_want() -> None:
     settings = ["exchange.units=64", "epoch.duration_s=9", "spark.web_ui=true", "job.lanes = 4"]
-    settings += ["kafka.bootstrap=a:1,b:2", "spark.properties.spark.sql.x=a=b"]
+    settings += ["kafka.bootstrap_servers=a:1,b:2", "spark.properties.spark.sql.x=a=b"]
     conf = Conf.load(None, parse_settings(settings))
     assert (conf.exchange.units, conf.epoch.duration_s, conf.spark.web_ui, conf.job.lanes) == (64, 9.0, True, 4)
-    assert conf.kafka.bootstrap == "a:1,b:2"
+    assert conf.kafka.bootstrap_servers == "a:1,b:2"
     assert conf.spark.properties == {"spark.sql.x": "a=b"}
 
 
@@ -101,6 +111,30 @@ def test_typed_overrides_beat_the_file(tmp_path: Path) -> None:
     (tmp_path / "conf.toml").write_text("[exchange]\nunits = 64\nnetwork_wait_ms = 7")
     conf = Conf.load(tmp_path / "conf.toml", {"exchange.units": 32})
     assert (conf.exchange.units, conf.exchange.network_wait_ms) == (32, 7)
+
+
+def test_sparks_keys_beat_the_file_and_settings_beat_them(tmp_path: Path) -> None:
+    (tmp_path / "conf.toml").write_text("[exchange]\nunits = 64\nnetwork_wait_ms = 7\nmax_frame_rows = 8")
+    spark = {"exchange.units": "32", "exchange.network_wait_ms": "6", "kafka.properties.linger.ms": "5"}
+    conf = Conf.load(tmp_path / "conf.toml", {"exchange.units": 16}, spark=spark)
+    assert (conf.exchange.units, conf.exchange.network_wait_ms, conf.exchange.max_frame_rows) == (16, 6, 8)
+    assert conf.kafka.properties == {"linger.ms": "5"}
+
+
+@pytest.mark.parametrize(
+    ("key", "says"),
+    [
+        ("exchange.unit", "unknown key `unit` in [exchange]|spark.lowtide.exchange.unit in Spark's conf|`units`?"),
+        ("exchang.units", "unknown table [exchang]|did you mean [exchange]?"),
+        ("units", "unknown table [units]|spark.lowtide.units in Spark's conf"),
+        ("kafka.bootstrap", "has another name|write bootstrap_servers"),
+    ],
+)
+def test_a_wrong_key_of_spark_is_told(key: str, says: str) -> None:
+    with pytest.raises(ConfError) as caught:
+        Conf.load(spark={key: "1"})
+    for part in says.split("|"):
+        assert part in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -112,6 +146,8 @@ def test_typed_overrides_beat_the_file(tmp_path: Path) -> None:
         ("exchange.units=many", "[exchange] units: expected `int`, got `str`|--set exchange.units"),
         ("epoch.duration_s=1", "expected `float` >= 5.0"),
         ("epoch.=1", "`epoch` is a table"),
+        ("kafka.bootstrap=a:1", "has another name|--set kafka.bootstrap|write bootstrap_servers"),
+        ("kafka.properties.group.id=x", "cannot set `group.id`: Lowtide sets it|joins no group"),
         ("exchange.units", "cannot read the setting 'exchange.units'"),
         ("units=1", "cannot read the setting 'units=1'"),
     ],

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from lowtide.conf import KafkaConf
+from lowtide.conf import KafkaConf, client_properties
 from lowtide.connectors.kafka_access import java_properties, librdkafka_settings, spark_options
 from lowtide.errors import ConfError
 
 SASL: dict[str, Any] = {
-    "bootstrap": "127.0.0.1:9",
-    "security_protocol": "sasl_ssl",
+    "bootstrap_servers": "127.0.0.1:9",
+    "security_protocol": "SASL_SSL",
     "sasl_mechanism": "SCRAM-SHA-512",
     "sasl_username": "tide",
     "sasl_password_env": "TIDE_PASSWORD",
@@ -65,8 +65,8 @@ def pem(tmp_path: Path) -> dict[str, Any]:
 
 
 def test_plaintext_is_only_an_address() -> None:
-    kafka = KafkaConf(bootstrap="a:1,b:2")
-    assert librdkafka_settings(kafka) == {"bootstrap.servers": "a:1,b:2", "security.protocol": "plaintext"}
+    kafka = KafkaConf(bootstrap_servers="a:1,b:2")
+    assert librdkafka_settings(kafka) == {"bootstrap.servers": "a:1,b:2", "security.protocol": "PLAINTEXT"}
     assert spark_options(kafka) == {"kafka.bootstrap.servers": "a:1,b:2", "kafka.security.protocol": "PLAINTEXT"}
 
 
@@ -76,7 +76,7 @@ def test_one_table_speaks_both_dialects(monkeypatch: pytest.MonkeyPatch, tmp_pat
     kafka = KafkaConf(**SASL, ssl_ca_file=str(tmp_path / "ca.pem"))
     assert librdkafka_settings(kafka) == {
         "bootstrap.servers": "127.0.0.1:9",
-        "security.protocol": "sasl_ssl",
+        "security.protocol": "SASL_SSL",
         "sasl.mechanism": "SCRAM-SHA-512",
         "sasl.username": "tide",
         "sasl.password": 'with "quotes"',
@@ -91,6 +91,32 @@ def test_one_table_speaks_both_dialects(monkeypatch: pytest.MonkeyPatch, tmp_pat
         "kafka.ssl.truststore.type": "PEM",
         "kafka.ssl.truststore.certificates": "CA",
     }
+
+
+def test_properties_reach_each_client_by_its_own_names() -> None:
+    given = {"fetch.wait.max.ms": "50", "socket.send.buffer.bytes": "0", "linger.ms": "5", "client.id": "tide"}
+    kafka = KafkaConf(properties=given)
+    assert librdkafka_settings(kafka).items() >= given.items()
+    plain = java_properties(KafkaConf())
+    added = {"fetch.max.wait.ms": "50", "send.buffer.bytes": "-1", "client.id": "tide"}
+    assert java_properties(kafka) == plain | added, "the source has no producer"
+
+
+def test_every_property_that_is_taken_is_one_of_librdkafkas() -> None:
+    from confluent_kafka import KafkaException, Producer
+
+    for name in (*client_properties._JAVA, *client_properties._LIBRDKAFKA_ONLY):
+        said = ""
+        try:
+            Producer({"log_level": 0, name: "no such value"})
+        except KafkaException as caught:
+            said = caught.args[0].str()
+        assert "No such configuration property" not in said, name
+
+
+def test_a_value_that_librdkafka_does_not_take_is_refused() -> None:
+    with pytest.raises(ConfError, match=r"(?s)does not take linger\.ms = 'soon'.*\[kafka\] of the conf"):
+        librdkafka_settings(KafkaConf(properties={"linger.ms": "soon"}))
 
 
 def test_secrets_are_in_no_object_that_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +144,9 @@ def test_javas_client_opens_with_the_properties(
     from lowtide.jars.third_party import connector_jars, pyspark_folder
 
     monkeypatch.setenv("TIDE_PASSWORD", 'with "quotes"')
-    properties = java_properties(KafkaConf(**{**SASL, "sasl_mechanism": mechanism}, **pem))
+    known = [*client_properties._JAVA_VALUES, ("fetch.wait.max.ms", "7"), ("client.dns.lookup", "use_all_dns_ips")]
+    access = {**SASL, **pem, "sasl_mechanism": mechanism, "properties": dict(known)}
+    properties = java_properties(KafkaConf(**access))
     lines = [f"{name}={value}" for name, value in properties.items()]
     escaped = [line.replace("\\", "\\\\").replace("\n", "\\n") for line in lines]
     (tmp_path / "client.properties").write_text("\n".join(escaped))
@@ -137,9 +165,9 @@ def test_javas_client_opens_with_the_properties(
         ({"sasl_password_env": None, "sasl_password_file": "/no/file"}, "sasl_password_file names /no/file"),
         ({"sasl_password_file": "x"}, "both sasl_password_env and sasl_password_file are set"),
         ({"sasl_mechanism": None, "sasl_password_env": "HOME"}, "sasl_mechanism is not set"),
-        ({"security_protocol": "ssl", "ssl_ca_file": "/no/ca"}, "ssl_ca_file names /no/ca, which is no file"),
-        ({"security_protocol": "ssl", "ssl_key_file": "k"}, "ssl_key_file is set and ssl_certificate_file is not"),
-        ({"security_protocol": "ssl", "ssl_certificate_file": "k"}, "ssl_certificate_file is set and ssl_key_file"),
+        ({"security_protocol": "SSL", "ssl_ca_file": "/no/ca"}, "ssl_ca_file names /no/ca, which is no file"),
+        ({"security_protocol": "SSL", "ssl_key_file": "k"}, "ssl_key_file is set and ssl_certificate_file is not"),
+        ({"security_protocol": "SSL", "ssl_certificate_file": "k"}, "ssl_certificate_file is set and ssl_key_file"),
     ],
 )
 def test_what_is_missing_is_told(changes: dict[str, Any], says: str, monkeypatch: pytest.MonkeyPatch) -> None:

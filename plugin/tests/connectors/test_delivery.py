@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from lowtide import Raw, raw
 from lowtide.connectors.courier import LARGE_RECORDS, Courier
 from lowtide.connectors.delivery import AtLeastOnce, Delivery, ExactlyOnce, Packet
-from lowtide.connectors.outgoing import Producing
+from lowtide.connectors.sender import Sender
 from lowtide.connectors.transactions import Transactions
 from lowtide.core.operators.bundle import Piece
 from lowtide.core.operators.order import OrderKey, delivered_ms
@@ -178,7 +178,7 @@ def test_with_a_pace_little_waits_for_more_and_much_does_not() -> None:
 
 def test_kafka_keeps_the_timestamp_of_the_first_tick() -> None:
     """librdkafka takes the timestamp 0 for now, and bytes would differ from life to life; its own broker says so."""
-    producing = Producing(NOBODY | {"test.mock.num.brokers": 1}, 5_000, 1_000)
+    producing = Sender(NOBODY | {"test.mock.num.brokers": 1}, 5_000, 1_000)
     brokers = producing.producer.list_topics("out", timeout=5.0).brokers.values()
     encoder = SinkEncoder(KafkaSink("out", raw(), None), slack_ms=2)
     pieces = [Piece(tick, [OrderKey(tick, 0, tick).packed()], [Raw(None, b"x")]) for tick in (0, 1, 5)]

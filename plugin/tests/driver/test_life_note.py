@@ -9,6 +9,7 @@ import pytest
 
 from lowtide.driver.life_note import BRIEF_S, LifeNote
 from lowtide.errors import ServiceUnavailable
+from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.errors import ZooKeeperUnavailable
 from lowtide_snapshots.job.store import JobStore
 
@@ -30,7 +31,7 @@ class Place:
 
     @property
     def phases(self) -> list[tuple[str, str]]:
-        return [(life["phase"], life["cause"]) for life in self.said]
+        return [(life["phase"], str(Cause.of(life["cause"]) or "")) for life in self.said]
 
 
 def note(place: Place, incarnation: int = 3) -> LifeNote:

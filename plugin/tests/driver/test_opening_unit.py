@@ -24,7 +24,7 @@ from lowtide.driver.opening import _by_vertex, _completed, _ids
 from lowtide.driver.placement import kept_steps, refuse_other_places, steps_of, text_of
 from lowtide.driver.preflight import Surroundings
 from lowtide.driver.recovery import refuse_shorter_lasts
-from lowtide.driver.refusals import as_ours
+from lowtide.driver.refusals import fence_ends_life
 from lowtide.errors import AlreadyRunning, FlowError, LifeEnded, LowtideError, ServiceUnavailable
 from lowtide.flow.compiler import compile_flow
 from lowtide.flow.plan import Plan
@@ -103,7 +103,7 @@ def test_the_record_says_what_order_and_state_hang_on() -> None:
 def test_what_zookeeper_refuses_is_said_as_one_of_our_errors(
     theirs: type[SnapshotsError], ours: type[LowtideError]
 ) -> None:
-    with pytest.raises(ours, match="what happened") as caught, as_ours():
+    with pytest.raises(ours, match="what happened") as caught, fence_ends_life():
         raise theirs("what happened", where="there", way_out="do this")
     assert (caught.value.where, caught.value.way_out) == ("there", "do this")
 

@@ -18,7 +18,7 @@ from lowtide.errors import FlowError
 from lowtide.flow.check import check_flow, dump_plan, load_flow, load_plan, render
 from lowtide.flow.compiler import compile_flow
 from lowtide.flow.explain import explain
-from lowtide.flow.pickling import PLAN_LIMIT_BYTES
+from lowtide.flow.plan_pickle import PLAN_LIMIT_BYTES
 
 FLOWS = Path(__file__).parents[1] / "flows"
 
@@ -121,7 +121,7 @@ def test_a_pickled_plan_is_the_same_plan() -> None:
 
 WORKER = """
 import sys
-from lowtide.flow.pickling import load_plan
+from lowtide.flow.plan_pickle import load_plan
 from lowtide.core.operators.program import Program
 from lowtide.core.fronts.source_rows import SourceRows
 plan = load_plan(open(sys.argv[1], "rb").read())

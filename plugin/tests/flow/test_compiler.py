@@ -17,8 +17,8 @@ from lowtide.core.operators.exchange import front_unit
 from lowtide.errors import FlowError
 from lowtide.flow.compiler import compile_flow
 from lowtide.flow.explain import explain
-from lowtide.flow.pickling import dump_plan, load_plan
 from lowtide.flow.plan import Plan
+from lowtide.flow.plan_pickle import dump_plan, load_plan
 from lowtide.flow.steps import Broadcast, KeyBy, Relay
 
 
@@ -160,7 +160,7 @@ def everything() -> Flow:
     looped = keyed.loop("loop", lambda body: body.flat_map(twice, name="more"), once, limit_turns=3)
     shops = looped.key_by("shop")
     counted = shops.scan("count", count, 0)
-    shops.scan("beside", beside, 0, beside=seen).merge(orders, counted, name="all").write("out", ORDERS)
+    shops.scan("beside", beside, 0, broadcast=seen).merge(orders, counted, name="all").write("out", ORDERS)
     return flow
 
 

@@ -81,7 +81,7 @@ def test_a_sound_flow_of_all_steps_has_no_findings() -> None:
         seen = orders.broadcast("seen", see, Seen())
         keyed = orders.key_by("user")
         looped = keyed.loop("loop", lambda body: body.map(later), early, limit_turns=3).map(to_total)
-        counts = keyed.scan("beside", beside, 0, beside=seen)
+        counts = keyed.scan("beside", beside, 0, broadcast=seen)
         keyed.last(2).map(span).merge(counts, looped, name="all").write("out", TOTALS)
 
     assert findings(build) == []
@@ -175,7 +175,7 @@ def test_windows_are_for_functions_only(step: str, build: Any) -> None:
 def test_a_broadcast_takes_no_windows() -> None:
     def build(orders: Any) -> None:
         seen = orders.key_by("user").last(2).broadcast("seen", see, Seen())
-        orders.key_by("user", name="again").scan("beside", beside, 0, beside=seen).write("out", TOTALS)
+        orders.key_by("user", name="again").scan("beside", beside, 0, broadcast=seen).write("out", TOTALS)
 
     (finding,) = findings(build)
     assert finding.startswith("broadcast cannot take the windows of 'orders/by-user/last'")
@@ -377,7 +377,7 @@ def test_a_name_that_is_forgotten_is_refused_at_once(step: str, build: Any) -> N
 def test_names_that_states_are_found_by_are_names(name: str) -> None:
     def build(orders: Any) -> None:
         seen = orders.broadcast(name, see, Seen())
-        orders.key_by("user").scan("scan", beside, 0, beside=seen).write("out", TOTALS)
+        orders.key_by("user").scan("scan", beside, 0, broadcast=seen).write("out", TOTALS)
 
     (finding,) = findings(build)
     assert finding.startswith("not a step's name")
@@ -399,7 +399,7 @@ def test_a_broadcast_that_nobody_looks_at_is_refused() -> None:
         orders.broadcast("seen", see, Seen())
         orders.write("out", ORDERS)
 
-    assert findings(build) == ["no scan looks at this broadcast; use it with .scan(..., beside=...), or remove it"]
+    assert findings(build) == ["no scan looks at this broadcast; use it with .scan(..., broadcast=...), or remove it"]
 
 
 def wants_int(state: int, order: Order, _seen: int) -> tuple[int, Total]:
@@ -422,7 +422,7 @@ def see_number(state: Seen, _order: Order) -> int:
 def test_a_broadcast_that_does_not_fit_is_refused(scan: Any, fold: Any, message: str) -> None:
     def build(orders: Any) -> None:
         seen = orders.broadcast("seen", fold, Seen())
-        orders.key_by("user").scan("scan", scan, 0, beside=seen).write("out", TOTALS)
+        orders.key_by("user").scan("scan", scan, 0, broadcast=seen).write("out", TOTALS)
 
     (finding,) = findings(build)
     assert finding.startswith(message)
@@ -430,8 +430,16 @@ def test_a_broadcast_that_does_not_fit_is_refused(scan: Any, fold: Any, message:
 
 @pytest.mark.parametrize("wrong", [1, Flow("other").read("orders", ORDERS).broadcast("seen", see, Seen())])
 def test_beside_takes_a_broadcast_of_the_same_flow(wrong: Any) -> None:
-    with pytest.raises(FlowError, match="beside= takes a broadcast of the flow 'test', found"):
-        findings(lambda orders: orders.key_by("user").scan("scan", beside, 0, beside=wrong))
+    with pytest.raises(FlowError, match="broadcast= takes a broadcast of the flow 'test', found"):
+        findings(lambda orders: orders.key_by("user").scan("scan", beside, 0, broadcast=wrong))
+
+
+def test_the_old_name_of_a_scans_broadcast_is_refused_with_the_new_one() -> None:
+    old: Any = {"beside": None}
+    with pytest.raises(FlowError, match=r"(?s)scan has no beside=.*write broadcast= instead"):
+        findings(lambda orders: orders.key_by("user").scan("scan", beside, 0, **old))
+    with pytest.raises(TypeError, match="unexpected keyword argument 'besides'"):
+        findings(lambda orders: orders.key_by("user").scan("scan", beside, 0, besides=None))
 
 
 # -- merges --------------------------------------------------------------------------------------------------------
@@ -507,7 +515,7 @@ def test_a_body_takes_no_stream_from_outside() -> None:
         keyed = orders.key_by("user")
         keyed.loop("one", lambda body: body.map(later).merge(keyed, name="m"), early, limit_turns=2).write("a", ORDERS)
         keyed.loop("two", lambda body: orders.map(later, name="x"), early, limit_turns=2).write("b", ORDERS)
-        keyed.loop("three", lambda body: body.scan("s", beside, 0, beside=seen), early, limit_turns=2)
+        keyed.loop("three", lambda body: body.scan("s", beside, 0, broadcast=seen), early, limit_turns=2)
 
     found = findings(build)
     assert found[0] == "merge takes streams from inside and outside of the loop 'one'; merge before it"

@@ -18,14 +18,15 @@ from lowtide.cli.main import run
 from lowtide.cli.submit import arguments
 from lowtide.conf import Conf
 from lowtide.errors import AlreadyRunning, ConfError, NotRunning
-from lowtide.jobs.detaching import detach
-from lowtide.jobs.ending import NotOurs, end_job
+from lowtide.jobs.detached import detach
 from lowtide.jobs.folder import JobFolder, states
+from lowtide.jobs.job_end import NotOurs, end_job
 from lowtide.jobs.jvm import LOGGING
 from lowtide.jobs.log import KEPT, Log
 from lowtide.jobs.state import JobState, read_state, write_state
 from lowtide.process.identity import Process
 from lowtide.process.mark import VARIABLE, end_marked, marked, new_life
+from lowtide_snapshots.cause import Cause
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 GONE = Process(1 << 22, 1, "no boot")
@@ -76,9 +77,13 @@ def until_over(folder: JobFolder) -> JobState:
 
 def test_a_state_reads_as_it_was_written(tmp_path: Path) -> None:
     file = tmp_path / "state.json"
-    written = state(supervisor=GONE, incarnation=3, ready_at=AT, cause="why")
+    written = state(supervisor=GONE, incarnation=3, ready_at=AT, cause=Cause("other", "why"))
     write_state(file, written)
     assert read_state(file) == written
+    as_object = msgspec.json.decode(file.read_bytes())
+    file.write_bytes(msgspec.json.encode(as_object | {"cause": "why"}))
+    assert read_state(file) == written, "an older version wrote a text"
+    write_state(file, written)
     assert '"started_at": "2026-01-02T03:04:05Z"' in file.read_text()
     file.write_text('{"name": "job"')
     assert read_state(file) is None
@@ -87,7 +92,7 @@ def test_a_state_reads_as_it_was_written(tmp_path: Path) -> None:
 def test_a_life_whose_processes_have_gone_has_failed() -> None:
     assert state().seen().phase == "running"
     seen = state(runner=GONE).seen()
-    assert (seen.phase, seen.cause) == ("failed", f"process {GONE.pid} was killed, or the machine went down")
+    assert (seen.phase, str(seen.cause)) == ("failed", f"process {GONE.pid} was killed, or the machine went down")
     assert state(runner=GONE, phase="stopped").seen().phase == "stopped"
     assert state(runner=GONE, supervisor=Process.of(os.getpid())).seen().phase == "running"
 
@@ -203,7 +208,7 @@ def test_a_detached_job_is_stopped_through_its_supervisor(tmp_path: Path) -> Non
     ending = end_job(folder, 10)
     assert marked(ready.life) == []
     # This runner has no handler of its own, so it is its supervisor who says how it died.
-    assert ending.state.cause.endswith("was killed by SIGTERM")
+    assert str(ending.state.cause).endswith("was killed by SIGTERM")
     with pytest.raises(NotRunning):
         end_job(folder, 1)
     os.close(folder.lock())
@@ -213,7 +218,7 @@ def test_a_runner_that_is_deaf_is_killed_by_its_supervisor(tmp_path: Path) -> No
     folder, ready = detached(tmp_path, "deaf", job__stop_limit_s="0.1")
     assert ready.supervisor is not None
     ready.supervisor.send(signal.SIGTERM)
-    assert until_over(folder).cause == "it did not stop in time and was killed"
+    assert str(until_over(folder).cause) == "it did not stop in time and was killed"
 
 
 def test_a_job_that_does_not_stop_in_time_is_killed_with_its_supervisor(tmp_path: Path) -> None:
@@ -222,7 +227,7 @@ def test_a_job_that_does_not_stop_in_time_is_killed_with_its_supervisor(tmp_path
     ready.supervisor.send(signal.SIGSTOP)
     ending = end_job(folder, 0.2)
     assert ending.killed
-    assert ending.state.cause == "it did not stop within 0.2 s and was killed"
+    assert str(ending.state.cause) == "it did not stop within 0.2 s and was killed"
     assert marked(ready.life) == []
     assert not ready.supervisor.alive()
 
@@ -230,7 +235,7 @@ def test_a_job_that_does_not_stop_in_time_is_killed_with_its_supervisor(tmp_path
 def test_a_runner_that_ends_before_it_is_ready_is_told(tmp_path: Path) -> None:
     _, ended = detached(tmp_path, "ends")
     assert (ended.phase, ended.exit_code) == ("failed", 7)
-    assert "ended with status 7" in ended.cause
+    assert "ended with status 7" in str(ended.cause)
 
 
 def test_a_runner_dies_with_its_supervisor(tmp_path: Path) -> None:
@@ -260,14 +265,14 @@ def test_a_job_of_another_user_is_not_stopped_and_its_owner_is_named(
 
 
 def test_status_shows_the_whole_cause(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    cause = "it raised\n  where: flow.py:3\n  what to do: correct it"
-    for name, text in (("one", cause), ("other", "SIGTERM asked for it")):
+    raised = Cause("flow", "it raised", "flow.py:3", "correct it")
+    for name, cause in (("one", raised), ("other", Cause("stop", "SIGTERM asked for it"))):
         folder = JobFolder(tmp_path, name)
         folder.make()
-        folder.write(state(name=name, phase="failed", cause=text))
+        folder.write(state(name=name, phase="failed", cause=cause))
     assert run(["status", "--set", f"job.folder={tmp_path}"]) == 0
     told = capsys.readouterr().out
-    assert f'job "one", why it has failed; log: {tmp_path}/one/job.log\n{cause}\n' in told
+    assert f'job "one", why it has failed; log: {tmp_path}/one/job.log\n{raised}\n' in told
     assert 'job "other", why' not in told
 
 

@@ -1,5 +1,4 @@
-from lowtide.errors import LifeEnded
-from lowtide.jobs.restarts import Restarts, in_vain
+from lowtide.jobs.restarts import Restarts
 
 
 def test_restarts_are_limited_within_a_window_and_wait_longer_each_time() -> None:
@@ -12,14 +11,3 @@ def test_restarts_are_limited_within_a_window_and_wait_longer_each_time() -> Non
 
 def test_none_at_all_can_be_asked_for() -> None:
     assert Restarts(0, within_s=100).pause_s(0.0) is None
-
-
-def test_what_the_flow_itself_brings_about_is_not_tried_again() -> None:
-    for cause in (
-        'step "handle": raised ValueError: no',
-        'source "orders": a message is not JSON',
-        '"out": a record is',
-    ):
-        assert in_vain(str(LifeEnded(cause, way_out="correct it")))
-    assert not in_vain("worker 1/0 (pid 4711 on executor driver) died: killed by SIGKILL")
-    assert not in_vain("Lowtide's service died")

@@ -10,6 +10,7 @@ import pytest
 
 from lowtide import Flow
 from lowtide.conf import Conf
+from lowtide.driver.causes import error_of
 from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
 from lowtide.jobs import runner as runner_module
 from lowtide.jobs.folder import JobFolder
@@ -75,6 +76,18 @@ def test_each_life_is_stopped_once_and_the_last_one_as_well(
     state = folder.state()
     assert state is not None
     assert state.restarts == 1
+
+
+def test_what_the_flow_itself_brings_about_is_not_tried_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    raised = error_of('{"kind": "flow", "what": "step \\"mood\\": raised ValueError"}')
+    life = Ending(raised)
+    monkeypatch.setattr(Runner, "_start", lambda _: life)
+    monkeypatch.setattr(runner_module, "end_jvm", lambda _: False)
+    folder = JobFolder(tmp_path, "job")
+    folder.make()
+    with pytest.raises(LifeEnded, match="mood"):
+        Runner(Flow("job"), Conf.load(overrides={"job.restarts": 9}), folder, "a life of a test", None)._live()
+    assert (life.stopped, life.followed) == (1, False)
 
 
 def test_a_session_stays_the_programs_own_while_no_life_can_begin_in_it(

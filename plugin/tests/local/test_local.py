@@ -103,9 +103,9 @@ def test_a_function_that_raises_stops_the_flow_with_its_own_traceback() -> None:
     assert error.what == "step \"outer\": raised KeyError: 'a'"
     assert (error.vertex, error.position) == ("outer", Position(0, 0))
     assert "Document(name='a', text='b')" in error.where
-    assert "in outer" in error.traceback_text
-    assert "in inner" in error.traceback_text
-    assert "lowtide" not in error.traceback_text.replace(__file__, "")
+    assert "in outer" in error.details
+    assert "in inner" in error.details
+    assert "lowtide" not in error.details.replace(__file__, "")
 
 
 def test_a_function_sees_records_as_they_come_out_of_an_exchange() -> None:

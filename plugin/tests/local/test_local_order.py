@@ -259,7 +259,7 @@ def test_each_pass_through_a_loop_appends_its_mark() -> None:
 def test_a_broadcast_stands_at_its_place_in_the_order() -> None:
     def build(words: Stream[Word]) -> Stream[Word]:
         seen = words.broadcast("newest", newest, "-")
-        return words.key_by("key").scan("beside", with_newest, "", beside=seen)
+        return words.key_by("key").scan("beside", with_newest, "", broadcast=seen)
 
     log = [word(0, 0, 10, "a", "x"), word(1, 0, 8, "b", "y"), word(0, 1, 14, "c", "x")]
     assert texts(run(build, log)) == ["b/b", "a/a", "c/c"]
@@ -270,7 +270,7 @@ def test_of_two_sources_the_later_one_is_not_seen_beside() -> None:
     rules, words = flow.read("rules", WORDS), flow.read("words", WORDS)
     beside = rules.broadcast("newest", newest, "-")
     # Two levels further than the broadcast, whose records are relayed.
-    words.key_by("text").key_by("key").scan("beside", with_newest, "", beside=beside).write("out", WORDS)
+    words.key_by("text").key_by("key").scan("beside", with_newest, "", broadcast=beside).write("out", WORDS)
     log = {"words": [word(1, 0, 10, "a"), word(1, 1, 20, "b"), word(1, 2, 30, "c")], "rules": [word(0, 0, 20, "r")]}
     delivered, _ = run_log(compile_flow(flow, parallelism=1), log)
     assert texts(delivered["out"]) == ["a/-", "b/r", "c/r"]
@@ -312,7 +312,7 @@ def everything(flow: Flow) -> None:
     pairs = keyed.last(2).map(lambda window: Word(window[0].key, window[-1].text), name="pairs", returns=Word)
     every = looped.merge(pairs, split, words, name="all")
     beside = every.broadcast("newest", newest, "")
-    every.key_by("key").scan("beside", with_newest, "", beside=beside).write("out", WORDS)
+    every.key_by("key").scan("beside", with_newest, "", broadcast=beside).write("out", WORDS)
     every.write("plain", WORDS)
 
 

@@ -115,8 +115,8 @@ def test_a_function_that_raises_leaves_the_state_as_it_was() -> None:
     assert dead == Dead("total", Position(0, 1), 1, "raised ValueError: thirteen", None, b'{"shop":"a","amount":13}')
     with pytest.raises(UserError, match='step "total": raised ValueError: thirteen') as caught:
         run(lambda keyed: keyed.scan("total", total, 0), a(1, 13))
-    assert "in total" in caught.value.traceback_text
-    assert "lowtide/local" not in caught.value.traceback_text
+    assert "in total" in caught.value.details
+    assert "lowtide/local" not in caught.value.details
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def share(state: int, sale: Sale, most: int) -> tuple[int, Told]:
 def beside(flow: Flow) -> None:
     sales = flow.read("sales", SALES)
     most = sales.broadcast("most", largest, 0)
-    sales.key_by("shop").scan("share", share, 0, beside=most).write("out", TOLD)
+    sales.key_by("shop").scan("share", share, 0, broadcast=most).write("out", TOLD)
 
 
 def test_a_scan_sees_the_broadcast_as_of_its_record() -> None:
@@ -239,7 +239,7 @@ def test_a_step_written_before_the_broadcast_sees_what_was_before() -> None:
     flow = Flow("test")
     sales = flow.read("sales", SALES)
     keyed = sales.key_by("shop")
-    keyed.scan("share", share, 0, beside=sales.broadcast("most", largest, 0)).write("out", TOLD)
+    keyed.scan("share", share, 0, broadcast=sales.broadcast("most", largest, 0)).write("out", TOLD)
     assert [one.text for one in flow.run_locally(sales=a(1, 5, 2))["out"]] == ["1/0", "6/1", "8/5"]
 
 
@@ -264,7 +264,7 @@ def test_a_broadcasts_state_is_not_changed_in_place_either() -> None:
 
     flow = Flow("test")
     sales = flow.read("sales", SALES)
-    sales.key_by("shop").scan("spoil", spoil, 0, beside=sales.broadcast("book", see, Book())).write("out", TOLD)
+    sales.key_by("shop").scan("spoil", spoil, 0, broadcast=sales.broadcast("book", see, Book())).write("out", TOLD)
     with pytest.raises(UserCodeFailed, match='step "book": changed its state in place'):
         flow.run_locally(sales=a(1))
 

@@ -158,13 +158,13 @@ def test_a_sink_is_asked_for_where_it_is_not_clear() -> None:
 @pytest.fixture(name="conf", scope="module")
 def _conf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaConf]:
     with EmbeddedServices(tmp_path_factory.mktemp("kafka") / "services", only=["kafka"]) as services:
-        yield KafkaConf(bootstrap=services.kafka)
+        yield KafkaConf(bootstrap_servers=services.kafka)
 
 
 def producer_of(conf: KafkaConf, identity: str) -> Any:
     from confluent_kafka import Producer
 
-    producer = Producer({"bootstrap.servers": conf.bootstrap, "transactional.id": identity})
+    producer = Producer({"bootstrap.servers": conf.bootstrap_servers, "transactional.id": identity})
     producer.init_transactions(20)
     return producer
 

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lowtide.process.wire import (
-    GONE_AFTER_S,
     MAX_MESSAGE_BYTES,
     ConnectionClosed,
     Kind,
@@ -20,6 +19,7 @@ from lowtide.process.wire import (
     tune,
 )
 from lowtide_tracker.handshake import REPLY_BYTES, HandshakeError, ServerHandshake
+from lowtide_tracker.tcp import GONE_AFTER_S
 
 SECRET = b"s" * 32
 

@@ -12,6 +12,7 @@ from lowtide.core.fronts.floors import NO_TICK
 from lowtide.events import EventLog
 from lowtide.flow.compiler import compile_flow
 from lowtide.histogram import Histogram
+from lowtide.status.gauges import FrontGauges
 from lowtide.status.job_view import FrontView, JobView, Percentiles
 from lowtide.status.job_watch import JobWatch
 from lowtide.status.moment import OUTLET, JobShape, Moment
@@ -74,7 +75,7 @@ def test_what_is_not_known_yet_is_none() -> None:
 
 
 def test_fronts_of_workers_and_those_of_the_service_stand_side_by_side() -> None:
-    idle = {4: {"heartbeat": MIN_TIME + 1, "next_offset": 0}}
+    idle = {4: FrontGauges(front=4, heartbeat=MIN_TIME + 1, next_offset=0)}
     workers = [reader("0/documents-1", 3, parked=9, pulling=False), reader("0/documents-0", 0)]
     seen = view(moment(10, workers=workers, idle_fronts=idle)).fronts
     assert [(front.front, front.partition, front.worker) for front in seen] == [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import json
 import socket
 import ssl
 import threading
@@ -17,6 +16,7 @@ from controlled import controlled
 from seen import SHAPE, moment
 from stage_rig import SECRET, Served
 
+from lowtide.assignment.messages import Attach, encode, read_attach
 from lowtide.events import EventLog
 from lowtide.process.wire import Kind, connect, receive, send
 from lowtide.service.reception import receive_on
@@ -29,7 +29,7 @@ from lowtide_tracker.handshake import MAGIC
 __all__ = ["DOORS", "Opened"]
 
 LIMIT_S = 10.0
-QUESTION = {"hello": 1}
+QUESTION = Attach(worker="1/0", incarnation=7, epoch=3)
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,8 @@ def worker() -> Iterator[Opened]:
     watch, over = Watch(), threading.Event()
     links = []
 
-    def asked(link: Link, question: dict[str, Any]) -> None:
-        link.send(Kind.ATTACH, json.dumps(question).encode())
+    def asked(link: Link, question: Attach) -> None:
+        link.send(Kind.ATTACH, encode(question))
         link.flush()
         links.append(link)
 
@@ -129,8 +129,8 @@ def _opened(address: tuple[str, int], *, answers: bool = True) -> Opened:
         with connect(f"{address[0]}:{address[1]}", SECRET) as connection:
             if answers:
                 connection.settimeout(LIMIT_S)
-                send(connection, Kind.ASK, QUESTION)
-                assert json.loads(receive(connection)[1]) == QUESTION
+                send(connection, Kind.ASK, encode(QUESTION))
+                assert read_attach(receive(connection)[1]) == QUESTION
 
     return Opened(address, enter, MAGIC + bytes(60))
 

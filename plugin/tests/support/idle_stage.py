@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import cloudpickle
 
 from lowtide.assignment.birth import Birth
+from lowtide.assignment.messages import WorkerNews, WorkerOrder
 from lowtide.assignment.welcome import Welcome
 from lowtide.core.operators.limits import Limits
-from lowtide.worker.protocol import Emitted, Frames, Says
+from lowtide.status.gauges import WorkerGauges
+from lowtide.worker.protocol import Emitted, Frames, Reported
 
 
 class IdleStage:
@@ -45,10 +46,10 @@ class IdleStage:
     def handed(self) -> Frames:
         return []
 
-    def told(self, message: dict[str, Any]) -> None:
+    def told(self, order: WorkerOrder) -> None:
         pass
 
-    def asks(self, now_s: float) -> list[dict[str, Any]]:
+    def news(self, now_s: float) -> list[WorkerNews]:
         return []
 
     def tick(self, now_s: float) -> Frames:
@@ -57,8 +58,8 @@ class IdleStage:
     def due_s(self, now_s: float) -> float:
         return 1.0
 
-    def gauges(self) -> dict[str, Any]:
-        return {}
+    def gauges(self) -> WorkerGauges:
+        return WorkerGauges()
 
     def close(self, timeout_s: float) -> int:
         return 0
@@ -96,8 +97,8 @@ class IdleHost:
     def due_s(self, now_s: float) -> float:
         return min(stage.due_s(now_s) for stage in self.stages.values())
 
-    def says(self, now_s: float) -> list[Says]:
-        return [(name, said) for name, stage in self.stages.items() for said in stage.asks(now_s)]
+    def news(self, now_s: float) -> list[Reported]:
+        return [(name, news) for name, stage in self.stages.items() for news in stage.news(now_s)]
 
     def send(self) -> None:
         pass

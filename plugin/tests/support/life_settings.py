@@ -14,13 +14,12 @@ from lowtide.status.moment import JobShape
 
 
 def setting(zookeeper: str = "", incarnation: int = 7, **others: Any) -> LifeSetting:
-    """A life of two levels without tracking, with one source partition; `others` are fields that differ."""
+    """A life of two levels with one source partition; `others` are fields that differ."""
     plain = LifeSetting(
         levels=2,
         graph={1: []},
         parallelism=1,
         processes=1,
-        tracking=False,
         dead_letters=False,
         shape=JobShape(
             job="test",
@@ -36,10 +35,10 @@ def setting(zookeeper: str = "", incarnation: int = 7, **others: Any) -> LifeSet
         told=None,
         capacity_ticks=1024,
         allowed_skew_ms=10,
-        stall_limit_ms=1000,
+        stall_limit_ms=60_000,
         fronts=[FrontStart(number=0, topic="in", partition=0, offset=0, opening=0)],
         topic_ids={"in": "the id of in"},
-        kafka={},
+        kafka={"bootstrap.servers": "127.0.0.1:9"},
         zookeeper=ZooKeeperAccess(hosts=zookeeper, root="lowtide", session_timeout_s=6.0, reach_limit_s=10.0),
         control=ControlSetting(host="127.0.0.1", port=0, token="a token of a test"),
     )

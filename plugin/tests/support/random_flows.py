@@ -229,7 +229,7 @@ class Writer:
         first = self._dice.random() < 0.5
         keyed = None if first else self._by_key(stream)
         beside = other.broadcast(self._name("newest"), newest, 0)
-        scan = (keyed or self._by_key(stream)).scan(self._name("compared"), compared, Total(), beside=beside)
+        scan = (keyed or self._by_key(stream)).scan(self._name("compared"), compared, Total(), broadcast=beside)
         self._add(scan, stream, other)
 
     def _end(self, stream: Any) -> None:

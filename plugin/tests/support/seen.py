@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
+from lowtide.status.gauges import WorkerGauges, WorkerState
 from lowtide.status.moment import JobShape, Moment
 from lowtide.status.tracker_report import TrackerReport
 from lowtide_tracker import Holder
@@ -22,14 +25,22 @@ SHAPE = JobShape(
 PARTITIONS = {0: "documents-0", 3: "documents-1", 4: "documents-2"}
 
 
-def worker(name: str, **gauges: Any) -> dict[str, Any]:
-    """A worker that has reported."""
+def worker(name: str, **gauges: Any) -> WorkerState:
+    """A worker that has reported, with its gauges as JSON brings them; none if there are none."""
     level = int(name.partition("/")[0])
-    found = {"worker": name, "level": level, "executor": "0", "pid": 100 + level, "number": level, "attached": True}
-    return {**found, "address": "127.0.0.1:9", "gauges": gauges}
+    return WorkerState(
+        worker=name,
+        level=level,
+        number=level,
+        executor="0",
+        pid=100 + level,
+        address="127.0.0.1:9",
+        attached=True,
+        gauges=msgspec.json.decode(msgspec.json.encode(gauges), type=WorkerGauges) if gauges else None,
+    )
 
 
-def reader(name: str, front: int, records_in: int = 0, **said: Any) -> dict[str, Any]:
+def reader(name: str, front: int, records_in: int = 0, **said: Any) -> WorkerState:
     """A worker of level 0."""
     gauge = {"front": front, "heartbeat": MIN_TIME, "next_offset": 7, "parked": 0, "pulling": True}
     return worker(name, records_in=records_in, front=gauge | said)

@@ -15,6 +15,7 @@ import msgspec
 from lowtide import Flow, kafka, raw
 from lowtide import json as as_json
 from lowtide.assignment.birth import Birth
+from lowtide.assignment.messages import Grant
 from lowtide.assignment.welcome import FrontStart, Welcome
 from lowtide.connectors.delivery import Outgoing, Packet
 from lowtide.core.frames import open_frame
@@ -23,6 +24,7 @@ from lowtide.core.operators.limits import Limits
 from lowtide.core.rows import PackedRows
 from lowtide.flow.compiler import compile_flow
 from lowtide.process.tracker_line import TrackerLine
+from lowtide.status.gauges import FrontGauges
 from lowtide.worker.host import LevelHost
 from lowtide.worker.level_deployment import LevelDeployment
 from lowtide.worker.stage import LevelStage
@@ -60,7 +62,6 @@ def deployment(
         "producer": {},
         "limits": limits or Limits(200_000, 1 << 20, 8192),
         "delivery": "exactly_once",
-        "tracking": True,
         "window": Window(1000, 1 << 20),
         "optimism": None,
         "max_future_ms": 10_000,
@@ -139,6 +140,13 @@ def kept(stage: LevelStage) -> Kept:
     return shared.delivery
 
 
+def gauges_of_front(stage: LevelStage) -> FrontGauges:
+    """Where its front stands."""
+    front = stage.gauges().front
+    assert front is not None
+    return front
+
+
 def line_of(stage: LevelStage) -> TrackerLine:
     """Its host's line to the tracker."""
     assert stage.host.line is not None
@@ -154,7 +162,7 @@ def tick(stage: LevelStage, now_s: float) -> list[tuple[int, bytes]]:
 
 
 def stage_of(
-    made: LevelDeployment, name: str, number: int = 0, tracker: str = "", host: LevelHost | None = None, **start: Any
+    made: LevelDeployment, name: str, number: int, tracker: str, host: LevelHost | None = None, **start: Any
 ) -> LevelStage:
     """A worker's stage, in a host of its own if none is given; `start` are fields of its front that differ."""
     level, _, place = name.partition("/")
@@ -279,7 +287,7 @@ class Rig:
             if name.startswith("0/"):
                 front = stage.core.front
                 assert front is not None
-                stage.told({"grant": [front.number, front.next_offset, tick], "now": 0})
+                stage.told(Grant(front.number, front.next_offset, tick, 0))
 
     @property
     def delivered(self) -> list[Any]:

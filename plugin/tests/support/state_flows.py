@@ -166,7 +166,7 @@ def failing(flow: Flow) -> None:
 
 def beside(flow: Flow) -> None:
     most = source(flow, "more").broadcast("longest", longest, 0)
-    source(flow).key_by("name").scan("seen", with_longest, 0, beside=most).write("out", kafka("out", json(Count)))
+    source(flow).key_by("name").scan("seen", with_longest, 0, broadcast=most).write("out", kafka("out", json(Count)))
 
 
 def loop(flow: Flow) -> None:
@@ -194,7 +194,7 @@ def with_most(state: int, count: Count, most: int) -> tuple[int, Count]:
 def beside_behind_a_level(flow: Flow) -> None:
     most = source(flow, "more").broadcast("longest", longest, 0)
     totals = source(flow).flat_map(words).key_by("key").scan("total", total, 0)
-    totals.key_by("count").scan("seen", with_most, 0, beside=most).write("out", kafka("out", json(Count)))
+    totals.key_by("count").scan("seen", with_most, 0, broadcast=most).write("out", kafka("out", json(Count)))
 
 
 FLOWS: list[Callable[[Flow], None]] = [

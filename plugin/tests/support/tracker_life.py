@@ -11,10 +11,11 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lowtide.assignment.setting import TrackerSetting
 from lowtide.process.tracker_line import TrackerLine
+from lowtide.service.tracker.messages import TrackerSetting
 from lowtide.service.tracker.process import TrackerProcess
 from lowtide.status.tracker_report import TrackerReport
+from lowtide_snapshots.cause import Cause
 from lowtide_tracker import LocalTracker, Notice, TrackerClient
 
 SECRET = bytes(range(32))
@@ -49,7 +50,7 @@ class TrackerLife:
     ) -> None:
         self.workers = [1, 2]
         self.fronts = {0: 0}
-        self.faults: list[str] = []
+        self.faults: list[Cause] = []
         self.restarts: list[tuple[int, str]] = []
         setting = TrackerSetting(INCARNATION, graph or GRAPH, dict(self.fronts), 0, 1 << 16)
         self.process = TrackerProcess(

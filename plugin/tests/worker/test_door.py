@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
+from lowtide.assignment.messages import Attach, encode
 from lowtide.process.wire import Kind, head
 from lowtide.worker import door
 from lowtide.worker.door import Door, Newcomer
@@ -22,6 +21,7 @@ SECRET = b"the secret of a test, 32 bytes.."
 LIMIT_S = 0.3
 GRACE_S = 0.1
 MOST = 8
+QUESTION = Attach(worker="1/0", incarnation=7, epoch=3)
 
 
 class Entrance:
@@ -30,12 +30,12 @@ class Entrance:
     def __init__(self) -> None:
         self.watch = Watch()
         self.listener = socket.create_server(("127.0.0.1", 0))
-        self.asked: list[dict[str, Any]] = []
+        self.asked: list[Attach] = []
         self.links: list[Link] = []
         strangers: Strangers[Newcomer] = Strangers(MOST, GRACE_S, LIMIT_S)
         self.door = Door(self.listener, SECRET, self.watch, self._ask, strangers)
 
-    def _ask(self, link: Link, question: dict[str, Any]) -> None:
+    def _ask(self, link: Link, question: Attach) -> None:
         self.links.append(link)
         self.asked.append(question)
 
@@ -84,14 +84,28 @@ def ask(connection: socket.socket, turn: Callable[[], object], secret: bytes = S
         connection.send(bytes((byte,)))
     turn()
     shake.check(hello, connection.recv(PROOF_BYTES))
-    question = json.dumps({"epoch": 3}).encode()
+    question = encode(QUESTION)
     connection.send(head(Kind.ATTACH, len(question)) + question)
     turn()
 
 
 def test_a_peer_that_proves_the_secret_is_handed_over_with_its_question(entrance: Entrance) -> None:
     ask(entrance.come(), entrance.turn)
-    assert entrance.asked == [{"epoch": 3}]
+    assert entrance.asked == [QUESTION]
+
+
+def test_a_question_that_cannot_be_read_is_refused_with_its_field(entrance: Entrance) -> None:
+    task = entrance.come()
+    shake = ClientHandshake(SECRET, bytes(32))
+    task.send(shake.reply(task.recv(HELLO_BYTES)))
+    entrance.turn()
+    task.recv(PROOF_BYTES)
+    question = b'{"type": "attach", "worker": "1/0", "incarnation": 7}'
+    task.send(head(Kind.ATTACH, len(question)) + question)
+    entrance.turn()
+    assert b"`epoch`" in task.recv(4096)
+    assert closed(task)
+    assert entrance.asked == []
 
 
 def test_a_silent_peer_holds_nobody_up_and_is_sent_away(entrance: Entrance) -> None:
@@ -99,7 +113,7 @@ def test_a_silent_peer_holds_nobody_up_and_is_sent_away(entrance: Entrance) -> N
     silent.send(b"LOW")
     assert entrance.turn() < 0.1
     ask(entrance.come(), entrance.turn)
-    assert entrance.asked == [{"epoch": 3}]
+    assert entrance.asked == [QUESTION]
     time.sleep(LIMIT_S)
     entrance.turn()
     assert closed(silent)
@@ -141,7 +155,7 @@ def test_a_crowd_keeps_nobody_out(entrance: Entrance) -> None:
     time.sleep(GRACE_S)
     entrance.turn()
     ask(late, entrance.turn)
-    assert entrance.asked == [{"epoch": 3}]
+    assert entrance.asked == [QUESTION]
     assert [closed(peer) for peer in crowd[:3]] == [True, True, True]
     assert not closed(crowd[-1])
 
@@ -157,7 +171,7 @@ def test_a_task_that_has_proved_itself_is_pushed_out_by_nobody(entrance: Entranc
         for _ in range(MOST):
             entrance.come()
         time.sleep(GRACE_S)
-    question = json.dumps({"epoch": 3}).encode()
+    question = encode(QUESTION)
     task.send(head(Kind.ATTACH, len(question)) + question)
     entrance.turn()
-    assert entrance.asked == [{"epoch": 3}]
+    assert entrance.asked == [QUESTION]

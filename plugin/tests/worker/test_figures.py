@@ -8,7 +8,7 @@ MS = 1_000_000
 
 
 def counts(figures: Figures, hop: str) -> int:
-    return sum(figures.as_json()["hops"].get(hop, {}).values())
+    return sum(figures.gauges().hops.get(hop, {}).values())
 
 
 def test_records_wait_until_min_time_has_passed_them() -> None:

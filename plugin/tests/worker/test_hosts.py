@@ -29,6 +29,7 @@ from stage_rig import (
 
 from lowtide import Flow, kafka
 from lowtide import json as as_json
+from lowtide.assignment.messages import PartCount, PartWritten, Pinned, ShareSaved
 from lowtide.connectors.claims import transactional_id
 from lowtide.connectors.delivery import Packet
 from lowtide.core.frames import FrameKind
@@ -38,6 +39,8 @@ from lowtide.process.wire import Kind
 from lowtide.worker import saver as saver_module
 from lowtide.worker.protocol import Frames
 from lowtide.worker.saver import Saver
+from lowtide_snapshots.format.manifest import Part
+from lowtide_snapshots.format.parts import PartHead
 from lowtide_snapshots.stores import StoreSetting
 from lowtide_tracker import Flush, LocalTracker, Notice, Request
 
@@ -49,7 +52,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _no_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lowtide.worker.building.ExactlyOnce", Kept)
+    monkeypatch.setattr("lowtide.worker.stage_parts.ExactlyOnce", Kept)
 
 
 @pytest.fixture
@@ -117,11 +120,11 @@ def test_a_frame_that_is_handed_over_overtakes_none_that_went_another_way(tracke
     assert source.rows(packed(orders(2, first=17), first=3), NOW) == []
     assert list(source.host.handed()) == []
     assert source.handed_bytes > 0
-    assert target.gauges()["waiting"] == 0
+    assert target.gauges().waiting == 0
     target.frames([numbered], NOW)
-    assert target.gauges()["waiting"] == 3
+    assert target.gauges().waiting == 3
     list(source.host.handed())
-    assert (target.gauges()["waiting"], source.handed_bytes) == (5, 0)
+    assert (target.gauges().waiting, source.handed_bytes) == (5, 0)
 
 
 def test_a_mark_holds_no_frame_back_that_is_handed_over(tracker: Served) -> None:
@@ -133,7 +136,7 @@ def test_a_mark_holds_no_frame_back_that_is_handed_over(tracker: Served) -> None
     assert (place, opened(mark).kind, opened(mark).number) == (0, FrameKind.MARK, 0)
     source.rows(packed(orders(3)), NOW)
     list(source.host.handed())
-    assert target.gauges()["waiting"] == 3
+    assert target.gauges().waiting == 3
     assert target.frames([mark], NOW) == []
     assert target.end(0, NOW) == []
 
@@ -176,8 +179,8 @@ def test_a_worker_that_comes_while_a_snapshot_is_taken_takes_part(tracker: Serve
     source.host._request = Request(1, 7)
     source.host.local.hear(Notice(1, 1, 0, {1: 9}, 9, ()))
     later = stage_of(made, "0/orders-0", 1, tracker.address, source.host, opening=9)
-    said = [each["snapshot"] for name, each in source.host.says(-1.0) if name == later.name]
-    assert said[0] == {"number": 1, "tick": 7, "front": [0, 0, 9], "done": True}
+    news = [each for name, each in source.host.news(-1.0) if name == later.name]
+    assert news[:2] == [Pinned(number=1, front=(0, 0, 9)), ShareSaved(1)]
 
 
 def test_a_tracker_that_is_made_anew_waits_for_hosts(tracker: Served) -> None:
@@ -222,9 +225,9 @@ def test_what_is_released_in_one_turn_goes_together(tracker: Served, monkeypatch
     rig.grant(20)
     rig.until(lambda: len(rig.delivered) >= 20)
     assert given == [2], "both lanes"
-    rig.until(lambda: sum(stage.gauges()["delivered"] for stage in rig.stages.values()) == 20)
+    rig.until(lambda: sum(stage.gauges().delivered for stage in rig.stages.values()) == 20)
     counts = {place: len(messages) for (_, place), messages in delivered_by(rig).items()}
-    assert {place: rig.stages[f"1/{place}"].gauges()["delivered"] for place in counts} == counts, "each its own"
+    assert {place: rig.stages[f"1/{place}"].gauges().delivered for place in counts} == counts, "each its own"
 
 
 def test_holds_of_two_workers_at_one_tick_are_two() -> None:
@@ -270,7 +273,7 @@ def test_one_process_writes_the_shares_of_all_workers(tmp_path: Path, monkeypatc
         return fork()
 
     monkeypatch.setattr(os, "fork", counted)
-    monkeypatch.setattr(saver_module.Saver, "_put", staticmethod(lambda _store, head, *_: {"part": [head.vertex]}))
+    monkeypatch.setattr(saver_module.Saver, "_put", staticmethod(lambda _store, head, *_: part_of(head)))
     begun = saver.begin()
     said = [*begun]
     while saver.descriptors():
@@ -278,7 +281,11 @@ def test_one_process_writes_the_shares_of_all_workers(tmp_path: Path, monkeypatc
     assert (len(forks), [name for name, _ in begun]) == (1, ["1/0", "1/1"])
     for name in cores:
         mine = [each for worker, each in said if worker == name]
-        assert [key for each in mine for key in each if key in ("parts", "part", "done")] == ["parts", "part", "done"]
+        assert [type(each) for each in mine] == [Pinned, PartCount, PartWritten, ShareSaved]
+
+
+def part_of(head: PartHead) -> Part:
+    return Part(head.vertex, head.kind, head.unit, head.tick, head.snapshot, 1, 1, "")
 
 
 # -- processes ---------------------------------------------------------------------------------------------------------
@@ -317,8 +324,8 @@ def test_a_hosts_second_worker_attaches_while_the_first_runs(life: Life) -> None
     second = attached(life, "0/in-0")
     assert pid_of(second, Kind.ROWS) == pid
     assert pid_of(first) == pid
-    workers = life.ask({"ask": "status"})["workers"]
-    assert {worker["address"] for worker in workers} == {workers[0]["address"]}
+    workers = life.status().workers
+    assert {worker.address for worker in workers} == {workers[0].address}
     assert set(life.pids().values()) == {pid}
 
 

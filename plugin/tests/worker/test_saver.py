@@ -18,13 +18,22 @@ from programs import source_rows
 from stage_rig import deployment
 
 from lowtide.assignment.birth import Birth
+from lowtide.assignment.messages import (
+    PartCount,
+    PartWritten,
+    Pinned,
+    ShareDurable,
+    ShareFailed,
+    ShareNews,
+    ShareSaved,
+)
 from lowtide.core.operators.order import Position
 from lowtide.core.worker import WorkerCore
 from lowtide.errors import LifeEnded
 from lowtide.local.run import Message
 from lowtide.worker import saver as saver_module
-from lowtide.worker.loading import load_state
 from lowtide.worker.saver import Saver
+from lowtide.worker.state_loader import load_state
 from lowtide_snapshots.format.manifest import Part
 from lowtide_snapshots.format.parts import PartHead, encode_part
 from lowtide_snapshots.stores import StoreSetting
@@ -55,9 +64,9 @@ def saver_of(core: WorkerCore, store: StoreSetting) -> Saver:
     return saver
 
 
-def said_by(saver: Saver) -> list[dict[str, Any]]:
-    """All that is said until no process writes any more."""
-    said: list[tuple[str, dict[str, Any]]] = []
+def said_by(saver: Saver) -> list[ShareNews]:
+    """All that is reported until no process writes any more."""
+    said: list[tuple[str, ShareNews]] = []
     deadline = time.monotonic() + LIMIT_S
     while saver.writes:
         assert time.monotonic() < deadline
@@ -66,8 +75,8 @@ def said_by(saver: Saver) -> list[dict[str, Any]]:
     return [each for _, each in said + saver.hear()]
 
 
-def parts_of(said: list[dict[str, Any]]) -> tuple[Part, ...]:
-    return tuple(Part(*each["part"]) for each in said if "part" in each)
+def parts_of(said: list[ShareNews]) -> tuple[Part, ...]:
+    return tuple(each.part for each in said if isinstance(each, PartWritten))
 
 
 def birth(level: int = 1) -> Birth:
@@ -85,12 +94,13 @@ def test_what_was_pinned_is_saved_while_the_worker_goes_on_and_comes_back(store:
     expected = core.program.capture(7)
     saver = saver_of(core, store)
     ((_, begun),) = saver.begin()
-    assert begun.pop("pause_ms") > 0
-    assert begun == {"number": 1, "tick": 7}
+    assert isinstance(begun, Pinned)
+    assert begun.pause_ms > 0
+    assert begun == Pinned(number=1, pause_ms=begun.pause_ms)
     assert core.pinned is None, "it prunes on at once"
     core.notice(notice(2, 20, 20))
     said = said_by(saver)
-    assert [each for each in said if "done" in each] == [{"number": 1, "done": True}]
+    assert [each for each in said if isinstance(each, ShareSaved)] == [ShareSaved(1)]
     (part,) = parts_of(said)
     assert (part.vertex, part.kind, part.tick, part.snapshot, part.rows) == ("one", "scan", 7, "000001-0001", 1)
     made = deployment(plan=PLAN, store=store, restored=(part,), recovered=True, start=7)
@@ -105,8 +115,8 @@ def test_a_hash_unit_that_has_not_changed_is_not_written_again(store: StoreSetti
     assert len(parts_of(said_by(saver))) == 1
     saver.committed(WORKER, 7)
     core.notice(asked(2, 9, 9))
-    told = {"number": 2, "tick": 9, "since": 7, "done": True}
-    assert saver.begin() == [(WORKER, told)], "nobody is forked for nothing"
+    news = [(WORKER, Pinned(number=2, since=7)), (WORKER, ShareSaved(2))]
+    assert saver.begin() == news, "nobody is forked for nothing"
     core.frame(*fed_frames([(11, 2)]))
     core.notice(asked(3, 12, 12))
     saver.begin()
@@ -129,13 +139,14 @@ def test_what_is_not_durable_yet_is_told_when_it_is(store: StoreSetting) -> None
     saver = saver_of(core, store)
     saver.begin()
     said = said_by(saver)
-    assert not any("accepted" in each for each in said)
+    assert not any(isinstance(each, ShareDurable) for each in said)
     core.durable(sink, bundle.lane)
     ((_, accepted),) = saver.hear()
-    assert accepted["accepted"]
-    ((level, name, lane, last),) = accepted["lasts"]
-    assert (level, name, lane) == (0, "out", 0)
-    assert last.startswith("[5, 0, 0")
+    assert isinstance(accepted, ShareDurable)
+    (last,) = accepted.lasts
+    assert (last.level, last.sink, last.lane) == (0, "out", 0)
+    assert last.last is not None
+    assert last.last.startswith("[5, 0, 0")
 
 
 def test_a_front_says_where_it_is_read_again(store: StoreSetting) -> None:
@@ -143,7 +154,7 @@ def test_a_front_says_where_it_is_read_again(store: StoreSetting) -> None:
     read(core, [(5, 1), (7, 2), (9, 4)])
     core.notice(asked(1, 7, 7))
     saver = saver_of(core, store)
-    assert saver.begin() == [(WORKER, {"number": 1, "tick": 7, "front": [0, 1, 5], "done": True})]
+    assert saver.begin() == [(WORKER, Pinned(number=1, front=(0, 1, 5))), (WORKER, ShareSaved(1))]
 
 
 def test_a_process_that_dies_or_fails_is_told_of(store: StoreSetting, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,8 +174,8 @@ def test_a_process_that_dies_or_fails_is_told_of(store: StoreSetting, monkeypatc
     assert "what to do" in failed
 
 
-def failure(said: list[dict[str, Any]]) -> str:
-    (failed,) = [each["failed"] for each in said if "failed" in each]
+def failure(said: list[ShareNews]) -> str:
+    (failed,) = [each.cause for each in said if isinstance(each, ShareFailed)]
     return str(failed)
 
 
@@ -217,11 +228,11 @@ def test_what_is_not_written_in_idle_time_is_written_all_the_same(
     saver.begin()
     said = said_by(saver)
     assert time.monotonic() - began >= 2, "it was left idle time"
-    assert [each["failed"] for each in said if "failed" in each] == []
+    assert [each.cause for each in said if isinstance(each, ShareFailed)] == []
     parts = parts_of(said)
-    (promised,) = (each["parts"] for each in said if "parts" in each)
+    (promised,) = (each.parts for each in said if isinstance(each, PartCount))
     assert len({part.unit for part in parts}) == len(parts) == promised > 4
-    assert [each for each in said if "done" in each] == [{"done": True, "number": 1}]
+    assert [each for each in said if isinstance(each, ShareSaved)] == [ShareSaved(1)]
 
 
 def test_the_process_holds_none_of_the_workers_connections(
@@ -263,6 +274,6 @@ def test_a_worker_that_cannot_fork_goes_on(store: StoreSetting, monkeypatch: pyt
     core = fed([(5, 1)])
     core.notice(asked(1, 7, 7))
     monkeypatch.setattr(os, "fork", fork)
-    ((_, said),) = saver_of(core, store).begin()
-    assert "Cannot allocate memory" in said["failed"]
+    said = [each for _, each in saver_of(core, store).begin()]
+    assert "Cannot allocate memory" in failure(said)
     assert core.pinned is None

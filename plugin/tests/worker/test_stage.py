@@ -10,8 +10,24 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from stage_rig import LIMIT_S, NOW, Kept, Rig, Served, deployment, kept, line_of, opened, orders, packed, stage_of, tick
+from stage_rig import (
+    LIMIT_S,
+    NOW,
+    Kept,
+    Rig,
+    Served,
+    deployment,
+    gauges_of_front,
+    kept,
+    line_of,
+    opened,
+    orders,
+    packed,
+    stage_of,
+    tick,
+)
 
+from lowtide.assignment.messages import Grant, NewFronts, Reached
 from lowtide.core.frames import FrameKind
 from lowtide.core.fronts.front import Window
 from lowtide.core.operators.limits import Limits
@@ -26,7 +42,7 @@ LATER_S = 1e9
 
 @pytest.fixture(autouse=True)
 def _no_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lowtide.worker.building.ExactlyOnce", Kept)
+    monkeypatch.setattr("lowtide.worker.stage_parts.ExactlyOnce", Kept)
 
 
 @pytest.fixture
@@ -61,7 +77,7 @@ def test_frames_that_came_together_keep_their_order(tracker: Served) -> None:
     frames = [frame for to, frame in source.rows(packed(orders(60)), NOW) if to == 0]
     assert len(frames) > 2
     list(target.frames(frames, NOW))
-    assert target.gauges()["waiting"] == sum(len(opened(frame).rows) for frame in frames)
+    assert target.gauges().waiting == sum(len(opened(frame).rows) for frame in frames)
 
 
 def test_value_and_ticks_of_a_frame_are_what_both_sides_fold(rig: Rig) -> None:
@@ -125,8 +141,8 @@ def test_a_grant_counts_only_at_the_offset_that_is_expected(rig: Rig) -> None:
     stage = rig.stages["0/orders-1"]
     list(stage.rows(packed(orders(3)), NOW))
     for offset, heartbeat in ((2, 5), (4, 5), (3, 50)):
-        stage.told({"grant": [1, offset, 50], "now": 0})
-        assert stage.gauges()["front"]["heartbeat"] == heartbeat
+        stage.told(Grant(1, offset, 50, 0))
+        assert gauges_of_front(stage).heartbeat == heartbeat
     list(stage.rows(packed(orders(1), first=3, tick=7), NOW))
     assert len(opened(rig.frames[0] if rig.frames else last_frame(stage)).rows) == 1
 
@@ -153,9 +169,9 @@ def test_a_lane_has_one_bundle_in_flight(tracker: Served) -> None:
     sink.settle()
     rig.turn()
     assert len(rig.delivered) == 4
-    assert rig.stages["1/0"].gauges()["delivered_time"] == 5, "R18"
+    assert rig.stages["1/0"].gauges().delivered_time == 5, "R18"
     rig.settling = True
-    rig.until(lambda: rig.stages["1/0"].gauges()["delivered_time"] == 20)
+    rig.until(lambda: rig.stages["1/0"].gauges().delivered_time == 20)
     assert [record["number"] for record in rig.delivered] == [14, 15, 16, 17, 18]
 
 
@@ -188,13 +204,15 @@ def test_floors_are_handed_on_though_a_sink_is_idle(rig: Rig) -> None:
     rig.until(lambda: stage.core.min_time == 20)
     tick(stage, stage.host._kept_s + KEEP_FLOORS_S * 0.9)
     assert kept(stage).packets == []
-    assert stage.gauges()["delivered_time"] <= 0, "min time rests on floors that no sink has"
+    durable = stage.gauges().delivered_time
+    assert durable is not None
+    assert durable <= 0, "min time rests on floors that no sink has"
     tick(stage, stage.host._kept_s + KEEP_FLOORS_S * 1.1)
     (packet,) = kept(stage).packets
     assert (len(packet.messages), len(packet.lasts)) == (0, 2), "one floor of each front"
     kept(stage).settle()
     tick(stage, time.monotonic())
-    assert stage.gauges()["delivered_time"] == 20
+    assert stage.gauges().delivered_time == 20
 
 
 def test_nothing_is_lost_while_the_tracker_is_made_anew(tracker: Served, rig: Rig) -> None:
@@ -240,31 +258,33 @@ def test_a_stopped_front_goes_on_when_min_time_does(tracker: Served) -> None:
     stage = rig.stages["0/orders-1"]
     rig.read(packed([*orders(1)], tick=2))
     rig.read(packed(orders(1), first=1, tick=9))
-    assert (stage.pulling(), stage.gauges()["front"]["parked"], len(rig.frames)) == (False, 1, 1)
+    assert (stage.pulling(), gauges_of_front(stage).parked, len(rig.frames)) == (False, 1, 1)
     other = rig.stages["0/orders-0"]
-    other.told({"grant": [0, 0, 30], "now": 0})
+    other.told(Grant(0, 0, 30, 0))
     rig.until(stage.pulling)
-    assert (stage.gauges()["front"]["parked"], len(rig.frames)) == (0, 2)
+    assert (gauges_of_front(stage).parked, len(rig.frames)) == (0, 2)
 
 
 @pytest.mark.parametrize(("opening", "floors"), [(40, []), (40, [(7, 40)]), (0, [(7, 40)])])
-def test_a_front_begins_above_what_the_service_promised_for_it(opening: int, floors: list[tuple[int, int]]) -> None:
+def test_a_front_begins_above_what_the_service_promised_for_it(
+    opening: int, floors: list[tuple[int, int]], tracker: Served
+) -> None:
     """R2, R3: a heartbeat is never taken back, by nobody."""
-    stage = stage_of(deployment(tracking=False), "0/orders-1", opening=opening, offset=7, floors=floors)
-    assert stage.gauges()["front"]["heartbeat"] == 40
-    assert stage.host.says(100.0) == [("0/orders-1", {"at": 7, "tick": 40})]
+    stage = stage_of(deployment(), "0/orders-1", 0, tracker.address, opening=opening, offset=7, floors=floors)
+    assert gauges_of_front(stage).heartbeat == 40
+    assert stage.host.news(100.0) == [("0/orders-1", Reached(7, 40))]
     ((_, frame),) = stage.rows(packed(orders(1), first=7, tick=5), NOW)
     assert opened(frame).ticks == [40]
 
 
-def test_the_service_hears_which_offset_is_expected_once() -> None:
-    stage = stage_of(deployment(tracking=False), "0/orders-1")
-    assert stage.host.says(100.0) == [("0/orders-1", {"at": 0, "tick": 0})]
-    assert stage.host.says(200.0) == []
+def test_the_service_hears_which_offset_is_expected_once(tracker: Served) -> None:
+    stage = stage_of(deployment(), "0/orders-1", 0, tracker.address)
+    assert stage.host.news(100.0) == [("0/orders-1", Reached(0, 0))]
+    assert stage.host.news(200.0) == []
     list(stage.rows(packed(orders(3)), NOW))
-    assert stage.host.says(100.0 + stage_module.WAKE_S / 2) == []
-    ((_, ask),) = stage.host.says(200.0)
-    assert (ask["at"], ask["tick"]) == (3, stage.gauges()["front"]["heartbeat"])
+    assert stage.host.news(100.0 + stage_module.WAKE_S / 2) == []
+    ((_, reached),) = stage.host.news(200.0)
+    assert reached == Reached(3, gauges_of_front(stage).heartbeat)
 
 
 def test_a_failed_record_is_named_by_its_partition(rig: Rig) -> None:
@@ -291,36 +311,37 @@ def test_a_dead_letter_passes_the_barrier_of_its_level(tracker: Served) -> None:
     assert json.loads(source.messages[1][3] or b"") == {"user": "ann", "number": -1}
     (packet,) = source.packets
     assert packet.lasts, "with the lane's last"
-    assert rig.stages["0/orders-1"].gauges()["dead_letters"] == 2
+    assert rig.stages["0/orders-1"].gauges().dead_letters == 2
 
 
 def test_a_partition_that_appears_is_named_from_then_on(tracker: Served) -> None:
     stage = stage_of(deployment(letters=True), "1/0", 1, tracker.address)
     assert stage._outputs is not None
-    stage.told({"fronts": {"2": "orders-2"}})
+    stage.told(NewFronts({2: "orders-2"}))
     assert stage._outputs._fronts[2] == "orders-2"
 
 
-def test_a_worker_writes_under_the_name_of_its_first_lane() -> None:
+def test_a_worker_writes_under_the_name_of_its_first_lane(tracker: Served) -> None:
     """W10: every name is claimed by the next life, whatever lanes a worker has."""
-    made = deployment(letters=True, tracking=False)
+    made = deployment(letters=True)
     names = ["0/orders-1", "1/0", "1/1"]
-    ids = [kept(stage_of(made, name)).said["transactional_id"] for name in names]
+    stages = [stage_of(made, name, number, tracker.address) for number, name in enumerate(names)]
+    ids = [kept(stage).said["transactional_id"] for stage in stages]
     assert len(set(ids)) == 3
     assert [part.rpartition(".")[0][-1] for part in ids] == ["0", "1", "1"]
     assert [part.rpartition(".")[2] for part in ids] == ["1", "0", "1"]
 
 
-def test_records_of_another_partition_are_refused() -> None:
+def test_records_of_another_partition_are_refused(tracker: Served) -> None:
     """R10: level-0 state goes by the topic-partition in the rows."""
-    stage = stage_of(deployment(tracking=False), "0/orders-1")
+    stage = stage_of(deployment(), "0/orders-1", 0, tracker.address)
     with pytest.raises(LifeEnded, match="0/orders-1 was given records of orders-0"):
         list(stage.rows(packed(orders(1), partition=0), NOW))
 
 
-def test_an_epochs_end_marks_every_target_and_the_last_level_none() -> None:
-    made = deployment(tracking=False)
-    source, target = stage_of(made, "0/orders-1"), stage_of(made, "1/0")
+def test_an_epochs_end_marks_every_target_and_the_last_level_none(tracker: Served) -> None:
+    made = deployment()
+    source, target = stage_of(made, "0/orders-1", 0, tracker.address), stage_of(made, "1/0", 1, tracker.address)
     marks = source.end(3, NOW)
     assert [place for place, _ in marks] == [0, 1]
     heads = [opened(frame) for _, frame in marks]
@@ -329,9 +350,9 @@ def test_an_epochs_end_marks_every_target_and_the_last_level_none() -> None:
     assert target.end(3, NOW) == []
 
 
-def test_an_epoch_whose_last_frames_are_missing_ends_the_life() -> None:
-    made = deployment(tracking=False)
-    source, target = stage_of(made, "0/orders-1"), stage_of(made, "1/0")
+def test_an_epoch_whose_last_frames_are_missing_ends_the_life(tracker: Served) -> None:
+    made = deployment()
+    source, target = stage_of(made, "0/orders-1", 0, tracker.address), stage_of(made, "1/0", 1, tracker.address)
     frames = [frame for to, frame in source.rows(packed(orders(20)), NOW) if to == 0]
     list(target.frames(frames, NOW))
     with pytest.raises(LifeEnded, match="its last frames were lost"):

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import cloudpickle
 import pytest
 from idle_stage import IdleStage, StageDeployment
 
+from lowtide.assignment.messages import ForkServerHello, encode
 from lowtide.assignment.setting import pack
 from lowtide.errors import UserCodeFailed
 from lowtide.process.wire import ConnectionClosed, Kind, connect, receive, send
+from lowtide.status.gauges import WorkerGauges
 from lowtide.worker.protocol import Frames
+from lowtide_snapshots.cause import Cause
 
 if TYPE_CHECKING:
     from tests.conftest import Life, Task
@@ -53,8 +57,8 @@ class Counter(IdleStage):
         self.due = [(at, frame) for at, frame in self.due if at > now_s]
         return ready
 
-    def gauges(self) -> dict[str, Any]:
-        return {"records_in": self.count}
+    def gauges(self) -> WorkerGauges:
+        return WorkerGauges(records_in=self.count)
 
 
 cloudpickle.register_pickle_by_value(__import__(__name__, fromlist=["Counter"]))
@@ -153,7 +157,7 @@ def test_a_users_exception_reaches_task_and_service_as_it_was_said(running: Life
     task.send(FRAME, b"raise")
     kind, payload = task.receive()
     assert kind == Kind.FAILED
-    assert payload.decode() == running.cause()
+    assert str(Cause.of(json.loads(payload))) == running.cause()
     assert "record at in-0, offset 17" in running.cause()
 
 
@@ -246,7 +250,7 @@ def test_a_new_life_finds_no_worker_of_the_one_before(
     count, other = one(after)
     assert (count, other != pid) == (1, True)
     assert until(lambda: not alive(pid))
-    assert not running.ask({"ask": "status"})["cause"]
+    assert not running.status().cause
 
 
 def test_a_life_that_was_finished_has_no_cause_and_takes_no_task(running: Life) -> None:
@@ -254,7 +258,7 @@ def test_a_life_that_was_finished_has_no_cause_and_takes_no_task(running: Life) 
     task.end(0)
     running.finish()
     assert "was stopped" in str(running.attach("1/0", 1))
-    assert not running.ask({"ask": "status"})["cause"]
+    assert not running.status().cause
 
 
 def test_numbers_of_lives_only_grow(running: Life) -> None:
@@ -265,10 +269,11 @@ def test_numbers_of_lives_only_grow(running: Life) -> None:
 
 
 def test_another_python_than_the_drivers_is_named(life: Life) -> None:
-    hello = {"ask": "forkserver", "executor": "9", "host": "elsewhere", "executable": "/usr/bin/python3"}
+    python = {"python": "3.10.1"}
+    hello = ForkServerHello(executor="9", host="elsewhere", executable="/usr/bin/python3", python=python)
     life.begin(StageDeployment(Counter))
     with connect(life.address, b"the secret of a test, 32 bytes..") as connection:
-        send(connection, Kind.ASK, hello | {"python": {"python": "3.10.1"}})
+        send(connection, Kind.ASK, encode(hello))
         cause = life.cause()
     assert "executor 9 on elsewhere runs another Python than the driver, /usr/bin/python3: python 3.10.1" in cause
     assert "PYSPARK_PYTHON" in cause
@@ -276,7 +281,7 @@ def test_another_python_than_the_drivers_is_named(life: Life) -> None:
 
 def test_a_stranger_cannot_attach(running: Life) -> None:
     task = attached(running.attach("1/0", 0))
-    address = running.ask({"ask": "status"})["workers"][0]["address"]
+    address = running.status().workers[0].address
     with pytest.raises(ConnectionClosed):
         connect(address, b"another secret of 32 bytes......")
     assert one(task)[0] == 1

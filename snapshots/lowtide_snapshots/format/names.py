@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from lowtide_snapshots.errors import PartRefused, RecordRefused
 from lowtide_snapshots.job.paths import name_of, node_name
-from lowtide_snapshots.keys.hashing import MAX_UNITS
+from lowtide_snapshots.keys import MAX_UNITS
 
 __all__ = ["ObjectName", "incarnation_of", "manifest_name", "parse_name", "part_name", "snapshot_id"]
 

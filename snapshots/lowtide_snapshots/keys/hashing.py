@@ -18,6 +18,7 @@ import pyarrow as pa
 import xxhash
 
 from lowtide_snapshots.errors import KeyRefused
+from lowtide_snapshots.keys import MAX_UNITS
 from lowtide_snapshots.keys.canonical import (
     KEY_TYPES,
     KeyValue,
@@ -31,7 +32,6 @@ from lowtide_snapshots.keys.canonical import (
 __all__ = ["HASH_VERSION", "MAX_UNITS", "hash_unit", "hash_units"]
 
 HASH_VERSION = 1
-MAX_UNITS = 1 << 15
 
 # Below this many rows it is quicker to hash every row than to look for the distinct ones (measured with 100 keys).
 _SMALL_BATCH_ROWS = 128

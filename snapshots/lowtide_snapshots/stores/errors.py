@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lowtide_snapshots.errors import SnapshotsError
+from lowtide_snapshots.errors import ServiceUnavailable, SnapshotDamaged, SnapshotFailed, SnapshotsError
 
 __all__ = [
     "AlreadyThere",
@@ -15,40 +15,28 @@ __all__ = [
 ]
 
 
-class StoreUnavailable(SnapshotsError):
+class StoreUnavailable(SnapshotsError, ServiceUnavailable):
     """Mend the store or the way to it, then try again: it did not answer in time. What was to be put may be there."""
 
-    exit_code = 4
 
-
-class StoreRefused(SnapshotsError):
+class StoreRefused(SnapshotsError, ServiceUnavailable):
     """Correct the setting, the credentials or the permissions: trying again changes nothing."""
 
-    exit_code = 4
 
-
-class StoreFull(SnapshotsError):
+class StoreFull(SnapshotsError, ServiceUnavailable):
     """Make room, or give the store another place: nothing was put."""
 
-    exit_code = 4
 
-
-class StoreDamaged(SnapshotsError):
+class StoreDamaged(SnapshotsError, SnapshotDamaged):
     """Do not trust what came: the bytes are not those that were put."""
 
-    exit_code = 4
 
-
-class NotThere(SnapshotsError):
+class NotThere(SnapshotsError, SnapshotDamaged):
     """Ask for another object: there is none of this name."""
 
-    exit_code = 4
 
-
-class AlreadyThere(SnapshotsError):
+class AlreadyThere(SnapshotsError, SnapshotFailed):
     """Choose another name: there is an object of this name with other bytes, and none is ever changed."""
-
-    exit_code = 5
 
 
 class NameRefused(SnapshotsError, ValueError):

@@ -1,16 +1,16 @@
 """Errors of the embedded Airflow: one class per thing to do about it.
 
-All have the form of `SnapshotsError`: what, where, and the way out.
+All have the form of `LowtideError`: what, where, and the way out.
 """
 
 from __future__ import annotations
 
-from lowtide_snapshots.errors import SnapshotsError
+from lowtide_snapshots.errors import LowtideError
 
 __all__ = ["AirflowDied", "AirflowRefused", "AirflowSilent", "EmbeddedError", "HomeInUse", "PortTaken", "RunFailed"]
 
 
-class EmbeddedError(SnapshotsError):
+class EmbeddedError(LowtideError):
     """Base of these errors."""
 
     exit_code = 4

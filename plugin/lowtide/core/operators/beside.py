@@ -16,11 +16,11 @@ from lowtide.core.operators.group import Group, Key, Recent, Touched
 from lowtide.core.operators.grouping import NOTHING
 from lowtide.core.operators.node import Feed
 from lowtide.core.operators.order import FIRST_TICK, position_of, tick_bytes
-from lowtide.core.operators.ordering import Holding
+from lowtide.core.operators.ordered import Holding
 from lowtide.core.operators.pending import Pending
-from lowtide.core.operators.scanning import Scanner
+from lowtide.core.operators.scan import Scanner
 from lowtide.core.operators.states import States
-from lowtide.core.operators.watching import record_watch
+from lowtide.core.operators.watch import record_watch
 from lowtide.flow.fields import key_of
 from lowtide.flow.plan import Vertex
 from lowtide.flow.steps import Broadcast, Scan

@@ -73,7 +73,7 @@ class UserError(AtRecord, UserCodeFailed):
             where=f"{vertex.site}, record at {position}: {shortened(failure.record)}",
             way_out=failure.way_out
             or "correct the function, or let such records go to Flow(..., dead_letters=kafka(topic, raw()))",
-            traceback_text=failure.traceback_text,
+            details=failure.traceback_text,
         )
 
 

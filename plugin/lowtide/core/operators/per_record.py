@@ -11,7 +11,7 @@ from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.failure import Failure, raised
 from lowtide.core.operators.node import Feed, Node
 from lowtide.core.operators.order import TAIL_BYTES
-from lowtide.core.operators.watching import record_watch
+from lowtide.core.operators.watch import record_watch
 from lowtide.flow.plan import Vertex
 from lowtide.flow.steps import Filter, FlatMap, Map
 

@@ -16,22 +16,22 @@ from typing import Any
 
 from lowtide.core.fronts.source_rows import SourceRows
 from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.batch_mapping import MapBatchesNode
 from lowtide.core.operators.beside import BesideNode
 from lowtide.core.operators.exchange import EntryNode, ExchangeNode
 from lowtide.core.operators.group import Key
 from lowtide.core.operators.grouping import NOTHING, Grouping, GroupingNode
+from lowtide.core.operators.last import LastGrouping
 from lowtide.core.operators.limits import Limits
-from lowtide.core.operators.looping import AgainNode, LoopNode
-from lowtide.core.operators.merging import MergeNode
+from lowtide.core.operators.loop import AgainNode, LoopNode
+from lowtide.core.operators.map_batches import MapBatchesNode
+from lowtide.core.operators.merge import MergeNode
 from lowtide.core.operators.node import Feed, Node
 from lowtide.core.operators.order import FIRST_TICK
-from lowtide.core.operators.ordering import Holding, OrderedNode
+from lowtide.core.operators.ordered import Holding, OrderedNode
 from lowtide.core.operators.per_record import FilterNode, FlatMapNode, MapNode, PerRecord
-from lowtide.core.operators.scanning import ScanGrouping
+from lowtide.core.operators.scan import ScanGrouping
 from lowtide.core.operators.sink import WriteNode
 from lowtide.core.operators.source import SourceNode
-from lowtide.core.operators.windowing import LastGrouping
 from lowtide.flow.plan import Plan, Vertex
 from lowtide.flow.steps import Again, Filter, FlatMap, Last, Loop, Map, MapBatches, Merge, Read, Scan, Write
 

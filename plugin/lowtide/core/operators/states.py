@@ -11,7 +11,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 from lowtide.core.operators.failure import Failure, UserError, shortened
 from lowtide.core.operators.order import Position
-from lowtide.core.operators.watching import Watch, shown_function
+from lowtide.core.operators.watch import Watch, shown_function
 from lowtide.flow.fields import is_fixed, saves_of
 from lowtide.flow.kinds import Mismatch, encode_strictly
 from lowtide.flow.plan import Vertex

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lowtide.errors import ServiceUnavailable
+from lowtide_snapshots.cause import Cause
 
 __all__ = ["BrokerClock", "ClockEstimate", "clock_topic"]
 
@@ -189,7 +190,7 @@ class BrokerClock(ClockEstimate):
     """
 
     def __init__(
-        self, settings: Mapping[str, Any], topic: str, *, on_error: Callable[[str], None], every_s: float = EVERY_S
+        self, settings: Mapping[str, Any], topic: str, *, on_error: Callable[[Cause], None], every_s: float = EVERY_S
     ) -> None:
         super().__init__(known=False)
         self._settings = {**settings, "log_level": 0, "error_cb": _ignore}
@@ -242,10 +243,13 @@ class BrokerClock(ClockEstimate):
         if not self._told:
             self._told = True
             self._on_error(
-                f"the broker's clock is not measured, this machine's is taken for it: {what}\n"
-                f"  where: Kafka at {self._settings.get('bootstrap.servers')}, topic {self._topic}\n"
-                "  what to do: let the job create that topic and write to it, or create it with "
-                "message.timestamp.type=LogAppendTime; until then keep the clocks of brokers and driver by NTP"
+                Cause(
+                    "loss",
+                    f"the broker's clock is not measured, this machine's is taken for it: {what}",
+                    f"Kafka at {self._settings.get('bootstrap.servers')}, topic {self._topic}",
+                    "let the job create that topic and write to it, or create it with "
+                    "message.timestamp.type=LogAppendTime; until then keep the clocks of brokers and driver by NTP",
+                )
             )
 
     def _make_topic(self) -> None:

@@ -12,6 +12,8 @@ from lowtide.assignment.welcome import FrontStart
 from lowtide.core.fronts.floors import Steps
 from lowtide.errors import LifeEnded
 from lowtide.process.tracker_line import TrackerLine
+from lowtide.status.gauges import FrontGauges
+from lowtide_snapshots.cause import Cause
 from lowtide_tracker import Floor, LocalTracker
 
 __all__ = ["SERVICE_WORKER", "IdleFronts"]
@@ -47,7 +49,7 @@ class IdleFronts:
         incarnation: int,
         start: int,
         on_min_time: Callable[[int], None],
-        on_lost: Callable[[str], None],
+        on_lost: Callable[[Cause], None],
     ) -> None:
         self.floors = Steps()
         self.requested = 0
@@ -82,10 +84,11 @@ class IdleFronts:
         self._local.floor(Floor(front, offset, tick))
         self._local.heartbeat(front, tick)
 
-    def promised(self) -> dict[int, dict[str, int]]:
+    def promised(self) -> dict[int, FrontGauges]:
         """By front the tick below which it labels nothing, and the offset that it expects."""
         return {
-            number: {"heartbeat": start.opening, "next_offset": start.offset} for number, start in self._fronts.items()
+            number: FrontGauges(front=number, heartbeat=start.opening, next_offset=start.offset)
+            for number, start in self._fronts.items()
         }
 
     def forget_floors(self, front: int, offset: int) -> None:
@@ -184,4 +187,4 @@ class IdleFronts:
     def _lose(self, error: LifeEnded) -> None:
         self._unwatch()
         self._closed = True
-        self._on_lost(str(error))
+        self._on_lost(error.cause())

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from lowtide.assignment import messages
+from lowtide.assignment.messages import BrokerNow, NewFronts, Reached
 from lowtide.assignment.setting import LifeSetting
 from lowtide.assignment.welcome import FrontStart
 from lowtide.connectors.claims import transactional_id
@@ -19,7 +21,10 @@ from lowtide.events import EventLog
 from lowtide.service.fronts.broker_clock import BrokerClock, clock_topic
 from lowtide.service.fronts.idle_fronts import IdleFronts
 from lowtide.service.fronts.tails import Grant, Tail, Tails
-from lowtide_snapshots.errors import ZooKeeperUnavailable
+from lowtide.service.workers.crew import Crew
+from lowtide.status.gauges import FrontGauges
+from lowtide_snapshots.cause import Cause
+from lowtide_snapshots.errors import ZooKeeperUnavailable, cause_of
 from lowtide_snapshots.format.manifest import FrontAt
 from lowtide_snapshots.job.store import JobStore
 from lowtide_tracker import ConnectionLost, Floor
@@ -45,8 +50,7 @@ class SourceFronts:
         told: The largest delivered time that was told.
         events: Told what happens.
         on_end: Called with the cause when the life cannot go on.
-        tell_worker: Sends a message to a worker, by name.
-        workers: The names of all workers.
+        crew: The workers.
 
     Attributes:
         known: All registered fronts by `topic-partition`.
@@ -62,9 +66,8 @@ class SourceFronts:
         store: JobStore,
         told: Callable[[], int | None],
         events: EventLog,
-        on_end: Callable[[str], None],
-        tell_worker: Callable[[str, dict[str, Any]], None],
-        workers: Callable[[], Iterable[str]],
+        on_end: Callable[[Cause], None],
+        crew: Crew,
     ) -> None:
         self.known = {start.name: start for start in setting.fronts}
         self.openings = {start.number: start.opening for start in setting.fronts}
@@ -75,8 +78,7 @@ class SourceFronts:
         self._told = told
         self._events = events
         self._on_end = on_end
-        self._tell_worker = tell_worker
-        self._workers = workers
+        self._crew = crew
         self._loop = asyncio.get_running_loop()
         self._owners: dict[int, str] = {}
         """The workers that speak for fronts."""
@@ -152,7 +154,7 @@ class SourceFronts:
         """`topic-partition` of every front."""
         return {start.number: start.name for start in self.known.values()}
 
-    def promised(self) -> dict[int, dict[str, int]]:
+    def promised(self) -> dict[int, FrontGauges]:
         """Of the fronts that the service speaks for, the heartbeat and the next offset."""
         return {} if self._idle is None else self._idle.promised()
 
@@ -161,14 +163,15 @@ class SourceFronts:
         found = []
         promised = self.promised()
         for start in self.known.values():
-            said = promised.get(start.number, {"next_offset": start.offset, "heartbeat": start.opening})
+            said = promised.get(start.number)
+            offset, heartbeat = (start.offset, start.opening) if said is None else (said.next_offset, said.heartbeat)
             at = FrontAt(
                 number=start.number,
                 source=start.topic,
                 topic_id=self._setting.topic_ids[start.topic],
                 partition=start.partition,
-                offset=said["next_offset"],
-                label=max(said["heartbeat"], start.opening if start.before is None else start.before),
+                offset=offset,
+                label=max(heartbeat, start.opening if start.before is None else start.before),
             )
             found.append((at, self._owners.get(start.number)))
         return found
@@ -213,7 +216,7 @@ class SourceFronts:
         if now_s >= self._tell_time_s:
             self._tell_time_s = now_s + TELL_TIME_S
             for owner in self._owners.values():
-                self._tell_worker(owner, {"now": self.now_ms()})
+                self._crew.tell(owner, BrokerNow(self.now_ms()))
 
     # -- workers ---------------------------------------------------------------------------------------------------
 
@@ -231,12 +234,12 @@ class SourceFronts:
             raise LifeEnded(f"front {start.number} ({start.name}) has had a worker before")
         return await self._idle.hand_over(start.number)
 
-    def heard_from(self, worker: str, said: dict[str, Any]) -> None:
-        """A worker of level 0 waits until min time has passed this tick, and expects this offset next."""
+    def heard_from(self, worker: str, reached: Reached) -> None:
+        """Take where a worker of level 0 is: it waits until min time has passed its tick."""
         start = self.known.get(worker.partition("/")[2])
         if self._tails is not None and start is not None:
-            self._tails.at(start.number, said["at"])
-            self._waited_for = max(self._waited_for, said["tick"])
+            self._tails.at(start.number, reached.next_offset)
+            self._waited_for = max(self._waited_for, reached.tick)
             self._tails.active()
 
     def _heard_min_time(self, tick: int) -> None:
@@ -253,7 +256,7 @@ class SourceFronts:
             if owner is None:
                 self._idle.grant(grant.front, grant.offset, tick)
             else:
-                self._tell_worker(owner, {"grant": [grant.front, grant.offset, tick], "now": now_ms})
+                self._crew.tell(owner, messages.Grant(grant.front, grant.offset, tick, now_ms))
         self._idle.flush()
 
     def skipped(self, front: int, offset: int) -> int:
@@ -266,7 +269,7 @@ class SourceFronts:
         """See that a source partition, `topic-partition`, is registered before its worker is made (R3).
 
         Raises:
-            LifeEnded, SnapshotsError: it cannot be registered.
+            LowtideError: it cannot be registered.
         """
         if name not in self.known:
             topic, _, partition = name.rpartition("-")
@@ -281,7 +284,7 @@ class SourceFronts:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            self._on_end(str(error))
+            self._on_end(cause_of(error))
 
     async def _register(self, partitions: Iterable[tuple[str, int]]) -> None:
         async with self._registering:
@@ -306,8 +309,7 @@ class SourceFronts:
         if self._idle is not None and self._tails is not None:
             self._idle.add(start)
             self._tails.watch(Tail(number, topic, partition, 0))
-        for worker in self._workers():
-            self._tell_worker(worker, {"fronts": {str(number): start.name}})
+        self._crew.tell_all(NewFronts({number: start.name}))
         self._events.event("front_registered", front=number, partition=start.name, opening=opening)
 
     async def _opened(self, number: int, floor: int) -> int:
@@ -335,9 +337,9 @@ class SourceFronts:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(call, argument)
 
-    def _trouble(self, what: str) -> None:
+    def _trouble(self, cause: Cause) -> None:
         """Something keeps idle fronts from going on; called in threads."""
-        self._events.event("grant_failed", why=what)
+        self._events.event("grant_failed", why=str(cause))
 
 
 def _jumped(jump_ms: int) -> str:

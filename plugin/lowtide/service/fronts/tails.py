@@ -16,6 +16,7 @@ from typing import Any
 from lowtide.service.fronts.broker_clock import ClockEstimate
 from lowtide.service.fronts.tail_reader import ASK_WITHIN_S, TailReader, Unanswered
 from lowtide.service.fronts.tail_state import Grant, Tail, TailState
+from lowtide_snapshots.cause import Cause
 
 __all__ = ["Grant", "Tail", "Tails"]
 
@@ -67,11 +68,11 @@ class Tails:
         *,
         skew_ms: int,
         on_grants: Callable[[list[Grant]], None],
-        on_error: Callable[[str], None],
+        on_error: Callable[[Cause], None],
         on_back: Callable[[], None],
         topics: Iterable[str],
         on_partitions: Callable[[list[tuple[str, int]]], None],
-        on_lost: Callable[[str], None] | None = None,
+        on_lost: Callable[[Cause], None] | None = None,
         topic_ids: Mapping[str, str] | None = None,
         clock: ClockEstimate | None = None,
         active_ms: int = 3,
@@ -302,7 +303,6 @@ class Tails:
             "see that their brokers run and that the partitions have leaders; it is tried on, every second at least",
         )
 
-    def _tell(self, what: str, way_out: str, told: Callable[[str], None] | None = None) -> None:
-        (told or self._on_error)(
-            f"{what}\n  where: Kafka at {self._settings.get('bootstrap.servers')}\n  what to do: {way_out}"
-        )
+    def _tell(self, what: str, way_out: str, told: Callable[[Cause], None] | None = None) -> None:
+        where = f"Kafka at {self._settings.get('bootstrap.servers')}"
+        (told or self._on_error)(Cause("loss", what, where, way_out))

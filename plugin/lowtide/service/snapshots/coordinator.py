@@ -8,23 +8,26 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
+from lowtide.assignment.messages import Cancel, Committed, ShareFailed, ShareNews
 from lowtide.assignment.setting import SnapshotSetting
 from lowtide.errors import LowtideError, SnapshotFailed
 from lowtide.events import EventLog
 from lowtide.service.snapshots.commits import Commits
+from lowtide.service.snapshots.participants import Participants
 from lowtide.service.snapshots.taking import Taking
 from lowtide.service.snapshots.takings import Takings
 from lowtide.service.snapshots.upkeep import Upkeep
 from lowtide.status.job_view import SnapshotsView, SnapshotView
+from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.commits.log import Commit, CommitLog
 from lowtide_snapshots.commits.retention import Rule
 from lowtide_snapshots.errors import CommitRefused, SnapshotsError
-from lowtide_snapshots.format.manifest import FrontAt, Manifest
+from lowtide_snapshots.format.manifest import Manifest
 from lowtide_snapshots.job.record import JobRecord
 from lowtide_snapshots.stores import open_store
 from lowtide_tracker import Floor
@@ -38,9 +41,6 @@ POLL_S = 0.01
 AGAIN_AFTER_S = 10.0
 """How long after one that failed the job takes the next snapshot of its own."""
 
-FloorsFrom = Callable[[Mapping[int, int]], Iterable[Floor]]
-"""Given by front an offset: the floors that say something from there on."""
-
 
 class Coordinator:
     """The snapshots of one life.
@@ -51,15 +51,7 @@ class Coordinator:
         start: The tick that it began at.
         log: The job's commits.
         ask: Calls something of it in a thread, one at a time.
-        request: Asks all workers by way of the tracker; returns T, once all floors it rests on are known to `floors`.
-        floors: Given by front the offset from which it is read again, the floors that say something from there on.
-        fronts: All registered fronts as they stand, with the worker that has each; None for none.
-        skipped: From where a front may be read again instead of from an offset: behind what holds no record.
-        workers: The names of the workers of the levels behind the first that are there.
-        expected: How many of those there have to be.
-        tell: Sends a message to all workers.
-        forget: Lets the tracker forget a front's floors below an offset.
-        tidy: Told from which offsets the newest commit reads the fronts.
+        participants: The workers, the fronts and the tracker.
         events: Told what happens.
     """
 
@@ -71,26 +63,12 @@ class Coordinator:
         start: int,
         log: CommitLog,
         ask: Callable[..., Awaitable[Any]],
-        request: Callable[[int], Awaitable[int]],
-        floors: FloorsFrom,
-        fronts: Callable[[], Iterable[tuple[FrontAt, str | None]]],
-        skipped: Callable[[int, int], int],
-        workers: Callable[[], Iterable[str]],
-        expected: int,
-        tell: Callable[[dict[str, Any]], None],
-        forget: Callable[[int, int], None],
-        tidy: Callable[[list[tuple[int, int]]], None],
+        participants: Participants,
         events: EventLog,
     ) -> None:
         self._setting = setting
         self._incarnation = incarnation
-        self._request = request
-        self._floors = floors
-        self._fronts = fronts
-        self._skipped = skipped
-        self._workers = workers
-        self._expected = expected
-        self._tell = tell
+        self._participants = participants
         self._events = events
         self._record = JobRecord.from_json(setting.record)
         self._store = open_store(setting.store)
@@ -98,7 +76,7 @@ class Coordinator:
         base = Manifest.from_json(setting.base, "the manifest that the life began from") if setting.base else None
         self.commits = Commits(log, self._store, ask, base=base, start=start)
         rule = Rule(setting.keep, setting.max_age_s)
-        self._upkeep = Upkeep(self.commits, rule, tell=tell, forget=forget, tidy=tidy, events=events)
+        self._upkeep = Upkeep(self.commits, rule, participants, events)
         self._takings = Takings(setting, incarnation, self._record)
         self._pinning = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -121,15 +99,15 @@ class Coordinator:
             await asyncio.wait(self._tasks)
         await asyncio.to_thread(self._store.close)
 
-    def hear(self, worker: str, said: dict[str, Any]) -> None:
-        """Take what a worker says of a snapshot."""
-        taking = self._takings.of_number(said["number"])
+    def hear(self, worker: str, news: ShareNews) -> None:
+        """Take what a worker reports of a snapshot."""
+        taking = self._takings.of_number(news.number)
         if taking is None or taking.phase != "taking":
             return
-        if "failed" in said:
-            self._fail(taking, f"worker {worker}: {said['failed']}")
+        if isinstance(news, ShareFailed):
+            self._fail(taking, news.cause.prefixed(f"worker {worker}: "))
         else:
-            taking.hear(worker, said)
+            taking.hear(worker, news)
 
     def views(self) -> list[SnapshotView]:
         """All that is known of the life's snapshots, oldest first."""
@@ -170,11 +148,11 @@ class Coordinator:
         try:
             async with asyncio.timeout(self._setting.taking_limit_s):
                 await self._collect(taking)
-            taking.skip(self._skipped)
+            taking.skip(self._participants.skipped)
             # What only a manifest knows, as it was told shortly before a life ended, is handed on from one to the next.
             known = () if self.commits.last is None else self.commits.last.floors
             handed_on = [Floor(each.front, each.offset, each.tick, each.cap) for each in known]
-            floors = (*self._floors(taking.starts), *handed_on)
+            floors = (*self._participants.floors(taking.starts), *handed_on)
             manifest = taking.seal(self.commits.at(taking.since), floors)
             await asyncio.to_thread(self._store.put, manifest.path, manifest.to_json().encode())
             taking.over("sealed", time.monotonic())
@@ -185,40 +163,43 @@ class Coordinator:
                 await self._is_committed(taking)
         except TimeoutError:
             lacking = "; ".join(taking.waits_for) or "the tracker has not answered"
-            self._fail(taking, f"it took more than {self._setting.taking_limit_s:g} s: {lacking}")
+            self._fail(taking, Cause("other", f"it took more than {self._setting.taking_limit_s:g} s: {lacking}"))
         except CommitRefused as error:
             # Another one has overtaken it: nothing is wrong.
             trouble = self.trouble
-            self._fail(taking, str(error))
+            self._fail(taking, error.cause())
             self.trouble, self._failed_s = trouble, float("-inf")
-        except (LowtideError, SnapshotsError) as error:
-            self._fail(taking, str(error))
+        except LowtideError as error:
+            self._fail(taking, error.cause())
         except asyncio.CancelledError:
-            self._fail(taking, "the life ended")
+            self._fail(taking, Cause("other", "the life ended"))
             raise
         except Exception as error:
             LOG.exception("snapshot %s fails", taking.id)
-            self._fail(taking, f"this is a fault of Lowtide, see the job's log: {type(error).__name__}: {error}")
+            what = f"this is a fault of Lowtide, see the job's log: {type(error).__name__}: {error}"
+            self._fail(taking, Cause("other", what))
 
     async def _collect(self, taking: Taking) -> None:
         """Ask for it, and wait until all shares are there."""
         # A second request before all have heard the first would take its place.
         async with self._pinning:
-            missing = self._expected - len(set(self._workers()))
+            participants = self._participants
+            missing = participants.expected - len(set(participants.workers()))
             if missing > 0:
                 raise SnapshotFailed(
-                    f"{missing} of {self._expected} workers are not there yet", way_out="ask again in a few seconds"
+                    f"{missing} of {participants.expected} workers are not there yet",
+                    way_out="ask again in a few seconds",
                 )
-            tick = await self._request(taking.number)
+            tick = await participants.request(taking.number)
             if tick <= self.commits.newest:
                 raise SnapshotFailed(
                     "min time has not moved since the last commit, or since the start: it is "
                     f"{tick * self._record.slack_ms} ms",
                     way_out="see `lowtide status` for who holds it, and ask again when it has moved",
                 )
-            fronts = list(self._fronts())
+            fronts = list(participants.fronts())
             owners = [owner for _, owner in fronts if owner is not None]
-            taking.begin(tick, [*self._workers(), *owners], {front.number: front for front, _ in fronts})
+            taking.begin(tick, [*participants.workers(), *owners], {front.number: front for front, _ in fronts})
             await self._until_heard(taking)
         await self._until(taking, lambda: taking.whole)
 
@@ -235,19 +216,19 @@ class Coordinator:
     async def _until(self, taking: Taking, reached: Callable[[], bool]) -> None:
         while not reached():
             if taking.phase == "failed":
-                raise SnapshotFailed(taking.why)
+                raise SnapshotFailed(str(taking.why))
             await asyncio.sleep(POLL_S)
 
-    def _fail(self, taking: Taking, why: str) -> None:
+    def _fail(self, taking: Taking, why: Cause) -> None:
         if taking.phase in ("failed", "committed"):
             return
         sealed = taking.phase == "sealed"
-        taking.why = why if not sealed else f"it is sealed, but not committed: {why}"
+        taking.why = why.prefixed("it is sealed, but not committed: ") if sealed else why
         taking.over("failed", time.monotonic())
         self._failed_s = time.monotonic()
         self.trouble = f"since {datetime.now(UTC):%H:%M:%S} UTC: snapshot {taking.id} failed: {taking.why}"
-        self._tell({"cancel": taking.number})
-        self._events.event("snapshot_failed", why=taking.why, **taking.described())
+        self._participants.tell(Cancel(taking.number))
+        self._events.event("snapshot_failed", why=str(taking.why), **taking.described())
 
     async def _look_at_store(self) -> None:
         """Say early what would keep the first snapshot from being written."""
@@ -266,7 +247,7 @@ class Coordinator:
             # It was sealed so long ago that it is not told of any more.
             with suppress(SnapshotsError):
                 self.commits.add(await self.commits.manifest(commit))
-                self._tell({"committed": commit.tick})
+                self._participants.tell(Committed(commit.tick))
         waiting = {taking.id: taking for taking in self._takings if taking.phase == "sealed"}
         ids = {commit.id}
         if waiting.keys() - ids:
@@ -280,10 +261,10 @@ class Coordinator:
         """One of this life's snapshots is committed."""
         if taking.phase == "committed" or taking.manifest is None:
             return
-        taking.phase, taking.why = "committed", ""
+        taking.phase, taking.why = "committed", None
         self._committed_s, self.trouble = time.monotonic(), ""
         self.commits.add(taking.manifest)
-        self._tell({"committed": taking.manifest.tick})
+        self._participants.tell(Committed(taking.manifest.tick))
         self._events.event("snapshot_committed", **taking.described())
         self._upkeep.forget_floors()
 
@@ -291,7 +272,7 @@ class Coordinator:
         """The tracker's process has died, and what it was to ask of workers that had not heard of it with it."""
         for taking in self._takings:
             if taking.phase == "taking" and not taking.heard:
-                self._fail(taking, "the tracker was restarted before all workers had heard of it")
+                self._fail(taking, Cause("loss", "the tracker was restarted before all workers had heard of it"))
 
     async def _prune_after(self, id_: str) -> None:
         """Once a snapshot of the job's own is committed, drop what the rule does not keep (R17)."""

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from lowtide.assignment.messages import PartCount, PartEmpty, PartWritten, Pinned, ShareDurable, ShareNews, ShareSaved
 from lowtide.core.fronts.floors import Steps
 from lowtide.status.job_view import Phase, SnapshotView
+from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.commits.log import utc
 from lowtide_snapshots.format.manifest import FloorAt, FrontAt, LaneLast, Manifest, Part, VertexShape
 from lowtide_snapshots.format.names import snapshot_id
@@ -72,7 +74,7 @@ class Taking:
         self.began_s = began_s
         self.took_s: float | None = None
         self.phase: Phase = "taking"
-        self.why = ""
+        self.why: Cause | None = None
         self.tick: int | None = None
         self.manifest: Manifest | None = None
         self._incarnation = incarnation
@@ -83,9 +85,9 @@ class Taking:
         self._began = datetime.now(UTC)
         self._shares: dict[str, _Share] = {}
         self._fronts: dict[int, FrontAt] = {}
-        self._lasts: dict[tuple[int, str, int], str] = {}
+        self._lasts: dict[tuple[int, str, int], LaneLast] = {}
         self._pause_ms = 0.0
-        self._early: list[tuple[str, Mapping[str, Any]]] = []
+        self._early: list[tuple[str, ShareNews]] = []
         """What workers have said before it was known here that they were asked."""
 
     def begin(self, tick: int, workers: Iterable[str], fronts: Mapping[int, FrontAt]) -> None:
@@ -100,35 +102,36 @@ class Taking:
         self._shares = {worker: _Share() for worker in workers}
         self._fronts = dict(fronts)
         early, self._early = self._early, []
-        for worker, said in early:
-            self.hear(worker, said)
+        for worker, news in early:
+            self.hear(worker, news)
 
-    def hear(self, worker: str, said: Mapping[str, Any]) -> None:
-        """Take what a worker says of its share; from one that does not take part, nothing."""
+    def hear(self, worker: str, news: ShareNews) -> None:
+        """Take what a worker reports of its share; from one that does not take part, nothing."""
         if self.tick is None:
-            self._early.append((worker, said))
+            self._early.append((worker, news))
             return
         share = self._shares.get(worker)
         if share is None:
             return
         share.heard = True
-        share.since = said.get("since", share.since)
-        if "front" in said:
-            number, offset, label = said["front"]
-            self._fronts[number] = replace(self._fronts[number], offset=offset, label=label)
-        self._pause_ms = max(self._pause_ms, said.get("pause_ms", 0.0))
-        if "parts" in said:
-            share.parts = said["parts"]
-        if "part" in said:
-            part = Part(*said["part"])
-            share.written[part.vertex, part.unit] = part
-        if "empty" in said:
-            vertex, unit = said["empty"]
-            share.written[vertex, unit] = None
-        share.done = share.done or "done" in said
-        if "accepted" in said:
-            share.accepted = True
-            self._lasts |= {(level, sink, lane): last for level, sink, lane, last in said["lasts"]}
+        match news:
+            case Pinned(since=since, front=front, pause_ms=pause_ms):
+                share.since = since
+                self._pause_ms = max(self._pause_ms, pause_ms)
+                if front is not None:
+                    number, offset, label = front
+                    self._fronts[number] = replace(self._fronts[number], offset=offset, label=label)
+            case PartCount(parts=parts):
+                share.parts = parts
+            case PartWritten(part=part):
+                share.written[part.vertex, part.unit] = part
+            case PartEmpty(vertex=vertex, unit=unit):
+                share.written[vertex, unit] = None
+            case ShareSaved():
+                share.done = True
+            case ShareDurable(lasts=lasts):
+                share.accepted = True
+                self._lasts |= {(lane.level, lane.sink, lane.lane): lane for lane in lasts}
 
     @property
     def heard(self) -> bool:
@@ -191,7 +194,7 @@ class Taking:
             flow=self._flow,
             fronts=tuple(self._fronts[number] for number in sorted(self._fronts)),
             floors=self._needed(floors),
-            lasts=tuple(LaneLast(*lane, last) for lane, last in sorted(self._lasts.items())),
+            lasts=tuple(self._lasts[lane] for lane in sorted(self._lasts)),
             parts=tuple(part for place, part in sorted(parts.items()) if place[0] in known),
             steps=self._steps,
             generation=self._generation,

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Any
 
 from lowtide.events import EventLog
 from lowtide.service.snapshots.commits import Commits
+from lowtide.service.snapshots.participants import Participants
 from lowtide_snapshots.commits.retention import Rule
 from lowtide_snapshots.errors import SnapshotsError
 
@@ -22,27 +21,14 @@ class Upkeep:
     Args:
         commits: The job's.
         rule: Which commits are kept.
-        tell: Sends a message to all workers.
-        forget: Lets the tracker forget a front's floors below an offset.
-        tidy: Told from which offsets the newest commit reads the fronts.
+        participants: They have floors to forget.
         events: Told what happens.
     """
 
-    def __init__(
-        self,
-        commits: Commits,
-        rule: Rule,
-        *,
-        tell: Callable[[dict[str, Any]], None],
-        forget: Callable[[int, int], None],
-        tidy: Callable[[list[tuple[int, int]]], None],
-        events: EventLog,
-    ) -> None:
+    def __init__(self, commits: Commits, rule: Rule, participants: Participants, events: EventLog) -> None:
         self._commits = commits
         self._rule = rule
-        self._tell = tell
-        self._forget = forget
-        self._tidy = tidy
+        self._participants = participants
         self._events = events
 
     async def prune(self) -> None:
@@ -61,10 +47,5 @@ class Upkeep:
         All of them are durable: T rests on no others (R15). A life that begins from an older commit finds them there.
         """
         newest = self._commits.last
-        if newest is None:
-            return
-        starts = [(front.number, front.offset) for front in newest.fronts]
-        for start in starts:
-            self._forget(*start)
-        self._tell({"forget": starts})
-        self._tidy(starts)
+        if newest is not None:
+            self._participants.forget([(front.number, front.offset) for front in newest.fronts])

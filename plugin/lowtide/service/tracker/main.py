@@ -1,14 +1,6 @@
 """`python -m lowtide.service.tracker.main`: the tracker of a life, in a process that does nothing else.
 
-The service starts it and talks with it in lines of JSON over its standard input and output::
-
-    <- {"secret": hex, "listener": descriptor, "setting": {...}, "era": n, "workers": [...] or null}
-    <- {"request": n}           a snapshot is asked for (R14)
-    <- {"forget": [front, offset]}
-    -> {"request": n, "tick": T}, or {"request": n, "refused": text}
-    -> {"ready": pid}
-    -> {"report": {...}}        at once, and every REPORT_EVERY_S
-    -> {"fault": text}          at most once: the life is over
+The service starts it and talks with it over its standard input and output: `service/tracker/messages.py`.
 
 It ends when its standard input closes, however its parent ended, and after a fault once all have been told. It is on
 the way of every record, so nothing blocks its loop: a report that standard output does not take is left out.
@@ -17,7 +9,6 @@ the way of every record, so nothing blocks its loop: a report that standard outp
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import signal
@@ -26,9 +17,23 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from lowtide.assignment.messages import Refused, line
 from lowtide.logs import log_to_stderr
 from lowtide.process.interpreter import set_up_collector
+from lowtide.service.tracker.messages import (
+    Fault,
+    ForgetFloors,
+    FromTracker,
+    Ready,
+    Report,
+    Requested,
+    ToTracker,
+    TrackerStart,
+    read_by_tracker,
+    read_tracker_start,
+)
 from lowtide.status.tracker_report import TrackerReport
+from lowtide_snapshots.cause import Cause
 from lowtide_tracker import Graph, StillRebuilding, Tracker, TrackerError, TrackerServer
 
 LOG = logging.getLogger(__name__)
@@ -41,17 +46,13 @@ FORGET_AT_ONCE = 2_000
 FORGET_EVERY_S = 0.005
 
 
-def tracker_of(first: dict[str, Any]) -> Tracker:
+def tracker_of(first: TrackerStart) -> Tracker:
     """Return the tracker that the first line asks for: the life's first, or one that is to be rebuilt."""
-    setting = first["setting"]
-    graph = Graph(dict(setting["graph"]))
-    fronts = dict(setting["fronts"])
-    start, capacity_ticks, era = setting["start"], setting["capacity_ticks"], first["era"]
-    if first["workers"] is None:
+    setting, era = first.setting, first.era
+    graph, fronts, start, capacity_ticks = Graph(setting.graph), setting.fronts, setting.start, setting.capacity_ticks
+    if first.workers is None:
         return Tracker(graph, fronts, start=start, capacity_ticks=capacity_ticks, era=era)
-    return Tracker.rebuilding(
-        graph, fronts, workers=first["workers"], start=start, capacity_ticks=capacity_ticks, era=era
-    )
+    return Tracker.rebuilding(graph, fronts, workers=first.workers, start=start, capacity_ticks=capacity_ticks, era=era)
 
 
 def report_of(server: TrackerServer) -> TrackerReport:
@@ -78,17 +79,17 @@ def report_of(server: TrackerServer) -> TrackerReport:
 
 
 class _Input(asyncio.Protocol):
-    """Standard input behind its first line."""
+    """Standard input after its first line."""
 
-    def __init__(self, asked: Callable[[dict[str, Any]], None], ended: asyncio.Event) -> None:
+    def __init__(self, asked: Callable[[ToTracker], None], ended: asyncio.Event) -> None:
         self._asked = asked
         self._ended = ended
         self._rest = b""
 
     def data_received(self, data: bytes) -> None:
         *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            self._asked(json.loads(line))
+        for each in lines:
+            self._asked(read_by_tracker(each))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._ended.set()
@@ -97,7 +98,7 @@ class _Input(asyncio.Protocol):
 class TrackerMain:
     """The process, from its first line to its end."""
 
-    def __init__(self, first: dict[str, Any]) -> None:
+    def __init__(self, first: TrackerStart) -> None:
         self._first = first
         self._closed = asyncio.Event()
         """The parent has gone, or wants the end."""
@@ -112,16 +113,16 @@ class TrackerMain:
         loop.set_exception_handler(self._break)
         await loop.connect_read_pipe(lambda: _Input(self._hear, self._closed), sys.stdin)
         self._out, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, sys.stdout)
-        secret, incarnation = bytes.fromhex(self._first["secret"]), self._first["setting"]["incarnation"]
+        secret, incarnation = bytes.fromhex(self._first.secret), self._first.setting.incarnation
         try:
             tracker = tracker_of(self._first)
         except TrackerError as error:
             self._fault(error)
             return
         server = self._server = TrackerServer(tracker, secret=secret, incarnation=incarnation, on_fault=self._fault)
-        address = await server.start(sock=socket.socket(fileno=self._first["listener"]))
+        address = await server.start(sock=socket.socket(fileno=self._first.listener))
         LOG.info("era %d of incarnation %d at %s", tracker.era, incarnation, address)
-        self._say({"ready": os.getpid()})
+        self._say(Ready(os.getpid()))
         set_up_collector()
         await self._report(server)
         await self._tell_all(server)
@@ -132,7 +133,7 @@ class TrackerMain:
         ends: list[asyncio.Future[Any]] = [asyncio.create_task(event.wait()) for event in (self._closed, self._over)]
         while not any(end.done() for end in ends):
             if not self._out.get_write_buffer_size():
-                self._say({"report": report_of(server).to_json()})
+                self._say(Report(report_of(server)))
             await asyncio.wait([*ends, self._broken], timeout=REPORT_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
             if self._broken.done():
                 self._broken.result()
@@ -148,22 +149,21 @@ class TrackerMain:
                 return
             await asyncio.sleep(POLL_S)
 
-    def _hear(self, asked: dict[str, Any]) -> None:
+    def _hear(self, asked: ToTracker) -> None:
         """Do what the service asks for."""
         server = self._server
         if server is None or self._over.is_set():
             return
-        if "forget" in asked:
-            self._forget(server.tracker, *asked["forget"])
+        if isinstance(asked, ForgetFloors):
+            self._forget(server.tracker, asked.front, asked.offset)
             return
-        number = asked["request"]
         try:
-            notice = server.tracker.request(number)
+            notice = server.tracker.request(asked.number)
         except StillRebuilding as error:
-            self._say({"request": number, "refused": str(error)})
+            self._say(Requested(asked.number, Refused(str(error))))
             return
         server.announce([notice])
-        self._say({"request": number, "tick": notice.global_min})
+        self._say(Requested(asked.number, notice.global_min))
 
     def _forget(self, tracker: Tracker, front: int, offset: int) -> None:
         """Forget some floors at a time: records wait meanwhile."""
@@ -171,11 +171,11 @@ class TrackerMain:
             asyncio.get_running_loop().call_later(FORGET_EVERY_S, self._forget, tracker, front, offset)
 
     def _fault(self, error: TrackerError) -> None:
-        self._say({"fault": str(error)})
+        self._say(Fault(Cause("loss", str(error))))
         self._over.set()
 
-    def _say(self, line: dict[str, Any]) -> None:
-        self._out.write(json.dumps(line).encode() + b"\n")
+    def _say(self, message: FromTracker) -> None:
+        self._out.write(line(message))
 
     def _break(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """What nobody has foreseen may have left half a flush behind: a new process is rebuilt from the workers."""
@@ -185,7 +185,7 @@ class TrackerMain:
             self._broken.set_exception(error)
 
 
-async def serve(first: dict[str, Any]) -> None:
+async def serve(first: TrackerStart) -> None:
     """Run the process that the first line describes."""
     await TrackerMain(first).run()
 
@@ -194,9 +194,9 @@ def main() -> None:
     """Read the first line, and serve."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # A terminal's Ctrl-C goes to all; the service ends what it started.
     log_to_stderr("tracker")
-    line = sys.stdin.readline()
-    if line:
-        asyncio.run(serve(json.loads(line)))
+    first = sys.stdin.readline()
+    if first:
+        asyncio.run(serve(read_tracker_start(first)))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import signal
@@ -14,12 +13,26 @@ from asyncio.subprocess import PIPE, Process
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any
+from dataclasses import replace
 
-from lowtide.assignment.setting import TrackerSetting
+from lowtide.assignment.messages import Refused, line
 from lowtide.errors import LifeEnded, ServiceUnavailable
 from lowtide.service.tracker.lookout import Lookout
+from lowtide.service.tracker.messages import (
+    Fault,
+    ForgetFloors,
+    FromTracker,
+    Ready,
+    Report,
+    Request,
+    Requested,
+    ToTracker,
+    TrackerSetting,
+    TrackerStart,
+    read_from_tracker,
+)
 from lowtide.status.tracker_report import TrackerReport
+from lowtide_snapshots.cause import Cause
 from lowtide_tracker.strangers import BACKLOG
 
 __all__ = ["TrackerProcess"]
@@ -71,11 +84,11 @@ class TrackerProcess:
         host: str,
         workers: Callable[[], Iterable[int]],
         fronts: Callable[[], Mapping[int, int]],
-        on_fault: Callable[[str], None],
+        on_fault: Callable[[Cause], None],
         on_restart: Callable[[int, str], None] | None = None,
     ) -> None:
         self.report: TrackerReport | None = None
-        self._requests: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._requests: dict[int, asyncio.Future[int | Refused]] = {}
         self.pid: int | None = None
         self._setting = setting
         self._secret = secret
@@ -93,7 +106,7 @@ class TrackerProcess:
         self._heard_s = 0.0
         """When a process last said something, or began."""
         self._lookout = Lookout()
-        self._fault = ""
+        self._fault: Cause | None = None
         self._closing = False
 
     async def start(self) -> str:
@@ -147,29 +160,29 @@ class TrackerProcess:
             ServiceUnavailable: there is no tracker now that could ask them; whether they were asked is not known.
         """
         answer = self._requests[number] = asyncio.get_running_loop().create_future()
-        self._send({"request": number})
+        self._send(Request(number))
+        tick: int | Refused
         try:
             async with asyncio.timeout(ANSWER_LIMIT_S):
-                said = await answer
+                tick = await answer
         except TimeoutError:
-            said = {"refused": f"it has not answered for {ANSWER_LIMIT_S:g} s"}
+            tick = Refused(f"it has not answered for {ANSWER_LIMIT_S:g} s")
         finally:
             del self._requests[number]
-        if "refused" in said:
+        if isinstance(tick, Refused):
             raise ServiceUnavailable(
-                f"the tracker takes no request for a snapshot: {said['refused']}", way_out="ask again in a few seconds"
+                f"the tracker takes no request for a snapshot: {tick.cause}", way_out="ask again in a few seconds"
             )
-        tick: int = said["tick"]
         return tick
 
     def forget_floors(self, front: int, offset: int) -> None:
         """Let the tracker drop floors that a commit has made superfluous; one that is restarted may have them."""
-        self._send({"forget": [front, offset]})
+        self._send(ForgetFloors(front, offset))
 
-    def _send(self, line: dict[str, Any]) -> None:
+    def _send(self, message: ToTracker) -> None:
         process = self._process
         if process is not None and process.returncode is None and process.stdin is not None:
-            process.stdin.write(json.dumps(line).encode() + b"\n")
+            process.stdin.write(line(message))
 
     async def close(self) -> None:
         """End the process, and listen no more; nobody is told."""
@@ -198,15 +211,15 @@ class TrackerProcess:
         )
         self.pid = self._process.pid
         self._heard_s = time.monotonic()
-        first = {
-            "secret": self._secret.hex(),
-            "listener": descriptor,
-            "setting": self._setting.to_json(fronts),
-            "era": self._era,
-            "workers": workers,
-        }
+        first = TrackerStart(
+            secret=self._secret.hex(),
+            listener=descriptor,
+            setting=replace(self._setting, fronts=fronts),
+            era=self._era,
+            workers=workers,
+        )
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(first).encode() + b"\n")
+        self._process.stdin.write(line(first))
         if self._closing:
             self._process.stdin.close()
 
@@ -227,25 +240,26 @@ class TrackerProcess:
     async def _listen(self, process: Process) -> str:
         """Take in what a process says to its end; return how it ended."""
         assert process.stdout is not None
-        async for line in process.stdout:
-            if line.endswith(b"\n"):  # One that was killed may leave half a line.
-                self._hear(json.loads(line))
+        async for each in process.stdout:
+            if each.endswith(b"\n"):  # One that was killed may leave half a line.
+                self._hear(read_from_tracker(each))
         code = await process.wait()
         self.pid = None
         return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
 
-    def _hear(self, said: dict[str, Any]) -> None:
+    def _hear(self, message: FromTracker) -> None:
         self._heard_s = time.monotonic()
-        if "report" in said:
-            self.report = TrackerReport.from_json(said["report"])
-        elif "request" in said:
-            answer = self._requests.get(said["request"])
-            if answer is not None and not answer.done():
-                answer.set_result(said)
-        elif "ready" in said:
-            self._is_ready()
-        else:
-            self._tell_fault(said["fault"])
+        match message:
+            case Report(report):
+                self.report = report
+            case Requested(number, tick):
+                answer = self._requests.get(number)
+                if answer is not None and not answer.done():
+                    answer.set_result(tick)
+            case Ready():
+                self._is_ready()
+            case Fault(cause):
+                self._tell_fault(cause)
 
     # -- one after the other ---------------------------------------------------------------------------------------
 
@@ -259,10 +273,12 @@ class TrackerProcess:
                     return
                 LOG.error("the tracker of era %d, pid %d, %s", self._era, self._process.pid, how)
                 if self._dies_too_often():
-                    self._tell_fault(
+                    what = (
                         f"the tracker's process died {MAX_DEATHS + 1} times within {DEATHS_WITHIN_S:g} s; the last, "
-                        f"pid {self._process.pid}, {how}: see the log for the cause, then start the job again"
+                        f"pid {self._process.pid}, {how}"
                     )
+                    way_out = "see the log for the cause, then start the job again"
+                    self._tell_fault(Cause("loss", what, way_out=way_out))
                     return
                 workers, fronts = sorted(set(self._workers())), dict(self._fronts())
                 if self._on_restart is not None:
@@ -270,7 +286,8 @@ class TrackerProcess:
                 await self._spawn(fronts, workers)
         except Exception as error:
             LOG.exception("the tracker's process is watched no more")
-            self._tell_fault(f"the tracker's process cannot be restarted: {type(error).__name__}: {error}")
+            what = f"the tracker's process cannot be restarted: {type(error).__name__}: {error}"
+            self._tell_fault(Cause("loss", what))
         finally:
             await self._end_process()
             if self._listener is not None:
@@ -285,12 +302,12 @@ class TrackerProcess:
         if self._ready is not None and not self._ready.done():
             self._ready.set_result(None)
 
-    def _tell_fault(self, text: str) -> None:
+    def _tell_fault(self, cause: Cause) -> None:
         """Say why the life is over, once: to who waits for the start, or to `on_fault`."""
         if self._fault or self._closing:
             return
-        self._fault = text
+        self._fault = cause
         if self._ready is not None and not self._ready.done():
-            self._ready.set_exception(LifeEnded(text))
+            self._ready.set_exception(LifeEnded(cause.what, where=cause.where, way_out=cause.way_out))
         else:
-            self._on_fault(text)
+            self._on_fault(cause)

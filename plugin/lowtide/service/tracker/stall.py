@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from lowtide.service.tracker.lookout import Lookout
+from lowtide.status.gauges import WorkerState
 from lowtide.status.tracker_report import TrackerReport
+from lowtide_snapshots.cause import Cause
 
 __all__ = ["Stall"]
 
@@ -33,47 +34,53 @@ class Stall:
         """By partition and offset since when that record has been expected."""
 
     def unread(
-        self, records: Mapping[int, tuple[str, int, float]], gauges: Iterable[Mapping[str, Any]], now_s: float
-    ) -> str:
-        """Return which front is not given what lies in its partition once it is over the limit; else an empty text.
+        self, records: Mapping[int, tuple[str, int, float]], workers: Iterable[WorkerState], now_s: float
+    ) -> Cause | None:
+        """Return which front is not given what lies in its partition once it is over the limit; else None.
 
         Args:
             records: By front its partition, the offset of a record that is expected next, and for how long it has lain.
-            gauges: Of the workers, as they were sent last.
+            workers: All of the life.
             now_s: The monotonic time; to be called each second, like `look`.
         """
         waiting = {}
-        for each in gauges:
-            front = each.get("front", {})
-            name, offset, lay_s = records.get(front.get("front", -1), ("", -1, 0.0))
-            if lay_s and each.get("attached") and front["pulling"] and front["next_offset"] == offset:
+        for gauges in (worker.gauges for worker in workers):
+            front = None if gauges is None or not gauges.attached else gauges.front
+            if front is None or not front.pulling:
+                continue
+            name, offset, lay_s = records.get(front.front, ("", -1, 0.0))
+            if lay_s and front.next_offset == offset:
                 waiting[name, offset] = self._unread.get((name, offset), now_s)
         self._unread = {} if self._fronts_lookout.late(now_s) else waiting
         for (name, offset), since in self._unread.items():
             if now_s - since >= self._limit_s:
-                return (
+                return Cause(
+                    "loss",
                     f"min time stands at front {name}: a record lies at offset {offset}, and for {now_s - since:.0f} s "
-                    "its worker was not given it, though the service reads it\n  what to do: see that every executor "
-                    "reaches every broker (its log says which it does not), then start the job again"
+                    "its worker was not given it, though the service reads it",
+                    way_out="see that every executor reaches every broker (its log says which it does not), then start "
+                    "the job again",
                 )
-        return ""
+        return None
 
-    def look(self, report: TrackerReport, gauges: Iterable[Mapping[str, Any]], now_s: float) -> str:
-        """Return what stands and for how long once it is over the limit; else an empty text.
+    def look(self, report: TrackerReport, workers: Iterable[WorkerState], now_s: float) -> Cause | None:
+        """Return what stands and for how long once it is over the limit; else None.
 
         To be called each second. If this process itself was stalled, its view is stale: the time starts again.
         """
         if self._lookout.late(now_s):
             self._since = now_s
         held = report.held
-        busy = any(each.get("busy", True) for each in gauges)
+        busy = any(worker.gauges is None or worker.gauges.busy for worker in workers)
         if held is None or held.at_front or busy or held != self._held:
             self._held, self._since = held, now_s
-            return ""
+            return None
         stood_s = now_s - self._since
         if stood_s < self._limit_s:
-            return ""
-        return (
+            return None
+        return Cause(
+            "loss",
             f"min time has stood for {stood_s:.0f} s though no worker has anything to do: {report.holder}. A frame or "
-            "its ack was lost\n  what to do: start the job again: it replays from its log"
+            "its ack was lost",
+            way_out="start the job again: it replays from its log",
         )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
-from lowtide.process.wire import Kind
+from lowtide.assignment.messages import ForkServerHello, Kill
 from lowtide.service.workers.peer import Peer
+from lowtide_snapshots.cause import Cause
 
 __all__ = ["Executors"]
 
@@ -21,30 +21,30 @@ class Executors:
     def __init__(self, python: Mapping[str, str]) -> None:
         self._python = dict(python)
         self._peers: dict[str, Peer] = {}
-        self._others: dict[str, str] = {}
+        self._others: dict[str, Cause] = {}
         self._cores: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._peers)
 
     @property
-    def refused(self) -> list[str]:
+    def refused(self) -> list[Cause]:
         """Reasons why the connected executors cannot run a life; empty if they can."""
         return list(self._others.values())
 
-    def came(self, peer: Peer, hello: Mapping[str, Any]) -> str:
-        """Take a fork server; return why no life can run on its executor, empty if it can."""
-        executor, theirs = hello["executor"], hello["python"]
+    def came(self, peer: Peer, hello: ForkServerHello) -> Cause | None:
+        """Take a fork server; return why no life can run on its executor, None if one can."""
+        executor, theirs = hello.executor, hello.python
         self._peers[executor] = peer
-        self._cores[executor] = hello.get("cores", 1)  # Another version may not say; it is named below.
+        self._cores[executor] = hello.cores
         wrong = [f"{k} {theirs.get(k)} (driver: {v})" for k, v in self._python.items() if theirs.get(k) != v]
         if not wrong:
-            return ""
-        self._others[executor] = (
-            f"executor {executor} on {hello['host']} runs another Python than the driver, {hello['executable']}: "
-            + ", ".join(wrong)
-            + "\n  what to do: give every executor the driver's environment, and set PYSPARK_PYTHON to its "
-            "interpreter"
+            return None
+        self._others[executor] = Cause(
+            "interpreter",
+            f"executor {executor} on {hello.host} runs another Python than the driver, {hello.executable}: "
+            + ", ".join(wrong),
+            way_out="give every executor the driver's environment, and set PYSPARK_PYTHON to its interpreter",
         )
         return self._others[executor]
 
@@ -65,4 +65,4 @@ class Executors:
             names.setdefault(executor, []).append(name)
         for executor, listed in names.items():
             if executor in self._peers:
-                await self._peers[executor].send(Kind.ASK, {"incarnation": incarnation, "kill": listed})
+                await self._peers[executor].answer(Kill(incarnation, listed))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from lowtide.service.workers.register import Register
+from lowtide.status.gauges import WorkerGauges, WorkerState
 from lowtide.status.recent import totals_of
 
 __all__ = ["totals", "workers"]
 
-Gauges = Mapping[str, Mapping[str, Any]]
+Gauges = Mapping[str, WorkerGauges]
 """By worker what it said last."""
 
 
@@ -27,18 +27,18 @@ def totals(register: Register, gauges: Gauges, executors: int) -> dict[str, int]
     }
 
 
-def workers(register: Register, gauges: Gauges) -> list[dict[str, Any]]:
+def workers(register: Register, gauges: Gauges) -> list[WorkerState]:
     """All workers of a register, each with its gauges."""
     return [
-        {
-            "worker": worker.name,
-            "number": worker.number,
-            "level": int(worker.name.partition("/")[0]),
-            "executor": worker.executor,
-            "pid": worker.pid,
-            "address": worker.address,
-            "attached": worker.name in gauges and gauges[worker.name]["attached"],
-            "gauges": gauges.get(worker.name, {}),
-        }
+        WorkerState(
+            worker=worker.name,
+            number=worker.number,
+            level=int(worker.name.partition("/")[0]),
+            executor=worker.executor,
+            pid=worker.pid,
+            address=worker.address,
+            attached=worker.name in gauges and gauges[worker.name].attached,
+            gauges=gauges.get(worker.name),
+        )
         for worker in register.workers.values()
     ]

@@ -1,10 +1,9 @@
 """One connection of the service, message by message."""
 
 import asyncio
-import json
 from contextlib import suppress
-from typing import Any
 
+from lowtide.assignment.messages import Message, encode
 from lowtide.process.wire import HEAD, MAX_MESSAGE_BYTES, ConnectionClosed, Kind, head
 
 
@@ -25,16 +24,19 @@ class Peer:
         except (asyncio.IncompleteReadError, OSError) as gone:
             raise ConnectionClosed(str(gone)) from gone
 
-    async def send(self, kind: Kind, payload: bytes | dict[str, Any]) -> None:
-        """Sends one message; a dict goes as JSON. A peer that has gone is met by ``receive``."""
-        data = json.dumps(payload).encode() if isinstance(payload, dict) else payload
-        self._writer.write(head(kind, len(data)) + data)
+    async def send(self, kind: Kind, payload: bytes) -> None:
+        """Send bytes. A peer that has gone is met by ``receive``."""
+        self._writer.write(head(kind, len(payload)) + payload)
         with suppress(OSError):
             await self._writer.drain()
 
-    def tell(self, message: dict[str, Any]) -> None:
-        """Send one message as JSON without waiting for room; for short ones, and few."""
-        data = json.dumps(message).encode()
+    async def answer(self, message: Message) -> None:
+        """Send one message, and wait for room."""
+        await self.send(Kind.ASK, encode(message))
+
+    def tell(self, message: Message) -> None:
+        """Send one message without waiting for room; for short ones, and few."""
+        data = encode(message)
         self._writer.write(head(Kind.ASK, len(data)) + data)
 
     def close(self) -> None:

@@ -8,6 +8,9 @@ is missing ends the life, because an empty one in its place would give wrong ans
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from lowtide.assignment.messages import Fork, Found, Refused
+from lowtide_snapshots.cause import Cause
+
 
 @dataclass(slots=True)
 class Worker:
@@ -25,28 +28,6 @@ class Worker:
     pid: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The task is to attach at this address."""
-
-    address: str
-
-
-@dataclass(frozen=True, slots=True)
-class Fork:
-    """The task's executor is to make the worker, with this number, in this host: a new one if it is its own number."""
-
-    number: int
-    host: int
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """The task may not run; the life is over."""
-
-    reason: str
-
-
 @dataclass
 class Register:
     """All workers of one incarnation, and the first cause of its end. Pure: the caller does the I/O."""
@@ -57,8 +38,8 @@ class Register:
     seats: dict[int, str] = field(default_factory=dict)
     """Which worker of level 0 the task of which index had last, among `seated` tasks."""
     seated: int = 0
-    cause: str = ""
-    """Why the life ended; empty while it goes on. The first cause stays."""
+    cause: Cause | None = None
+    """Why the life ended; None while it goes on. The first cause stays."""
     finished: bool = False
     """Whether the life was ended on purpose: then workers may go."""
 
@@ -67,7 +48,7 @@ class Register:
         """Whether the life has begun, and has neither ended for a cause nor been finished."""
         return self.incarnation >= 0 and not self.cause and not self.finished
 
-    def end(self, cause: str) -> None:
+    def end(self, cause: Cause) -> None:
         """Ends the life; what is said later is a consequence and is not kept."""
         self.cause = self.cause or cause
 
@@ -87,7 +68,7 @@ class Register:
         if incarnation != self.incarnation:
             return Refused(f"this is incarnation {self.incarnation} of the job; the task is of {incarnation}")
         if self.cause or self.finished:
-            return Refused(self.cause or "the job was stopped")
+            return Refused(str(self.cause or "the job was stopped"))
         if self.first_epoch is None:
             self.first_epoch = epoch
         worker = self.workers.get(name)
@@ -99,11 +80,14 @@ class Register:
             self.workers[name] = worker
             return Fork(number, worker.host)
         self.end(
-            f"worker {name} is missing in epoch {epoch}: it was "
-            + ("never forked" if worker is None else f"forked on executor {worker.executor} and never reported")
-            + ". Its state is lost with it, so the life ends; start the job again"
+            Cause(
+                "loss",
+                f"worker {name} is missing in epoch {epoch}: it was "
+                + ("never forked" if worker is None else f"forked on executor {worker.executor} and never reported")
+                + ". Its state is lost with it, so the life ends; start the job again",
+            )
         )
-        return Refused(self.cause)
+        return Refused(str(self.cause))
 
     def _host_for(self, level: int, number: int, executor: str, processes: int) -> int:
         """The host of a new worker: one with fewest of its level, of those one with fewest workers."""
@@ -139,7 +123,7 @@ class Register:
         if worker is None or worker.number != number or worker.address:
             return Refused(f"worker {name} (number {number}) is not one that was to be forked")
         if self.cause or self.finished:
-            return Refused(self.cause or "the job was stopped")
+            return Refused(str(self.cause or "the job was stopped"))
         worker.address, worker.pid = address, pid
         return worker
 
@@ -160,4 +144,4 @@ class Register:
             for worker in lost
         ]
         whose = "Its state is lost with it" if len(lost) == 1 else "Their state is lost with them"
-        self.end(f"{'; '.join(died)}. {whose}, so the life ends; start the job again")
+        self.end(Cause("loss", f"{'; '.join(died)}. {whose}, so the life ends; start the job again"))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from lowtide.service.tracker.lookout import Lookout
+from lowtide.status.gauges import WorkerState
+from lowtide_snapshots.cause import Cause
 
 __all__ = ["Silence"]
 
@@ -22,25 +23,26 @@ class Silence:
         self._heard: dict[str, tuple[object, float]] = {}
         self._lookout = Lookout()
 
-    def look(self, workers: Sequence[Mapping[str, Any]], now_s: float) -> str:
-        """Return who is silent and for how long once it is over the limit; else an empty text.
+    def look(self, workers: Sequence[WorkerState], now_s: float) -> Cause | None:
+        """Return who is silent and for how long once it is over the limit; else None.
 
         Args:
-            workers: As in `Moment`; each time a worker has said something, its `gauges` are another object.
+            workers: All of the life; each time a worker has sent something, its `gauges` are another object.
             now_s: The monotonic time; to be called each second.
         """
         late, heard = self._lookout.late(now_s), self._heard
         self._heard = {}
         for worker in workers:
-            name, gauges = worker["worker"], worker["gauges"]
+            name, gauges = worker.worker, worker.gauges
             before, since_s = heard.get(name, (None, now_s))
-            if not gauges or gauges is not before or late:
+            if gauges is None or gauges is not before or late:
                 since_s = now_s
             self._heard[name] = gauges, since_s
             if now_s - since_s >= self._limit_s:
-                return (
+                return Cause(
+                    "loss",
                     f"worker {name} has said nothing for {now_s - since_s:.0f} s: a function of the flow, or a library "
-                    "that it calls, does not let its process go on\n  what to do: give what it waits for a time-out; "
-                    "the log of its executor may say more"
+                    "that it calls, does not let its process go on",
+                    way_out="give what it waits for a time-out; the log of its executor may say more",
                 )
-        return ""
+        return None

@@ -47,7 +47,7 @@ def scan() -> BesideNode:
     flow = Flow("test")
     broadcast = flow.read("more", kafka("more", json(Event))).broadcast("fold", fold, initial)
     keyed = flow.read("events", kafka("events", json(Event))).key_by("key")
-    keyed.scan("look", look, Seen((), ()), beside=broadcast).write("out", kafka("out", json(Seen)))
+    keyed.scan("look", look, Seen((), ()), broadcast=broadcast).write("out", kafka("out", json(Seen)))
     vertices = compile_flow(flow, parallelism=1).vertices
     (vertex,) = (v for v in vertices if isinstance(v.step, Scan))
     (beside,) = (v for v in vertices if isinstance(v.step, Broadcast))

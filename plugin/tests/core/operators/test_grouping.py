@@ -14,12 +14,12 @@ from lowtide import Flow, json, kafka
 from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.failure import Fault
 from lowtide.core.operators.grouping import Grouping
+from lowtide.core.operators.last import LastGrouping
 from lowtide.core.operators.node import Feed, Node
 from lowtide.core.operators.order import OrderKey, tick_of
-from lowtide.core.operators.ordering import OrderedNode
+from lowtide.core.operators.ordered import OrderedNode
 from lowtide.core.operators.pending import Pending, UnmatchedTombstone
-from lowtide.core.operators.scanning import ScanGrouping, classes_of
-from lowtide.core.operators.windowing import LastGrouping
+from lowtide.core.operators.scan import ScanGrouping, classes_of
 from lowtide.errors import TimeWentBack
 from lowtide.flow.compiler import compile_flow
 from lowtide.flow.plan import Vertex

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,23 +27,29 @@ SMALL = Limits(5_000, 10_000, 8192)
 
 @pytest.fixture(autouse=True)
 def _no_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lowtide.worker.building.ExactlyOnce", Kept)
+    monkeypatch.setattr("lowtide.worker.stage_parts.ExactlyOnce", Kept)
+
+
+@pytest.fixture
+def tracker() -> Iterator[Served]:
+    with Served() as served:
+        yield served
 
 
 @pytest.mark.parametrize(("limits", "most"), [(Limits(1 << 20, 1 << 20, 4), 4), (Limits(2000, 1 << 20, 8192), 50)])
-def test_frames_keep_within_rows_and_bytes(limits: Limits, most: int) -> None:
-    stage = stage_of(deployment(limits=limits, tracking=False), "0/orders-1")
+def test_frames_keep_within_rows_and_bytes(limits: Limits, most: int, tracker: Served) -> None:
+    stage = stage_of(deployment(limits=limits), "0/orders-1", 0, tracker.address)
     heads = [opened(frame) for _, frame in stage.rows(packed(orders(100)), NOW)]
     assert sum(len(head.rows) for head in heads) == 100
     assert max(len(head.rows) for head in heads) <= most
 
 
-def test_a_record_larger_than_a_frames_target_has_a_frame_of_its_own() -> None:
-    stage = stage_of(deployment(limits=Limits(2000, 1 << 20, 8192), tracking=False), "0/orders-1")
+def test_a_record_larger_than_a_frames_target_has_a_frame_of_its_own(tracker: Served) -> None:
+    stage = stage_of(deployment(limits=Limits(2000, 1 << 20, 8192)), "0/orders-1", 0, tracker.address)
     records = [*orders(1), *orders(1, size=10_000), *orders(1)]
     heads = [opened(frame) for _, frame in stage.rows(packed(records), NOW)]
     assert sum(len(head.rows) for head in heads) == 3
-    stage = stage_of(deployment(limits=Limits(2000, 1 << 20, 8192), tracking=False), "0/orders-1")
+    stage = stage_of(deployment(limits=Limits(2000, 1 << 20, 8192)), "0/orders-1", 1, tracker.address)
     ((_, frame),) = stage.rows(packed(orders(1, size=10_000)), NOW)
     assert len(opened(frame).rows) == 1
 
@@ -173,7 +180,7 @@ def test_what_is_too_large_for_a_broadcast_is_buried_once() -> None:
     flow = Flow("test", dead_letters=kafka("dead", raw()))
     events = flow.read("events", kafka("events", json(Event)))
     longest = flow.read("texts", kafka("texts", json(Event))).map(larger).broadcast("longest", longer, 0)
-    events.key_by("key").scan("one", beside, 0, beside=longest).write("out", kafka("out", json(Event)))
+    events.key_by("key").scan("one", beside, 0, broadcast=longest).write("out", kafka("out", json(Event)))
     plan = compile_flow(flow, parallelism=2, units=8, lanes=2, slack_ms=1)
     front = Front(0, slack_ms=1, opening=0, window=Window(1000, 1 << 20), max_future_ms=1000)
     core = WorkerCore(plan, 0, 0, tracker=LocalTracker(0, 1, start=0), front=front, limits=Limits(1 << 20, 2_000, 100))

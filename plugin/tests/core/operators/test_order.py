@@ -15,7 +15,7 @@ from lowtide.core.effects import Frame
 from lowtide.core.frames import Outbox, open_frame
 from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.exchange import ExchangeNode, front_unit
-from lowtide.core.operators.merging import MergeNode
+from lowtide.core.operators.merge import MergeNode
 from lowtide.core.operators.node import Feed, Node
 from lowtide.core.operators.order import (
     OrderKey,

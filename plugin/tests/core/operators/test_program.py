@@ -190,8 +190,8 @@ def test_a_function_that_fails_stops_the_job_or_gives_a_dead_letter(step: str, f
     assert (error.vertex, error.position) == ("step", Position(0, 14))
     assert f"{__file__}:" in error.where
     assert "record at front 0, offset 14: Order(user='u', at=" in error.where
-    assert ("Traceback" in error.traceback_text) == what.startswith(("raised V", "raised Sy"))
-    assert "per_record.py" not in error.traceback_text
+    assert ("Traceback" in error.details) == what.startswith(("raised V", "raised Sy"))
+    assert "per_record.py" not in error.details
 
     programs = run(one_step(step, function, kafka("dead", raw())), values)
     assert numbers(programs) == [0, 1, 3]
@@ -364,7 +364,7 @@ def test_records_of_a_broadcast_that_compare_equal_each_count() -> None:
     flow = Flow("test")
     rates = flow.read("rates", kafka("rates", json(Rate))).broadcast("rate", fold, 0.0)
     keyed = flow.read("items", kafka("items", json(Item))).key_by("user")
-    keyed.scan("look", look, 0, beside=rates).write("out", kafka("out", json(Rate)))
+    keyed.scan("look", look, 0, broadcast=rates).write("out", kafka("out", json(Rate)))
     plan = compile_flow(flow, parallelism=2, units=4, lanes=2)
     rated = messages([b'{"name":"a","rate":0.0}', b'{"name":"a","rate":2.0}', b'{"name":"a","rate":3.0}'])
     listed = messages([b'{"user":"a","number":1}', b'{"user":"b","number":1}', b'{"user":"c","number":1}'] * 2, front=1)

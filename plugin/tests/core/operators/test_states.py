@@ -13,7 +13,7 @@ from programs import Programs, by_lane
 from lowtide import Flow, KeyedStream, Stream, json, kafka, raw
 from lowtide.core.operators.failure import UserError
 from lowtide.core.operators.order import Position
-from lowtide.core.operators.watching import WATCHED_BYTES, Watch
+from lowtide.core.operators.watch import WATCHED_BYTES, Watch
 from lowtide.flow.compiler import compile_flow
 from lowtide.flow.fields import saves_of
 from lowtide.flow.kinds import Mismatch, encode_strictly
@@ -293,7 +293,7 @@ def share(state: int, sale: Sale, prices: dict[str, int]) -> tuple[int, Told]:
 )
 def test_the_state_of_a_broadcast_is_looked_at_too(broadcast: Any, scan: Any, what: str) -> None:
     def build(keyed: KeyedStream[Sale]) -> Stream[Any]:
-        return keyed.scan("share", scan, 0, beside=keyed.broadcast("prices", broadcast, {}))
+        return keyed.scan("share", scan, 0, broadcast=keyed.broadcast("prices", broadcast, {}))
 
     assert alike(outcomes(build))[2] == what
 

@@ -7,10 +7,12 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from stage_rig import INCARNATION, LIMIT_S, PARTITIONS, SECRET, Served, deployment, stage_of, tick
+from stage_rig import INCARNATION, LIMIT_S, PARTITIONS, SECRET, Served, deployment, gauges_of_front, stage_of, tick
 
+from lowtide.assignment.messages import Grant
 from lowtide.assignment.welcome import FrontStart
 from lowtide.service.fronts.idle_fronts import SERVICE_WORKER, IdleFronts
+from lowtide_snapshots.cause import Cause
 from lowtide_tracker import Floor, TrackerClient
 
 
@@ -25,7 +27,7 @@ class Speaking:
     """The service's part, in the loop of the test."""
 
     def __init__(self, tracker: Served) -> None:
-        self.lost: list[str] = []
+        self.lost: list[Cause] = []
         self.min_times: list[int] = []
         self.idle = IdleFronts(
             tracker.address,
@@ -77,10 +79,10 @@ def test_a_grant_counts_only_at_the_offset_that_is_expected_and_never_falls(trac
     async def speak() -> None:
         speaking = Speaking(tracker)
         speaking.grant(20, 20, offset=8)
-        assert {each["heartbeat"] for each in speaking.idle.promised().values()} == {0}
+        assert {each.heartbeat for each in speaking.idle.promised().values()} == {0}
         speaking.grant(20, 20)
         speaking.grant(10, 10)
-        assert {each["heartbeat"] for each in speaking.idle.promised().values()} == {20}
+        assert {each.heartbeat for each in speaking.idle.promised().values()} == {20}
         speaking.idle.close()
 
     asyncio.run(speak())
@@ -105,10 +107,10 @@ def test_a_front_is_handed_over_once_the_tracker_knows_all_promises(tracker: Ser
         assert 0 not in speaking.idle
         speaking.grant(0, 60)
         await speaking.until(lambda: speaking.min_time == 40)
-        stage = stage_of(deployment(tracking=True), "0/orders-0", 0, tracker.address, None, **kept_of(start))
+        stage = stage_of(deployment(), "0/orders-0", 0, tracker.address, None, **kept_of(start))
         tick(stage, time.monotonic())
-        assert stage.gauges()["front"]["heartbeat"] == 40, "its worker begins above the promise"
-        stage.told({"grant": [0, 7, 50], "now": 0})
+        assert gauges_of_front(stage).heartbeat == 40, "its worker begins above the promise"
+        stage.told(Grant(0, 7, 50, 0))
         tick(stage, time.monotonic() + 1)
         await speaking.until(lambda: speaking.min_time == 50)
         speaking.idle.close()

@@ -12,11 +12,21 @@ from typing import Any
 
 import pytest
 
+from lowtide.assignment.messages import (
+    Cancel,
+    Committed,
+    PartCount,
+    ShareDurable,
+    ShareFailed,
+    ShareSaved,
+    WorkerOrder,
+)
 from lowtide.assignment.setting import SnapshotSetting
 from lowtide.errors import ServiceUnavailable, SnapshotFailed
 from lowtide.events import EventLog
 from lowtide.service.snapshots.coordinator import Coordinator
 from lowtide.status.job_view import SnapshotView
+from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.commits.memory_log import MemoryCommitLog
 from lowtide_snapshots.errors import CommitUnknown
 from lowtide_snapshots.format.manifest import FrontAt, Manifest
@@ -38,11 +48,11 @@ class Rig:
     taking_limit_s: float = 5.0
     max_commit_age_s: float = 0.0
     tick: int = 0
-    told: list[dict[str, Any]] = field(default_factory=list)
-    forgotten: list[tuple[int, int]] = field(default_factory=list)
-    tidied: list[list[tuple[int, int]]] = field(default_factory=list)
+    told: list[WorkerOrder] = field(default_factory=list)
+    forgotten: list[list[tuple[int, int]]] = field(default_factory=list)
     asked: list[dict[int, int]] = field(default_factory=list)
-    workers: list[str] = field(default_factory=lambda: ["1/0", "1/1"])
+    names: list[str] = field(default_factory=lambda: ["1/0", "1/1"])
+    expected: int = 2
     refuse: Exception | None = None
     answer_first: bool = False
     stuck: bool = False
@@ -76,18 +86,25 @@ class Rig:
             start=0,
             log=self.log,
             ask=ask,
-            request=self.request,
-            floors=self.floors,
-            fronts=lambda: [(FrontAt(0, "in", "id", 0, 4, 9), None)],
-            skipped=lambda front, offset: {(0, 4): 5}.get((front, offset), offset),
-            workers=lambda: self.workers,
-            expected=2,
-            tell=self.told.append,
-            forget=lambda front, offset: self.forgotten.append((front, offset)),
-            tidy=self.tidied.append,
+            participants=self,
             events=EventLog("job", self.incarnation, self.events),
         )
         return self.it
+
+    def workers(self) -> list[str]:
+        return self.names
+
+    def tell(self, order: WorkerOrder) -> None:
+        self.told.append(order)
+
+    def fronts(self) -> list[tuple[FrontAt, str | None]]:
+        return [(FrontAt(0, "in", "id", 0, 4, 9), None)]
+
+    def skipped(self, front: int, offset: int) -> int:
+        return {(0, 4): 5}.get((front, offset), offset)
+
+    def forget(self, starts: list[tuple[int, int]]) -> None:
+        self.forgotten.append(starts)
 
     def floors(self, starts: Mapping[int, int]) -> tuple[Floor, ...]:
         self.asked.append(dict(starts))
@@ -105,9 +122,9 @@ class Rig:
         return self.tick
 
     def answers(self, number: int) -> None:
-        for worker in self.workers:
-            self.it.hear(worker, {"number": number, "done": True})
-            self.it.hear(worker, {"number": number, "accepted": True, "lasts": []})
+        for worker in self.names:
+            self.it.hear(worker, ShareSaved(number))
+            self.it.hear(worker, ShareDurable(number, []))
 
     async def over(self, id_: str, *phases: str) -> SnapshotView:
         async with asyncio.timeout(LIMIT_S):
@@ -166,13 +183,12 @@ def test_a_snapshot_is_sealed_committed_and_told_once(rig: Rig, answer_first: bo
             assert (view.phase, view.min_time_ms) == ("committed", 20 * number)
         assert [commit.id for commit in rig.log.commits()] == ["000001-0001", "000001-0002"]
         async with asyncio.timeout(LIMIT_S):
-            while sum("forget" in each for each in rig.told) < 2:
+            while len(rig.forgotten) < 2:
                 await asyncio.sleep(0.01)
 
     run(rig, story)
-    assert [each for each in rig.told if "committed" in each] == [{"committed": 10}, {"committed": 20}]
-    assert rig.forgotten == [(0, 5), (0, 5)], "each commit is read again from there, as nothing is at 4"
-    assert rig.tidied == [[(0, 5)], [(0, 5)]]
+    assert rig.told == [Committed(10), Committed(20)]
+    assert rig.forgotten == [[(0, 5)], [(0, 5)]], "each commit is read again from there, as nothing is at 4"
     assert rig.asked == [{0: 5}, {0: 5}]
     assert rig.happened() == ["snapshot_sealed", "snapshot_committed"] * 2
 
@@ -189,29 +205,32 @@ def test_one_that_somebody_else_commits_is_told_as_well(rig: Rig) -> None:
         assert it.commits.last.floors[0].tick == FLOOR.tick
 
     run(rig, story)
-    assert {"committed": 10} in rig.told
+    assert Committed(10) in rig.told
 
 
 def test_who_is_slow_is_named(rig: Rig) -> None:
     rig.taking_limit_s = 0.3
-    rig.answers = lambda number: rig.it.hear("1/0", {"number": number, "parts": 3})  # type: ignore[method-assign]
+    rig.answers = lambda number: rig.it.hear("1/0", PartCount(number, 3))  # type: ignore[method-assign]
 
     async def story(it: Coordinator) -> None:
         view = await rig.over(it.begin(None, commit=True).id, "failed")
-        assert view.why.startswith("it took more than 0.3 s: worker 1/0 has saved 0 of 3 parts; worker 1/1 has saved 0")
-        assert view.why in it.trouble
+        assert str(view.why).startswith(
+            "it took more than 0.3 s: worker 1/0 has saved 0 of 3 parts; worker 1/1 has saved 0"
+        )
+        assert str(view.why) in it.trouble
 
     run(rig, story)
-    assert rig.told == [{"cancel": 1}]
+    assert rig.told == [Cancel(1)]
     assert rig.log.commits() == []
 
 
 def test_what_a_worker_cannot_do_is_said_with_its_name(rig: Rig) -> None:
-    rig.answers = lambda number: rig.it.hear("1/1", {"number": number, "failed": "the disk is full"})  # type: ignore[method-assign]
+    full = Cause("other", "the disk is full")
+    rig.answers = lambda number: rig.it.hear("1/1", ShareFailed(number, full))  # type: ignore[method-assign]
 
     async def story(it: Coordinator) -> None:
         view = await rig.over(it.begin(None, commit=True).id, "failed")
-        assert "worker 1/1: the disk is full" in view.why
+        assert "worker 1/1: the disk is full" in str(view.why)
 
     run(rig, story)
 
@@ -221,13 +240,13 @@ def test_a_snapshot_is_refused_where_min_time_stands_or_workers_are_missing(rig:
         await rig.over(it.begin(None, commit=True).id, "committed")
         rig.stuck = True
         view = await rig.over(it.begin(None, commit=True).id, "failed")
-        assert "min time has not moved since the last commit, or since the start: it is 20 ms" in view.why
-        rig.stuck, rig.workers = False, ["1/0"]
+        assert "min time has not moved since the last commit, or since the start: it is 20 ms" in str(view.why)
+        rig.stuck, rig.names = False, ["1/0"]
         view = await rig.over(it.begin(None, commit=True).id, "failed")
-        assert "1 of 2 workers are not there yet" in view.why
-        rig.workers, rig.refuse = ["1/0", "1/1"], ServiceUnavailable("the tracker is being rebuilt")
+        assert "1 of 2 workers are not there yet" in str(view.why)
+        rig.names, rig.refuse = ["1/0", "1/1"], ServiceUnavailable("the tracker is being rebuilt")
         view = await rig.over(it.begin(None, commit=True).id, "failed")
-        assert "the tracker is being rebuilt" in view.why
+        assert "the tracker is being rebuilt" in str(view.why)
 
     run(rig, story)
 
@@ -262,7 +281,7 @@ def test_an_older_life_commits_nothing(rig: Rig) -> None:
         await rig.over(view.id, "sealed")
         rig.log.raise_incarnation()
         view = await rig.over(it.begin(None, commit=True).id, "failed")
-        assert view.why.startswith("it is sealed, but not committed")
+        assert str(view.why).startswith("it is sealed, but not committed")
 
     run(rig, story)
     assert rig.log.commits() == []
@@ -344,10 +363,10 @@ def test_a_request_that_died_with_its_tracker_holds_up_nobody_else(rig: Rig, mon
         first = it.begin(None, commit=False)
         await asyncio.sleep(0.1)
         it.tracker_restarted()
-        assert "the tracker was restarted" in (await rig.over(first.id, "failed")).why
+        assert "the tracker was restarted" in str((await rig.over(first.id, "failed")).why)
         monkeypatch.setattr("lowtide.service.snapshots.coordinator.HEARD_LIMIT_S", 0.2)
         second = it.begin(None, commit=False)
-        assert "had not heard of it: 1/0, 1/1" in (await rig.over(second.id, "failed")).why
+        assert "had not heard of it: 1/0, 1/1" in str((await rig.over(second.id, "failed")).why)
         await rig.over(it.begin(None, commit=False).id, "sealed")
 
     run(rig, story)

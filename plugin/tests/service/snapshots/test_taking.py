@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from lowtide.assignment.messages import PartCount, PartEmpty, PartWritten, Pinned, ShareDurable, ShareNews, ShareSaved
 from lowtide.service.snapshots.taking import Taking
 from lowtide_snapshots.format.manifest import FrontAt, LaneLast, Manifest, Part, VertexShape
 from lowtide_snapshots.job.record import JobRecord
@@ -23,8 +24,21 @@ def taking(number: int = 1) -> Taking:
     return Taking(number, "before", incarnation=3, record=RECORD, flow=FLOW, began_s=0.0)
 
 
-def written(each: Part) -> dict[str, object]:
-    return {"part": [each.vertex, each.kind, each.unit, each.tick, each.snapshot, each.rows, each.bytes, each.sha256]}
+def hear(it: Taking, worker: str, *news: ShareNews) -> None:
+    for each in news:
+        it.hear(worker, each)
+
+
+def pinned(since: int | None = None, front: tuple[int, int, int] | None = None) -> Pinned:
+    return Pinned(number=1, since=since, front=front)
+
+
+def written(each: Part) -> PartWritten:
+    return PartWritten(1, each)
+
+
+SAVED = ShareSaved(1)
+DURABLE = ShareDurable(1, [])
 
 
 def test_it_waits_for_every_part_and_for_what_is_durable() -> None:
@@ -33,20 +47,20 @@ def test_it_waits_for_every_part_and_for_what_is_durable() -> None:
     it.begin(40, ["1/0", "0/docs-0"], FRONTS)
     assert it.waits_for == ["worker 0/docs-0 has saved 0 of ? parts", "worker 1/0 has saved 0 of ? parts"]
     assert [it.heard] == [False]
-    it.hear("0/docs-0", {"front": [0, 7, 12], "done": True})
-    it.hear("1/0", {})
+    hear(it, "0/docs-0", pinned(front=(0, 7, 12)), SAVED)
+    it.hear("1/0", pinned())
     assert it.heard
-    it.hear("1/0", {"parts": 2})
+    it.hear("1/0", PartCount(1, 2))
     it.hear("1/0", written(part(4, 40, "000003-0001")))
-    it.hear("1/0", {"empty": ["count", 5]})
+    it.hear("1/0", PartEmpty(1, "count", 5))
     assert it.waits_for[1] == "worker 1/0 has saved 2 of 2 parts"
-    it.hear("1/0", {"done": True})
+    it.hear("1/0", SAVED)
     lacks = "has records before it that are not durable in their sink"
     assert it.waits_for == [f"worker {name} {lacks}" for name in ("0/docs-0", "1/0")]
     with pytest.raises(AssertionError, match="R15"):
         it.seal(None, ())
-    it.hear("0/docs-0", {"accepted": True, "lasts": []})
-    it.hear("1/0", {"accepted": True, "lasts": [[0, "out", 1, "[39]"]]})
+    it.hear("0/docs-0", DURABLE)
+    it.hear("1/0", ShareDurable(1, [LaneLast(0, "out", 1, "[39]")]))
     assert it.whole
     manifest = it.seal(None, [Floor(1, 0, 9)])
     assert (manifest.id, manifest.name, manifest.tick, manifest.base) == ("000003-0001", "before", 40, None)
@@ -60,7 +74,7 @@ def test_it_waits_for_every_part_and_for_what_is_durable() -> None:
 def test_a_front_is_read_again_from_behind_what_holds_no_record() -> None:
     it = taking()
     it.begin(40, ["0/docs-0"], FRONTS)
-    it.hear("0/docs-0", {"front": [0, 7, 12], "done": True, "accepted": True, "lasts": []})
+    hear(it, "0/docs-0", pinned(front=(0, 7, 12)), SAVED, DURABLE)
     it.skip(lambda front, offset: 9 if (front, offset) == (0, 7) else offset)
     assert it.starts == {0: 9, 1: 0}
     manifest = it.seal(None, [Floor(0, 7, 9), Floor(0, 8, 12), Floor(0, 10, 30)])
@@ -72,10 +86,10 @@ def test_a_front_is_read_again_from_behind_what_holds_no_record() -> None:
 def test_what_is_said_before_it_is_known_who_was_asked_counts() -> None:
     """Workers hear of a request from the tracker, perhaps sooner than the service does."""
     it = taking()
-    it.hear("1/0", {"done": True})
-    it.hear("9/9", {"done": True})
+    it.hear("1/0", SAVED)
+    it.hear("9/9", SAVED)
     it.begin(40, ["1/0"], {})
-    it.hear("1/0", {"accepted": True, "lasts": []})
+    it.hear("1/0", DURABLE)
     assert it.whole
 
 
@@ -85,14 +99,14 @@ def test_units_that_nobody_wrote_are_those_of_the_base() -> None:
     first.begin(40, ["1/0"], {})
     for unit in (1, 2, 3):
         first.hear("1/0", written(part(unit, 40, "000003-0001")))
-    first.hear("1/0", {"done": True, "accepted": True, "lasts": []})
+    hear(first, "1/0", SAVED, DURABLE)
     base = first.seal(None, ())
     it = taking(2)
     it.begin(50, ["1/0"], {})
-    it.hear("1/0", {"since": 40})
+    it.hear("1/0", pinned(since=40))
     it.hear("1/0", written(part(1, 50, "000003-0002")))
-    it.hear("1/0", {"empty": ["count", 2]})
-    it.hear("1/0", {"done": True, "accepted": True, "lasts": []})
+    it.hear("1/0", PartEmpty(1, "count", 2))
+    hear(it, "1/0", SAVED, DURABLE)
     manifest = it.seal(base, ())
     assert [(each.unit, each.snapshot) for each in manifest.parts] == [(1, "000003-0002"), (3, "000003-0001")]
     assert manifest.base == "000003-0001"
@@ -105,11 +119,11 @@ def test_what_workers_have_left_out_is_taken_from_the_newest_commit_that_one_of_
     it = taking()
     it.begin(90, ["1/0", "1/1"], {})
     assert [it.since] == [None]
-    it.hear("1/0", {"since": 40})
-    it.hear("1/1", {"since": 60})
+    it.hear("1/0", pinned(since=40))
+    it.hear("1/1", pinned(since=60))
     assert it.since == 60
     for worker in ("1/0", "1/1"):
-        it.hear(worker, {"done": True, "accepted": True, "lasts": []})
+        hear(it, worker, SAVED, DURABLE)
     older = taking(7)
     older.begin(40, [], {})
     with pytest.raises(AssertionError, match="W9"):

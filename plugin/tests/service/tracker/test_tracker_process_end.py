@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -13,9 +12,11 @@ import time
 import pytest
 from tracker_life import INCARNATION, LIMIT_S, SECRET, TrackerLife, Worker, lives, wait
 
+from lowtide.assignment.messages import line
 from lowtide.errors import LifeEnded
 from lowtide.service.tracker import lookout
 from lowtide.service.tracker import process as tracker_process
+from lowtide.service.tracker.messages import Ready, TrackerSetting, TrackerStart, read_from_tracker
 from lowtide_tracker import LocalTracker, TrackerClient
 
 
@@ -30,8 +31,8 @@ def test_a_fault_is_told_once_and_the_process_ends() -> None:
         with pytest.raises(LifeEnded):
             one.hears(done=lambda: False)
         wait(lambda: life.process.pid is None)
-        assert life.faults == [ended.value.what]
-        assert "an ack at tick -1 is below min time 0" in life.faults[0]
+        assert [fault.what for fault in life.faults] == [ended.value.what]
+        assert "an ack at tick -1 is below min time 0" in life.faults[0].what
         assert not lives(pid)
         wait(lambda: refuses(life.address))
         assert life.restarts == []
@@ -56,8 +57,8 @@ def test_a_process_that_dies_too_often_ends_the_life(monkeypatch: pytest.MonkeyP
         life.kill()
         wait(lambda: life.faults)
         assert len(life.faults) == 1
-        assert "died 3 times within 30 s" in life.faults[0]
-        assert "was killed by SIGKILL" in life.faults[0]
+        assert "died 3 times within 30 s" in life.faults[0].what
+        assert "was killed by SIGKILL" in life.faults[0].what
         wait(lambda: refuses(life.address))
         assert [era for era, _ in life.restarts] == [2, 3]
 
@@ -109,8 +110,8 @@ def test_after_close_nothing_is_left() -> None:
 
 PARENT = f"""
 import asyncio
+from lowtide.service.tracker.messages import TrackerSetting
 from lowtide.service.tracker.process import TrackerProcess
-from lowtide.assignment.setting import TrackerSetting
 
 async def main():
     tracker = TrackerProcess(
@@ -150,9 +151,9 @@ def test_a_process_that_meets_what_nobody_foresaw_ends() -> None:
     """Half of a flush may be in its table; the one that replaces it is rebuilt."""
     local = LocalTracker(1, INCARNATION)
     local.heartbeat(0, 5)
-    setting = {"incarnation": INCARNATION, "graph": [(1, [])], "fronts": [(0, 0)], "start": 0, "capacity_ticks": 64}
+    setting = TrackerSetting(INCARNATION, {1: []}, {0: 0}, 0, 64)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        first = {"secret": SECRET.hex(), "listener": listener.fileno(), "setting": setting, "era": 1, "workers": None}
+        first = TrackerStart(secret=SECRET.hex(), listener=listener.fileno(), setting=setting, era=1, workers=None)
         with subprocess.Popen(
             [sys.executable, "-c", BROKEN],
             stdin=subprocess.PIPE,
@@ -163,9 +164,9 @@ def test_a_process_that_meets_what_nobody_foresaw_ends() -> None:
         ) as child:
             assert child.stdin is not None
             assert child.stdout is not None
-            child.stdin.write(json.dumps(first) + "\n")
+            child.stdin.write(line(first).decode())
             child.stdin.flush()
-            assert json.loads(child.stdout.readline()) == {"ready": child.pid}
+            assert read_from_tracker(child.stdout.readline()) == Ready(child.pid)
             address = f"127.0.0.1:{listener.getsockname()[1]}"
             client = TrackerClient(address, secret=SECRET, incarnation=INCARNATION, local=local)
             client.connect()

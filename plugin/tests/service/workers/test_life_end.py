@@ -16,10 +16,12 @@ from life_settings import setting
 
 from lowtide.assignment.birth import Birth
 from lowtide.assignment.client import ServiceClient
+from lowtide.assignment.messages import End, ServiceStart
 from lowtide.assignment.welcome import Welcome
 from lowtide.errors import AlreadyRunning, FlowError, LifeEnded
 from lowtide.process.wire import Kind, connect
 from lowtide.worker.protocol import Frames
+from lowtide_snapshots.cause import Cause
 
 if TYPE_CHECKING:
     from tests.conftest import Life, Task
@@ -104,7 +106,7 @@ def test_a_worker_of_a_life_that_has_ended_is_killed_when_the_next_begins(
 ) -> None:
     pid = pid_of(task)
     task.send(Kind.FRAME, b"hang")
-    life.ask({"ask": "end", "incarnation": life.incarnation, "cause": "a task failed"})
+    life.ask(End(life.incarnation, Cause("loss", "a task failed")))
     life.incarnation += 1
     life.begin(StageDeployment(Wayward))
     assert not alive(pid)
@@ -115,7 +117,7 @@ def test_a_second_life_is_refused_while_the_first_runs(task: Task, life: Life, z
         with pytest.raises(AlreadyRunning, match="incarnation 7") as refused:
             service.begin(setting(zookeeper, 8), b"")
         assert "stop that job first" in str(refused.value)
-        assert service.status()["incarnation"] == 7
+        assert service.status().incarnation == 7
         service.finish(7)
         service.begin(setting(zookeeper, 8), b"")
 
@@ -150,13 +152,13 @@ def test_an_interrupt_from_the_terminal_ends_neither_service_nor_workers(task: T
         os.kill(process, signal.SIGINT)
     time.sleep(0.2)
     assert pid_of(task) == pid
-    assert not life.ask({"ask": "status"})["cause"]
+    assert not life.status().cause
 
 
 def test_a_service_may_listen_elsewhere_than_it_is_called(life: Life) -> None:
-    service = life._start("lowtide.service", {"secret": SECRET.hex(), "host": "localhost", "bind": "127.0.0.1"})
+    service = life._start("lowtide.service", ServiceStart(secret=SECRET.hex(), host="localhost", bind="127.0.0.1"))
     try:
-        address = life._hear(service)["ready"]
+        address = life._hear(service)["address"]
         assert address.startswith("localhost:")
         connect(address, SECRET).close()
     finally:

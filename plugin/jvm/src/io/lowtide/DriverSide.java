@@ -2,8 +2,7 @@ package io.lowtide;
 
 import com.codahale.metrics.Gauge;
 import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
-import com.fasterxml.jackson.databind.node.ObjectNode;
+import com.fasterxml.jackson.databind.node.MissingNode;
 import java.io.IOException;
 import java.security.SecureRandom;
 import java.util.HexFormat;
@@ -21,7 +20,6 @@ import org.slf4j.LoggerFactory;
  */
 public final class DriverSide implements DriverPlugin {
   private static final Logger LOG = LoggerFactory.getLogger(DriverSide.class);
-  private static final ObjectMapper JSON = new ObjectMapper();
   private static final int SECRET_BYTES = 32;
   private static final long STOP_GRACE_MS = 5_000;
   private static final String[] GAUGES = {"workers", "executors", "records_in", "records_out", "dead_letters"};
@@ -33,11 +31,11 @@ public final class DriverSide implements DriverPlugin {
   private String address;
   private String secret;
   private volatile long endedIncarnation = -1;
-  private volatile String cause = "";
+  private volatile JsonNode cause = MissingNode.getInstance();
   private volatile boolean gone;
   private volatile String jobGroup = "";
   private volatile boolean stopping;
-  private volatile JsonNode gauges = JSON.createObjectNode();
+  private volatile JsonNode gauges = MissingNode.getInstance();
 
   /** The running job's driver side, for the Python driver; null when the plugin is not loaded. */
   public static DriverSide current() {
@@ -59,9 +57,9 @@ public final class DriverSide implements DriverPlugin {
     jobGroup = group;
   }
 
-  /** Why the life of this number ended; empty while it goes on. */
+  /** Why the life of this number ended, as JSON; empty while it goes on. */
   public String cause(long incarnation) {
-    return gone || incarnation == endedIncarnation ? cause : "";
+    return gone || incarnation == endedIncarnation ? cause.toString() : "";
   }
 
   @Override
@@ -73,14 +71,13 @@ public final class DriverSide implements DriverPlugin {
     secret = HexFormat.of().formatHex(random);
     String bind = conf.get("spark.driver.bindAddress", conf.get("spark.driver.host"));
     ShuffleDoor.shut(bind, random);
-    ObjectNode first =
-        JSON.createObjectNode()
-            .put("secret", secret)
-            .put("host", conf.get("spark.driver.host"))
-            .put("bind", bind);
     try {
-      service = PythonProcess.start(Interpreter.driver(conf), "lowtide.service", first);
-      address = service.hear(Interpreter.startLimitMs(conf)).get("ready").asText();
+      service =
+          PythonProcess.start(
+              Interpreter.driver(conf),
+              "lowtide.service",
+              Messages.startService(secret, conf.get("spark.driver.host"), bind));
+      address = Messages.serviceAddress(service.hear(Interpreter.startLimitMs(conf)));
     } catch (IOException error) {
       throw new IllegalStateException("Lowtide's service did not start. " + error.getMessage(), error);
     }
@@ -102,25 +99,25 @@ public final class DriverSide implements DriverPlugin {
     try {
       while (true) {
         JsonNode event = service.hear();
-        if (event.has("gauges")) {
-          gauges = event.get("gauges");
-        } else if (event.has("ended")) {
-          end(event.get("incarnation").asLong(), event.get("ended").asText());
+        switch (Messages.type(event)) {
+          case "jobgauges" -> gauges = event.path("gauges");
+          case "ended" -> end(event.path("incarnation").asLong(), Messages.cause(event));
+          default -> LOG.warn("the service sent a message of unknown type: {}", Messages.type(event));
         }
       }
     } catch (IOException error) {
-      end(-1, "Lowtide's service died: " + error.getMessage());
+      end(-1, Failure.cause("loss", "Lowtide's service died: " + error.getMessage()));
       gone = !stopping;
     }
   }
 
-  private void end(long incarnation, String reason) {
+  private void end(long incarnation, JsonNode reason) {
     if (stopping) {
       return;
     }
     cause = reason;
     endedIncarnation = incarnation;
-    LOG.error("The life ends: {}", reason);
+    LOG.error("The life ends: {}", Failure.text(reason));
     try {
       spark.cancelJobGroup(jobGroup);
     } catch (RuntimeException stopped) {

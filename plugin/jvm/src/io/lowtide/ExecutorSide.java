@@ -1,7 +1,6 @@
 package io.lowtide;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.util.HexFormat;
@@ -19,7 +18,6 @@ import org.slf4j.LoggerFactory;
  */
 public final class ExecutorSide implements ExecutorPlugin {
   private static final Logger LOG = LoggerFactory.getLogger(ExecutorSide.class);
-  private static final ObjectMapper JSON = new ObjectMapper();
   private static final long STOP_GRACE_MS = 5_000;
 
   private static volatile ExecutorSide current;
@@ -56,12 +54,8 @@ public final class ExecutorSide implements ExecutorPlugin {
     startLimitMs = Interpreter.startLimitMs(conf);
     attachLimitMs = Interpreter.attachLimitMs(conf);
     ObjectNode first =
-        JSON.createObjectNode()
-            .put("service", service)
-            .put("secret", fromDriver.get("secret"))
-            .put("executor", executor)
-            .put("host", host)
-            .put("store", conf.get("spark.lowtide.store", ""));
+        Messages.startForkServer(
+            service, fromDriver.get("secret"), executor, host, conf.get("spark.lowtide.store", ""));
     try {
       if (!executor.equals("driver")) {
         ShuffleDoor.shut(host, secret); // In a driver that executes itself, its side has done that.
@@ -77,29 +71,19 @@ public final class ExecutorSide implements ExecutorPlugin {
 
   /** Takes a task to the worker of this name: finds it, or has it made where the service allows that. */
   Channel attach(String worker, Attachment task) throws IOException {
-    JsonNode answer = ask(task.ask("find", worker).put("executor", executor));
-    String address;
-    if (answer.has("fork")) {
-      JsonNode born = answer.get("fork");
-      address =
-          fork(
-              task.ask("fork", worker)
-                  .put("number", born.get("number").asInt())
-                  .put("host", born.get("host").asInt()));
-    } else if (answer.has("at")) {
-      address = answer.get("at").asText();
-    } else {
-      throw new IOException(answer.path("refused").asText());
-    }
+    Messages.Whereabouts found = Messages.whereabouts(ask(Messages.find(task, worker, executor)));
+    String address = found.at() == null ? fork(worker, Messages.makeWorker(task, worker, found)) : found.at();
     // A worker's process is busy while it loads the state of a snapshot; one that dies closes the connection.
-    long limitMs = attachLimitMs + answer.path("load_ms").asLong();
+    long limitMs = attachLimitMs + found.loadMs();
     Channel channel = Channel.open(address, secret, "worker " + worker, limitMs);
     try {
-      channel.write(Kind.ATTACH, task.ask("attach", worker).toString());
-      JsonNode welcome = JSON.readTree(channel.readText(limitMs));
-      if (!welcome.has("attached")) {
+      channel.write(Kind.ATTACH, Messages.attach(task, worker).toString());
+      JsonNode welcome = Messages.read(channel.readText(limitMs));
+      try {
+        Messages.done(welcome);
+      } catch (IOException refused) {
         throw new IOException(
-            "worker " + worker + " refused the task of epoch " + task.epoch() + ": " + welcome.path("refused").asText());
+            "worker " + worker + " refused the task of epoch " + task.epoch() + ": " + refused.getMessage());
       }
     } catch (IOException | RuntimeException error) {
       channel.close();
@@ -110,18 +94,18 @@ public final class ExecutorSide implements ExecutorPlugin {
 
   /** The worker that a task of level 0 is for, as far as its index tells it, {@code topic-partition}; empty if not. */
   String seat(Attachment task) throws IOException {
-    String worker = ask(task.ask("seat", "")).path("seat").asText();
+    String worker = Messages.seated(ask(Messages.seat(task)));
     return worker.substring(worker.indexOf('/') + 1);
   }
 
-  private JsonNode ask(ObjectNode question) throws IOException {
+  private JsonNode ask(JsonNode question) throws IOException {
     try (Channel channel = Channel.open(service, secret, "Lowtide's service", startLimitMs)) {
       channel.write(Kind.ASK, question.toString());
-      return JSON.readTree(channel.readText(startLimitMs));
+      return Messages.read(channel.readText(startLimitMs));
     }
   }
 
-  private synchronized String fork(ObjectNode order) throws IOException {
+  private synchronized String fork(String worker, ObjectNode order) throws IOException {
     if (forkServer == null) {
       throw new IOException(forkServerError);
     }
@@ -129,9 +113,8 @@ public final class ExecutorSide implements ExecutorPlugin {
       try {
         forkServer.hear(startLimitMs);
       } catch (IOException error) {
-        throw new IOException(
-            place + " cannot run Lowtide's workers: " + error.getMessage() + "\n  what to do: " + Interpreter.WAY_OUT,
-            error);
+        String what = place + " cannot run Lowtide's workers: " + error.getMessage();
+        throw new Failure(Failure.cause("interpreter", what).put("way_out", Interpreter.WAY_OUT), error);
       }
       forkServerReady = true;
     }
@@ -142,19 +125,19 @@ public final class ExecutorSide implements ExecutorPlugin {
     } catch (IOException gone) {
       throw new IOException(place + " lost its fork server: " + forkServer.lastWords(), gone);
     }
-    if (!answer.has("at")) {
-      throw new IOException(
-          "worker " + order.get("worker").asText() + " could not be forked: " + answer.path("failed").asText());
+    try {
+      return Messages.forked(answer);
+    } catch (IOException failed) {
+      throw Failure.of("worker " + worker + " could not be forked", failed);
     }
-    return answer.get("at").asText();
   }
 
   /** Tells the service that a task failed and so the life is over; the service keeps the first cause it hears. */
-  void fail(ObjectNode end) {
+  void fail(Attachment task, JsonNode cause) {
     try {
-      ask(end);
+      Messages.done(ask(Messages.end(task, cause)));
     } catch (IOException error) {
-      LOG.error("{} (and the service could not be told: {})", end.get("cause").asText(), error.getMessage());
+      LOG.error("{} (and the service could not be told: {})", Failure.text(cause), error.getMessage());
     }
   }
 

@@ -1,5 +1,6 @@
 package io.lowtide;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
@@ -167,7 +168,7 @@ final class StageTask implements Iterator<Row> {
         from.readRest();
         ended = true;
       }
-      case Kind.FAILED -> throw new IOException(from.readText());
+      case Kind.FAILED -> throw Failure.read(from.readText());
       default -> throw new IOException("worker " + worker + " sent a message of unknown kind " + kind);
     }
   }
@@ -175,10 +176,9 @@ final class StageTask implements Iterator<Row> {
   private RuntimeException failure(Exception error) {
     context.killTaskIfInterrupted();
     Throwable cause = sourceError != null ? sourceError : error;
-    String said = cause instanceof IOException ? cause.getMessage() : null;
-    String text = said == null ? cause.toString() : said;
-    side.fail(attachment.ask("end", worker).put("cause", text));
-    return new IllegalStateException(text, cause);
+    JsonNode told = Failure.causeOf(cause);
+    side.fail(attachment, told);
+    return new IllegalStateException(Failure.text(told), cause);
   }
 
   @Override

@@ -12,7 +12,7 @@ import pytest
 
 from lowtide import Flow, json, kafka
 from lowtide.core.operators.order import OrderKey
-from lowtide.core.operators.saving import SavedStep, _fitted, saved_steps
+from lowtide.core.operators.saved_step import SavedStep, _fitted, saved_steps
 from lowtide.errors import LifeEnded
 from lowtide.flow.compiler import compile_flow
 from lowtide.flow.kinds import Kind
@@ -68,7 +68,7 @@ def plan() -> Plan:
     windows = by_user.last(2, name="windows")
     windows.map(newest).write("newest", kafka("newest", json(Order)))
     rates = flow.read("rates", kafka("rates", json(Order))).broadcast("rate", rate, None)
-    by_user.scan("rated", with_rate, 0, beside=rates).write("rated_out", kafka("rated", json(Order)))
+    by_user.scan("rated", with_rate, 0, broadcast=rates).write("rated_out", kafka("rated", json(Order)))
     return compile_flow(flow, parallelism=1)
 
 

@@ -11,7 +11,7 @@ from lowtide.core.operators.keys import key_of
 from lowtide.core.operators.node import Feed, Node
 from lowtide.core.operators.order import path_of, with_child
 from lowtide.core.operators.per_record import call_each, not_bool
-from lowtide.core.operators.watching import record_watch
+from lowtide.core.operators.watch import record_watch
 from lowtide.flow.fields import encode_rows, fits_of, keeps, kept
 from lowtide.flow.plan import Plan, Vertex
 from lowtide.flow.schema import schema_of

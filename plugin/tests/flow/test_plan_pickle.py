@@ -11,9 +11,9 @@ import pytest
 from lowtide import Flow, json, kafka
 from lowtide.errors import FlowError
 from lowtide.flow.compiler import compile_flow
+from lowtide.flow.flow_file import load_flow
 from lowtide.flow.formats import JsonFormat
-from lowtide.flow.loading import load_flow
-from lowtide.flow.pickling import dump_plan, load_plan
+from lowtide.flow.plan_pickle import dump_plan, load_plan
 
 FLOWS = Path(__file__).parents[1] / "flows"
 
@@ -86,7 +86,7 @@ from pathlib import Path
 from lowtide.flow.fields import decoder_of, encode_rows
 from lowtide.flow.formats import JsonFormat
 from lowtide.local.run import run_plan
-from lowtide.flow.pickling import load_plan
+from lowtide.flow.plan_pickle import load_plan
 
 plan = load_plan(Path(sys.argv[1]).read_bytes())
 assert "typed" not in sys.modules

@@ -13,7 +13,7 @@ from lowtide.core.operators.grouping import NOTHING, Appended, Change, Grouping,
 from lowtide.core.operators.order import position_of
 from lowtide.core.operators.per_record import said_type
 from lowtide.core.operators.states import States, classes_of
-from lowtide.core.operators.watching import record_watch
+from lowtide.core.operators.watch import record_watch
 from lowtide.flow.plan import Vertex
 from lowtide.flow.steps import Function, Scan
 

@@ -8,7 +8,7 @@ from typing import Any
 from lowtide.assignment.birth import Birth
 from lowtide.assignment.deployment import Deployment
 from lowtide.core.operators.program import Captured
-from lowtide.core.operators.saving import saved_steps
+from lowtide.core.operators.saved_step import saved_steps
 from lowtide.errors import LifeEnded
 from lowtide_snapshots.errors import SnapshotsError
 from lowtide_snapshots.format.manifest import Part

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from lowtide.core.rows import Headers
 from lowtide.errors import FrameTooLarge, LowtideError, ServiceUnavailable
 
-__all__ = ["SETTINGS", "Headers", "Outgoing", "Packet", "Producing", "refusal", "too_slow"]
+__all__ = ["SETTINGS", "Headers", "Outgoing", "Packet", "Sender", "refusal", "too_slow"]
 
 
 QUEUE_MESSAGES = 200_000
@@ -125,7 +125,7 @@ UNKNOWN_MS = 10_000
 """How long a topic may be unknown to a broker that has just been told of it, or has just started."""
 
 
-class Producing:
+class Sender:
     """A producer, and why it failed.
 
     Args:

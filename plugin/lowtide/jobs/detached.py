@@ -20,6 +20,7 @@ from lowtide.jobs.progress import Progress
 from lowtide.jobs.state import JobState, now
 from lowtide.process.identity import Process
 from lowtide.process.mark import new_life
+from lowtide_snapshots.cause import Cause
 
 POLL_S = 0.1
 SUPERVISORS_MARGIN_S = 3.0
@@ -81,7 +82,7 @@ def _until_ready(folder: JobFolder, supervisor: subprocess.Popen[bytes]) -> JobS
             if state.ended and (gone or state.phase == "stopped"):
                 return state
             if gone:
-                cause = f"the supervisor ended with status {supervisor.returncode}"
+                cause = Cause("other", f"the supervisor ended with status {supervisor.returncode}")
                 return msgspec.structs.replace(state, phase="failed", cause=cause, exit_code=LifeEnded.exit_code)
             time.sleep(POLL_S)
     except KeyboardInterrupt:

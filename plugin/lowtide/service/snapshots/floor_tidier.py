@@ -1,30 +1,31 @@
 """Takes out of a job's lasts topic what no start from the last commit needs, in a process of its own (R17).
 
-`python -m lowtide.service.snapshots.tidying` does it once: what it needs comes as one line of JSON on standard input.
-To read the topic takes 3 us of CPU for each record, and the service's loop is on the way of idle heartbeats.
+`python -m lowtide.service.snapshots.floor_tidier` does it once: what it needs comes as one line of JSON on standard
+input. To read the topic takes 3 us of CPU for each record, and the service's loop is on the way of idle heartbeats.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import sys
 import time
 from asyncio.subprocess import PIPE
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
-from lowtide.connectors.floor_archive import tidy
+from lowtide.assignment.messages import Failed, Message, Raw, line, reader
+from lowtide.connectors.floor_archive import Tidied, tidy
 from lowtide.connectors.lasts import topic_of
 from lowtide.errors import LowtideError
 from lowtide.events import EventLog
 from lowtide.logs import log_to_stderr
+from lowtide_snapshots.cause import Cause
 
-__all__ = ["Tidying"]
+__all__ = ["FloorTidier"]
 
 LOG = logging.getLogger(__name__)
 EVERY_S = 600.0
@@ -36,9 +37,8 @@ ANSWER_LIMIT_S = 30.0
 NICE = 10
 
 
-@dataclass(frozen=True, slots=True)
-class _Task:
-    """What the process is told."""
+class _Task(Message, frozen=True):
+    """What the process is to do."""
 
     settings: dict[str, Any]
     job: str
@@ -47,7 +47,17 @@ class _Task:
     incarnation: int
 
 
-class Tidying:
+class _Done(Message, frozen=True):
+    """What the process has done."""
+
+    tidied: Tidied
+
+
+_read_task: Callable[[Raw], _Task] = reader(_Task, "the tidying process")
+_read_answer: Callable[[Raw], _Done | Failed] = reader(_Done | Failed, "the service")
+
+
+class FloorTidier:
     """Tidies one life's lasts topic; belongs to the service's event loop.
 
     Args:
@@ -99,34 +109,35 @@ class Tidying:
 
     async def _run(self, task: _Task) -> None:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "lowtide.service.snapshots.tidying", stdin=PIPE, stdout=PIPE
+            sys.executable, "-m", "lowtide.service.snapshots.floor_tidier", stdin=PIPE, stdout=PIPE
         )
         try:
             async with asyncio.timeout(LIMIT_S):
-                said, _ = await process.communicate(json.dumps(asdict(task)).encode() + b"\n")
-            told = json.loads(said) if said else {"failed": f"its process ended with status {process.returncode}"}
+                answer, _ = await process.communicate(line(task))
+            died = Failed(Cause("loss", f"its process ended with status {process.returncode}"))
+            done = _read_answer(answer) if answer else died
         except TimeoutError:
-            told = {"failed": f"it took more than {LIMIT_S:g} s"}
+            done = Failed(Cause("other", f"it took more than {LIMIT_S:g} s"))
         finally:
             with suppress(ProcessLookupError):
                 process.kill()
-        if "failed" in told:
-            LOG.warning("floors are not taken out of topic %s now: %s", self._topic, told["failed"])
-        elif told["removed"]:
-            self._events.event("floors_archived", **told)
+        if isinstance(done, Failed):
+            LOG.warning("floors are not taken out of topic %s now: %s", self._topic, done.cause)
+        elif done.tidied.removed:
+            self._events.event("floors_archived", **asdict(done.tidied))
 
 
 def main() -> None:
     """Do what standard input asks for, once, and say on standard output what was done."""
     log_to_stderr("tidying")
     os.nice(NICE)
-    task = _Task(**json.loads(sys.stdin.readline()))
+    task = _read_task(sys.stdin.readline())
+    answer: _Done | Failed
     try:
-        done = tidy(task.settings, task.job, task.topic, dict(task.below), task.incarnation, ANSWER_LIMIT_S)
-        told = asdict(done)
+        answer = _Done(tidy(task.settings, task.job, task.topic, dict(task.below), task.incarnation, ANSWER_LIMIT_S))
     except LowtideError as error:
-        told = {"failed": str(error)}
-    sys.stdout.write(json.dumps(told) + "\n")
+        answer = Failed(error.cause())
+    sys.stdout.write(line(answer).decode())
 
 
 if __name__ == "__main__":

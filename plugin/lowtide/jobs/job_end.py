@@ -15,6 +15,7 @@ from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.state import JobState, now
 from lowtide.process.identity import Process
 from lowtide.process.mark import end_marked
+from lowtide_snapshots.cause import Cause
 
 LEFT_OVER_GRACE_S = 10.0
 KILL_WAIT_S = 5.0
@@ -27,7 +28,7 @@ class NotOurs(LowtideError):
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class JobEnd:
     """How a job was ended.
 
     Attributes:
@@ -41,7 +42,7 @@ class Ending:
     killed: bool
 
 
-def end_job(folder: JobFolder, limit_s: float) -> Ending:
+def end_job(folder: JobFolder, limit_s: float) -> JobEnd:
     """Ask the job to stop; kill it with all its processes if that takes longer than `limit_s`.
 
     Raises:
@@ -59,24 +60,24 @@ def end_job(folder: JobFolder, limit_s: float) -> Ending:
                 where=str(folder.path),
                 way_out=f"why: {state.seen().cause}",
             )
-        return Ending(state.seen(), time.monotonic() - began, killed=True)
+        return JobEnd(state.seen(), time.monotonic() - began, killed=True)
     _ask(folder, who[0])
     if who[0].ended_within(limit_s):
         left = end_marked(state.life, LEFT_OVER_GRACE_S)
         last = folder.state() or state
-        return Ending(last.seen(), time.monotonic() - began, killed=left > 0 or last.exit_code not in (0, 130))
+        return JobEnd(last.seen(), time.monotonic() - began, killed=left > 0 or last.exit_code not in (0, 130))
     for process in who:
         process.send(signal.SIGKILL)
     for process in who:
         process.ended_within(KILL_WAIT_S)
     end_marked(state.life, 0.0)
     folder.forget_secret()
-    cause = f"it did not stop within {limit_s:g} s and was killed"
+    cause = Cause("other", f"it did not stop within {limit_s:g} s and was killed")
     killed = msgspec.structs.replace(
         folder.state() or state, phase="failed", cause=cause, exit_code=LifeEnded.exit_code, ended_at=now(), step=""
     )
     folder.write(killed)
-    return Ending(killed, time.monotonic() - began, killed=True)
+    return JobEnd(killed, time.monotonic() - began, killed=True)
 
 
 def _ask(folder: JobFolder, process: Process) -> None:

@@ -11,13 +11,13 @@ from lowtide.jobs.figures import Figures
 from lowtide.jobs.log import Log
 from lowtide.jobs.progress import Progress
 
-__all__ = ["Telling"]
+__all__ = ["Reporter"]
 
 LOOK_EVERY_S = 1.0
 OUTAGE_TOLD_AFTER_S = 3.0
 
 
-class Telling:
+class Reporter:
     """Looks at a job now and then, and tells how it goes."""
 
     def __init__(self, progress: Progress, log: Log, kafka: str, note: Callable[[str], None]) -> None:
@@ -45,7 +45,7 @@ class Telling:
         self._tell_outage(job.outage_s)
         if self._progress.live:
             with suppress(LifeEnded):  # The cause is known in a moment, and says more.
-                self._progress.figures(Figures.of(job.status()))
+                self._progress.figures(Figures.of(job.state()))
 
     def _tell_outage(self, outage_s: float) -> None:
         """Say when Kafka has gone and when it is back; in between the job waits."""

@@ -5,26 +5,26 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from lowtide.events import EventLog
 from lowtide.service.life import Life
 from lowtide.service.workers.register import Register
 from lowtide.status.certificate import certificate_of
 from lowtide.status.control import Control
+from lowtide.status.gauges import WorkerState
 from lowtide.status.job_view import SnapshotsView, SnapshotView
 from lowtide.status.job_watch import JobWatch
 from lowtide.status.metrics import JobMetrics
 from lowtide.status.moment import Moment
 
-__all__ = ["Showing"]
+__all__ = ["LifeView"]
 
 HALTED_MS = 3_000
 """How long min time stands before an event says so, and that it goes on again."""
 
 
-class Showing:
+class LifeView:
     """The control API of one life; belongs to the service's event loop.
 
     Args:
@@ -79,8 +79,8 @@ class Showing:
         """Listen no more."""
         await self._control.close()
 
-    def look(self, workers: Sequence[Mapping[str, Any]]) -> None:
-        """Make the view anew; to be called each second, with the workers as `Moment` has them."""
+    def look(self, workers: Sequence[WorkerState]) -> None:
+        """Make a new view; to be called each second, with all workers of the life."""
         life, register = self._life, self._register
         phase = "ended" if register.cause else "stopping" if register.finished else "running"
         moment = Moment(

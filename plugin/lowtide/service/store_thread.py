@@ -11,10 +11,10 @@ from lowtide.events import EventLog
 from lowtide_snapshots.errors import ZooKeeperUnavailable
 from lowtide_snapshots.job.store import JobStore
 
-__all__ = ["Asking"]
+__all__ = ["StoreThread"]
 
 
-class Asking:
+class StoreThread:
     """Asks a job's place; what takes long in one call holds up the others that go by this one, and nobody else.
 
     Args:

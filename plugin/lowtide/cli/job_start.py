@@ -13,10 +13,10 @@ import msgspec
 
 from lowtide.conf import Conf
 from lowtide.driver.recovery import StartFrom
-from lowtide.driver.session import submitted
+from lowtide.driver.spark_conf import conf_settings, submitted
+from lowtide.flow.flow_file import load_flow
 from lowtide.flow.graph import FlowGraph
-from lowtide.flow.loading import load_flow
-from lowtide.jobs.detaching import detach
+from lowtide.jobs.detached import detach
 from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.runner import Runner
 from lowtide.jobs.state import JobState
@@ -111,7 +111,9 @@ def run_detached(
 def _conf_options(given: dict[str, Any]) -> list[str]:
     """The options of this command line that the runner needs as well."""
     options = [] if given["conf_file"] is None else ["--conf", str(given["conf_file"])]
-    return [*options, *(text for setting in given["conf_settings"] for text in ("--set", setting))]
+    # The runner is a process of its own, without this one's SparkSession.
+    settings = [*(f"{key}={value}" for key, value in conf_settings().items()), *given["conf_settings"]]
+    return [*options, *(text for setting in settings for text in ("--set", setting))]
 
 
 def _this_program() -> list[str]:

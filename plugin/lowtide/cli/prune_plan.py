@@ -18,11 +18,11 @@ from lowtide_snapshots.commits.retention import Rule, Swept, bases, plan, sweep
 from lowtide_snapshots.errors import FormatTooNew, ManifestDamaged
 from lowtide_snapshots.format.manifest import Manifest
 
-__all__ = ["Pruning", "gone", "unreachable"]
+__all__ = ["PrunePlan", "gone", "unreachable"]
 
 
 @dataclass(slots=True)
-class Pruning:
+class PrunePlan:
     """One prune: planned, then carried out or only told.
 
     Attributes:
@@ -42,7 +42,7 @@ class Pruning:
     unknown: str = ""
 
     @classmethod
-    def planned(cls, place: KnownSnapshots, rule: Rule) -> Pruning:
+    def planned(cls, place: KnownSnapshots, rule: Rule) -> PrunePlan:
         """Say what the rule keeps and drops; nothing is done."""
         log = place.log
         based_on = bases(log, place.files)
@@ -50,7 +50,7 @@ class Pruning:
         return cls(place, kept, dropped)
 
     @classmethod
-    def of(cls, place: KnownSnapshots, snapshots: Iterable[str]) -> Pruning:
+    def of(cls, place: KnownSnapshots, snapshots: Iterable[str]) -> PrunePlan:
         """Say that these go, ids or names, and all others stay; nothing is done.
 
         Raises:

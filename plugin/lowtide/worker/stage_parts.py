@@ -13,9 +13,8 @@ from lowtide.core.fronts.front import Front
 from lowtide.core.worker import WorkerCore
 from lowtide.flow.plan import Plan
 from lowtide.flow.steps import Read, Write
-from lowtide.worker.loading import load_state
 from lowtide.worker.saver import Saver
-from lowtide.worker.untracked import UntrackedCore
+from lowtide.worker.state_loader import load_state
 from lowtide_tracker import LocalTracker
 
 __all__ = ["delivers", "make_core", "make_delivery", "make_saver"]
@@ -23,7 +22,7 @@ __all__ = ["delivers", "make_core", "make_delivery", "make_saver"]
 
 def make_core(deployment: Deployment, birth: Birth, start: FrontStart | None, local: LocalTracker) -> WorkerCore:
     """Make a worker's core; `start` is its front's, at level 0."""
-    core = (WorkerCore if deployment.tracking else UntrackedCore)(
+    core = WorkerCore(
         deployment.plan,
         birth.level,
         int(birth.name.partition("/")[2]) if birth.level else 0,
@@ -43,7 +42,7 @@ def make_core(deployment: Deployment, birth: Birth, start: FrontStart | None, lo
 
 def make_saver(deployment: Deployment, birth: Birth) -> Saver | None:
     """Make what saves the shares that a host's workers have of snapshots; None where none are taken."""
-    if deployment.store is None or not deployment.tracking:
+    if deployment.store is None:
         return None
     base = deployment.start if deployment.shares else None
     keeps_lasts = bool(deployment.lasts_topic)

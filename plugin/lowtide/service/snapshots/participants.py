@@ -1,0 +1,88 @@
+"""Participants of a life's snapshots: its workers, its fronts and its tracker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from lowtide.assignment.messages import Forget, WorkerOrder
+from lowtide.service.fronts.source_fronts import SourceFronts
+from lowtide.service.snapshots.floor_tidier import FloorTidier
+from lowtide.service.tracker.process import TrackerProcess
+from lowtide.service.workers.crew import Crew
+from lowtide_snapshots.format.manifest import FrontAt
+from lowtide_tracker import Floor
+
+__all__ = ["LifeParticipants", "Participants"]
+
+HEARD_LIMIT_S = 5.0
+"""How long a notice may take from the tracker to the service."""
+
+
+class Participants(Protocol):
+    """What the taking of snapshots asks of those that take part."""
+
+    expected: int
+    """How many workers the levels after the first have to have."""
+
+    def workers(self) -> list[str]:
+        """Return the workers of those levels that are there."""
+
+    def tell(self, order: WorkerOrder) -> None:
+        """Send an order to all workers."""
+
+    async def request(self, number: int) -> int:
+        """Ask all workers for a snapshot by way of the tracker; return T, once `floors` has all that it rests on.
+
+        Raises:
+            LowtideError: it cannot be asked for now.
+        """
+
+    def fronts(self) -> Iterable[tuple[FrontAt, str | None]]:
+        """Return all registered fronts as they stand, with the worker that has each; None for none."""
+
+    def floors(self, starts: Mapping[int, int]) -> Iterable[Floor]:
+        """Return the floors that say something from these offsets on, by front."""
+
+    def skipped(self, front: int, offset: int) -> int:
+        """Return from where a front may be read again instead of from an offset: after what holds no record."""
+
+    def forget(self, starts: list[tuple[int, int]]) -> None:
+        """Let all forget the floors below where the newest commit reads the fronts, as `(front, offset)`."""
+
+
+class LifeParticipants:
+    """Those of a running life.
+
+    Args:
+        crew: The workers.
+        fronts: The fronts.
+        tracker: The tracker.
+        tidier: Takes floors out of the lasts topic; None where there is none.
+    """
+
+    def __init__(self, crew: Crew, fronts: SourceFronts, tracker: TrackerProcess, tidier: FloorTidier | None) -> None:
+        self.expected = crew.expected
+        self.workers = crew.later
+        self.tell = crew.tell_all
+        self.fronts = fronts.standing
+        self.floors = fronts.floors_from
+        self.skipped = fronts.skipped
+        self._fronts = fronts
+        self._tracker = tracker
+        self._tidier = tidier
+
+    async def request(self, number: int) -> int:
+        """Ask for a snapshot; when it returns T, all floors that T rests on have been heard here."""
+        tick = await self._tracker.request(number)
+        await self._fronts.heard(number, HEARD_LIMIT_S)
+        return tick
+
+    def forget(self, starts: list[tuple[int, int]]) -> None:
+        """Let fronts, tracker, workers and topic forget."""
+        for front, offset in starts:
+            self._fronts.forget_floors(front, offset)
+            self._tracker.forget_floors(front, offset)
+        self.tell(Forget(starts))
+        if self._tidier is not None:
+            self._tidier.committed(starts)

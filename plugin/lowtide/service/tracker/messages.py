@@ -1,0 +1,109 @@
+"""Messages between the service and its tracker's process: lines of JSON over standard input and output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from lowtide.assignment.messages import Message, Raw, Refused, reader
+from lowtide.status.tracker_report import TrackerReport
+from lowtide_snapshots.cause import Cause
+
+__all__ = [
+    "Fault",
+    "ForgetFloors",
+    "FromTracker",
+    "Ready",
+    "Report",
+    "Request",
+    "Requested",
+    "ToTracker",
+    "TrackerSetting",
+    "TrackerStart",
+    "read_by_tracker",
+    "read_from_tracker",
+    "read_tracker_start",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TrackerSetting:
+    """What a tracker begins with.
+
+    Attributes:
+        incarnation: The life.
+        graph: Every segment with what feeds it.
+        fronts: Every registered front with its opening floor, a tick.
+        start: The tick that all min times begin with.
+        capacity_ticks: How far acks may lie ahead of min time.
+    """
+
+    incarnation: int
+    graph: Mapping[int, Sequence[int]]
+    fronts: Mapping[int, int]
+    start: int
+    capacity_ticks: int
+
+
+class TrackerStart(Message, frozen=True, kw_only=True):
+    """The first line to the process.
+
+    Attributes:
+        secret: The job's, in hexadecimal.
+        listener: The descriptor of the socket where it listens.
+        setting: What it begins with.
+        era: 1, and one more for each process that replaces a dead one.
+        workers: Whose reports it is rebuilt from; None for the life's first.
+    """
+
+    secret: str
+    listener: int
+    setting: TrackerSetting
+    era: int
+    workers: list[int] | None
+
+
+class Request(Message, frozen=True):
+    """A snapshot is asked for (R14); answered by `Requested`."""
+
+    number: int
+
+
+class ForgetFloors(Message, frozen=True):
+    """A commit has made the floors of a front below an offset superfluous."""
+
+    front: int
+    offset: int
+
+
+class Ready(Message, frozen=True):
+    """The process listens."""
+
+    pid: int
+
+
+class Requested(Message, frozen=True):
+    """All workers are asked for a snapshot at `tick`, or the answer is why they are not."""
+
+    number: int
+    answer: int | Refused
+
+
+class Report(Message, frozen=True):
+    """Sent once the process is ready, and every `REPORT_EVERY_S`."""
+
+    report: TrackerReport
+
+
+class Fault(Message, frozen=True):
+    """The life is over; sent once at most."""
+
+    cause: Cause
+
+
+ToTracker = Request | ForgetFloors
+FromTracker = Ready | Requested | Report | Fault
+
+read_tracker_start: Callable[[Raw], TrackerStart] = reader(TrackerStart, "the tracker")
+read_by_tracker: Callable[[Raw], ToTracker] = reader(ToTracker, "the tracker")
+read_from_tracker: Callable[[Raw], FromTracker] = reader(FromTracker, "the service")

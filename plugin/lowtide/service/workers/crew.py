@@ -1,0 +1,34 @@
+"""The workers of a life as they can be reached, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lowtide.assignment.messages import WorkerOrder
+from lowtide.service.workers.register import Register
+
+__all__ = ["Crew"]
+
+
+class Crew:
+    """Sends orders to workers; belongs to the service's event loop.
+
+    Args:
+        register: The life's.
+        tell: Sends an order to a worker, by name; one that is not there is left out.
+        expected: How many workers the levels after the first have.
+    """
+
+    def __init__(self, register: Register, tell: Callable[[str, WorkerOrder], None], expected: int) -> None:
+        self.tell = tell
+        self.expected = expected
+        self._register = register
+
+    def later(self) -> list[str]:
+        """Return the workers of the levels after the first."""
+        return [name for name in self._register.workers if not name.startswith("0/")]
+
+    def tell_all(self, order: WorkerOrder) -> None:
+        """Send an order to all workers."""
+        for worker in self._register.workers:
+            self.tell(worker, order)

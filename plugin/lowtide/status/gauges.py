@@ -1,0 +1,100 @@
+"""Gauges: what each worker counts and sends to the service each second."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+__all__ = ["FrontGauges", "WorkerGauges", "WorkerState"]
+
+HISTOGRAMS = frozenset({"hops", "latency", "commit"})
+"""Gauges that a worker's view leaves out."""
+
+
+class FrontGauges(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the front of a worker of level 0 stands.
+
+    Attributes:
+        front: Its number.
+        heartbeat: The tick below which it labels nothing any more.
+        next_offset: The offset that it expects.
+        parked: Records that it keeps until min time moves.
+        pulling: Whether it reads on.
+    """
+
+    front: int
+    heartbeat: int
+    next_offset: int
+    parked: int = 0
+    pulling: bool = True
+
+
+class WorkerGauges(msgspec.Struct, frozen=True, kw_only=True):
+    """What one worker has counted since it began; a histogram is bucket to records.
+
+    Attributes:
+        attached: Whether a task is attached.
+        busy: Whether there is work that does not wait for min time.
+        delivered_time: The tick below which all its lanes are durable.
+        waiting: Records before the barriers.
+        queued: Records on their way to the sinks; None where it has none.
+        hops: Where a record's time goes, by hop.
+        latency: From a record's timestamp to its being durable.
+        front: At level 0, where its front stands.
+        transactions: Of its process, from one of the workers in it; so are `records` and `commit`.
+        records: What those transactions have delivered.
+        commit: From a packet's hand-over to its being durable.
+        sinks: Records delivered by sink, where they are counted apart.
+    """
+
+    records_in: int = 0
+    records_out: int = 0
+    delivered: int = 0
+    dead_letters: int = 0
+    repairs: int = 0
+    attached: bool = False
+    busy: bool = True
+    delivered_time: int | None = None
+    waiting: int = 0
+    queued: int | None = None
+    hops: dict[str, dict[int, int]] = {}
+    latency: dict[int, int] = {}
+    front: FrontGauges | None = None
+    transactions: int | None = None
+    records: int | None = None
+    commit: dict[int, int] | None = None
+    sinks: dict[str, int] | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """Return all that is known, as JSON has it."""
+        return {name: value for name, value in msgspec.to_builtins(self, str_keys=True).items() if value is not None}
+
+    def shown(self) -> dict[str, Any]:
+        """Return what a view shows: the same, histograms left out."""
+        return {name: value for name, value in self.plain().items() if name not in HISTOGRAMS}
+
+
+class WorkerState(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker as the service knows it; `pid` and `address` are empty until it has reported.
+
+    Attributes:
+        worker: Its name.
+        number: Its number in the life's register.
+        attached: Whether a task was attached when it sent its gauges.
+        gauges: What it has sent last; None if nothing.
+    """
+
+    worker: str
+    level: int
+    number: int | None = None
+    executor: str = ""
+    pid: int = 0
+    address: str = ""
+    attached: bool = False
+    gauges: WorkerGauges | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as JSON has it, with what is known of its gauges."""
+        gauges = {} if self.gauges is None else self.gauges.plain()
+        return {**msgspec.to_builtins(self), "gauges": gauges}

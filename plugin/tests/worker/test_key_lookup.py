@@ -1,0 +1,76 @@
+"""The state of one key as of min time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from core_rig import notice, read, reader, worker
+
+from lowtide.assignment.messages import Look, Looked, WorkerOrder
+from lowtide.errors import FlowError, ServiceUnavailable
+from lowtide.service.workers import questions as questions_module
+from lowtide.service.workers.crew import Crew
+from lowtide.service.workers.questions import Questions
+from lowtide.service.workers.register import Register, Worker
+from lowtide.worker.key_lookup import KeyLookup
+
+
+def test_a_key_is_told_as_of_min_time_not_as_of_now() -> None:
+    level_0, level_1 = reader(), worker(1, "optimistic")
+    for frame in read(level_0, [(5, 1), (7, 2), (9, 4)]).frames:
+        level_1.frame(frame)
+    level_1.notice(notice(1, 8, 8))
+    looking = KeyLookup(level_1)
+    answer = looking.look(Look(1, "one", {"key": "a"}))
+    assert json.loads(answer.state or "") == [{"key": {"key": "a"}, "state": 3}]
+    assert answer == Looked(id=1, tick=8, state=answer.state)
+    assert looking.look(Look(2, "one", {"key": "b"})) == Looked(id=2, tick=8)
+    assert looking.look(Look(3, "two", {"number": "1"})) == Looked(id=3), "another level's"
+    assert looking.look(Look(4, "one", {})).cause == 'the key of "one" is key; say each of them once'
+
+
+def test_a_value_that_is_none_of_its_type_is_refused() -> None:
+    looking = KeyLookup(worker(2, "optimistic"))
+    assert looking.look(Look(1, "two", {"number": "7"})) == Looked(id=1, tick=0)
+    assert "number='seven' is no int" in looking.look(Look(1, "two", {"number": "seven"})).cause
+
+
+class Asked:
+    """Workers whose answers the test gives."""
+
+    def __init__(self, *answers: dict[str, Any] | None) -> None:
+        register = Register(1)
+        self.answers = {f"1/{place}": answer for place, answer in enumerate(answers)}
+        for number, name in enumerate(self.answers):
+            register.workers[name] = Worker(name, number, "0", 0)
+        self.it = Questions(Crew(register, self.tell, len(answers)), slack_ms=2)
+
+    def tell(self, worker: str, order: WorkerOrder) -> None:
+        assert isinstance(order, Look)
+        answer = self.answers[worker]
+        if answer is not None:
+            self.it.hear(worker, Looked(id=order.id, **answer))
+
+    def ask(self) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(asyncio.run(self.it.ask("count", {"word": "to"})))
+        return answer
+
+
+def test_the_worker_that_has_the_key_answers_for_all() -> None:
+    assert Asked({"tick": 9}, {"tick": 7, "state": "[1]"}, {}).ask() == {
+        "step": "count", "key": {"word": "to"}, "min_time_ms": 14, "rows": [1],
+    }  # fmt: skip
+    assert Asked({"tick": 9}, {"tick": 7}).ask()["min_time_ms"] == 14, "all are at least so far"
+
+
+def test_what_cannot_be_answered_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(FlowError, match='no step "count" with state'):
+        Asked({}, {}).ask()
+    with pytest.raises(FlowError, match="say each"):
+        Asked({"cause": "say each"}, {}).ask()
+    monkeypatch.setattr(questions_module, "ANSWER_LIMIT_S", 0.1)
+    with pytest.raises(ServiceUnavailable, match=r"1 workers have not answered.*1/1"):
+        Asked({"tick": 3}, None).ask()

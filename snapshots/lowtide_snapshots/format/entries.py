@@ -1,0 +1,75 @@
+"""The entries of a manifest: parts, fronts, floors and lanes; plain values, which messages between processes carry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lowtide_snapshots.format.names import part_name
+
+__all__ = ["FloorAt", "FrontAt", "LaneLast", "Part"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part that belongs to a snapshot.
+
+    Attributes:
+        kind: of the vertex.
+        unit: the hash unit.
+        tick: the T of the snapshot that wrote the part: a unit that did not change points to an older one.
+        snapshot: the id of that snapshot.
+        rows: how many rows it has.
+        bytes: its size.
+        sha256: of its bytes, in lower hex.
+    """
+
+    vertex: str
+    kind: str
+    unit: int
+    tick: int
+    snapshot: str
+    rows: int
+    bytes: int
+    sha256: str
+
+    def name(self, job: str, slack_ms: int) -> str:
+        """The part's name below the root of the store."""
+        return part_name(job, self.vertex, self.unit, self.tick * slack_ms, self.snapshot)
+
+
+@dataclass(frozen=True, slots=True)
+class FrontAt:
+    """From where a front is read again.
+
+    Attributes:
+        number: the front's, in the register.
+        offset: the first that is read again.
+        label: the largest label before it, as a tick; None if there is none.
+    """
+
+    number: int
+    source: str
+    topic_id: str
+    partition: int
+    offset: int
+    label: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class FloorAt:
+    """A floor: from `offset` on, `front` labels nothing below `tick`; with `cap`, only the record at `offset`."""
+
+    front: int
+    offset: int
+    tick: int
+    cap: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LaneLast:
+    """What a lane of a sink had delivered last; `last` is the plugin's text, None if there was nothing."""
+
+    level: int
+    sink: str
+    lane: int
+    last: str | None

@@ -1,0 +1,89 @@
+"""Requests to a running job's control API, and what its answers mean; its users have types and errors of their own."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from abc import ABC, abstractmethod
+from http import HTTPStatus
+
+from lowtide_snapshots.errors import AddressUnproven
+from lowtide_snapshots.job.control_address import ControlAddress, ask
+
+__all__ = ["ControlRequests"]
+
+LIMIT_S = 5.0
+"""How long each step of an answer may take."""
+QUOTED_BYTES = 500
+
+
+class ControlRequests(ABC):
+    """A job's control API; each request opens a connection of its own.
+
+    Args:
+        at: Its address, as the life has published it in ZooKeeper.
+        token: The job's; sent only to the life that published the address.
+        limit_s: How long each step of an answer may take.
+    """
+
+    def __init__(self, at: ControlAddress, token: str, limit_s: float = LIMIT_S) -> None:
+        self._at = at
+        self._token = token
+        self._limit_s = limit_s
+
+    def stop(self) -> None:
+        """Ask the job to end: what its sinks were given is delivered first. Returns when that has begun."""
+        self._ask("POST", "/stop")
+
+    def _take(self, name: str | None, *, commit: bool, key: str | None = None) -> bytes:
+        """Ask for a snapshot; a second request with one key gets the snapshot of the first."""
+        asked = {"name": name, "commit": commit} | ({} if key is None else {"key": key})
+        return self._ask("POST", "/snapshots", json.dumps(asked).encode())
+
+    def _ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        """Return the body of an answer.
+
+        Raises:
+            Exception: What `_unreachable`, `_unproven`, `_token_refused` or `_refused` returns.
+        """
+        try:
+            status, answer = ask(self._at, self._token, method, path, body, limit_s=self._limit_s)
+        except AddressUnproven as error:
+            raise self._unproven(error) from error
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            raise self._unreachable(str(error) or type(error).__name__) from error
+        if status == HTTPStatus.UNAUTHORIZED:
+            raise self._token_refused()
+        if status < HTTPStatus.BAD_REQUEST:
+            return answer
+        refusal = _refusal(answer) if status < HTTPStatus.INTERNAL_SERVER_ERROR else None
+        if refusal is None:
+            raise self._unreachable(f"it answered {status}: {answer[:QUOTED_BYTES].decode(errors='replace')}")
+        raise self._refused(*refusal)
+
+    @abstractmethod
+    def _unreachable(self, why: str) -> Exception:
+        """Return the error for an answer that did not come or cannot be used."""
+
+    @abstractmethod
+    def _unproven(self, error: AddressUnproven) -> Exception:
+        """Return the error for an address that is not shown to be the job's."""
+
+    @abstractmethod
+    def _token_refused(self) -> Exception:
+        """Return the error for a token that is not the job's."""
+
+    @abstractmethod
+    def _refused(self, what: str, way_out: str) -> Exception:
+        """Return the error for a job that answers why it does not do this."""
+
+
+def _refusal(answer: bytes) -> tuple[str, str] | None:
+    """What the job refuses and what to do, if the answer says so."""
+    try:
+        match json.loads(answer):
+            case {"error": str(what), "what_to_do": str(way_out)}:
+                return what, way_out
+    except ValueError:
+        pass
+    return None
