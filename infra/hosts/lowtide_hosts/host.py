@@ -141,16 +141,15 @@ class Host:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def lose(self) -> None:
-        """Pull its plug: all its processes are gone at once, and its files stay, for nobody."""
+        """Pull its plug: its network is gone, then all its processes; nobody is told. Its files stay, for nobody."""
         host = self if self.first is not None else Host.find(self.network, self.name)
+        if link_exists(self.device):
+            ip("link", "delete", self.device)
         if host is not None and host.first is not None:
             everything = same_namespace(host.first)
             host.first.signal(signal.SIGKILL)
             for process in everything:
                 process.gone_within(BOOT_LIMIT_S)
-        if link_exists(self.device):
-            with contextlib.suppress(HostsError):  # It goes by itself with the host's last process.
-                ip("link", "delete", self.device)
 
     def cut(self, other: Host) -> None:
         """Let nothing that this host sends to another one arrive, without a word to either, until `mend`.

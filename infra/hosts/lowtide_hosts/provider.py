@@ -73,6 +73,9 @@ class _Made(Resource):  # type: ignore[misc]
     def update(self, _context: Any, _current: State, planned: State) -> State:
         return planned
 
+    def upgrade(self, _context: Any, _version: int, old: State) -> State:
+        return old
+
 
 def _up(planned: State) -> Host:
     host = Host.find(planned["network"], planned["host"])

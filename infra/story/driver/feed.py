@@ -22,7 +22,8 @@ CUSTOMERS = 97
 
 
 def make_topics(settings: dict[str, Any]) -> None:
-    for made in AdminClient(settings).create_topics([NewTopic(name, PARTITIONS) for name in TOPICS]).values():
+    client = AdminClient(settings)
+    for made in client.create_topics([NewTopic(name, PARTITIONS) for name in TOPICS]).values():
         made.result(30)
 
 
