@@ -131,7 +131,9 @@ def prepare() -> None:
         f'provider_installation {{\n  filesystem_mirror {{\n    path = "{WORK / "providers"}"\n  }}\n}}\n'
     )
     (WORK / "software.tfvars.json").write_text(json.dumps({"software": gather()}, indent=2) + "\n")
-    (MODULE / ".terraform.lock.hcl").unlink(missing_ok=True)  # It holds a sum of the provider, which changes with the clone.
+    (MODULE / ".terraform.lock.hcl").unlink(
+        missing_ok=True
+    )  # It holds a sum of the provider, which changes with the clone.
     terraform("init", "-no-color", "-input=false", quiet=True)
 
 

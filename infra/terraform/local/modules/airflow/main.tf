@@ -57,5 +57,5 @@ resource "hosts_program" "this" {
   }
   port          = 8080
   start_limit_s = 240
-  stop_limit_s  = 10
+  stop_limit_s  = 3
 }

@@ -52,5 +52,5 @@ resource "hosts_program" "this" {
   }
   port          = 9092
   start_limit_s = 120
-  stop_limit_s  = 10
+  stop_limit_s  = 3
 }
