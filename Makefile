@@ -131,7 +131,7 @@ infra-down: env  ## needs root: destroy the cluster, and count what is left
 
 .PHONY: infra-demo
 infra-demo: jars jar s3-server  ## needs root: the whole story: provision, run, lose a host, recover, compare, destroy
-	@PYTHONPATH=infra:infra/hosts $(RUN) -m story
+	@PYTHONPATH=infra:infra/hosts:dags/tests/support $(RUN) -m story
 
 .PHONY: lock
 lock:  ## make requirements.lock anew from requirements.in and the pyproject.toml files (ARGS=--upgrade)

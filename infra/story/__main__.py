@@ -1,6 +1,6 @@
 """The whole story of a cluster: provisioned, used, a host lost for good, recovered on the others, destroyed.
 
-    make infra-demo
+    sudo make infra-demo
 
 The last line is one JSON object, and the exit status is 0 only if nothing was lost, doubled, out of order or left over.
 """
@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from embedded_airflow.api import AirflowApi
 from lowtide_hosts.cli import leftovers
 from lowtide_hosts.host import Host
 
@@ -28,6 +29,8 @@ READY_LIMIT_S = 240.0
 RECOVER_LIMIT_S = 180.0
 SETTLE_LIMIT_S = 180.0
 LOST = "worker-2"
+SNAPSHOT_DAG = "lowtide_snapshot__orders"
+AIRFLOW_LIMIT_S = 180.0
 RUN = "lowtide run flow.py --conf /home/lowtide/cluster.toml --detach"
 
 
@@ -87,8 +90,7 @@ class Story:
         self.say(f"feeding {RATE:.0f} orders a second")
         feeding = self._background(f"python feed.py {RATE} {FEED_S}")
         self._wait("delivered", lambda view: view["totals"]["delivered"] > RATE * BEFORE_S, READY_LIMIT_S)
-        self.say("taking a snapshot")
-        self.on_driver("lowtide snapshot orders --conf /home/lowtide/cluster.toml")
+        self._snapshot()
         before = self._view()["totals"]["delivered"]
         lost = Host.find("lowtide", LOST)
         assert lost is not None
@@ -111,6 +113,19 @@ class Story:
         for difference in verdict.pop("differences"):
             self.say(difference)
         return verdict | {"sent": total, "recover_s": round(recover_s, 1)}
+
+    def _snapshot(self) -> None:
+        """Let Airflow take a snapshot, verify and commit it."""
+        host = Host.find("lowtide", "airflow")
+        assert host is not None
+        password = json.loads((host.home / "airflow/passwords.json").read_text())["admin"]
+        with AirflowApi(f"http://{host.address}:8080", "admin", password) as airflow:
+            airflow.wait_for_dags([SNAPSHOT_DAG], AIRFLOW_LIMIT_S)
+            airflow.unpause(SNAPSHOT_DAG)
+            self.say(f"Airflow's {SNAPSHOT_DAG} is triggered")
+            run = airflow.trigger(SNAPSHOT_DAG)
+            airflow.wait(SNAPSHOT_DAG, run.id, AIRFLOW_LIMIT_S)
+        self.say("the snapshot is committed")
 
     def _background(self, command: str) -> subprocess.Popen[bytes]:
         assert self.driver is not None
