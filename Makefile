@@ -18,7 +18,7 @@ SEED ?=
 HOUSE := $(PYTHON) tools/environment.py
 ENV = $(or $(CACHED_ENV),$(eval CACHED_ENV := $(shell $(HOUSE) path))$(CACHED_ENV))
 RUN = $(ENV)/bin/python
-FOLDERS := tracker snapshots plugin dags bench tools peers $(wildcard examples tests)
+FOLDERS := tracker snapshots plugin dags bench tools peers infra $(wildcard examples tests)
 UNDER_AIRFLOW := tests/airflow_page tests/dag_runs tests/under_airflow
 UNIT := not (spark or kafka or zookeeper or s3 or postgres or airflow or slow)
 
@@ -133,6 +133,10 @@ infra-shell: env  ## needs root: a shell on the cluster's host where jobs are st
 .PHONY: infra-down
 infra-down: env  ## needs root: destroy the cluster, and count what is left
 	@$(CLUSTER) down
+
+.PHONY: infra-demo
+infra-demo: jars jar s3-server  ## needs root: the whole story: provision, run, lose a host, recover, compare, destroy
+	@PYTHONPATH=infra:infra/hosts:dags/tests/support $(RUN) -m story
 
 .PHONY: lock
 lock:  ## make requirements.lock anew from requirements.in and the pyproject.toml files (ARGS=--upgrade)

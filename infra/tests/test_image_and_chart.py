@@ -15,7 +15,7 @@ import yaml
 from lowtide.conf import Conf
 from lowtide.version import __version__
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 IMAGE, CHART = ROOT / "infra/image", ROOT / "infra/helm/lowtide"
 CONTAINERFILE = (IMAGE / "Containerfile").read_text()
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
