@@ -141,7 +141,7 @@ def test_the_extra_for_airflow_resolves_and_its_dag_files_compile(
     installed: Installed, built: Path, tmp_path: Path
 ) -> None:
     """Airflow itself takes a gigabyte: here it is resolved; `make test-airflow` runs the DAG files under it."""
-    places = ["--find-links", built, "--constraint", built / "constraints.txt"]
+    places = ["--find-links", str(built), "--constraint", str(built / "constraints.txt")]
     would = installed.pip("--dry-run", *places, "lowtide[airflow,s3]")
     assert "+ apache-airflow==" in would
     assert "+ lowtide-airflow==" in would

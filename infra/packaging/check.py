@@ -35,7 +35,7 @@ def main() -> None:
     print("image: hadolint has no complaint")
     program = helm()
     run(program, "lint", "--strict", CHART)
-    for values in ([], ["--values", HERE / "values.yaml"]):
+    for values in ([], ["--values", str(HERE / "values.yaml")]):
         rendered = run(program, "template", "orders", CHART, *values)
         kinds = [checked(document) for document in yaml.safe_load_all(rendered) if document]
         print(f"chart: {', '.join(kinds)} are what Kubernetes {KUBERNETES} and the Spark operator take")
