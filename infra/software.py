@@ -24,6 +24,7 @@ from lowtide.jars.third_party import broker_jars, connector_jars, jars_folder
 ROOT = Path(__file__).resolve().parents[1]
 BASE_PYTHON = Path(sys.executable).resolve()
 """The interpreter that the environment was made with, which all hosts have."""
+OURS = ("lowtide", "lowtide-airflow", "lowtide-snapshots", "lowtide-tracker")
 INSTALLED = ("lowtide", "lowtide-snapshots[s3]")
 LEFT_OUT = ("pyspark/jars", "pyspark/examples", "pyspark/data", "__pycache__")
 """Of the archive for executors, which have a Spark of their own."""
@@ -80,7 +81,9 @@ def python_tool(*arguments: object) -> None:
 
 def _environment(folder: Path, *installed: str) -> None:
     python_tool("venv", "--relocatable", "--python", BASE_PYTHON, folder)
-    constraints = ["--constraints", ROOT / "requirements.lock", "--find-links", ROOT / "dist"]
+    # Wheels of one version differ from clone to clone: uv is not to take one that it has seen.
+    fresh = [word for name in OURS for word in ("--refresh-package", name)]
+    constraints = ["--constraints", ROOT / "requirements.lock", "--find-links", ROOT / "dist", *fresh]
     python_tool("pip", "install", "--python", folder / "bin/python", *constraints, *installed)
 
 

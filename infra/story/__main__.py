@@ -136,10 +136,10 @@ class Story:
             )
 
     def _view(self) -> dict[str, Any]:
-        shown: dict[str, Any] = json.loads(
+        shown: list[dict[str, Any]] = json.loads(
             self.on_driver("lowtide status orders --json --conf /home/lowtide/cluster.toml")
         )
-        view: dict[str, Any] = shown["view"]
+        view: dict[str, Any] = shown[0]["view"]
         return view
 
     def _view_or_none(self) -> dict[str, Any] | None:
