@@ -126,6 +126,17 @@ def test_no_wheel_is_built_without_the_jar_that_belongs_to_it(built: Path, tmp_p
 
 
 @pytest.mark.slow
+def test_what_is_installed_is_what_was_built(installed: Installed, built: Path) -> None:
+    """uv's cache may have wheels of the same version from another clone."""
+    (packages,) = installed.folder.glob("lib/python*/site-packages")
+    for name in ("lowtide", "lowtide_snapshots", "lowtide_tracker"):
+        wheel = zipfile.ZipFile(next(built.glob(f"{name}-[0-9]*.whl")))
+        for entry in wheel.namelist():
+            if not entry.endswith("/RECORD"):  # To which the installer adds its own.
+                assert (packages / entry).read_bytes() == wheel.read(entry), entry
+
+
+@pytest.mark.slow
 def test_nothing_comes_from_the_clone(installed: Installed, tmp_path: Path) -> None:
     program = "import lowtide, lowtide_snapshots.stores.s3, lowtide_tracker, sys\n"
     program += "print(*(sys.modules[name].__file__ for name in ('lowtide', 'lowtide_snapshots', 'lowtide_tracker')))"
