@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from embedded_airflow.api import AirflowApi
+from embedded_airflow.errors import AirflowSilent
 from lowtide_hosts.cli import leftovers
 from lowtide_hosts.host import Host
 
@@ -124,8 +125,20 @@ class Story:
             airflow.unpause(SNAPSHOT_DAG)
             self.say(f"Airflow's {SNAPSHOT_DAG} is triggered")
             run = airflow.trigger(SNAPSHOT_DAG)
+            deadline = time.monotonic() + AIRFLOW_LIMIT_S
+            while not self._over(airflow, run.id):
+                if time.monotonic() > deadline:
+                    raise SystemExit(f"Airflow has not taken a snapshot within {AIRFLOW_LIMIT_S:.0f} s")
+                time.sleep(2.0)
             airflow.wait(SNAPSHOT_DAG, run.id, AIRFLOW_LIMIT_S)
         self.say("the snapshot is committed")
+
+    @staticmethod
+    def _over(airflow: AirflowApi, run: str) -> bool:
+        try:
+            return airflow.run(SNAPSHOT_DAG, run).over
+        except AirflowSilent:  # Two cores carry twelve hosts: it may be slow.
+            return False
 
     def _background(self, command: str) -> subprocess.Popen[bytes]:
         assert self.driver is not None

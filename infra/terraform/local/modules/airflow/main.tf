@@ -37,6 +37,7 @@ resource "hosts_program" "this" {
     AWS_EC2_METADATA_DISABLED    = "true"
 
     AIRFLOW__CORE__DAGS_FOLDER                        = "/opt/airflow/dags"
+    AIRFLOW__DATABASE__SQL_ALCHEMY_CONN               = "sqlite:////home/airflow/airflow.db?timeout=30"
     AIRFLOW__CORE__LOAD_EXAMPLES                      = "False"
     AIRFLOW__CORE__PARALLELISM                        = "2"
     AIRFLOW__CORE__HOSTNAME_CALLABLE                  = "socket.gethostname"
@@ -55,6 +56,11 @@ resource "hosts_program" "this" {
     "aws/credentials" = var.store.credentials
     "aws/ca.pem"      = var.store.authority
   }
+  # Readers of the database and its writer do not wait for each other.
+  prepare = join(" && ", [
+    "/opt/airflow/environment/bin/python -m airflow db migrate",
+    "/opt/airflow/environment/bin/python -c \"import sqlite3; sqlite3.connect('airflow.db').execute('PRAGMA journal_mode=WAL')\"",
+  ])
   port          = 8080
   start_limit_s = 240
   stop_limit_s  = 3
