@@ -129,6 +129,10 @@ infra-shell: env  ## needs root: a shell on the cluster's host where jobs are st
 infra-down: env  ## needs root: destroy the cluster, and count what is left
 	@$(CLUSTER) down
 
+.PHONY: infra-check
+infra-check: env  ## check Terraform's module for AWS: validate, test, lint and scan it, without AWS
+	@LOWTIDE_UV=$$($(HOUSE) uv) $(RUN) infra/check.py
+
 .PHONY: lock
 lock:  ## make requirements.lock anew from requirements.in and the pyproject.toml files (ARGS=--upgrade)
 	@$$($(HOUSE) uv) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
@@ -137,6 +141,8 @@ lock:  ## make requirements.lock anew from requirements.in and the pyproject.tom
 	    $(ARGS) requirements.in --output-file requirements.lock
 	@$$($(HOUSE) uv) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	    --no-emit-index-url $(ARGS) infra/hosts/requirements.in --output-file infra/hosts/requirements.lock
+	@$$($(HOUSE) uv) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	    --no-emit-index-url $(ARGS) infra/checkov/requirements.in --output-file infra/checkov/requirements.lock
 
 .PHONY: lock-jars
 lock-jars: env  ## fetch the jars of plugin/lowtide/jars/ivy.xml anew and make jars.lock from them
