@@ -1,7 +1,7 @@
-"""Checks of infra/terraform/aws, without AWS and without its provider: `python infra/check.py`, as `make infra-check` calls it.
+"""Checks of infra/terraform/aws, without AWS and without its provider: `make infra-check`.
 
-Terraform validates and tests the module against a provider that has the schemas of AWS's and nothing else (`aws_schema`);
-tflint and checkov read it. What all this shows, and what it does not, stands in the module's README.md.
+Terraform validates and tests the module against a provider that has the schemas of AWS's and nothing else
+(`aws_schema`); tflint and checkov read it. What all this shows, and what it does not, stands in the module's README.md.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ MISTAKES = {
     "an argument that does not exist": ("kafka", "cluster_name ", "cluster_nam ", "Unsupported argument"),
     "an argument that is missing": ("kafka", "  kafka_version          = var.kafka_version\n", "", "Missing required"),
     "an argument of another type": ("kafka", "= var.brokers", '= "three"', "a number is required"),
-    "a block that is missing": ("network", "vpc_id       ", "vpc_idd       ", "Unsupported argument"),
-    "an attribute that does not exist": ("spark", "aws_emr_cluster.this.master_public_dns", "aws_emr_cluster.this.dns", "Unsupported attribute"),
+    "a block that does not exist": ("kafka", "  broker_node_group_info {", "  broker_nodes {", "Unsupported block type"),
+    "an attribute that does not exist": ("spark", "this.master_public_dns", "this.dns", "Unsupported attribute"),
 }  # fmt: skip
-"""Edits of a module's main.tf or outputs.tf, and what Terraform has to say then: a check that passes everything is none."""
+"""Edits of a module, and what Terraform has to say to them: a check that passes everything is none."""
 
 WILDCARDS = {
     "TheAccountDecides": "in a key's policy * is that key, and without it IAM could give nobody the key",
@@ -54,6 +54,7 @@ WILDCARDS = {
 
 @click.command(help=__doc__)
 def main() -> None:
+    """Run all checks; the last line says which."""
     for tool in ("terraform", "go"):
         if shutil.which(tool) is None:
             raise click.ClickException(f"there is no {tool} on PATH: install {tool}")
@@ -107,7 +108,7 @@ class Work:
         mirror = self.folder / "mirror" / self.provider / PROVIDER_VERSION / "linux_amd64"
         mirror.mkdir(parents=True)
         program = mirror / f"terraform-provider-aws_v{PROVIDER_VERSION}"
-        program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT / "infra"} exec {" ".join(self.serve())}\n')
+        program.write_text(f"#!/bin/sh\nPYTHONPATH={ROOT / 'infra'} exec {' '.join(self.serve())}\n")
         program.chmod(0o755)
         (self.folder / "terraform.rc").write_text(
             f'provider_installation {{\n  filesystem_mirror {{\n    path = "{self.folder / "mirror"}"\n  }}\n}}\n'
@@ -186,8 +187,7 @@ class Work:
             env={**os.environ, "PYTHONPATH": str(ROOT / "infra")},
         ) as process:  # fmt: skip
             assert process.stdout is not None
-            found = next(re.search(r"TF_REATTACH_PROVIDERS='(.*)'", line) for line in process.stdout if "TF_REATTACH" in line)
-            assert found is not None
+            found = next(filter(None, (re.search(r"TF_REATTACH_PROVIDERS='(.*)'", line) for line in process.stdout)))
             self.environment["TF_REATTACH_PROVIDERS"] = found[1]
             try:
                 yield
@@ -222,6 +222,7 @@ def check_policy(address: str, policy: dict[str, Any]) -> None:
 
 
 def listed(value: str | list[str]) -> list[str]:
+    """A policy's field that is one text or several."""
     return [value] if isinstance(value, str) else value
 
 
@@ -233,7 +234,7 @@ def schemas() -> Path:
             names.add(f"data.{name}" if kind == "data" else name)
     lock = ROOT / "infra/aws_schema/requirements.lock"
     reader = ROOT / "infra/aws_schema/binding.py"
-    digest = hashlib.sha256(b"".join((lock.read_bytes(), reader.read_bytes(), *(name.encode() for name in sorted(names)))))
+    digest = hashlib.sha256(lock.read_bytes() + reader.read_bytes() + " ".join(sorted(names)).encode())
     folder = cache_folder() / "aws-schema"
     path = folder / f"schemas-{digest.hexdigest()[:12]}.json"
     if not path.exists():
@@ -267,7 +268,7 @@ def checkov() -> str:
     """Scan with checkov, in an environment of its own; a finding is mended, or skipped with a reason beside it."""
     folder = tool_environment("checkov", ROOT / "infra/checkov/requirements.lock")
     done = subprocess.run(
-        [folder / "bin/checkov", "--directory", MODULE, "--framework", "terraform", "--output", "json", "--compact", "--quiet"],
+        [folder / "bin/checkov", "--directory", MODULE, "--framework", "terraform", "--output", "json", "--compact"],
         capture_output=True, text=True, check=False,
         env={**os.environ, "BC_SKIP_MAPPING": "TRUE", "CHECKOV_RUN_SCA_PACKAGE_SCAN_V2": "false"},
     )  # fmt: skip
@@ -282,7 +283,9 @@ def checkov() -> str:
     summary = found["summary"]
     if summary["passed"] == 0 or summary["parsing_errors"]:
         raise click.ClickException(f"checkov read nothing, or not everything: {summary}")
-    return f"checkov {summary['checkov_version']} ({summary['passed']} checks passed, {summary['skipped']} skipped with a reason)"
+    return (
+        f"checkov {summary['checkov_version']}: {summary['passed']} passed, {summary['skipped']} skipped with a reason"
+    )
 
 
 def tool_environment(name: str, lock: Path) -> Path:

@@ -25,7 +25,9 @@ from typing import Any
 __all__ = ["BindingUnreadable", "Schema", "read_schemas"]
 
 Schema = dict[str, Any]
-"""`attributes`: name to {type, required, optional, computed, write_only}; `blocks`: name to {nesting, min, max, block}."""
+"""`attributes`: name to its type and whether required, optional, computed, write_only; `blocks`: name to nesting, min,
+max and block.
+"""
 
 _ENTRY = re.compile(
     r"^ +(?P<name>\w+): \{\n +value: (?P<value>.*),\n +isBlock: (?P<block>true|false),\n"
@@ -39,7 +41,6 @@ _KNOWN = re.compile(
 )
 _INTERFACE = re.compile(r"^export interface (\w+)[^{]*\{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
 _PROPERTY = re.compile(r"^    readonly (\w+)(\??):", re.MULTILINE)
-_STRUCT = re.compile(r"\((?:struct|this)\._?(\w+)")
 _SIMPLE = {"string": "string", "number": "number", "boolean": "bool"}
 _GETTERS = {
     "this.getStringAttribute": "string",
@@ -74,7 +75,7 @@ def read_schemas(package: Path, names: Iterable[str]) -> dict[str, Schema]:
     for name, folder in folders.items():
         script, types = sources.get(f"{folder}/index.js"), sources.get(f"{folder}/index.d.ts")
         if script is None or types is None:
-            raise BindingUnreadable(f"{package.name} has no {name}; is it spelt as the provider's documentation has it?")
+            raise BindingUnreadable(f"{package.name} has no {name}; is it spelt as the provider documents it?")
         schemas[name] = _Source(script, types).schema(name)
     return schemas
 
@@ -106,7 +107,8 @@ class _Source:
     def schema(self, name: str) -> Schema:
         """The whole resource's schema."""
         found = re.search(r"^class (\w+) extends cdktf\.Terraform(?:Resource|DataSource|Provider) ", self.script, re.M)
-        if found is None or (name != "provider" and f'tfResourceType = "{name.removeprefix("data.")}"' not in self.script):
+        kind = f'tfResourceType = "{name.removeprefix("data.")}"'
+        if found is None or (name != "provider" and kind not in self.script):
             raise BindingUnreadable(f"the binding's file of {name} is another resource's")
         own = self.script[found.start() :]
         required = self._required(f"{found[1]}Config")

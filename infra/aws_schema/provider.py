@@ -1,6 +1,6 @@
-"""Terraform provider that has the AWS provider's schemas and nothing else: `python -m aws_schema.provider SCHEMAS.json`.
+"""Provider for Terraform that has the AWS provider's schemas and nothing else.
 
-With `--dev NAME` it stays and prints how Terraform finds it, so that many runs share one process.
+`python -m aws_schema.provider SCHEMAS.json`; with `--dev NAME` it stays and prints how Terraform finds it, so that many runs share one process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NESTING = {"single": 1, "list": 2, "set": 3}
 """Protocol 6's numbers."""
 
 WRITE_ONLY = b"\x58\x01"
-"""Field 11 of protocol 6's Attribute, `write_only = true`, which the framework's copy of the protocol is too old for."""
+"""`write_only = true`, field 11 of protocol 6's Attribute; the framework's copy of the protocol is too old for it."""
 
 
 class _Typed(String):
@@ -135,24 +135,29 @@ class SchemaProvider(Provider):
         self.name = name
 
     def get_model_prefix(self) -> str:
+        """What the names of all resources begin with."""
         return "aws_"
 
     def full_name(self) -> str:
+        """The name that Terraform knows the provider by."""
         return self.name
 
     def get_provider_schema(self, _diags: Diagnostics) -> Schema:
+        """The schema of the provider's own block."""
         return _schema(self.schemas["provider"])
 
     def validate_config(self, _diags: Diagnostics, _config: Config) -> None:
-        return None
+        """Leave it to Terraform, which compares with the schema."""
 
     def configure_provider(self, _diags: Diagnostics, _config: Config) -> None:
-        return None
+        """There is nothing to configure."""
 
     def get_data_sources(self) -> list[Any]:
+        """Every data source of the schemas."""
         return self._kinds(DataSource, "data.aws_")
 
     def get_resources(self) -> list[Any]:
+        """Every resource of the schemas."""
         return self._kinds(Resource, "aws_")
 
     def _kinds(self, base: type, prefix: str) -> list[Any]:
