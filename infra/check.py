@@ -36,7 +36,7 @@ TFLINT = ("github.com/terraform-linters/tflint", "v0.64.0")
 
 MISTAKES = {
     "an argument that does not exist": ("kafka", "cluster_name ", "cluster_nam ", "Unsupported argument"),
-    "an argument that is missing": ("kafka", "  kafka_version          = var.kafka_version\n", "", "Missing required"),
+    "an argument that is missing": ("zookeeper", "  device_name                    = \"/dev/sdf\"\n", "", "Missing"),
     "an argument of another type": ("kafka", "= var.brokers", '= "three"', "a number is required"),
     "a block that does not exist": ("kafka", "  broker_node_group_info {", "  broker_nodes {", "Unsupported block type"),
     "an attribute that does not exist": ("spark", "this.master_public_dns", "this.dns", "Unsupported attribute"),

@@ -1,6 +1,7 @@
 """Provider for Terraform that has the AWS provider's schemas and nothing else.
 
-`python -m aws_schema.provider SCHEMAS.json`; with `--dev NAME` it stays and prints how Terraform finds it, so that many runs share one process.
+`python -m aws_schema.provider SCHEMAS.json`; with `--dev NAME` it stays and prints how Terraform finds it, so that many
+runs share one process.
 """
 
 from __future__ import annotations
