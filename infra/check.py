@@ -38,7 +38,7 @@ MISTAKES = {
     "an argument that does not exist": ("kafka", "cluster_name ", "cluster_nam ", "Unsupported argument"),
     "an argument that is missing": ("zookeeper", "  device_name                    = \"/dev/sdf\"\n", "", "Missing"),
     "an argument of another type": ("kafka", "= var.brokers", '= "three"', "a number is required"),
-    "a block that does not exist": ("kafka", "  broker_node_group_info {", "  broker_nodes {", "Unsupported block type"),
+    "a block that does not exist": ("kafka", "broker_node_group_info {", "broker_nodes {", "Unsupported block type"),
     "an attribute that does not exist": ("spark", "this.master_public_dns", "this.dns", "Unsupported attribute"),
 }  # fmt: skip
 """Edits of a module, and what Terraform has to say to them: a check that passes everything is none."""
