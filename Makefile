@@ -18,7 +18,7 @@ SEED ?=
 HOUSE := $(PYTHON) tools/environment.py
 ENV = $(or $(CACHED_ENV),$(eval CACHED_ENV := $(shell $(HOUSE) path))$(CACHED_ENV))
 RUN = $(ENV)/bin/python
-FOLDERS := tracker snapshots plugin dags bench tools peers $(wildcard examples tests)
+FOLDERS := tracker snapshots plugin dags bench tools peers infra $(wildcard examples tests)
 UNDER_AIRFLOW := tests/airflow_page tests/dag_runs tests/under_airflow
 UNIT := not (spark or kafka or zookeeper or s3 or postgres or airflow or slow)
 
@@ -132,6 +132,10 @@ infra-down: env  ## needs root: destroy the cluster, and count what is left
 .PHONY: infra-check
 infra-check: env  ## check Terraform's module for AWS: validate, test, lint and scan it, without AWS
 	@LOWTIDE_UV=$$($(HOUSE) uv) $(RUN) infra/check.py
+
+.PHONY: infra-demo
+infra-demo: jars jar s3-server  ## needs root: the whole story: provision, run, lose a host, recover, compare, destroy
+	@PYTHONPATH=infra:infra/hosts:dags/tests/support $(RUN) -m story
 
 .PHONY: lock
 lock:  ## make requirements.lock anew from requirements.in and the pyproject.toml files (ARGS=--upgrade)

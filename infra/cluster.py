@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "infra"), str(ROOT / "infra/hosts")]
 
 from lowtide_hosts.host import Host  # noqa: E402
-from software import gather, python_tool  # noqa: E402
+from software import BASE_PYTHON, gather, python_tool  # noqa: E402
 
 from lowtide.cache import cache_folder  # noqa: E402
 
@@ -36,6 +36,7 @@ variables = click.option("--var", "settings", multiple=True, metavar="KEY=VALUE"
 
 @click.group(help=__doc__)
 def main() -> None:
+    """Look whether it can be done at all."""
     if os.geteuid() != 0:
         raise click.ClickException("this needs root: it makes network devices and namespaces")
     if shutil.which("terraform") is None:
@@ -53,9 +54,7 @@ def up(settings: tuple[str, ...]) -> None:
     click.echo(f"up after {time.monotonic() - made:.1f} s ({made - began:.1f} s before that to gather software)")
     for host in Host.all(name()):
         click.echo(f"  {host.address:<12} {host.name}")
-    click.echo(
-        f"a shell where jobs are started:  make infra-shell    (then `{PROFILE}`, and --conf /home/lowtide/cluster.toml)"
-    )
+    click.echo("a shell where jobs are started: make infra-shell; their conf is /home/lowtide/cluster.toml there")
 
 
 @main.command()
@@ -106,13 +105,14 @@ def name() -> str:
 
 
 def given(settings: tuple[str, ...]) -> list[str]:
-    """Terraform's arguments: where its state lies, and the variables; those of the last `up` hold until others are given."""
+    """Terraform's arguments: its state's place, and variables; those of the last `up` hold until others are given."""
     kept = WORK / "settings.json"
     if settings:
         kept.write_text(json.dumps(settings))
     known = settings or (json.loads(kept.read_text()) if kept.exists() else [])
     return [
-        f"-state={WORK / 'terraform.tfstate'}", f"-var-file={WORK / 'software.tfvars.json'}", "-no-color", "-input=false",
+        f"-state={WORK / 'terraform.tfstate'}", f"-var-file={WORK / 'software.tfvars.json'}",
+        "-no-color", "-input=false",
         *(f"-var={setting}" for setting in known),
     ]  # fmt: skip
 
@@ -131,6 +131,9 @@ def prepare() -> None:
         f'provider_installation {{\n  filesystem_mirror {{\n    path = "{WORK / "providers"}"\n  }}\n}}\n'
     )
     (WORK / "software.tfvars.json").write_text(json.dumps({"software": gather()}, indent=2) + "\n")
+    (MODULE / ".terraform.lock.hcl").unlink(
+        missing_ok=True
+    )  # It holds a sum of the provider, which changes with the clone.
     terraform("init", "-no-color", "-input=false", quiet=True)
 
 
@@ -139,7 +142,7 @@ def provider_python() -> Path:
     lock = ROOT / "infra/hosts/requirements.lock"
     folder = cache_folder() / "cluster" / f"provider-{hashlib.sha256(lock.read_bytes()).hexdigest()[:12]}"
     if not (folder / "complete").exists():
-        python_tool("venv", "--clear", "--python", sys._base_executable, folder)
+        python_tool("venv", "--clear", "--python", BASE_PYTHON, folder)
         python_tool("pip", "sync", "--python", folder / "bin/python", "--require-hashes", lock)
         (folder / "complete").touch()
     return folder / "bin/python"

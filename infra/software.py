@@ -1,6 +1,6 @@
 """What runs on a local cluster's hosts, gathered in one folder: Terraform's variable `software`.
 
-Lowtide comes from wheels into an environment of its own, as a team would install it, with an archive of it for executors.
+Lowtide comes from wheels into an environment of its own, as a team would install it; executors get an archive.
 The folder lies in the cache, one for each state of the sources; `make infra-up` calls this.
 """
 
@@ -22,6 +22,9 @@ from lowtide.jars.java import find_java
 from lowtide.jars.third_party import broker_jars, connector_jars, jars_folder
 
 ROOT = Path(__file__).resolve().parents[1]
+BASE_PYTHON = Path(sys.executable).resolve()
+"""The interpreter that the environment was made with, which all hosts have."""
+OURS = ("lowtide", "lowtide-airflow", "lowtide-snapshots", "lowtide-tracker")
 INSTALLED = ("lowtide", "lowtide-snapshots[s3]")
 LEFT_OUT = ("pyspark/jars", "pyspark/examples", "pyspark/data", "__pycache__")
 """Of the archive for executors, which have a Spark of their own."""
@@ -37,16 +40,18 @@ def gather() -> dict[str, object]:
     if not (folder / "complete").exists():
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        _environment(folder / "lowtide" / "environment")
+        _environment(folder / "lowtide" / "environment", *INSTALLED)
         _archive(folder / "lowtide" / "environment")
-        _links(folder / "zookeeper", spark_jars(JARS))
+        _copies(folder / "zookeeper", spark_jars(JARS))
         own = [jar for jar in broker_jars() if not jar.name.startswith("slf4j-api")]
-        _links(folder / "kafka", [*own, *spark_jars(LOGGING_JARS)])
+        _copies(folder / "kafka", [*own, *spark_jars(LOGGING_JARS)])
         for jar in [*connector_jars(), *broker_jars()]:
-            _links(
+            _copies(
                 folder / "lowtide" / "cache/jars" / jars_folder().name / jar.parent.relative_to(jars_folder()), [jar]
             )
-        _links(folder / "s3", [_s3_server()])
+        _copies(folder / "s3", [_s3_server()])
+        _environment(folder / "airflow" / "environment", "lowtide-airflow")
+        _copies(folder / "airflow" / "dags", (ROOT / "dags").glob("lowtide_*.py"))
         (folder / "complete").touch()
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     return {
@@ -56,6 +61,7 @@ def gather() -> dict[str, object]:
         "zookeeper": str(folder / "zookeeper"),
         "s3_server": str(folder / "s3"),
         "lowtide": str(folder / "lowtide"),
+        "airflow": str(folder / "airflow"),
         "environment": str(folder / "lowtide/environment.tar.gz"),
         "hidden": [str(ROOT), str(cache_folder())],
     }
@@ -73,10 +79,12 @@ def python_tool(*arguments: object) -> None:
     subprocess.run([os.environ["LOWTIDE_UV"], "--quiet", *map(str, arguments)], check=True, env=known)
 
 
-def _environment(folder: Path) -> None:
-    python_tool("venv", "--relocatable", "--python", sys._base_executable, folder)
-    constraints = ["--constraints", ROOT / "requirements.lock", "--find-links", ROOT / "dist"]
-    python_tool("pip", "install", "--python", folder / "bin/python", *constraints, *INSTALLED)
+def _environment(folder: Path, *installed: str) -> None:
+    python_tool("venv", "--relocatable", "--python", BASE_PYTHON, folder)
+    # Wheels of one version differ from clone to clone: uv is not to take one that it has seen.
+    fresh = [word for name in OURS for word in ("--refresh-package", name)]
+    constraints = ["--constraints", ROOT / "requirements.lock", "--find-links", ROOT / "dist", *fresh]
+    python_tool("pip", "install", "--python", folder / "bin/python", *constraints, *installed)
 
 
 def _archive(environment: Path) -> None:
@@ -89,11 +97,10 @@ def _archive(environment: Path) -> None:
     draft.rename(environment.with_name("environment.tar.gz"))
 
 
-def _links(folder: Path, files: Iterable[Path]) -> None:
+def _copies(folder: Path, files: Iterable[Path]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for file in files:
-        if not (folder / file.name).exists():
-            os.link(file, folder / file.name)
+        shutil.copy2(file, folder)
 
 
 def _s3_server() -> Path:

@@ -14,11 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.job_program import Program
+from tests.settings import settings_of
+from tests.shop import Load, Shop
 
 if TYPE_CHECKING:
     from tests.conftest import Kafka
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.zookeeper]
 EPOCHS = 4
 PROGRAM = """
 import json, sys
@@ -144,6 +147,29 @@ def test_state_is_kept_over_epochs_on_two_executors_and_the_loss_of_one_ends_the
     ended = json.loads(cluster.line())["ended"]
     assert f"on executor {lost['executor']}" in ended
     assert "start the job again" in ended
+
+
+def test_a_program_goes_on_in_its_session_when_an_executor_is_lost(
+    kafka: Kafka, zookeeper: str, tmp_path: Path
+) -> None:
+    """Spark's JVM stays, and gives no tasks to the executor that is lost; the output is what it would have been."""
+    folder = {"job.folder": str(tmp_path / ".lowtide/jobs")}
+    settings = settings_of(kafka, zookeeper, tmp_path, 1) | folder | {"spark.master": "local-cluster[2,6,1024]"}
+    shop = Shop.open("replaced", kafka, settings, letters=2)
+    program = Program(shop, tmp_path)
+    try:
+        before = program.running()
+        with Load(shop):
+            view = program.moved()
+            worker = next(each for each in view.workers if each.executor == "1")
+            os.kill(parent_of(parent_of(worker.pid)), signal.SIGKILL)
+            after = program.running(restarts=1)
+            program.moved()
+        assert after.jvm == before.jvm
+        assert shop.judge.right()
+        program.stop()
+    finally:
+        program.close()
 
 
 def wait_for_the_next_epoch(cluster: Cluster) -> None:

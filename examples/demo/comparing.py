@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from lowtide.api import Flow
 from lowtide.conf import Conf
+from lowtide.conf.zookeeper_access import ZooKeeperAccess
 from lowtide.connectors.floor_archive import read_archived
 from lowtide.connectors.lasts import read_lasts, topic_of
 from lowtide.core.fronts.register import FrontRegister
 from lowtide.flow.compiler import compile_job
 from lowtide.local.oracle import Output, Verdict, compare, read_output, read_sources
-from lowtide_snapshots.job.store import JobStore
 
 LASTS_LIMIT_S = 20.0
 
@@ -26,7 +26,7 @@ def compare_job(flow: Flow, conf: Conf, topic: str) -> tuple[Verdict, dict[int, 
         The verdict, and what was delivered, by lane.
     """
     plan = compile_job(flow, conf)
-    with JobStore(conf.zookeeper.hosts, plan.name, root=conf.zookeeper.root) as store:
+    with ZooKeeperAccess.of(conf.zookeeper).store(plan.name) as store:
         register = FrontRegister.from_json(store.fronts())
     durable = read_lasts(conf.kafka, topic_of(plan.name), LASTS_LIMIT_S)
     floors = read_archived(conf.kafka, plan.name, durable, {}, LASTS_LIMIT_S)

@@ -24,7 +24,7 @@ WRITE_ONLY = b"\x58\x01"
 """`write_only = true`, field 11 of protocol 6's Attribute; the framework's copy of the protocol is too old for it."""
 
 
-class _Typed(String):
+class _Typed(String):  # type: ignore[misc]
     """A type that is only declared."""
 
     def __init__(self, kind: Any) -> None:
@@ -34,7 +34,7 @@ class _Typed(String):
         return json.dumps(self.kind).encode()
 
 
-class _Attribute(Attribute):
+class _Attribute(Attribute):  # type: ignore[misc]
     """An attribute that may be write-only."""
 
     write_only = False
@@ -46,7 +46,7 @@ class _Attribute(Attribute):
         return message
 
 
-class _NestedBlock(NestedBlock):
+class _NestedBlock(NestedBlock):  # type: ignore[misc]
     """A block in any of the protocol's nestings, of which the framework has two."""
 
     def __init__(self, name: str, known: dict[str, Any]) -> None:
@@ -128,7 +128,7 @@ class _Unmade:
     create = read = update = delete = plan = _refuse
 
 
-class SchemaProvider(Provider):
+class SchemaProvider(Provider):  # type: ignore[misc]
     """The provider; `schemas` as `aws_schema.binding` returns them."""
 
     def __init__(self, schemas: dict[str, dict[str, Any]], name: str) -> None:

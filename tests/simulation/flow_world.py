@@ -33,6 +33,7 @@ class FlowWorld(World):
         swaps: How likely it is that frames are disturbed rather than the life killed.
         longest: How many messages a partition can have; drawn if None.
         idle: How likely idle heartbeats are; drawn if None.
+        snapshots: How many times likelier than else snapshots are.
         letters: Whether the flow names dead letters; drawn if None.
         wrong: How likely it is, without them, that a life begins with a function that is wrong about some records.
     """
@@ -51,6 +52,7 @@ class FlowWorld(World):
         swaps: float = 0.2,
         longest: int | None = None,
         idle: int | None = None,
+        snapshots: int = 1,
         letters: bool | None = None,
         wrong: float = 0.4,
     ) -> None:
@@ -58,6 +60,7 @@ class FlowWorld(World):
         self.grouping = grouping
         self.faults, self.damage, self.swaps = faults, damage, swaps
         self.job = Job(self.rng, flow, longest, letters=letters)
+        self.snapshots = snapshots
         self.wrongness = wrong
         self.wrong: Wrong | None = None
         self.idleness = idle or self.rng.choice([4, 4, 15])
@@ -122,9 +125,9 @@ class FlowWorld(World):
             (6, "rest", self.rest),
             (2, "double", self.double),
             (2, "connect", self.connect),
-            (1, "request", self.request),
-            (3, "capture", self.capture),
-            (2, "seal", self.seal),
+            (self.snapshots, "request", self.request),
+            (3 * self.snapshots, "capture", self.capture),
+            (2 * self.snapshots, "seal", self.seal),
             (1, "rare", self.rare),
         ]
 

@@ -27,6 +27,8 @@ from .verdict import Violation
 
 KEPT = 2
 """Commits."""
+LOST = 0.5
+"""How likely the manifest of a damaged commit is lost with it."""
 LAYOUTS = ((8, 4), (4, 4), (6, 2))
 """Hash units and lanes."""
 
@@ -62,7 +64,8 @@ class Job:
         logs: The partitions in the register, by front.
         later: Those that will appear.
         commits: Those that are kept, the newest last.
-        manifests: The floors of each manifest, which can be read though a part is damaged; the newest last.
+        manifests: Commits with the floors of their manifests, which often can be read though a part is damaged; the
+            newest last.
         archive: Floors that were durable, and no start from the newest commit needs.
         forgets: Whether they are moved there.
         told: Delivered times that the outside was told, each with how many messages every lane held then.
@@ -85,7 +88,7 @@ class Job:
             log.opening = 0
         self.sinks = Sinks(plan)
         self.commits: list[Commit] = []
-        self.manifests: list[Floors] = []
+        self.manifests: list[tuple[Commit, Floors]] = []
         self.archive = Floors()
         self.archived: dict[int, int] = {}
         """By front the offset below which floors are in the archive."""
@@ -98,9 +101,14 @@ class Job:
         return plan_of(self.flow, self._layout, self.slack_ms, workers, grouping, letters=self.letters)
 
     def recovered(self, damage: float) -> Commit | None:
-        """The commit to start from: the newest; or, if a part of it is damaged, the one before; or none."""
+        """The commit to start from: the newest; or, if a part of it is damaged, the one before; or none.
+
+        With a damaged commit its manifest may be lost.
+        """
         while self.commits and self.rng.random() < damage:
-            self.commits.pop()
+            damaged = self.commits.pop()
+            if self.rng.random() < LOST:
+                self.manifests = [pair for pair in self.manifests if pair[0] is not damaged]
         return self.commits[-1] if self.commits else None
 
     def archive_for(self, commit: Commit | None) -> Floors:
@@ -111,7 +119,7 @@ class Job:
 
     def of_manifests(self) -> Floors:
         """The floors of the manifests that there are."""
-        return Floors(floor for manifest in self.manifests for floor in manifest)
+        return Floors(floor for _, manifest in self.manifests for floor in manifest)
 
     def keep(self, commit: Commit, life: Life) -> None:
         """Add a commit; the floors below where it starts are superfluous but for the archive (R17)."""
@@ -119,7 +127,7 @@ class Job:
         manifest = Floors(commit.floors)
         for front, (offset, _) in commit.starts.items():
             manifest.cut(front, offset)
-        self.manifests = [*self.manifests, manifest][-KEPT:]
+        self.manifests = [*self.manifests, (commit, manifest)][-KEPT:]
         life.manifests = self.of_manifests()
         if not self.forgets:
             return

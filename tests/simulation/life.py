@@ -90,7 +90,7 @@ class Life:
         self.durable = Floors(archive)
         self.durable.merge(sinks.floors())
         self.stored = Floors(self.durable)
-        self.untold = [floor for floor in manifests if self.durable.add(floor)]
+        self.unreported = [floor for floor in manifests if self.durable.add(floor)]
         self.relied_on = max([self.start, told, *(key.tick + 1 for key in self.last.values())])
         self.bundle_records = rng.choice([1, 3, 1000])
         inbound = plan.segments
@@ -143,7 +143,7 @@ class Life:
             window=self.window,
             max_future_ms=FAR_MS,
             floors=self.stored.of_front(log.front),
-            untold=self.untold,
+            unreported=self.unreported,
             relied_on=max(self.relied_on, self.durable.largest_tick()),
             offset=offset,
             before=before,

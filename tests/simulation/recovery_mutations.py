@@ -27,6 +27,16 @@ def front_without(**without: Any) -> list[Patch]:
     return [(Front, "__init__", init)]
 
 
+def never_reported() -> list[Patch]:
+    """Floors that a commit alone knows are gone by, and count as durable."""
+    real = Front.__init__
+
+    def init(self: Front, number: int, *, floors: Any = (), unreported: Any = (), **given: Any) -> None:
+        real(self, number, floors=[*floors, *unreported], **given)
+
+    return [(Front, "__init__", init)]
+
+
 def opened_anywhere() -> list[Patch]:
     """A new partition opens at the tracker's min time, whatever was delivered before."""
     real = Tracking.open
@@ -148,6 +158,8 @@ RECOVERY = [
          lambda: front_without(relied_on=NO_TICK), faults=OFTEN),
     flow("floors-unread", "R2, W2", "a front does not look at the floors that are durable",
          lambda: front_without(floors=()), faults=OFTEN),
+    flow("never-reported", "R2", "a floor that a commit alone knows is gone by and not reported", never_reported,
+         damage=0.6, faults=OFTEN, idle=15, snapshots=7),
     flow("archive-unread", "R2", "floors below the newest commit are not looked for", archive_unread,
          damage=0.6, faults=OFTEN, idle=15),
     flow("covered-by-none", "R2, R13", "a floor is taken back that another takes no place of", floors_covered_by_none,

@@ -26,7 +26,7 @@ def issue(names: Sequence[str], authority: str = "", authority_key: str = "") ->
     """
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, names[0])])
-    now = datetime.datetime.now(datetime.timezone.utc)
+    now = datetime.datetime.now(datetime.UTC)
     signer = x509.load_pem_x509_certificate(authority.encode()) if authority else None
     builder = (
         x509.CertificateBuilder()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import shutil
@@ -141,16 +140,15 @@ class Host:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def lose(self) -> None:
-        """Pull its plug: all its processes are gone at once, and its files stay, for nobody."""
+        """Pull its plug: its network is gone, then all its processes; nobody is told. Its files stay, for nobody."""
         host = self if self.first is not None else Host.find(self.network, self.name)
+        if link_exists(self.device):
+            ip("link", "delete", self.device)
         if host is not None and host.first is not None:
             everything = same_namespace(host.first)
             host.first.signal(signal.SIGKILL)
             for process in everything:
                 process.gone_within(BOOT_LIMIT_S)
-        if link_exists(self.device):
-            with contextlib.suppress(HostsError):  # It goes by itself with the host's last process.
-                ip("link", "delete", self.device)
 
     def cut(self, other: Host) -> None:
         """Let nothing that this host sends to another one arrive, without a word to either, until `mend`.
@@ -212,7 +210,8 @@ class Host:
         with (self.folder / "boot.log").open("w") as log:
             outer = subprocess.Popen(
                 ["unshare", *spaces, "sh", "-c", BOOT],
-                env=given, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True,
+                env=given, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
+                start_new_session=True,
             )  # fmt: skip
         assert outer.stdout is not None
         with outer.stdout as said:

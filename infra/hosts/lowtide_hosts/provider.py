@@ -53,7 +53,7 @@ def _known(name: str, description: str, *, secret: bool = False) -> Attribute:
     return Attribute(name, String(), description, computed=True, sensitive=secret)
 
 
-class _Made(Resource):
+class _Made(Resource):  # type: ignore[misc]
     """Whatever is replaced as a whole."""
 
     schema: ClassVar[Schema]
@@ -72,6 +72,9 @@ class _Made(Resource):
 
     def update(self, _context: Any, _current: State, planned: State) -> State:
         return planned
+
+    def upgrade(self, _context: Any, _version: int, old: State) -> State:
+        return old
 
 
 def _up(planned: State) -> Host:
@@ -276,11 +279,12 @@ class FilesResource(_Made):
     @_said
     def delete(self, _context: Any, current: State) -> None:
         host = Host.find(current["network"], current["host"])
-        for path in current["files"] if host is not None else ():
-            (host.home / current["name"] / path).unlink(missing_ok=True)
+        if host is not None:
+            for path in current["files"]:
+                (host.home / current["name"] / path).unlink(missing_ok=True)
 
 
-class Hosts(Provider):
+class Hosts(Provider):  # type: ignore[misc]
     """The provider."""
 
     def get_model_prefix(self) -> str:

@@ -17,7 +17,7 @@ locals {
       master = { number = 39, mounts = local.spark }
       driver = { number = 70, mounts = merge(local.spark, { lowtide = var.software.lowtide }) }
     },
-    var.airflow ? { airflow = { number = 71, mounts = merge(local.spark, { lowtide = var.software.lowtide }) } } : {},
+    var.airflow ? { airflow = { number = 71, mounts = { airflow = var.software.airflow } } } : {},
   )
 }
 
@@ -72,6 +72,10 @@ resource "hosts_secret" "zookeeper" {
   name = "the jobs' nodes in ZooKeeper"
 }
 
+resource "hosts_secret" "token" {
+  name = "the jobs' control API"
+}
+
 locals {
   conf = templatefile("${path.module}/cluster.toml.tftpl", {
     bootstrap_servers = module.kafka.bootstrap_servers
@@ -87,6 +91,7 @@ locals {
     "cluster.toml"              = local.conf
     "ca.pem"                    = hosts_certificate.authority.certificate
     "kafka-password"            = module.kafka.password
+    "token"                     = hosts_secret.token.hex
     "zookeeper-auth"            = "lowtide:${hosts_secret.zookeeper.hex}"
     "aws/credentials"           = module.object_store.credentials
     "spark/spark-defaults.conf" = module.spark.defaults
@@ -100,4 +105,21 @@ resource "hosts_files" "driver" {
   boot    = module.network.network.hosts["driver"].boot
   name    = "lowtide"
   files   = local.submitter
+}
+
+module "airflow" {
+  source = "./modules/airflow"
+  count  = var.airflow ? 1 : 0
+
+  network = module.network.network
+  host    = "airflow"
+  jobs    = file("${path.module}/jobs.toml")
+  connection = {
+    zookeeper      = module.zookeeper.hosts
+    zookeeper_auth = "lowtide:${hosts_secret.zookeeper.hex}"
+    token          = hosts_secret.token.hex
+    url            = "${module.object_store.url}/jobs"
+    endpoint       = module.object_store.endpoint
+  }
+  store = { credentials = module.object_store.credentials, authority = hosts_certificate.authority.certificate }
 }

@@ -18,3 +18,9 @@ output "submitter" {
   value       = local.submitter
   sensitive   = true
 }
+
+output "airflow" {
+  description = "Airflow's address, and the password of its user admin."
+  value       = var.airflow ? { url = module.airflow[0].url, password = module.airflow[0].password } : null
+  sensitive   = true
+}

@@ -79,6 +79,7 @@ variable "software" {
     zookeeper   = string
     s3_server   = string
     lowtide     = string
+    airflow     = string
     environment = string
     hidden      = list(string)
   })

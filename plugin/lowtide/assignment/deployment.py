@@ -39,7 +39,7 @@ class Deployment:
         start: The tick at which the life's min time begins.
         last: What the lanes' `last` was when the life began (R13).
         floors: By front the floors that were durable then, packed.
-        untold: Likewise those that commits alone knew.
+        unreported: Likewise those that commits alone knew.
         relied_on: The largest tick that anything rests on, floors too; see `Front`.
         store: Where snapshots go; None where none are taken.
         restored: The parts that the life begins from, all of the T that it starts at.
@@ -64,7 +64,7 @@ class Deployment:
     start: int = 0
     last: LastKeys = field(default_factory=dict)
     floors: Mapping[int, bytes] = field(default_factory=dict, repr=False)
-    untold: Mapping[int, bytes] = field(default_factory=dict, repr=False)
+    unreported: Mapping[int, bytes] = field(default_factory=dict, repr=False)
     relied_on: int = 0
     store: StoreSetting | None = None
     restored: tuple[Part, ...] = ()

@@ -29,6 +29,8 @@ _LOGIN_MODULES = {
 def librdkafka_settings(kafka: KafkaConf) -> dict[str, str]:
     """Return the settings of a confluent-kafka client that `[kafka]` makes; the caller's own go on top.
 
+    Certificates and key are in the values themselves: they need not lie on the executors.
+
     Raises:
         ConfError: a secret or file is not there, the table contradicts itself, or librdkafka does not take a property.
     """
@@ -43,10 +45,10 @@ def librdkafka_settings(kafka: KafkaConf) -> dict[str, str]:
         settings |= {"sasl.mechanism": mechanism, "sasl.username": username, "sasl.password": password}
     if _uses_ssl(kafka):
         if kafka.ssl_ca_file:
-            settings["ssl.ca.location"] = str(_file(kafka.ssl_ca_file, "ssl_ca_file"))
+            settings["ssl.ca.pem"] = _content(kafka.ssl_ca_file, "ssl_ca_file")
         if _has_certificate(kafka):
-            settings["ssl.certificate.location"] = str(_file(kafka.ssl_certificate_file, "ssl_certificate_file"))
-            settings["ssl.key.location"] = str(_file(kafka.ssl_key_file, "ssl_key_file"))
+            settings["ssl.certificate.pem"] = _content(kafka.ssl_certificate_file, "ssl_certificate_file")
+            settings["ssl.key.pem"] = _content(kafka.ssl_key_file, "ssl_key_file")
             if key_password := _key_password(kafka):
                 settings["ssl.key.password"] = key_password
     return settings
@@ -54,8 +56,6 @@ def librdkafka_settings(kafka: KafkaConf) -> dict[str, str]:
 
 def java_properties(kafka: KafkaConf) -> dict[str, str]:
     """Return the same as properties of Kafka's Java clients, 3.x and later.
-
-    Certificate and key are in the values themselves: they need not lie on the executors.
 
     Raises:
         ConfError: as `librdkafka_settings`.

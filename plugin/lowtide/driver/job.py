@@ -29,7 +29,7 @@ from lowtide.driver.opening import begin_life, open_life
 from lowtide.driver.query import start_query
 from lowtide.driver.recovery import StartFrom
 from lowtide.driver.refusals import fence_ends_life
-from lowtide.driver.session import master_of, session_runs, start_session
+from lowtide.driver.session import drop_executors, has_executors, master_of, session_runs, start_session
 from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
 from lowtide.events import EventLog
 from lowtide.flow.compiler import compile_job
@@ -294,11 +294,20 @@ class Job:
             return False
 
     def can_be_followed(self) -> bool:
-        """Whether Spark's session, the service and all fork servers are there, so that another life may begin in it."""
+        """Whether another life may begin in Spark's session: it is there, and so are the service and all executors.
+
+        On a cluster lost executors do not matter: Spark gives them no more tasks, and replaces them if it can.
+        """
         try:
-            return self.state().totals["executors"] >= self._executors > 0
+            executors = self.state().executors
         except LifeEnded:
             return False
+        whole = len(executors) >= self._executors > 0
+        if whole or not self._executors or not has_executors(master_of(self._conf)):
+            return whole
+        lost = drop_executors(self._session, executors)
+        LOG.warning("Spark gives executor %s no more tasks", ", ".join(lost))
+        return True
 
     def stop(self, *, session: bool = True) -> None:
         """Stop the query; workers deliver what they hold. Spark stops too if the job started it, unless told not to."""

@@ -52,7 +52,7 @@ class Opening:
         topic_ids: By topic what the cluster calls it for good.
         last: What is durable, by sink and lane.
         floors: The floors that are durable.
-        untold: Those that commits alone know.
+        unreported: Those that commits alone know.
         relied_on: The largest tick that anything rests on.
         told: The largest delivered time that was told; None if none was.
         start: The tick at which min time begins.
@@ -66,7 +66,7 @@ class Opening:
     topic_ids: Mapping[str, str]
     last: Mapping[tuple[int, int], OrderKey]
     floors: tuple[Floor, ...]
-    untold: tuple[Floor, ...]
+    unreported: tuple[Floor, ...]
     relied_on: int
     told: int | None
     start: int
@@ -176,9 +176,9 @@ def open_life(
         for entry in register.entries
     )
     last = _by_vertex(plan, durable, len(fronts))
-    floors, untold = (durable.floors, ()) if recovered is None else recovered.needed(durable.floors)
+    floors, unreported = (durable.floors, ()) if recovered is None else recovered.needed(durable.floors)
     return Opening(
-        incarnation, fronts, topic_ids, last, floors, untold, relied_on, told, begins, topic, recovered, generation
+        incarnation, fronts, topic_ids, last, floors, unreported, relied_on, told, begins, topic, recovered, generation
     )
 
 

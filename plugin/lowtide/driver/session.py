@@ -6,6 +6,7 @@ import logging
 import os
 import shlex
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,6 +125,34 @@ def start_session(conf: Conf, name: str) -> SparkSession:
 def session_runs() -> bool:
     """Return whether this program has a SparkSession already."""
     return _context() is not None
+
+
+def has_executors(master: str) -> bool:
+    """Return whether executors are processes of their own, and not the driver."""
+    return master != "local" and not master.startswith("local[")
+
+
+def drop_executors(session: SparkSession, there: Collection[str]) -> list[str]:
+    """Have Spark give no more tasks to executors that are lost, before it finds that out, and replace them if it can.
+
+    Args:
+        session: The SparkSession, of a cluster.
+        there: The executors that are not lost, by Spark's number for them.
+
+    Returns:
+        Those that were dropped.
+    """
+    context: Any = session.sparkContext._jsc.sc()
+    jvm: Any = session._jvm
+    known = context.getExecutorIds()
+    lost = sorted({str(known.apply(place)) for place in range(known.size())} - set(there))
+    names = jvm.java.util.ArrayList()
+    for name in lost:
+        names.add(name)
+    if lost:
+        # As many are wanted as before; none counts as a failure of the application's; tasks still run there.
+        context.schedulerBackend().killExecutors(jvm.PythonUtils.toSeq(names), False, False, True)
+    return lost
 
 
 def master_of(conf: Conf) -> str:

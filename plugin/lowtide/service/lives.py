@@ -227,6 +227,7 @@ class Lives:
             cause=self.register.cause,
             totals=self.totals(),
             workers=figures.workers(self.register, self.gauges),
+            executors=self.executors.names,
         )
 
 

@@ -14,7 +14,9 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import socket
 from collections.abc import Awaitable, Callable
+from ipaddress import ip_address
 from typing import Annotated, Any
 
 import msgspec
@@ -60,6 +62,23 @@ Take = Callable[[str | None, bool, str | None], SnapshotView]
 """Takes a name, whether to commit, and the request's key."""
 Metrics = Callable[[str], tuple[bytes, str]]
 """Takes an `Accept` header; returns metrics and their content type."""
+
+
+def self_address(listening: str) -> str:
+    """Return where others reach what listens at an address: of one that is all addresses, this machine's by its name.
+
+    A machine whose name leads to no address of its own, or to loopback, is reached over loopback alone.
+    """
+    loopback = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what the conf says
+    if listening not in loopback:
+        return listening
+    family = socket.AF_INET6 if ":" in listening else socket.AF_INET
+    try:
+        found = {str(entry[4][0]) for entry in socket.getaddrinfo(socket.gethostname(), None, family)}
+    except OSError:
+        found = set()
+    others = sorted(address for address in found if not ip_address(address.partition("%")[0]).is_loopback)
+    return others[0] if others else loopback[listening]
 
 
 class Control:
@@ -142,7 +161,7 @@ class Control:
         self._entrance = Entrance(listen(self._host, self._port), server, tls=self._certificate.tls)
         self._entrance.open()
         host, port = self._entrance.address
-        here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - what the conf says
+        here = self_address(host)
         return f"[{here}]:{port}" if ":" in here else f"{here}:{port}"
 
     async def close(self) -> None:

@@ -57,7 +57,7 @@ def _make_front(deployment: Deployment, start: FrontStart) -> Front:
         window=deployment.window,
         max_future_ms=deployment.max_future_ms,
         floors=(*unpack(start.number, deployment.floors.get(start.number, b"")), *start.promised()),
-        untold=unpack(start.number, deployment.untold.get(start.number, b"")),
+        unreported=unpack(start.number, deployment.unreported.get(start.number, b"")),
         relied_on=deployment.relied_on,
         offset=start.offset,
         before=NO_TICK if start.before is None else start.before,

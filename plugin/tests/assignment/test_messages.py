@@ -154,8 +154,14 @@ ANSWERS = [
     Fork(11, 5, 6),
     Seated("0/in-0"),
     Finished(["1/0"]),
-    JobState(incarnation=7, cause=None, totals={"records_in": 5}, workers=[WORKER, WorkerState(worker="1/1", level=1)]),
-    JobState(incarnation=7, cause=CAUSE, totals={}, workers=[]),
+    JobState(
+        incarnation=7,
+        cause=None,
+        totals={"records_in": 5},
+        workers=[WORKER, WorkerState(worker="1/1", level=1)],
+        executors=["0"],
+    ),
+    JobState(incarnation=7, cause=CAUSE, totals={}, workers=[], executors=[]),
 ]
 TO_HOST = [*(ToWorker("1/0", each) for each in ORDERS), Stop(), Refused(TEXT)]
 TO_JVM = [ServiceReady("h:1"), JobGauges({"records_in": BIG}), Ended(BIG, CAUSE), ForkServerReady(4), Forked("h:1")]

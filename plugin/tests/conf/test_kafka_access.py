@@ -80,7 +80,7 @@ def test_one_table_speaks_both_dialects(monkeypatch: pytest.MonkeyPatch, tmp_pat
         "sasl.mechanism": "SCRAM-SHA-512",
         "sasl.username": "tide",
         "sasl.password": 'with "quotes"',
-        "ssl.ca.location": str(tmp_path / "ca.pem"),
+        "ssl.ca.pem": "CA",
     }
     assert spark_options(kafka) == {
         "kafka.bootstrap.servers": "127.0.0.1:9",

@@ -145,9 +145,9 @@ class Stream:
         return self._then("last", name, number=number, partial=partial)
 
     def scan(
-        self, name: str, function: Any, initial: Any, *, beside: Stream | None = None, returns: Any = None
+        self, name: str, function: Any, initial: Any, *, broadcast: Stream | None = None, returns: Any = None
     ) -> Stream:
-        also = [] if beside is None else [beside]
+        also = [] if broadcast is None else [broadcast]
         stream = self._then("scan", name, *also, function=function, initial=initial)
         stream._step.gives = returns or typing.get_args(typing.get_type_hints(function)["return"])[1]
         return stream

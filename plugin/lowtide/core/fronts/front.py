@@ -68,8 +68,8 @@ class Front:
         window: How far it may be ahead.
         max_future_ms: A timestamp further ahead of the broker's clock is not believed.
         floors: All that are durable, of this front at least: register and lanes.
-        untold: Those that a commit alone knows: they hold as well, and are reported, so that lanes have them as soon as
-            something rests on them; the commit may be dropped before they are needed again.
+        unreported: Those that a commit alone knows: they hold as well, and are reported, so that lanes have them as
+            soon as something rests on them; the commit may be dropped before they are needed again.
         relied_on: The largest tick that anything rests on, of all fronts: T, per lane `last`'s tick + 1, durable
             floors, and any delivered time that the outside was told (R18). The clock never stands below it, so a
             broker's clock that was set back changes no label that was relied on.
@@ -90,14 +90,14 @@ class Front:
         window: Window,
         max_future_ms: int,
         floors: Iterable[Floor] = (),
-        untold: Iterable[Floor] = (),
+        unreported: Iterable[Floor] = (),
         relied_on: int = NO_TICK,
         offset: int = 0,
         before: int = NO_TICK,
     ) -> None:
         assert slack_ms >= 1, "a tick lasts 1 ms at least"
         assert window.lead_ticks >= 1, "a front that may not be ahead at all never starts"
-        known, later = list(floors), [floor for floor in untold if floor.front == number]
+        known, later = list(floors), [floor for floor in unreported if floor.front == number]
         now_tick = max([relied_on, opening, *(floor.tick for floor in (*known, *later))])
         self.number = number
         self.next_offset = offset
@@ -111,7 +111,7 @@ class Front:
         for floor in later:
             self._floors.add(floor)
         if before > opening:
-            # It may rest on a floor granted after T was told, which no lane has yet: tell it from now on.
+            # It may rest on a floor granted after T was told, which no lane has yet: report it from now on.
             self._floors.add(Floor(number, offset, before))
         self._history = History(before)
         self._parked: deque[SourceRows] = deque()

@@ -28,6 +28,11 @@ class Executors:
         return len(self._peers)
 
     @property
+    def names(self) -> list[str]:
+        """Those that are there, by Spark's number for them."""
+        return sorted(self._peers)
+
+    @property
     def refused(self) -> list[Cause]:
         """Reasons why the connected executors cannot run a life; empty if they can."""
         return list(self._others.values())

@@ -217,7 +217,7 @@ def test_what_a_snapshot_says_of_labels_is_told_as_a_floor() -> None:
 def test_a_floor_that_a_commit_alone_knows_holds_and_is_reported() -> None:
     """R2: the commit may be gone before the floor is needed again."""
     kept, alone, of_another = Floor(0, 5, 20), Floor(0, 9, 90), Floor(1, 9, 95)
-    front = make(floors=[kept], untold=[alone, of_another], offset=4, before=NO_TICK)
+    front = make(floors=[kept], unreported=[alone, of_another], offset=4, before=NO_TICK)
     assert front.report().floors == (alone,)
     assert front.report().floors == ()
     front.take(rows([(4, 10), (5, 11), (9, 12)]), 0)

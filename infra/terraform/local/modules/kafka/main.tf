@@ -6,7 +6,7 @@ locals {
   copies  = min(3, length(var.hosts))
   in_sync = length(var.hosts) >= 3 ? 2 : 1
   voters  = join(",", [for host, number in local.numbers : "${number}@${host}:9093"])
-  java    = ["/opt/java/bin/java", "-XX:+UseSerialGC", "-Dlog4j2.configurationFile=/home/kafka/log4j2.properties"]
+  java    = ["/opt/java/bin/java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.configurationFile=/home/kafka/log4j2.properties"]
   scram   = join(" ", [for user in var.users : "--add-scram 'SCRAM-SHA-512=[name=${user},password=${hosts_secret.password[user].hex}]'"])
   storage = "/opt/java/bin/java -Xmx128m -XX:TieredStopAtLevel=1 -cp '/opt/kafka/*' kafka.tools.StorageTool"
 }
@@ -52,5 +52,5 @@ resource "hosts_program" "this" {
   }
   port          = 9092
   start_limit_s = 120
-  stop_limit_s  = 10
+  stop_limit_s  = 3
 }

@@ -1,0 +1,18 @@
+"""Compares all that a stopped job has delivered with `run_locally`'s interpreter, byte by byte; one JSON object."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from demo.comparing import compare_job
+from flow import flow
+
+from lowtide.conf import Conf
+
+CONF = Path("/home/lowtide/cluster.toml")
+
+if __name__ == "__main__":
+    verdict, delivered = compare_job(flow, Conf.load(CONF), "counted")
+    print(json.dumps(asdict(verdict) | {"delivered": sum(map(len, delivered.values()))}))

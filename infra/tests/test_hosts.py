@@ -1,0 +1,117 @@
+"""Hosts as namespaces: booted, wired, cut, frozen, lost, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+
+import pytest
+from lowtide_hosts.cli import leftovers, main
+from lowtide_hosts.errors import HostsError
+from lowtide_hosts.host import Host
+from lowtide_hosts.network import Network
+from lowtide_hosts.program import Program
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="hosts are made by root alone")
+NAME = f"test-{os.getpid()}"
+CIDR = f"10.{80 + os.getpid() % 100}.{os.getpid() // 100 % 256}.0/24"
+SERVER = ["python3", "-m", "http.server", "8000"]
+
+
+@pytest.fixture(name="network", scope="module")
+def _network() -> Iterator[Network]:
+    network = Network(NAME, CIDR)
+    network.create()
+    yield network
+    for host in Host.all(NAME):
+        host.destroy()
+    network.destroy()
+    assert not any(leftovers(NAME).values())
+
+
+@pytest.fixture(name="one", scope="module")
+def _one(network: Network) -> Host:
+    return host(network, "one", 10, hidden=[os.path.dirname(__file__)])
+
+
+@pytest.fixture(name="two", scope="module")
+def _two(network: Network) -> Host:
+    return host(network, "two", 11)
+
+
+def host(network: Network, name: str, number: int, **more: object) -> Host:
+    address = network.gateway.rpartition(".")[0] + f".{number}"
+    return Host(NAME, name, address, **more).create()  # type: ignore[arg-type]
+
+
+def on(where: Host, script: str) -> str:
+    command = where.inside(["sh", "-ec", script], {})
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
+    return done.stdout.strip() or f"exit {done.returncode}"
+
+
+def fetch(where: Host, other: str) -> str:
+    script = f"import urllib.request as u; print(u.urlopen('http://{other}:8000/word', timeout=1).read().decode())"
+    return on(where, f'python3 -c "{script}"')
+
+
+def test_a_host_has_a_name_a_process_table_and_files_of_its_own(one: Host, two: Host) -> None:
+    assert on(one, "hostname") == "one"
+    assert on(one, "touch /tmp/here; ls /tmp") == "here"
+    assert on(two, "ls /tmp") == "exit 0"
+    assert on(one, f"ls {os.path.dirname(__file__)}") == "exit 0", "it is hidden"
+    assert on(two, "ls /proc | grep -c '^[0-9]*$'") in {"3", "4", "5", "6"}, "it sees its own processes alone"
+
+
+def test_a_program_is_reached_by_its_hosts_name_until_it_is_stopped(one: Host, two: Host) -> None:
+    process = Program(two, "web", SERVER, files={"word": "hello"}, port=8000).start()
+    assert fetch(one, "two") == "hello"
+    assert Program.running(two, "web") == process
+    Program.stop(two, "web", 5.0)
+    assert Program.running(two, "web") is None
+    assert fetch(one, "two") == "exit 1"
+
+
+def test_a_program_that_ends_says_why(one: Host) -> None:
+    with pytest.raises(HostsError, match=r"(?s)no such thing.*on one has not opened port 9"):
+        Program(one, "broken", ["sh", "-c", "echo no such thing; exit 3"], port=9, start_limit_s=5).start()
+
+
+def test_a_cut_lets_nothing_through_one_way(one: Host, two: Host) -> None:
+    for each in (one, two):
+        Program(each, "web", SERVER, files={"word": each.name}, port=8000).start()
+    one.cut(two)
+    assert fetch(one, "two") == "exit 1"
+    one.mend(two)
+    assert fetch(one, "two") == "two"
+
+
+def test_a_frozen_host_answers_once_it_is_thawed(one: Host, two: Host) -> None:
+    if Program.running(two, "web") is None:
+        Program(two, "web", SERVER, files={"word": "two"}, port=8000).start()
+    two.freeze()
+    assert fetch(one, "two") == "exit 1"
+    two.thaw()
+    assert fetch(one, "two") == "two"
+
+
+def test_a_lost_host_is_gone_with_all_that_ran_there(network: Network, one: Host) -> None:
+    three = host(network, "three", 12)
+    process = Program(three, "web", SERVER, files={"word": "three"}, port=8000).start()
+    began = time.monotonic()
+    assert main([NAME, "lose", "three"]) == 0
+    assert time.monotonic() - began < 5
+    assert not process.lives
+    assert Host.find(NAME, "three") is None
+    assert fetch(one, "three") == "exit 1"
+    again = host(network, "three", 12)
+    assert again.boot != three.boot
+    assert on(again, "hostname") == "three"
+    again.destroy()
+
+
+def test_a_second_network_with_its_addresses_is_refused(network: Network) -> None:
+    with pytest.raises(HostsError, match="are those of lt-"):
+        Network(f"{NAME}-2", network.cidr).create()
