@@ -134,6 +134,10 @@ infra-shell: env  ## needs root: a shell on the cluster's host where jobs are st
 infra-down: env  ## needs root: destroy the cluster, and count what is left
 	@$(CLUSTER) down
 
+.PHONY: infra-check
+infra-check: env  ## check Terraform's module for AWS: validate, test, lint and scan it, without AWS
+	@LOWTIDE_UV=$$($(HOUSE) uv) $(RUN) infra/check.py
+
 .PHONY: infra-demo
 infra-demo: jars jar s3-server  ## needs root: the whole story: provision, run, lose a host, recover, compare, destroy
 	@PYTHONPATH=infra:infra/hosts:dags/tests/support $(RUN) -m story
@@ -148,6 +152,8 @@ lock:  ## make requirements.lock anew from requirements.in and the pyproject.tom
 	    --no-emit-index-url $(ARGS) infra/hosts/requirements.in --output-file infra/hosts/requirements.lock
 	@$$($(HOUSE) uv) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
 	    --no-emit-index-url $(ARGS) infra/packaging/requirements.in --output-file infra/packaging/requirements.lock
+	@$$($(HOUSE) uv) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header \
+	    --no-emit-index-url $(ARGS) infra/checkov/requirements.in --output-file infra/checkov/requirements.lock
 
 .PHONY: lock-jars
 lock-jars: env  ## fetch the jars of plugin/lowtide/jars/ivy.xml anew and make jars.lock from them

@@ -1,0 +1,320 @@
+"""Checks of infra/terraform/aws, without AWS and without its provider: `make infra-check`.
+
+Terraform validates and tests the module against a provider that has the schemas of AWS's and nothing else
+(`aws_schema`); tflint and checkov read it. What all this shows, and what it does not, stands in the module's README.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "infra")]
+
+from aws_schema.binding import write_schemas  # noqa: E402
+
+from lowtide.cache import cache_folder  # noqa: E402
+
+MODULES = ROOT / "infra/terraform"
+MODULE = MODULES / "aws"
+PROVIDER_VERSION = "6.25.0"
+TFLINT = ("github.com/terraform-linters/tflint", "v0.64.0")
+
+MISTAKES = {
+    "an argument that does not exist": ("kafka", "cluster_name ", "cluster_nam ", "Unsupported argument"),
+    "an argument that is missing": ("zookeeper", "  device_name                    = \"/dev/sdf\"\n", "", "Missing"),
+    "an argument of another type": ("kafka", "= var.brokers", '= "three"', "Incorrect attribute value type"),
+    "a block that does not exist": ("kafka", "broker_node_group_info {", "broker_nodes {", "Unsupported block type"),
+    "an attribute that does not exist": ("spark", "this.master_public_dns", "this.dns", "Unsupported attribute"),
+}  # fmt: skip
+"""Edits of a module, and what Terraform has to say to them: a check that passes everything is none."""
+
+POLICIES = 10
+"""The module has more; with fewer found, the tests' states have another form than this file expects."""
+
+WILDCARDS = {
+    "TheAccountDecides": "in a key's policy * is that key, and without it IAM could give nobody the key",
+    "Logs": "in a key's policy * is that key",
+    "AccountWide": "calls that take no resource",
+    "Metrics": "a call that takes no resource; its namespace is fixed",
+}
+"""Statements that may allow the action or the resource `*`."""
+
+
+@click.command(help=__doc__)
+def main() -> None:
+    """Run all checks; the last line says which."""
+    for tool in ("terraform", "go"):
+        if shutil.which(tool) is None:
+            raise click.ClickException(f"there is no {tool} on PATH: install {tool}")
+    run("terraform", "fmt", "-check", "-recursive", "-diff", MODULES, environment=plain_environment())
+    (ROOT / ".lowtide").mkdir(exist_ok=True)
+    (ROOT / ".lowtide/.gitignore").write_text("*\n")
+    with tempfile.TemporaryDirectory(dir=ROOT / ".lowtide") as folder:
+        work = Work(Path(folder))
+        work.validate()
+        work.refuse_mistakes()
+        tests, policies = work.test()
+        sizes = work.test_sizes()
+    lint = tflint()
+    scan = checkov()
+    click.echo(
+        f"infra-check: fmt; validate against {work.known} schemas of the AWS provider {PROVIDER_VERSION}; "
+        f"{len(MISTAKES)} mistakes refused; {tests} test runs; {policies} policies without wildcards beyond "
+        f"{len(WILDCARDS)} documented; {sizes} sizes; {lint}; {scan}; nothing was applied"
+    )
+
+
+class Work:
+    """A copy of the module, with a mirror that has the provider of schemas in the place of AWS's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.module = folder / "aws"
+        self.environment = {
+            **plain_environment(),
+            "TF_CLI_CONFIG_FILE": str(folder / "terraform.rc"),
+            "TF_DATA_DIR": str(folder / "data"),
+            "TF_IN_AUTOMATION": "1",
+            "CHECKPOINT_DISABLE": "1",
+        }
+        self.copy()
+        (folder / "terraform.rc").write_text("")
+        # Terraform alone knows which registry it would ask; a module without modules of its own shows it before `init`.
+        shown = self.terraform(f"-chdir={self.module / 'modules/kafka'}", "providers").stdout
+        self.provider = re.findall(r"provider\[([^\]]+/aws)\]", shown)[0]
+        self.schemas = schemas()
+        self.known = len(json.loads(self.schemas.read_text()))
+        self.put_into_mirror()
+
+    def copy(self) -> None:
+        """Take the module as it is in the clone, without what somebody's `terraform init` left there."""
+        shutil.copytree(MODULE, self.module, ignore=shutil.ignore_patterns(".terraform*"), dirs_exist_ok=True)
+
+    def put_into_mirror(self) -> None:
+        """Make the provider, and let Terraform look for providers there alone."""
+        mirror = self.folder / "mirror" / self.provider / PROVIDER_VERSION / "linux_amd64"
+        mirror.mkdir(parents=True)
+        program = mirror / f"terraform-provider-aws_v{PROVIDER_VERSION}"
+        program.write_text(f"#!/bin/sh\nPYTHONPATH={ROOT / 'infra'} exec {' '.join(self.serve())}\n")
+        program.chmod(0o755)
+        (self.folder / "terraform.rc").write_text(
+            f'provider_installation {{\n  filesystem_mirror {{\n    path = "{self.folder / "mirror"}"\n  }}\n}}\n'
+        )
+
+    def serve(self) -> list[str]:
+        """The command that is the provider."""
+        python = tool_environment("provider", ROOT / "infra/hosts/requirements.lock") / "bin/python"
+        return [str(python), "-u", "-m", "aws_schema.provider", str(self.schemas)]
+
+    def terraform(self, *arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Call Terraform in the copy."""
+        done = subprocess.run(
+            ["terraform", *map(str, arguments)],
+            cwd=self.module, capture_output=True, text=True, check=False, env=self.environment,
+        )  # fmt: skip
+        if check and done.returncode:
+            raise click.ClickException(f"terraform {' '.join(map(str, arguments))} failed:\n{done.stdout}{done.stderr}")
+        return done
+
+    def validate(self) -> None:
+        """Have Terraform compare every argument with the schemas."""
+        self.terraform("init", "-backend=false", "-input=false", "-no-color")
+        self.terraform("validate", "-no-color")
+
+    def refuse_mistakes(self) -> None:
+        """See that each of MISTAKES is refused, so that a schema that lost its content does not pass."""
+        with self.standing():
+            for what, (module, right, wrong, message) in MISTAKES.items():
+                edited = False
+                for file in (self.module / "modules" / module).glob("*.tf"):
+                    text = file.read_text()
+                    edited |= right in text
+                    file.write_text(text.replace(right, wrong, 1))
+                done = self.terraform("validate", "-no-color", check=False)
+                if not edited or done.returncode == 0 or message not in done.stderr + done.stdout:
+                    raise click.ClickException(f"{what} was not refused as {message!r}:\n{done.stdout}{done.stderr}")
+                self.copy()
+
+    def test(self) -> tuple[int, int]:
+        """Run the module's tests: how many runs passed, and how many policies were read."""
+        tests = sorted(file for file in (MODULE / "tests").glob("*.tftest.hcl") if file.name != "sizes.tftest.hcl")
+        with self.standing():
+            events = self.run_tests(*(f"-filter=tests/{file.name}" for file in tests), "-verbose")
+        whole = [event for event in events if event.get("@testfile") == "tests/cluster.tftest.hcl"]
+        states = [event["test_state"]["root_module"] for event in whole if event["type"] == "test_state"]
+        policies = dict(policy for state in states for policy in policies_of(state))
+        for address, policy in policies.items():
+            check_policy(address, policy)
+        if len(policies) < POLICIES:
+            raise click.ClickException(f"only {len(policies)} policies were found, of at least {POLICIES}")
+        return passed(events), len(policies)
+
+    def test_sizes(self) -> int:
+        """Run the test of sizes with each size's file: how many there are."""
+        sizes = sorted((MODULE / "sizes").glob("*.tfvars"))
+        with self.standing():
+            for size in sizes:
+                self.run_tests("-filter=tests/sizes.tftest.hcl", f"-var-file=sizes/{size.name}")
+        return len(sizes)
+
+    def run_tests(self, *arguments: str) -> list[dict[str, Any]]:
+        """Run tests; what Terraform reported, line by line."""
+        done = self.terraform("test", "-json", *arguments, check=False)
+        events = [json.loads(line) for line in done.stdout.splitlines()]
+        if done.returncode:
+            wrong = [event["diagnostic"] for event in events if event["type"] == "diagnostic"]
+            text = "\n".join(f"{what['summary']}: {what['detail']} ({what.get('range', {})})" for what in wrong)
+            raise click.ClickException(f"terraform test failed:\n{text}{done.stderr}")
+        return events
+
+    @contextmanager
+    def standing(self) -> Iterator[None]:
+        """Let one process be the provider for all calls: Terraform would start a dozen for each run."""
+        with subprocess.Popen(
+            [*self.serve(), "--dev", self.provider], stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT / "infra")},
+        ) as process:  # fmt: skip
+            assert process.stdout is not None
+            found = next(filter(None, (re.search(r"TF_REATTACH_PROVIDERS='(.*)'", line) for line in process.stdout)))
+            self.environment["TF_REATTACH_PROVIDERS"] = found[1]
+            try:
+                yield
+            finally:
+                del self.environment["TF_REATTACH_PROVIDERS"]
+                process.send_signal(signal.SIGKILL)
+
+
+def plain_environment() -> dict[str, str]:
+    """The environment without what configures Terraform."""
+    return {key: value for key, value in os.environ.items() if not key.startswith("TF_")}
+
+
+def passed(events: list[dict[str, Any]]) -> int:
+    """How many runs passed; all of them, as Terraform's exit code has said."""
+    return sum(event["type"] == "test_run" and event["test_run"].get("status") == "pass" for event in events)
+
+
+def policies_of(module: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every policy in a state: where it is, and what it says."""
+    for resource in module.get("resources", ()):
+        for name in ("policy", "assume_role_policy"):
+            text = resource["values"].get(name) or ""
+            if text.startswith("{"):
+                yield f"{resource['address']}.{name}", json.loads(text)
+    for child in module.get("child_modules", ()):
+        yield from policies_of(child)
+
+
+def check_policy(address: str, policy: dict[str, Any]) -> None:
+    """Refuse a statement that allows every action, or one on everything, unless it is documented."""
+    for statement in policy["Statement"]:
+        actions, resources = (listed(statement.get(part, [])) for part in ("Action", "Resource"))
+        wide = any("*" in action for action in actions) or "*" in resources
+        if statement["Effect"] == "Allow" and wide and statement.get("Sid") not in WILDCARDS:
+            raise click.ClickException(f"{address}: {statement} allows too much: name the actions and the resources")
+
+
+def listed(value: str | list[str]) -> list[str]:
+    """A policy's field that is one text or several."""
+    return [value] if isinstance(value, str) else value
+
+
+def schemas() -> Path:
+    """The file with the schemas of everything that the module uses, made from the binding if it is not there."""
+    names = {"provider"}
+    for file in MODULE.rglob("*.tf"):
+        for kind, name in re.findall(r'^(resource|data) "(aws_\w+)"', file.read_text(), re.MULTILINE):
+            names.add(f"data.{name}" if kind == "data" else name)
+    lock = ROOT / "infra/aws_schema/requirements.lock"
+    reader = ROOT / "infra/aws_schema/binding.py"
+    digest = hashlib.sha256(lock.read_bytes() + reader.read_bytes() + " ".join(sorted(names)).encode())
+    folder = cache_folder() / "aws-schema"
+    path = folder / f"schemas-{digest.hexdigest()[:12]}.json"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        pip = [sys._base_executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes"]  # type: ignore[attr-defined]
+        run(*pip, "--dest", folder, "--requirement", lock)
+        (package,) = folder.glob("*.whl")
+        draft = path.with_suffix(f".{os.getpid()}")
+        write_schemas(package, sorted(names), draft)
+        draft.rename(path)
+    return path
+
+
+def tflint() -> str:
+    """Lint with tflint and its own rules for Terraform, built with Go into the cache the first time."""
+    module, version = TFLINT
+    folder = cache_folder() / f"tflint-{version}"
+    if not (folder / "tflint").exists():
+        click.echo(f"building tflint in {folder} (minutes the first time)", err=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as fresh:
+            known = {**os.environ, "CGO_ENABLED": "0", "GOBIN": fresh, "GOFLAGS": ""}
+            run("go", "install", "-trimpath", f"{module}@{version}", environment=known)
+            folder.mkdir(exist_ok=True)
+            (Path(fresh) / "tflint").rename(folder / "tflint")
+    run(folder / "tflint", f"--chdir={MODULE}", f"--config={MODULE / '.tflint.hcl'}", "--recursive")
+    return f"tflint {version}"
+
+
+def checkov() -> str:
+    """Scan with checkov, in an environment of its own; a finding is mended, or skipped with a reason beside it."""
+    folder = tool_environment("checkov", ROOT / "infra/checkov/requirements.lock")
+    done = subprocess.run(
+        [folder / "bin/checkov", "--directory", MODULE, "--framework", "terraform", "--output", "json", "--compact"],
+        capture_output=True, text=True, check=False,
+        env={**os.environ, "BC_SKIP_MAPPING": "TRUE", "CHECKOV_RUN_SCA_PACKAGE_SCAN_V2": "false"},
+    )  # fmt: skip
+    try:
+        found = json.loads(done.stdout)
+    except json.JSONDecodeError:
+        raise click.ClickException(f"checkov failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}") from None
+    failed = found["results"]["failed_checks"]
+    if failed or done.returncode:
+        text = "\n".join(f"{check['check_id']} {check['resource']}: {check['check_name']}" for check in failed)
+        raise click.ClickException(f"checkov found:\n{text}")
+    summary = found["summary"]
+    if summary["passed"] == 0 or summary["parsing_errors"]:
+        raise click.ClickException(f"checkov read nothing, or not everything: {summary}")
+    return (
+        f"checkov {summary['checkov_version']}: {summary['passed']} passed, {summary['skipped']} skipped with a reason"
+    )
+
+
+def tool_environment(name: str, lock: Path) -> Path:
+    """The folder of a tool's environment, which is made if it is not there."""
+    folder = cache_folder() / "cluster" / f"{name}-{hashlib.sha256(lock.read_bytes()).hexdigest()[:12]}"
+    if not (folder / "complete").exists():
+        known = {**os.environ, "UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1"}
+        known.setdefault("UV_CACHE_DIR", str(cache_folder() / "uv-cache"))
+        uv = [os.environ["LOWTIDE_UV"], "--quiet"]
+        run(*uv, "venv", "--clear", "--python", sys._base_executable, folder, environment=known)  # type: ignore[attr-defined]
+        run(*uv, "pip", "sync", "--python", folder / "bin/python", "--require-hashes", lock, environment=known)
+        (folder / "complete").touch()
+    return folder
+
+
+def run(*command: object, environment: dict[str, str] | None = None) -> None:
+    """Run a command that prints for itself; a ClickException if it fails."""
+    done = subprocess.run(list(map(str, command)), check=False, env=environment)
+    if done.returncode:
+        raise click.ClickException(f"{Path(str(command[0])).name} failed, with exit code {done.returncode}")
+
+
+if __name__ == "__main__":
+    main()

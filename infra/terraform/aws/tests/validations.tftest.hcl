@@ -1,0 +1,128 @@
+# Every validation of a variable refuses what it should. A variable with several, or whose
+# validation looks at another variable, has runs of its own.
+
+mock_provider "aws" {
+  source = "./tests/mocks"
+}
+
+variables {
+  bucket             = "example-lowtide"
+  kafka_password     = "k-0123456789012345678901234567"
+  zookeeper_password = "z-0123456789012345678901234567"
+  control_token      = "c-0123456789012345678901234567"
+  airflow            = { existing = { role_name = "airflow", security_group_id = "sg-0a" } }
+  software = {
+    environment        = "software/environment.tar.gz"
+    environment_sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
+    zookeeper          = "software/apache-zookeeper-3.9.4-bin.tar.gz"
+    zookeeper_sha512   = "00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000"
+  }
+}
+
+run "each_variable_alone" {
+  command = plan
+
+  variables {
+    name                 = "Lowtide"
+    region               = "Virginia"
+    tags                 = { lowtide = "mine" }
+    cidr                 = "10.78.0.0/24"
+    kafka_broker_type    = "m7g.large"
+    kafka_disk_gb        = 0
+    kafka_version        = "3.9.x"
+    zookeeper_nodes      = 2
+    zookeeper_type       = "t3.small"
+    zookeeper_disk_gb    = 0.5
+    spark_masters        = 2
+    spark_master_type    = "m7g.large"
+    spark_workers        = 0
+    spark_worker_type    = "m7g.large"
+    spark_worker_cores   = 1
+    spark_worker_disk_gb = 10
+    executor_memory      = "8GB"
+    emr_release          = "emr-6.15.0"
+    bucket               = "Example_Bucket"
+    noncurrent_days      = 0
+    log_days             = 14
+    kafka_password       = "short"
+    zookeeper_password   = "with spaces, which a file or a URL may spoil"
+    control_token        = ""
+    secrets_version      = 0
+    airflow              = {}
+    software = {
+      environment        = "elsewhere/environment.tar.gz"
+      environment_sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
+      zookeeper          = "software/zookeeper.tar.gz"
+      zookeeper_sha512   = "00000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000"
+    }
+  }
+
+  expect_failures = [
+    var.name, var.region, var.tags, var.cidr, var.kafka_broker_type, var.kafka_disk_gb,
+    var.kafka_version, var.zookeeper_nodes, var.zookeeper_type, var.zookeeper_disk_gb, var.spark_masters,
+    var.spark_master_type, var.spark_workers, var.spark_worker_type, var.spark_worker_cores, var.spark_worker_disk_gb,
+    var.executor_memory, var.emr_release, var.bucket, var.noncurrent_days, var.log_days, var.kafka_password,
+    var.zookeeper_password, var.control_token, var.secrets_version, var.airflow, var.software,
+  ]
+}
+
+run "one_zone_alone" {
+  command = plan
+
+  variables {
+    zones = ["us-east-1a"]
+  }
+
+  expect_failures = [var.zones]
+}
+
+run "zones_of_another_region_existing_airflow_by_arn_short_digests" {
+  command = plan
+
+  variables {
+    zones   = ["us-east-1a", "eu-west-1a"]
+    airflow = { existing = { role_name = "arn:aws:iam::123456789012:role/airflow", security_group_id = "sg-0a" } }
+    software = {
+      environment        = "software/environment.tar.gz"
+      environment_sha256 = "00"
+      zookeeper          = "software/zookeeper.tar.gz"
+      zookeeper_sha512   = "00"
+    }
+  }
+
+  expect_failures = [var.zones, var.airflow, var.software]
+}
+
+run "brokers_that_two_zones_do_not_divide" {
+  command = plan
+
+  variables {
+    zones         = ["us-east-1a", "us-east-1b"]
+    kafka_brokers = 3
+  }
+
+  expect_failures = [var.kafka_brokers]
+}
+
+run "an_airflow_that_is_too_old_for_lowtide" {
+  command = plan
+
+  variables {
+    airflow = { mwaa = { version = "3.0.6" } }
+  }
+
+  expect_failures = [var.airflow]
+}
+
+run "an_airflow_that_is_there_and_one_to_make" {
+  command = plan
+
+  variables {
+    airflow = {
+      existing = { role_name = "airflow", security_group_id = "sg-0a" }
+      mwaa     = { version = "3.3.0" }
+    }
+  }
+
+  expect_failures = [var.airflow]
+}
