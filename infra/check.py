@@ -13,7 +13,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,18 +20,24 @@ from pathlib import Path
 from typing import Any
 
 import click
+from aws_schema.binding import write_schemas
+from terraform_tools import (
+    BASE_PYTHON,
+    ROOT,
+    Terraform,
+    go_program,
+    plain_environment,
+    provider_python,
+    run,
+    tool_environment,
+    work_folder,
+)
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "infra")]
-
-from aws_schema.binding import write_schemas  # noqa: E402
-
-from lowtide.cache import cache_folder  # noqa: E402
+from lowtide.cache import cache_folder
 
 MODULES = ROOT / "infra/terraform"
 MODULE = MODULES / "aws"
 PROVIDER_VERSION = "6.25.0"
-TFLINT = ("github.com/terraform-linters/tflint", "v0.64.0")
 
 MISTAKES = {
     "an argument that does not exist": ("kafka", "cluster_name ", "cluster_nam ", "Unsupported argument"),
@@ -62,9 +67,7 @@ def main() -> None:
         if shutil.which(tool) is None:
             raise click.ClickException(f"there is no {tool} on PATH: install {tool}")
     run("terraform", "fmt", "-check", "-recursive", "-diff", MODULES, environment=plain_environment())
-    (ROOT / ".lowtide").mkdir(exist_ok=True)
-    (ROOT / ".lowtide/.gitignore").write_text("*\n")
-    with tempfile.TemporaryDirectory(dir=ROOT / ".lowtide") as folder:
+    with tempfile.TemporaryDirectory(dir=work_folder()) as folder:
         work = Work(Path(folder))
         work.validate()
         work.refuse_mistakes()
@@ -80,18 +83,12 @@ def main() -> None:
 
 
 class Work:
-    """A copy of the module, with a mirror that has the provider of schemas in the place of AWS's."""
+    """A copy of the module, and a Terraform that finds the provider of schemas in the place of AWS's."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
         self.module = folder / "aws"
-        self.environment = {
-            **plain_environment(),
-            "TF_CLI_CONFIG_FILE": str(folder / "terraform.rc"),
-            "TF_DATA_DIR": str(folder / "data"),
-            "TF_IN_AUTOMATION": "1",
-            "CHECKPOINT_DISABLE": "1",
-        }
+        terraform = Terraform(folder)
+        self.environment = terraform.environment
         self.copy()
         (folder / "terraform.rc").write_text("")
         # Terraform alone knows which registry it would ask; a module without modules of its own shows it before `init`.
@@ -99,27 +96,15 @@ class Work:
         self.provider = re.findall(r"provider\[([^\]]+/aws)\]", shown)[0]
         self.schemas = schemas()
         self.known = len(json.loads(self.schemas.read_text()))
-        self.put_into_mirror()
+        terraform.provide(self.provider, PROVIDER_VERSION, " ".join(self.serve()))
 
     def copy(self) -> None:
         """Take the module as it is in the clone, without what somebody's `terraform init` left there."""
         shutil.copytree(MODULE, self.module, ignore=shutil.ignore_patterns(".terraform*"), dirs_exist_ok=True)
 
-    def put_into_mirror(self) -> None:
-        """Make the provider, and let Terraform look for providers there alone."""
-        mirror = self.folder / "mirror" / self.provider / PROVIDER_VERSION / "linux_amd64"
-        mirror.mkdir(parents=True)
-        program = mirror / f"terraform-provider-aws_v{PROVIDER_VERSION}"
-        program.write_text(f"#!/bin/sh\nPYTHONPATH={ROOT / 'infra'} exec {' '.join(self.serve())}\n")
-        program.chmod(0o755)
-        (self.folder / "terraform.rc").write_text(
-            f'provider_installation {{\n  filesystem_mirror {{\n    path = "{self.folder / "mirror"}"\n  }}\n}}\n'
-        )
-
     def serve(self) -> list[str]:
         """The command that is the provider."""
-        python = tool_environment("provider", ROOT / "infra/hosts/requirements.lock") / "bin/python"
-        return [str(python), "-u", "-m", "aws_schema.provider", str(self.schemas)]
+        return [str(provider_python()), "-u", "-m", "aws_schema.provider", str(self.schemas)]
 
     def terraform(self, *arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Call Terraform in the copy."""
@@ -199,11 +184,6 @@ class Work:
                 process.send_signal(signal.SIGKILL)
 
 
-def plain_environment() -> dict[str, str]:
-    """The environment without what configures Terraform."""
-    return {key: value for key, value in os.environ.items() if not key.startswith("TF_")}
-
-
 def passed(events: list[dict[str, Any]]) -> int:
     """How many runs passed; all of them, as Terraform's exit code has said."""
     return sum(event["type"] == "test_run" and event["test_run"].get("status") == "pass" for event in events)
@@ -247,7 +227,7 @@ def schemas() -> Path:
     path = folder / f"schemas-{digest.hexdigest()[:12]}.json"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        pip = [sys._base_executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes"]  # type: ignore[attr-defined]
+        pip = [BASE_PYTHON, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes"]
         run(*pip, "--dest", folder, "--requirement", lock)
         (package,) = folder.glob("*.whl")
         draft = path.with_suffix(f".{os.getpid()}")
@@ -257,19 +237,10 @@ def schemas() -> Path:
 
 
 def tflint() -> str:
-    """Lint with tflint and its own rules for Terraform, built with Go into the cache the first time."""
-    module, version = TFLINT
-    folder = cache_folder() / f"tflint-{version}"
-    if not (folder / "tflint").exists():
-        click.echo(f"building tflint in {folder} (minutes the first time)", err=True)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent) as fresh:
-            known = {**os.environ, "CGO_ENABLED": "0", "GOBIN": fresh, "GOFLAGS": ""}
-            run("go", "install", "-trimpath", f"{module}@{version}", environment=known)
-            folder.mkdir(exist_ok=True)
-            (Path(fresh) / "tflint").rename(folder / "tflint")
-    run(folder / "tflint", f"--chdir={MODULE}", f"--config={MODULE / '.tflint.hcl'}", "--recursive")
-    return f"tflint {version}"
+    """Lint with tflint and its own rules for Terraform."""
+    program = go_program("tflint")
+    run(program, f"--chdir={MODULE}", f"--config={MODULE / '.tflint.hcl'}", "--recursive")
+    return program.parent.name
 
 
 def checkov() -> str:
@@ -294,26 +265,6 @@ def checkov() -> str:
     return (
         f"checkov {summary['checkov_version']}: {summary['passed']} passed, {summary['skipped']} skipped with a reason"
     )
-
-
-def tool_environment(name: str, lock: Path) -> Path:
-    """The folder of a tool's environment, which is made if it is not there."""
-    folder = cache_folder() / "cluster" / f"{name}-{hashlib.sha256(lock.read_bytes()).hexdigest()[:12]}"
-    if not (folder / "complete").exists():
-        known = {**os.environ, "UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1"}
-        known.setdefault("UV_CACHE_DIR", str(cache_folder() / "uv-cache"))
-        uv = [os.environ["LOWTIDE_UV"], "--quiet"]
-        run(*uv, "venv", "--clear", "--python", sys._base_executable, folder, environment=known)  # type: ignore[attr-defined]
-        run(*uv, "pip", "sync", "--python", folder / "bin/python", "--require-hashes", lock, environment=known)
-        (folder / "complete").touch()
-    return folder
-
-
-def run(*command: object, environment: dict[str, str] | None = None) -> None:
-    """Run a command that prints for itself; a ClickException if it fails."""
-    done = subprocess.run(list(map(str, command)), check=False, env=environment)
-    if done.returncode:
-        raise click.ClickException(f"{Path(str(command[0])).name} failed, with exit code {done.returncode}")
 
 
 if __name__ == "__main__":

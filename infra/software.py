@@ -7,13 +7,13 @@ The folder lies in the cache, one for each state of the sources; `make infra-up`
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
-import subprocess
 import sys
 import tarfile
 from collections.abc import Iterable
 from pathlib import Path
+
+from terraform_tools import BASE_PYTHON, ROOT, python_tool, run
 
 from lowtide.cache import cache_folder
 from lowtide.embedded.kafka import LOGGING_JARS
@@ -21,9 +21,6 @@ from lowtide.embedded.zookeeper import JARS, spark_jars
 from lowtide.jars.java import find_java
 from lowtide.jars.third_party import broker_jars, connector_jars, jars_folder
 
-ROOT = Path(__file__).resolve().parents[1]
-BASE_PYTHON = Path(sys.executable).resolve()
-"""The interpreter that the environment was made with, which all hosts have."""
 OURS = ("lowtide", "lowtide-airflow", "lowtide-snapshots", "lowtide-tracker")
 INSTALLED = ("lowtide", "lowtide-snapshots[s3]")
 LEFT_OUT = ("pyspark/jars", "pyspark/examples", "pyspark/data", "__pycache__")
@@ -68,15 +65,8 @@ def gather() -> dict[str, object]:
 
 
 def _wheels() -> list[Path]:
-    subprocess.run([ROOT / "tools" / "wheels"], check=True, stdout=sys.stderr)
+    run(ROOT / "tools/wheels")
     return sorted((ROOT / "dist").glob("*.whl"))
-
-
-def python_tool(*arguments: object) -> None:
-    """Call uv, the tool that makes Python environments."""
-    known = {**os.environ, "UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1"}
-    known.setdefault("UV_CACHE_DIR", str(cache_folder() / "uv-cache"))
-    subprocess.run([os.environ["LOWTIDE_UV"], "--quiet", *map(str, arguments)], check=True, env=known)
 
 
 def _environment(folder: Path, *installed: str) -> None:
@@ -104,5 +94,4 @@ def _copies(folder: Path, files: Iterable[Path]) -> None:
 
 
 def _s3_server() -> Path:
-    path = subprocess.run([ROOT / "tools/s3-server", "path"], check=True, capture_output=True, text=True).stdout.strip()
-    return Path(path)
+    return Path(run(ROOT / "tools/s3-server", "path").strip())
