@@ -1,7 +1,8 @@
-"""Checks of infra/terraform/aws, without AWS and without its provider: `make infra-check`.
+"""Checks of infra/terraform, without AWS and without its provider: `make infra-check`.
 
-Terraform validates and tests the module against a provider that has the schemas of AWS's and nothing else
+Terraform validates and tests the module `aws` against a provider that has the schemas of AWS's and nothing else
 (`aws_schema`); tflint and checkov read it. What all this shows, and what it does not, stands in the module's README.md.
+The module `local` is validated and tested with its own provider, of which nothing is asked; `make infra-up` applies it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from terraform_tools import (
 from lowtide.cache import cache_folder
 
 MODULES = ROOT / "infra/terraform"
-MODULE = MODULES / "aws"
+AWS, LOCAL = MODULES / "aws", MODULES / "local"
 PROVIDER_VERSION = "6.25.0"
 
 MISTAKES = {
@@ -68,49 +69,44 @@ def main() -> None:
             raise click.ClickException(f"there is no {tool} on PATH: install {tool}")
     run("terraform", "fmt", "-check", "-recursive", "-diff", MODULES, environment=plain_environment())
     with tempfile.TemporaryDirectory(dir=work_folder()) as folder:
-        work = Work(Path(folder))
-        work.validate()
-        work.refuse_mistakes()
-        tests, policies = work.test()
-        sizes = work.test_sizes()
+        aws = Aws(Path(folder) / "aws")
+        aws.validate()
+        aws.refuse_mistakes()
+        tests, policies = aws.test()
+        sizes = aws.test_sizes()
+        local = Module(LOCAL, Path(folder) / "local")
+        local.tools.provide_hosts()
+        local.validate()
+        local_tests = passed(local.run_tests())
     lint = tflint()
     scan = checkov()
     click.echo(
-        f"infra-check: fmt; validate against {work.known} schemas of the AWS provider {PROVIDER_VERSION}; "
+        f"infra-check: fmt; local: {local_tests} test runs; "
+        f"aws: validate against {aws.known} schemas of the AWS provider {PROVIDER_VERSION}; "
         f"{len(MISTAKES)} mistakes refused; {tests} test runs; {policies} policies without wildcards beyond "
         f"{len(WILDCARDS)} documented; {sizes} sizes; {lint}; {scan}; nothing was applied"
     )
 
 
-class Work:
-    """A copy of the module, and a Terraform that finds the provider of schemas in the place of AWS's."""
+class Module:
+    """A copy of a module, and a Terraform for it alone."""
 
-    def __init__(self, folder: Path) -> None:
-        self.module = folder / "aws"
-        terraform = Terraform(folder)
-        self.environment = terraform.environment
+    def __init__(self, source: Path, folder: Path) -> None:
+        self.source = source
+        self.folder = folder / "module"
+        self.tools = Terraform(folder)
+        self.environment = self.tools.environment
         self.copy()
-        (folder / "terraform.rc").write_text("")
-        # Terraform alone knows which registry it would ask; a module without modules of its own shows it before `init`.
-        shown = self.terraform(f"-chdir={self.module / 'modules/kafka'}", "providers").stdout
-        self.provider = re.findall(r"provider\[([^\]]+/aws)\]", shown)[0]
-        self.schemas = schemas()
-        self.known = len(json.loads(self.schemas.read_text()))
-        terraform.provide(self.provider, PROVIDER_VERSION, " ".join(self.serve()))
 
     def copy(self) -> None:
         """Take the module as it is in the clone, without what somebody's `terraform init` left there."""
-        shutil.copytree(MODULE, self.module, ignore=shutil.ignore_patterns(".terraform*"), dirs_exist_ok=True)
-
-    def serve(self) -> list[str]:
-        """The command that is the provider."""
-        return [str(provider_python()), "-u", "-m", "aws_schema.provider", str(self.schemas)]
+        shutil.copytree(self.source, self.folder, ignore=shutil.ignore_patterns(".terraform*"), dirs_exist_ok=True)
 
     def terraform(self, *arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Call Terraform in the copy."""
         done = subprocess.run(
             ["terraform", *map(str, arguments)],
-            cwd=self.module, capture_output=True, text=True, check=False, env=self.environment,
+            cwd=self.folder, capture_output=True, text=True, check=False, env=self.environment,
         )  # fmt: skip
         if check and done.returncode:
             raise click.ClickException(f"terraform {' '.join(map(str, arguments))} failed:\n{done.stdout}{done.stderr}")
@@ -121,12 +117,40 @@ class Work:
         self.terraform("init", "-backend=false", "-input=false", "-no-color")
         self.terraform("validate", "-no-color")
 
+    def run_tests(self, *arguments: str) -> list[dict[str, Any]]:
+        """Run tests; what Terraform reported, line by line."""
+        done = self.terraform("test", "-json", *arguments, check=False)
+        events = [json.loads(line) for line in done.stdout.splitlines()]
+        if done.returncode:
+            wrong = [event["diagnostic"] for event in events if event["type"] == "diagnostic"]
+            text = "\n".join(f"{what['summary']}: {what['detail']} ({what.get('range', {})})" for what in wrong)
+            raise click.ClickException(f"terraform test failed:\n{text}{done.stderr}")
+        return events
+
+
+class Aws(Module):
+    """The module for AWS, with the provider of schemas in the place of AWS's."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(AWS, folder)
+        (folder / "terraform.rc").write_text("")
+        # Terraform alone knows which registry it would ask; a module without modules of its own shows it before `init`.
+        shown = self.terraform(f"-chdir={self.folder / 'modules/kafka'}", "providers").stdout
+        self.provider = re.findall(r"provider\[([^\]]+/aws)\]", shown)[0]
+        self.schemas = schemas()
+        self.known = len(json.loads(self.schemas.read_text()))
+        self.tools.provide(self.provider, PROVIDER_VERSION, self.serve())
+
+    def serve(self) -> list[str]:
+        """The command that is the provider."""
+        return [str(provider_python()), "-u", "-m", "aws_schema.provider", str(self.schemas)]
+
     def refuse_mistakes(self) -> None:
         """See that each of MISTAKES is refused, so that a schema that lost its content does not pass."""
         with self.standing():
             for what, (module, right, wrong, message) in MISTAKES.items():
                 edited = False
-                for file in (self.module / "modules" / module).glob("*.tf"):
+                for file in (self.folder / "modules" / module).glob("*.tf"):
                     text = file.read_text()
                     edited |= right in text
                     file.write_text(text.replace(right, wrong, 1))
@@ -137,7 +161,7 @@ class Work:
 
     def test(self) -> tuple[int, int]:
         """Run the module's tests: how many runs passed, and how many policies were read."""
-        tests = sorted(file for file in (MODULE / "tests").glob("*.tftest.hcl") if file.name != "sizes.tftest.hcl")
+        tests = sorted(file for file in (AWS / "tests").glob("*.tftest.hcl") if file.name != "sizes.tftest.hcl")
         with self.standing():
             events = self.run_tests(*(f"-filter=tests/{file.name}" for file in tests), "-verbose")
         whole = [event for event in events if event.get("@testfile") == "tests/cluster.tftest.hcl"]
@@ -151,21 +175,11 @@ class Work:
 
     def test_sizes(self) -> int:
         """Run the test of sizes with each size's file: how many there are."""
-        sizes = sorted((MODULE / "sizes").glob("*.tfvars"))
+        sizes = sorted((AWS / "sizes").glob("*.tfvars"))
         with self.standing():
             for size in sizes:
                 self.run_tests("-filter=tests/sizes.tftest.hcl", f"-var-file=sizes/{size.name}")
         return len(sizes)
-
-    def run_tests(self, *arguments: str) -> list[dict[str, Any]]:
-        """Run tests; what Terraform reported, line by line."""
-        done = self.terraform("test", "-json", *arguments, check=False)
-        events = [json.loads(line) for line in done.stdout.splitlines()]
-        if done.returncode:
-            wrong = [event["diagnostic"] for event in events if event["type"] == "diagnostic"]
-            text = "\n".join(f"{what['summary']}: {what['detail']} ({what.get('range', {})})" for what in wrong)
-            raise click.ClickException(f"terraform test failed:\n{text}{done.stderr}")
-        return events
 
     @contextmanager
     def standing(self) -> Iterator[None]:
@@ -217,7 +231,7 @@ def listed(value: str | list[str]) -> list[str]:
 def schemas() -> Path:
     """The file with the schemas of everything that the module uses, made from the binding if it is not there."""
     names = {"provider"}
-    for file in MODULE.rglob("*.tf"):
+    for file in AWS.rglob("*.tf"):
         for kind, name in re.findall(r'^(resource|data) "(aws_\w+)"', file.read_text(), re.MULTILINE):
             names.add(f"data.{name}" if kind == "data" else name)
     lock = ROOT / "infra/aws_schema/requirements.lock"
@@ -239,7 +253,7 @@ def schemas() -> Path:
 def tflint() -> str:
     """Lint with tflint and its own rules for Terraform."""
     program = go_program("tflint")
-    run(program, f"--chdir={MODULE}", f"--config={MODULE / '.tflint.hcl'}", "--recursive")
+    run(program, f"--chdir={AWS}", f"--config={AWS / '.tflint.hcl'}", "--recursive")
     return program.parent.name
 
 
@@ -247,7 +261,7 @@ def checkov() -> str:
     """Scan with checkov, in an environment of its own; a finding is mended, or skipped with a reason beside it."""
     folder = tool_environment("checkov", ROOT / "infra/checkov/requirements.lock")
     done = subprocess.run(
-        [folder / "bin/checkov", "--directory", MODULE, "--framework", "terraform", "--output", "json", "--compact"],
+        [folder / "bin/checkov", "--directory", AWS, "--framework", "terraform", "--output", "json", "--compact"],
         capture_output=True, text=True, check=False,
         env={**os.environ, "BC_SKIP_MAPPING": "TRUE", "CHECKOV_RUN_SCA_PACKAGE_SCAN_V2": "false"},
     )  # fmt: skip

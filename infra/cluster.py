@@ -16,13 +16,11 @@ import click
 from lowtide_hosts.cli import leftovers
 from lowtide_hosts.host import Host
 from software import gather
-from terraform_tools import ROOT, Terraform, provider_python, work_folder
+from terraform_tools import ROOT, Terraform, work_folder
 
 MODULE = ROOT / "infra/terraform/local"
 WORK = ROOT / ".lowtide/cluster"
 TERRAFORM = Terraform(WORK)
-PROVIDER = "lowtide.local/lowtide/hosts"
-VERSION = "0.1.0"
 PROFILE = ". /home/lowtide/profile"
 
 variables = click.option("--var", "settings", multiple=True, metavar="KEY=VALUE", help="A variable of Terraform's.")
@@ -115,7 +113,7 @@ def prepare() -> None:
     work_folder()
     WORK.mkdir(exist_ok=True)
     WORK.chmod(0o700)
-    TERRAFORM.provide(PROVIDER, VERSION, f"{provider_python()} -m lowtide_hosts")
+    TERRAFORM.provide_hosts()
     (WORK / "software.tfvars.json").write_text(json.dumps({"software": gather()}, indent=2) + "\n")
     # It holds a sum of the provider, which changes with the clone.
     (MODULE / ".terraform.lock.hcl").unlink(missing_ok=True)

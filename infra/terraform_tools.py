@@ -6,7 +6,7 @@ import hashlib
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,8 @@ ROOT = Path(__file__).resolve().parents[1]
 BASE_PYTHON = Path(sys.executable).resolve()
 """The interpreter that the environment was made with, which all hosts have."""
 PLATFORM = "linux_amd64"
+HOSTS = ("lowtide.local/lowtide/hosts", "0.1.0")
+"""The provider of hosts, and the version that the modules ask for."""
 
 
 @dataclass(frozen=True)
@@ -41,16 +43,20 @@ class Terraform:
             "CHECKPOINT_DISABLE": "1",
         }
 
-    def provide(self, provider: str, version: str, program: str) -> None:
-        """Let it find a provider, a shell command, and look for providers nowhere else."""
+    def provide(self, provider: str, version: str, command: Sequence[str]) -> None:
+        """Let it find a provider, which that command is, and look for providers nowhere else."""
         mirror = self.folder / "providers"
         file = mirror / provider / version / PLATFORM / f"terraform-provider-{Path(provider).name}_v{version}"
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f"#!/bin/sh\nPYTHONPATH={ROOT / 'infra'}:{ROOT / 'infra/hosts'} exec {program}\n")
+        file.write_text(f"#!/bin/sh\nPYTHONPATH={ROOT / 'infra'}:{ROOT / 'infra/hosts'} exec {' '.join(command)}\n")
         file.chmod(0o755)
         (self.folder / "terraform.rc").write_text(
             f'provider_installation {{\n  filesystem_mirror {{\n    path = "{mirror}"\n  }}\n}}\n'
         )
+
+    def provide_hosts(self) -> None:
+        """Let it find the provider of hosts."""
+        self.provide(*HOSTS, [str(provider_python()), "-m", "lowtide_hosts"])
 
 
 def plain_environment() -> dict[str, str]:
