@@ -16,13 +16,12 @@ from pathlib import Path
 from terraform_tools import BASE_PYTHON, ROOT, python_tool, run
 
 from lowtide.cache import cache_folder
-from lowtide.embedded.kafka import LOGGING_JARS
+from lowtide.embedded.kafka import server_jars
 from lowtide.embedded.zookeeper import JARS, spark_jars
 from lowtide.jars.java import find_java
 from lowtide.jars.third_party import broker_jars, connector_jars, jars_folder
 
 OURS = ("lowtide", "lowtide-airflow", "lowtide-snapshots", "lowtide-tracker")
-INSTALLED = ("lowtide", "lowtide-snapshots[s3]")
 LEFT_OUT = ("pyspark/jars", "pyspark/examples", "pyspark/data", "__pycache__")
 """Of the archive for executors, which have a Spark of their own."""
 
@@ -30,25 +29,23 @@ LEFT_OUT = ("pyspark/jars", "pyspark/examples", "pyspark/data", "__pycache__")
 def gather() -> dict[str, object]:
     """Make what is missing; the variable `software` of infra/terraform/local."""
     wheels = _wheels()
-    digest = hashlib.sha256(
-        b"".join(wheel.read_bytes() for wheel in wheels) + (ROOT / "requirements.lock").read_bytes()
-    )
+    sources = [*wheels, ROOT / "requirements.lock", Path(__file__)]
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources))
     folder = cache_folder() / "cluster" / digest.hexdigest()[:12]
     if not (folder / "complete").exists():
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        _environment(folder / "lowtide" / "environment", *INSTALLED)
+        _environment(folder / "lowtide" / "environment", "lowtide[s3]")
         _archive(folder / "lowtide" / "environment")
         _copies(folder / "zookeeper", spark_jars(JARS))
-        own = [jar for jar in broker_jars() if not jar.name.startswith("slf4j-api")]
-        _copies(folder / "kafka", [*own, *spark_jars(LOGGING_JARS)])
+        _copies(folder / "kafka", server_jars())
         for jar in [*connector_jars(), *broker_jars()]:
             _copies(
                 folder / "lowtide" / "cache/jars" / jars_folder().name / jar.parent.relative_to(jars_folder()), [jar]
             )
         _copies(folder / "s3", [_s3_server()])
         _environment(folder / "airflow" / "environment", "lowtide-airflow")
-        _copies(folder / "airflow" / "dags", (ROOT / "dags").glob("lowtide_*.py"))
+        run(folder / "airflow/environment/bin/python", "-m", "lowtide_airflow", "install-dags", folder / "airflow/dags")
         (folder / "complete").touch()
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     return {
@@ -59,7 +56,6 @@ def gather() -> dict[str, object]:
         "s3_server": str(folder / "s3"),
         "lowtide": str(folder / "lowtide"),
         "airflow": str(folder / "airflow"),
-        "environment": str(folder / "lowtide/environment.tar.gz"),
         "hidden": [str(ROOT), str(cache_folder())],
     }
 
@@ -69,12 +65,12 @@ def _wheels() -> list[Path]:
     return sorted((ROOT / "dist").glob("*.whl"))
 
 
-def _environment(folder: Path, *installed: str) -> None:
+def _environment(folder: Path, distribution: str) -> None:
     python_tool("venv", "--relocatable", "--python", BASE_PYTHON, folder)
     # Wheels of one version differ from clone to clone: uv is not to take one that it has seen.
     fresh = [word for name in OURS for word in ("--refresh-package", name)]
     constraints = ["--constraints", ROOT / "requirements.lock", "--find-links", ROOT / "dist", *fresh]
-    python_tool("pip", "install", "--python", folder / "bin/python", *constraints, *installed)
+    python_tool("pip", "install", "--python", folder / "bin/python", *constraints, distribution)
 
 
 def _archive(environment: Path) -> None:
