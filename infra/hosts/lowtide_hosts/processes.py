@@ -23,6 +23,9 @@ class Process:
     pid: int
     began: int
 
+    def __str__(self) -> str:
+        return f"{self.pid}-{self.began}"
+
     @classmethod
     def of(cls, pid: int) -> Process | None:
         """The process with that number, unless it is gone or a zombie."""
