@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,13 +52,8 @@ class Story:
 
     def on_driver(self, command: str, limit_s: float = 300.0) -> str:
         """Run a shell command on the driver's host; what it prints."""
-        assert self.driver is not None
-        full = [
-            *self.driver.inside(
-                ["sh", "-ec", f". /home/lowtide/profile; {command}"], {"PYTHONPATH": "/home/job"}, "/home/job"
-            )
-        ]
-        done = subprocess.run(full, check=False, capture_output=True, text=True, timeout=limit_s)
+        shell = self._shell(command)
+        done = subprocess.run(shell, check=False, capture_output=True, text=True, timeout=limit_s)
         if done.returncode:
             raise SystemExit(f"`{command}` ended with {done.returncode}:\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
         return done.stdout
@@ -142,11 +136,13 @@ class Story:
 
     def _background(self, command: str) -> subprocess.Popen[bytes]:
         assert self.driver is not None
-        shell: Sequence[str] = ["sh", "-ec", f". /home/lowtide/profile; exec {command}"]
         with (self.driver.home / "job" / "feed.log").open("wb") as log:
-            return subprocess.Popen(
-                self.driver.inside(shell, {"PYTHONPATH": "/home/job"}, "/home/job"), stdout=log, stderr=log
-            )
+            return subprocess.Popen(self._shell(f"exec {command}"), stdout=log, stderr=log)
+
+    def _shell(self, command: str) -> list[str]:
+        assert self.driver is not None
+        script = f". /home/lowtide/profile; {command}"
+        return self.driver.inside(["sh", "-ec", script], {"PYTHONPATH": "/home/job"}, "/home/job")
 
     def _view(self) -> dict[str, Any]:
         shown: list[dict[str, Any]] = json.loads(
