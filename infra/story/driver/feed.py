@@ -1,8 +1,9 @@
-"""Makes the topics, or writes orders at a steady rate: `feed.py topics`, `feed.py RATE SECONDS`."""
+"""Makes the topics, or writes orders at a steady rate: `feed.py topics`, `feed.py RATE SECONDS`; SIGTERM ends it."""
 
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import time
 from pathlib import Path
@@ -29,8 +30,10 @@ def make_topics(settings: dict[str, Any]) -> None:
 
 def feed(settings: dict[str, Any], rate: float, seconds: float) -> int:
     producer = Producer(settings | {"linger.ms": "2", "enable.idempotence": "true"})
+    asked: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))
     began, sent, total = time.monotonic(), 0, int(rate * seconds)
-    while sent < total:
+    while sent < total and not asked:
         due = min(total, int((time.monotonic() - began) * rate))
         for number in range(sent, due):
             order = {"customer": f"customer-{number * 7919 % CUSTOMERS}", "number": number}
