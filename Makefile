@@ -68,7 +68,7 @@ check-imports: env  ## install lowtide-tracker and lowtide-snapshots alone, each
 
 .PHONY: test
 test: classes s3-server  ## run all tests but those under Airflow (ARGS='-k name'; S3=moto where there is no Go)
-	$(RUN) -m pytest $(addprefix --ignore=,$(UNDER_AIRFLOW)) $(or $(ARGS),-n 2 --dist loadscope)
+	$(RUN) -m pytest $(addprefix --ignore=,$(UNDER_AIRFLOW)) $(or $(ARGS),-n 4 --dist loadscope --durations 20)
 
 .PHONY: test-airflow
 test-airflow: classes chromium  ## run the tests under a real Airflow, which `make test` leaves out

@@ -1,5 +1,6 @@
 """What the tests of every folder may use, what they may take in time, and what is said at their end."""
 
+import os
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -14,7 +15,7 @@ hypothesis.settings.load_profile("untimed")
 pytest_plugins = ["s3_fixtures"]
 
 UNIT = "unit"
-SPARK = "spark"
+KNOWN_AHEAD = 2
 NO_BROWSER = "there is no Chromium here, install it with `make chromium`"
 
 
@@ -24,7 +25,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Watches over a run of all tests."""
+    """Watches over a run of all tests, whose JVMs live too short for the better of Java's compilers to pay."""
+    os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
     part = config.args_source is pytest.Config.ArgsSource.ARGS or config.option.markexpr or config.option.keyword
     if not part and not hasattr(config, "workerinput"):
         pairs = (line.partition(":") for line in config.getini("budgets"))
@@ -33,26 +35,46 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Gives each file to one of the processes, and all files with Spark to the same: two jobs at once are too much."""
+    """Gives out tests with Spark one by one, and all others by file.
+
+    A test with Spark waits more than it works, so that several run at once on two cores; one process leaves them to the
+    others as long as there is anything else to do.
+    """
     from xdist.scheduler import LoadScopeScheduling
 
-    class OneSpark(LoadScopeScheduling):
+    class SparkFirst(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
-            return SPARK if uses_spark(config.rootpath / file) else file
+            return nodeid if is_alone(config.rootpath / file) else file
 
         def _assign_work_unit(self, node: Any) -> None:
-            if SPARK in self.workqueue:
-                self.workqueue.move_to_end(SPARK, last=False)
+            wanted = node is not self.nodes[-1]
+            scope = next((scope for scope in self.workqueue if self._has_spark(scope) == wanted), None)
+            if scope is not None:
+                self.workqueue.move_to_end(scope, last=False)
             super()._assign_work_unit(node)
 
-    return OneSpark(config, log)
+        def _has_spark(self, scope: str) -> bool:
+            return uses_spark(config.rootpath / scope.partition("::")[0])
+
+        def _reschedule(self, node: Any) -> None:
+            # A test begins when its process knows the next one: one more than that would wait for a long one.
+            if not self.workqueue or self._pending_of(self.assigned_work[node]) < KNOWN_AHEAD:
+                super()._reschedule(node)
+
+    return SparkFirst(config, log)
 
 
 @cache
 def uses_spark(file: Path) -> bool:
     """Returns whether a file has tests with Spark: whoever gives them out knows their names only."""
     return "pytest.mark.spark" in file.read_text()
+
+
+@cache
+def is_alone(file: Path) -> bool:
+    """Returns whether each test of a file may run in any process: they take long and share nothing of their own."""
+    return uses_spark(file) and 'scope="module"' not in file.read_text()
 
 
 class Budgets:

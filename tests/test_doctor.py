@@ -120,6 +120,16 @@ def test_another_broker_that_does_not_answer_is_a_fault(tmp_path: Path) -> None:
     assert "127.0.0.1:9" in answer.found
 
 
+def test_another_zookeeper_is_asked_too(services: EmbeddedServices, tmp_path: Path) -> None:
+    there = stopped(tmp_path, embedded__enabled="false", zookeeper__hosts=services.zookeeper)
+    answer = told("zookeeper", Surroundings(there))
+    assert (answer.verdict, answer.found) == ("ok", f"ZooKeeper answers at {services.zookeeper}, /lowtide; 0 jobs")
+    gone = stopped(tmp_path, embedded__enabled="false", zookeeper__hosts="127.0.0.1:9", zookeeper__reach_limit_s="0.3")
+    answer = told("zookeeper", Surroundings(gone))
+    assert answer.verdict == "fail"
+    assert "127.0.0.1:9" in answer.found
+
+
 def test_a_port_that_another_program_holds_is_a_fault(services: EmbeddedServices, tmp_path: Path) -> None:
     port = services.kafka.rpartition(":")[2]
     answer = told("ports", Surroundings(stopped(tmp_path, embedded__kafka_port=port)))

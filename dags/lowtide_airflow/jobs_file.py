@@ -33,13 +33,13 @@ class SparkEntry:
     """The arguments of spark-submit for one job, the table `[job.spark]`.
 
     Attributes:
-        master: "yarn" or "k8s://https://host:port".
+        master: "yarn", "k8s://https://host:port" or "spark://host:port".
         queue: YARN's queue.
         namespace: of Kubernetes.
         image: the container image with Lowtide and the flow, on Kubernetes.
         service_account: the one under which the driver creates its executors, on Kubernetes.
         archive: the packed environment, `path#name`, on YARN; its `bin/python` runs the driver and the executors.
-        python: the interpreter, as a path on the cluster.
+        python: the interpreter, as a path on the cluster; on a standalone one that of the driver.
         jars: the paths that `lowtide submit-args` prints, as the cluster sees them.
         files: files to ship with the program: the conf.
         properties: Spark properties, passed through unchanged.

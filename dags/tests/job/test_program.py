@@ -6,6 +6,7 @@ import signal
 import stat
 import threading
 import time
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from lowtide_airflow.jobs_file import SparkEntry
 
 YARN = SparkEntry("yarn", queue="streaming", archive="hdfs:///environment.tar.gz#environment", jars=("a.jar", "b.jar"))
 KUBERNETES = SparkEntry("k8s://https://k:6443", namespace="streams", image="lowtide:1", service_account="spark")
+STANDALONE = SparkEntry("spark://s:7077", python="/opt/lowtide/bin/python", jars=("local:///opt/shim.jar", "b.jar"))
 
 
 def nobody(_text: object) -> None:
@@ -110,10 +112,38 @@ def test_on_kubernetes_the_image_has_the_flow_and_the_conf() -> None:
     }
 
 
+def test_on_a_standalone_cluster_the_workers_hosts_have_the_program() -> None:
+    start = Start("local:///opt/orders.py", "local:///etc/lowtide.toml", no_state=True)
+    arguments = SparkSubmit("orders", STANDALONE).arguments(start, "k")
+    program = arguments.index("--class")
+    assert arguments[program:] == [
+        *("--class", "org.apache.spark.deploy.PythonRunner", "file:///opt/shim.jar", "/opt/orders.py", ""),
+        *("--allow-no-state", "--conf", "/etc/lowtide.toml", "--set", "job.submission=k"),
+    ]
+    properties = dict(each.split("=", 1) for each in pairs(arguments[:program], "--conf"))
+    assert properties == {
+        "spark.plugins": "io.lowtide.LowtidePlugin",
+        "spark.standalone.submit.waitAppCompletion": "false",
+        "spark.driver.supervise": "false",
+        "spark.pyspark.python": "/opt/lowtide/bin/python",
+        "spark.pyspark.driver.python": "/opt/lowtide/bin/python",
+    }
+
+
 @pytest.mark.parametrize(
     ("spark", "start", "says"),
     [
-        (SparkEntry("spark://s:7077"), Start("f.py"), "no Python program runs in cluster mode"),
+        (SparkEntry("mesos://m:5050"), Start("f.py"), "where no driver runs"),
+        (STANDALONE, Start("/opt/f.py"), "flow is '/opt/f.py', which is not shipped there"),
+        (STANDALONE, Start("local:///f.py", "conf.toml"), "conf is 'conf.toml', which is not shipped there"),
+        (replace(STANDALONE, python="python3"), Start("local:///f.py"), "python is missing"),
+        (replace(STANDALONE, jars=()), Start("local:///f.py"), "jars are missing"),
+        (replace(STANDALONE, files=("a.csv",)), Start("local:///f.py"), "none are shipped"),
+        (
+            replace(STANDALONE, properties={"spark.driver.supervise": "true"}),
+            Start("local:///f.py"),
+            "properties set spark.driver.supervise",
+        ),
         (SparkEntry("yarn"), Start("f.py"), "archive is missing"),
         (SparkEntry("yarn", archive="environment.tar.gz"), Start("f.py"), "give path#name"),
         (SparkEntry("k8s://x"), Start("local:///f.py"), "image is missing"),

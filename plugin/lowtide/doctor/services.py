@@ -4,14 +4,16 @@ import time
 import uuid
 from typing import Any
 
-from lowtide.conf import KafkaConf
+from lowtide.conf import KafkaConf, ZooKeeperConf
 from lowtide.conf.store_access import store_setting
+from lowtide.conf.zookeeper_access import ZooKeeperAccess
 from lowtide.connectors.kafka_access import librdkafka_settings
 from lowtide.doctor.check import Answer, Surroundings
 from lowtide.embedded.ports import HOST
 from lowtide.embedded.zookeeper import four_letters
 from lowtide.errors import ServiceUnavailable
 from lowtide_snapshots.errors import SnapshotsError
+from lowtide_snapshots.job.registry import jobs
 from lowtide_snapshots.stores import open_store
 
 
@@ -139,9 +141,9 @@ def measure(kafka: KafkaConf, topic: str) -> tuple[int, int]:
 
 def zookeeper(surroundings: Surroundings) -> Answer:
     """It answers, and says its version."""
-    embedded = surroundings.conf.embedded
-    if not embedded.enabled:
-        return Answer("ok", "no embedded services wanted ([embedded].enabled)")
+    conf = surroundings.conf
+    if not conf.embedded.enabled:
+        return _other_zookeeper(conf.zookeeper)
     service = surroundings.services["zookeeper"]
     if service.address is None:
         return Answer("warn", f"the embedded ZooKeeper is {service.state}", "start it: lowtide up")
@@ -151,6 +153,17 @@ def zookeeper(surroundings: Surroundings) -> Answer:
         return Answer("fail", f"process {service.pid} runs, but does not answer at {service.address}", way_out)
     version = said.removeprefix("Zookeeper version: ").partition("-")[0]
     return Answer("ok", f"ZooKeeper {version} answers at {service.address}")
+
+
+def _other_zookeeper(conf: ZooKeeperConf) -> Answer:
+    access = ZooKeeperAccess.of(conf)
+    where = f"{access.hosts}, /{access.root}"
+    try:
+        known = jobs(access.hosts, root=access.root, limit_s=access.reach_limit_s, auth=access.auth)
+    except SnapshotsError as error:
+        way_out = error.way_out or "correct [zookeeper] in the conf"
+        return Answer("fail", f"{error.what} ({error.where or where})", way_out)
+    return Answer("ok", f"ZooKeeper answers at {where}; {len(known)} jobs")
 
 
 def store(surroundings: Surroundings) -> Answer:

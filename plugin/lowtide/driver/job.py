@@ -296,23 +296,33 @@ class Job:
     def can_be_followed(self) -> bool:
         """Whether another life may begin in Spark's session: it is there, and so are the service and all executors.
 
-        On a cluster lost executors do not matter: Spark gives them no more tasks, and replaces them if it can.
+        On a cluster lost executors do not matter: `stop` tells Spark of them, which replaces them if it can.
         """
         try:
             executors = self.state().executors
         except LifeEnded:
             return False
-        whole = len(executors) >= self._executors > 0
-        if whole or not self._executors or not has_executors(master_of(self._conf)):
-            return whole
-        lost = drop_executors(self._session, executors)
-        LOG.warning("Spark gives executor %s no more tasks", ", ".join(lost))
-        return True
+        return len(executors) >= self._executors > 0 or self._may_lose_executors()
+
+    def _may_lose_executors(self) -> bool:
+        return self._executors > 0 and has_executors(master_of(self._conf))
+
+    def _drop_lost_executors(self) -> None:
+        with suppress(LifeEnded):
+            executors = self.state().executors
+            if len(executors) < self._executors and self._may_lose_executors():
+                lost = drop_executors(self._session, executors)
+                LOG.warning("Spark gives executor %s no more tasks", ", ".join(lost))
 
     def stop(self, *, session: bool = True) -> None:
-        """Stop the query; workers deliver what they hold. Spark stops too if the job started it, unless told not to."""
+        """Stop the query; workers deliver what they hold. Spark stops too if the job started it, unless told not to.
+
+        Where it stays, it gives no more tasks to executors that are lost.
+        """
         self._note.stopping()
         try:
+            if not session:
+                self._drop_lost_executors()
             try:
                 self._service.stopping(self.incarnation, self._note.cause)
             except LifeEnded:  # The service has gone, and its workers with it.

@@ -13,6 +13,8 @@ from lowtide.jars.java import java_executable
 @pytest.fixture(autouse=True)
 def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOWTIDE_CACHE", str(tmp_path / "cache"))
+    # With it every JVM prints a line of its own.
+    monkeypatch.delenv("JDK_JAVA_OPTIONS", raising=False)
 
 
 @pytest.fixture(name="jar")
