@@ -41,8 +41,7 @@ done
 cd /
 echo up
 # Whoever's parent is gone is this process's child: the kernel buries them, as it does not want to hear of them.
-trap '' CHLD
-exec sleep infinity >/dev/null 2>&1
+exec env --ignore-signal=CHLD sleep infinity >/dev/null 2>&1
 """
 
 
