@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import signal
-import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from socket import create_connection
 
 from lowtide_hosts.errors import HostsError
 from lowtide_hosts.host import Host
 from lowtide_hosts.program import Program
+from lowtide_hosts.sockets import LISTENING, sockets
 
 from .schedule import Fault
 
@@ -21,6 +25,13 @@ FLAP_S = 0.7
 ZOOKEEPER_PORT = 2181
 ANSWER_LIMIT_S = 5.0
 LEADER_LIMIT_S = 60.0
+STRANGER = "zookeeper-1"
+"""The host from which nobody speaks to Spark or to a job."""
+POUR = Path(__file__).with_name("pour.py")
+GARBAGE = 1 << 30
+POUR_S = 5.0
+"""For each port."""
+POUR_LIMIT_S = 300.0
 
 Mend = Callable[[], object]
 
@@ -42,6 +53,8 @@ def do(network: str, fault: Fault, mend: Mend) -> None:
     """
     if fault.other:
         _cut(fault, host_of(network, fault.host), host_of(network, fault.other))
+    elif fault.kind.startswith("stranger-"):
+        _pour(host_of(network, STRANGER), host_of(network, fault.host))
     elif fault.kind == "worker-lost":
         host_of(network, fault.host).lose()
     elif fault.kind.endswith("-killed"):
@@ -55,6 +68,30 @@ def do(network: str, fault: Fault, mend: Mend) -> None:
     else:
         with frozen(host_of(network, _chosen(network, fault))):
             time.sleep(fault.lasts_s)
+
+
+def open_ports(host: Host) -> list[int]:
+    """The ports of a host that others reach."""
+    assert host.first is not None, "it is up"
+    return sorted({
+        socket.local[1]
+        for socket in sockets(host.first)
+        if socket.state == LISTENING and not socket.local[0].is_loopback
+    })  # fmt: skip
+
+
+def _pour(stranger: Host, host: Host) -> None:
+    """Pour a gigabyte of garbage into the ports of a host, from one that has no business there."""
+    ports = open_ports(host)
+    assert stranger.first is not None, "it is up"
+    each = str(GARBAGE // max(1, len(ports)))
+    enter = ["nsenter", "--target", str(stranger.first.pid), "--net", sys.executable, str(POUR)]
+    done = subprocess.run(
+        [*enter, each, str(POUR_S), host.address, *map(str, ports)],
+        check=False, capture_output=True, text=True, timeout=POUR_LIMIT_S,
+    )  # fmt: skip
+    if done.returncode:
+        raise Undone(f"no garbage could be poured into {host.name}: {done.stderr[-800:]}")
 
 
 @contextmanager
@@ -113,7 +150,7 @@ def _leader(network: str) -> str:
 
 def _asked(address: str) -> str:
     try:
-        with socket.create_connection((address, ZOOKEEPER_PORT), ANSWER_LIMIT_S) as connection:
+        with create_connection((address, ZOOKEEPER_PORT), ANSWER_LIMIT_S) as connection:
             connection.settimeout(ANSWER_LIMIT_S)
             connection.sendall(b"srvr")
             return b"".join(iter(lambda: connection.recv(4096), b"")).decode(errors="replace")

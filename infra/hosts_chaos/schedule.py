@@ -27,6 +27,8 @@ HOSTS: dict[str, str] = {
     "worker-frozen": "worker",
     "driver-frozen": "driver",
     "worker-lost": "worker",
+    "stranger-at-worker": "worker",
+    "stranger-at-driver": "driver",
 }
 """What is done to one host, by its role."""
 KINDS = (*LINKS, *HOSTS)
@@ -38,6 +40,8 @@ LASTS_S: dict[str, tuple[float, float]] = {
     "broker-killed": (0.0, 4.0),
     "zookeeper-leader-killed": (0.0, 4.0),
     "worker-lost": (0.0, 0.0),
+    "stranger-at-worker": (0.0, 0.0),
+    "stranger-at-driver": (0.0, 0.0),
 }
 """How long a fault lasts, from and to; the others as next."""
 ELSE_LASTS_S = (2.0, 20.0)
