@@ -116,7 +116,7 @@ packaging-check: env  ## check the image file and the Helm chart; builds Helm wi
 	@$$($(HOUSE) uv) run --quiet --no-project --isolated --python $(RUN) \
 	    --with-requirements infra/packaging/requirements.lock infra/packaging/check.py
 
-CLUSTER = LOWTIDE_PYTHON=$(RUN) LOWTIDE_UV=$$($(HOUSE) uv) $(RUN) infra/cluster.py
+CLUSTER = PYTHONPATH=infra/hosts LOWTIDE_PYTHON=$(RUN) LOWTIDE_UV=$$($(HOUSE) uv) $(RUN) infra/cluster.py
 
 .PHONY: infra-up
 infra-up: jars jar s3-server  ## needs root: a cluster of hosts on this machine, by Terraform (ARGS='--var kafka_brokers=1')
