@@ -72,7 +72,7 @@ test: classes s3-server  ## run all tests but those under Airflow (ARGS='-k name
 	$(RUN) -m pytest $(addprefix --ignore=,$(UNDER_AIRFLOW)) $(or $(ARGS),-n 4 --dist loadscope --durations 20)
 
 .PHONY: test-airflow
-test-airflow: classes chromium  ## run the tests under a real Airflow, which `make test` leaves out
+test-airflow: classes chromium  ## run the tests under a real Airflow, which `make test` leaves out (ARGS='-k name')
 	$(RUN) -m pytest $(UNDER_AIRFLOW) $(ARGS)
 
 .PHONY: test-unit
