@@ -35,24 +35,33 @@ class JobFailed(Exception):
 
 
 class ClusterJob:
-    """The story's job, on a cluster's host `driver`."""
+    """The story's job.
 
-    def __init__(self, network: str = "lowtide") -> None:
+    Args:
+        network: The cluster's name.
+        driver: The host where it is started.
+    """
+
+    def __init__(self, network: str = "lowtide", driver: str = "driver") -> None:
         self._network = network
+        self._name = driver
         self._feeding: subprocess.Popen[bytes] | None = None
 
     @property
     def driver(self) -> Host:
         """The host where jobs are started (errors: JobFailed, if it is not up)."""
-        host = Host.find(self._network, "driver")
+        host = Host.find(self._network, self._name)
         if host is None:
-            raise JobFailed("the host driver is not up")
+            raise JobFailed(f"the host {self._name} is not up")
         return host
 
     def place(self) -> None:
-        """Put the programs on the driver's host, and make the topics."""
+        """Put the programs on the driver's host."""
         shutil.copytree(PROGRAMS, self._folder, dirs_exist_ok=True)
         shutil.copytree(ROOT / "examples/demo", self._folder / "demo", dirs_exist_ok=True)
+
+    def make_topics(self) -> None:
+        """Make the topics it reads and writes."""
         self.command("python feed.py topics")
 
     def start(self, *settings: str, limit_s: float = 300.0) -> None:

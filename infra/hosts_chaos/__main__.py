@@ -14,6 +14,7 @@ from lowtide_hosts.host import Host
 from .run import Run
 from .schedule import KINDS, schedule
 
+OTHER = "other-"
 ROLES = ("driver", "worker", "kafka", "zookeeper", "store")
 
 
@@ -22,9 +23,12 @@ ROLES = ("driver", "worker", "kafka", "zookeeper", "store")
 @click.option("--seed", type=int, help="Of the schedule; without it, another one each time.")
 @click.option("--only", multiple=True, type=click.Choice(KINDS), help="No other kinds; may be repeated.")
 @click.option("--within-s", default=3600.0, show_default=True, help="Begin no fault after so long; then it has failed.")
+@click.option("--stay", is_flag=True, help="Do not let the job go on at another Spark in the end.")
 @click.option("--keep", is_flag=True, help="Leave the cluster up.")
 @click.option("--list", "listed", is_flag=True, help="Print the schedule alone; needs a cluster that is up.")
-def main(faults: int, seed: int | None, only: tuple[str, ...], within_s: float, keep: bool, listed: bool) -> None:
+def main(
+    faults: int, seed: int | None, only: tuple[str, ...], within_s: float, stay: bool, keep: bool, listed: bool
+) -> None:
     """Run a job under load on a cluster of hosts, cut, freeze and lose some by a schedule, and judge every byte.
 
     Exits with 0 only if nothing was lost, duplicated or out of order. The last line is JSON.
@@ -45,7 +49,15 @@ def main(faults: int, seed: int | None, only: tuple[str, ...], within_s: float, 
         for number, fault in enumerate(drawn, 1):
             show.say(f"{number:4}  after {fault.after_s:4.1f} s  {fault}")
         return
-    run = Run(drawn, network, within_s, lambda: cluster.make(()), show.step, show.progress)
+
+    def move() -> str:
+        cluster.make(("airflow=false", f"spark_prefix={OTHER}", f"spark_workers={len(hosts['worker']) + 1}"))
+        return f"{OTHER}driver"
+
+    run = Run(
+        drawn, network, within_s=within_s, mend=lambda: cluster.make(()), move=None if stay else move,
+        say=show.step, progress=show.progress,
+    )  # fmt: skip
     try:
         result = run.run()
     finally:

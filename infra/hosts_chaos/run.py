@@ -18,6 +18,7 @@ from lowtide.errors import LowtideError
 from lowtide.status.job_view import JobView
 
 from .faults import Undone, do, mended
+from .logins import LOGINS, refused
 from .schedule import Fault
 
 __all__ = ["Result", "Run"]
@@ -31,6 +32,7 @@ REVIVE_AFTER_S = 60.0
 LATE_MS = 8_000
 """The next fault may find the job catching up, but not further behind than this."""
 DRAIN_LIMIT_S = 300.0
+WATCHED_S = 10.0
 POLL_S = 0.25
 
 Say = Callable[[str], object]
@@ -43,6 +45,7 @@ class Result:
     Attributes:
         faults: How many of each kind were done.
         lives: How many lives the job has had.
+        logins: How many wrong logins were refused, each with a clear word.
         delivered: Records in the sink's topic; None before they were judged.
         lost: Records that were due and did not come.
         duplicated: Records that came and were not due, or not so often.
@@ -53,6 +56,7 @@ class Result:
 
     faults: Counter[str] = field(default_factory=Counter)
     lives: int = 0
+    logins: int = 0
     delivered: int | None = None
     lost: int | None = None
     duplicated: int | None = None
@@ -70,6 +74,7 @@ class Result:
         spent = list(self.silences_s.values())
         known = {
             "faults": sum(self.faults.values()), "kinds": dict(sorted(self.faults.items())), "lives": self.lives,
+            "logins_refused": self.logins,
             "delivered": self.delivered, "lost": self.lost, "duplicated": self.duplicated,
             "out_of_order": self.out_of_order,
             "silence_p50_s": round(median(spent), 1) if spent else None,
@@ -87,6 +92,7 @@ class Run:
         network: The cluster's, which is up.
         within_s: No fault is begun after so long.
         mend: Makes what has died of the cluster again.
+        move: Lets other hosts take the place of Spark's and of the driver's; the new driver's name. None: they stay.
         say: Told what happens.
         progress: Told how it stands, now and then.
     """
@@ -95,8 +101,10 @@ class Run:
         self,
         faults: Sequence[Fault],
         network: str,
+        *,
         within_s: float,
         mend: Callable[[], object],
+        move: Callable[[], str] | None,
         say: Say,
         progress: Say,
     ) -> None:
@@ -104,7 +112,7 @@ class Run:
         self._faults = faults
         self._network = network
         self._within_s = within_s
-        self._mend, self._say, self._progress = mend, say, progress
+        self._mend, self._move, self._say, self._progress = mend, move, say, progress
         self._job = ClusterJob(network)
         self._output = _Output()
 
@@ -112,18 +120,17 @@ class Run:
         """Do it all."""
         try:
             self._job.place()
-            self._say("starting the job")
-            self._job.start(limit_s=READY_LIMIT_S)
-            self._say(f"writing {RATE:.0f} orders a second")
-            self._job.feed(RATE, MOST_FED_S)
-            self._settle("the job's start")
+            self._job.make_topics()
+            self._begin()
             self._all()
+            if self._move is not None:
+                self._go_on_elsewhere(self._move)
             self._say("all faults are done: waiting for the rest")
-            sent = self._job.fed(0.0)
-            self._drain(sent)
+            self._drain()
             self._job.stop()
             self._say("comparing every byte")
             self._judge(self._job.judge())
+            self._log_in_wrongly()
         except (JobFailed, Undone, LowtideError) as error:
             self.result.failures.append(str(error))
         except Exception:  # noqa: BLE001 - whatever it is, it is told, and the cluster mended
@@ -132,9 +139,46 @@ class Run:
             mended(self._network)
         return self.result
 
+    def _begin(self) -> None:
+        self._say("starting the job")
+        self._job.start(limit_s=READY_LIMIT_S)
+        self._say(f"writing {RATE:.0f} orders a second")
+        self._job.feed(RATE, MOST_FED_S)
+        self._settle("the job's start")
+
+    def _go_on_elsewhere(self, move: Callable[[], str]) -> None:
+        """Let the job go on from its last commit on another Spark, with hosts of other names and one worker more."""
+        commit = self._photograph()
+        self._job.until("committed", lambda view: view.snapshots.last == commit, SETTLE_LIMIT_S)
+        self._job.fed(0.0)
+        life = self._output.life
+        self._say("Spark's hosts and the driver's are destroyed; others take their place")
+        self._output.begin()
+        self._job = ClusterJob(self._network, move())
+        self._job.place()
+        self._begin()
+        if self._output.life <= life:
+            raise JobFailed(f"life {self._output.life} came after life {life}")
+        self._say(f"life {self._output.life} goes on from commit {commit}")
+        self._watch(WATCHED_S)
+
+    def _photograph(self) -> str:
+        """Ask for a snapshot; its id, or nothing if the job does not take one now."""
+        try:
+            client = self._job.client()
+            return "" if client is None else client.take_snapshot().id
+        except LowtideError:
+            return ""
+
+    def _log_in_wrongly(self) -> None:
+        for login in LOGINS:
+            self._say(f"{login.what} is wrong: {refused(self._job, login).strip()}")
+            self.result.logins += 1
+
     def _all(self) -> None:
         began = time.monotonic()
         for number, fault in enumerate(self._faults, 1):
+            self._photograph()
             self._watch(fault.after_s)
             if time.monotonic() - began > self._within_s:
                 raise JobFailed(f"only {number - 1} faults were done within {self._within_s:.0f} s")
@@ -200,10 +244,10 @@ class Run:
             self._progress("the job does not answer")
         return view
 
-    def _drain(self, sent: int) -> None:
+    def _drain(self) -> None:
         """Wait until min time is past the last order."""
+        self._job.fed(0.0)
         written_ms = time.time_ns() // 1_000_000
-        self._say(f"{sent} orders were written")
         self._job.until("all delivered", lambda view: (view.delivered_time_ms or 0) > written_ms, DRAIN_LIMIT_S)
 
     def _judge(self, verdict: dict[str, Any]) -> None:

@@ -54,7 +54,7 @@ def open_inodes(processes: Iterable[Process]) -> set[str]:
 
 
 def _end(text: str) -> tuple[Address, int]:
-    """An address and a port as the kernel writes them: words of four bytes in the machine's order, here little-endian."""
+    """An address and a port as the kernel writes them, in words of four bytes of which the last comes first."""
     words, _, port = text.partition(":")
     raw = b"".join(bytes.fromhex(words[place : place + 8])[::-1] for place in range(0, len(words), 8))
     address = ip_address(raw)
