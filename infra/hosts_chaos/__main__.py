@@ -23,21 +23,30 @@ ROLES = ("driver", "worker", "kafka", "zookeeper", "store")
 @click.option("--seed", type=int, help="Of the schedule; without it, another one each time.")
 @click.option("--only", multiple=True, type=click.Choice(KINDS), help="No other kinds; may be repeated.")
 @click.option("--within-s", default=3600.0, show_default=True, help="Begin no fault after so long; then it has failed.")
+@click.option("--var", "settings", multiple=True, metavar="KEY=VALUE", help="A variable of Terraform's.")
 @click.option("--stay", is_flag=True, help="Do not let the job go on at another Spark in the end.")
 @click.option("--keep", is_flag=True, help="Leave the cluster up.")
 @click.option("--list", "listed", is_flag=True, help="Print the schedule alone; needs a cluster that is up.")
 def main(
-    faults: int, seed: int | None, only: tuple[str, ...], within_s: float, stay: bool, keep: bool, listed: bool
+    faults: int,
+    seed: int | None,
+    only: tuple[str, ...],
+    within_s: float,
+    settings: tuple[str, ...],
+    stay: bool,
+    keep: bool,
+    listed: bool,
 ) -> None:
     """Run a job under load on a cluster of hosts, cut, freeze and lose some by a schedule, and judge every byte.
 
     Exits with 0 only if nothing was lost, duplicated or out of order. The last line is JSON.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    settings = ("airflow=false", *settings)
     seed = secrets.randbelow(1_000_000) if seed is None else seed
     show = Show()
     if not listed:
-        cluster.make(("airflow=false",))
+        cluster.make(settings)
     network = cluster.name()
     names = [host.name for host in Host.all(network)]
     hosts = {role: [name for name in names if name.partition("-")[0] == role] for role in ROLES}
@@ -51,7 +60,7 @@ def main(
         return
 
     def move() -> str:
-        cluster.make(("airflow=false", f"spark_prefix={OTHER}", f"spark_workers={len(hosts['worker']) + 1}"))
+        cluster.make((*settings, f"spark_prefix={OTHER}", f"spark_workers={len(hosts['worker']) + 1}"))
         return f"{OTHER}driver"
 
     run = Run(
