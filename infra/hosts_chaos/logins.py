@@ -51,15 +51,15 @@ LOGINS = (
 )
 
 
-def refused(job: ClusterJob, login: Login) -> str:
-    """Start the job with a login that is wrong; the error that it ends with.
+def refused(job: ClusterJob, login: Login, *given: str) -> str:
+    """Start the job, with settings as ever and a login that is wrong; the error that it ends with.
 
     Raises:
         JobFailed: it started, or its error does not say what is wrong.
     """
     job.command(login.prepare)
     try:
-        job.start(*login.settings, limit_s=LIMIT_S)
+        job.start(*given, *login.settings, limit_s=LIMIT_S)
     except JobFailed as error:
         said = str(error)
         if not re.search(login.says, said, re.DOTALL):
