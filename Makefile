@@ -144,6 +144,10 @@ infra-down: env  ## needs root: destroy the cluster, and count what is left
 infra-check: env  ## check Terraform's module for AWS: validate, test, lint and scan it, without AWS
 	@LOWTIDE_UV=$$($(HOUSE) uv) $(RUN) infra/check.py
 
+.PHONY: infra-bench
+infra-bench: jars jar s3-server  ## needs root: latency over a cluster's hosts, and over loopback, in one run
+	@$(ON_HOSTS) PYTHONPATH=infra:infra/hosts $(RUN) infra/latency.py $(ARGS)
+
 .PHONY: infra-demo
 infra-demo: jars jar s3-server  ## needs root: the whole story: provision, run, lose a host, recover, compare, destroy
 	@PYTHONPATH=infra:infra/hosts:dags/tests/support $(RUN) -m story

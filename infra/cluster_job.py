@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lowtide_hosts.host import Host
+from lowtide_hosts.host import HOME, Host
 from lowtide_hosts.processes import Process
 
 from lowtide.errors import LowtideError
@@ -24,7 +24,6 @@ __all__ = ["ClusterJob", "JobFailed"]
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "infra/story/driver"
 NAME = "orders"
-CONF = "--conf /home/lowtide/cluster.toml"
 POLL_S = 0.25
 SHOWN = 3000
 FEED_LIMIT_S = 60.0
@@ -40,11 +39,13 @@ class ClusterJob:
     Args:
         network: The cluster's name.
         driver: The host where it is started.
+        conf: Its conf, below that host's home; the folder of jobs is beside it.
     """
 
-    def __init__(self, network: str = "lowtide", driver: str = "driver") -> None:
+    def __init__(self, network: str = "lowtide", driver: str = "driver", conf: str = "lowtide/cluster.toml") -> None:
         self._network = network
         self._name = driver
+        self._conf = Path(HOME, conf)
         self._feeding: subprocess.Popen[bytes] | None = None
 
     @property
@@ -67,11 +68,11 @@ class ClusterJob:
     def start(self, *settings: str, limit_s: float = 300.0) -> None:
         """Start the job; returns when it is ready."""
         given = " ".join(f"--set {setting}" for setting in settings)
-        self.command(f"lowtide run flow.py {CONF} {given} --detach", limit_s)
+        self.command(f"lowtide run flow.py --conf {self._conf} {given} --detach", limit_s)
 
     def stop(self) -> None:
         """Stop it; returns when it has."""
-        self.command(f"lowtide stop {NAME} {CONF}")
+        self.command(f"lowtide stop {NAME} --conf {self._conf}")
 
     def feed(self, rate: float, seconds: float) -> None:
         """Write orders at this rate, in the background."""
@@ -148,7 +149,7 @@ class ClusterJob:
 
     @property
     def _jobs(self) -> JobFolder:
-        return JobFolder(self.driver.home / "lowtide/jobs", NAME)
+        return JobFolder(self.driver.home / self._conf.parent.relative_to(HOME) / "jobs", NAME)
 
     @property
     def _folder(self) -> Path:
@@ -156,4 +157,6 @@ class ClusterJob:
 
     def _shell(self, command: str) -> list[str]:
         script = f". /home/lowtide/profile; {command}"
-        return self.driver.inside(["sh", "-ec", script], {"PYTHONPATH": "/home/job"}, "/home/job")
+        return self.driver.inside(
+            ["sh", "-ec", script], {"PYTHONPATH": "/home/job", "CONF": str(self._conf)}, "/home/job"
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import time
@@ -16,7 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 from lowtide.conf import Conf
 from lowtide.connectors.kafka_access import librdkafka_settings
 
-CONF = Path("/home/lowtide/cluster.toml")
+CONF = Path(os.environ.get("CONF", "/home/lowtide/cluster.toml"))
 TOPICS = ("orders", "counted")
 PARTITIONS = 2
 CUSTOMERS = 97

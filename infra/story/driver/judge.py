@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from flow import flow
 
 from lowtide.conf import Conf
 
-CONF = Path("/home/lowtide/cluster.toml")
+CONF = Path(os.environ.get("CONF", "/home/lowtide/cluster.toml"))
 
 if __name__ == "__main__":
     verdict, delivered = compare_job(flow, Conf.load(CONF), "counted")
