@@ -61,9 +61,9 @@ class ClusterJob:
         shutil.copytree(PROGRAMS, self._folder, dirs_exist_ok=True)
         shutil.copytree(ROOT / "examples/demo", self._folder / "demo", dirs_exist_ok=True)
 
-    def make_topics(self) -> None:
+    def make_topics(self, lanes: int = 2) -> None:
         """Make the topics it reads and writes."""
-        self.command("python feed.py topics")
+        self.command(f"python feed.py topics {lanes}")
 
     def start(self, *settings: str, limit_s: float = 300.0) -> None:
         """Start the job; returns when it is ready."""

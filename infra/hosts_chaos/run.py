@@ -24,8 +24,8 @@ from .schedule import Fault
 __all__ = ["Result", "Run"]
 
 RATE = 100.0
-LANES = "job.lanes=6"
-"""So many from the first start on, as the job grows when it goes on elsewhere."""
+LANES = 6
+"""More than workers, from the first start on: the job grows when it goes on elsewhere."""
 MOST_FED_S = 3 * 3600.0
 READY_LIMIT_S = 300.0
 SETTLE_LIMIT_S = 300.0
@@ -122,7 +122,7 @@ class Run:
         """Do it all."""
         try:
             self._job.place()
-            self._job.make_topics()
+            self._job.make_topics(LANES)
             self._begin()
             self._all()
             if self._move is not None:
@@ -143,7 +143,7 @@ class Run:
 
     def _begin(self) -> None:
         self._say("starting the job")
-        self._job.start(LANES, limit_s=READY_LIMIT_S)
+        self._job.start(f"job.lanes={LANES}", limit_s=READY_LIMIT_S)
         self._say(f"writing {RATE:.0f} orders a second")
         self._job.feed(RATE, MOST_FED_S)
         self._settle("the job's start")
@@ -174,7 +174,7 @@ class Run:
 
     def _log_in_wrongly(self) -> None:
         for login in LOGINS:
-            self._say(f"{login.what} is wrong: {refused(self._job, login, LANES).strip()}")
+            self._say(f"{login.what} is wrong: {refused(self._job, login, f'job.lanes={LANES}').strip()}")
             self.result.logins += 1
 
     def _all(self) -> None:
@@ -230,7 +230,7 @@ class Run:
 
     def _revive(self) -> None:
         try:
-            self._job.start(LANES, limit_s=READY_LIMIT_S)
+            self._job.start(f"job.lanes={LANES}", limit_s=READY_LIMIT_S)
             self._say("the program had ended, and was started again")
         except JobFailed as error:  # It runs, or cannot yet.
             self._say(f"not started again: {str(error).strip().splitlines()[-1]}")

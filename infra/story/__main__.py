@@ -79,7 +79,7 @@ class Story:
         job = self.driver.home / "job"
         shutil.copytree(HERE / "driver", job, dirs_exist_ok=True)
         shutil.copytree(ROOT / "examples/demo", job / "demo", dirs_exist_ok=True)
-        self.on_driver("python feed.py topics")
+        self.on_driver("python feed.py topics 2")
         self.say("starting the job on the cluster")
         self.on_driver(RUN, READY_LIMIT_S)
         self.say(f"feeding {RATE:.0f} orders a second")

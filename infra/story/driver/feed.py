@@ -1,4 +1,4 @@
-"""Makes the topics, or writes orders at a steady rate: `feed.py topics`, `feed.py RATE SECONDS`; SIGTERM ends it."""
+"""Makes the topics, or writes orders at a steady rate: `feed.py topics LANES`, `feed.py RATE SECONDS`; SIGTERM ends it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ from lowtide.conf import Conf
 from lowtide.connectors.kafka_access import librdkafka_settings
 
 CONF = Path(os.environ.get("CONF", "/home/lowtide/cluster.toml"))
-TOPICS = ("orders", "counted")
 PARTITIONS = 2
 CUSTOMERS = 97
 
 
-def make_topics(settings: dict[str, Any]) -> None:
+def make_topics(settings: dict[str, Any], lanes: int) -> None:
     client = AdminClient(settings)
-    for made in client.create_topics([NewTopic(name, PARTITIONS) for name in TOPICS]).values():
+    for made in client.create_topics([NewTopic("orders", PARTITIONS), NewTopic("counted", lanes)]).values():
         made.result(30)
 
 
@@ -48,6 +47,6 @@ def feed(settings: dict[str, Any], rate: float, seconds: float) -> int:
 if __name__ == "__main__":
     known = librdkafka_settings(Conf.load(CONF).kafka)
     if sys.argv[1] == "topics":
-        make_topics(known)
+        make_topics(known, int(sys.argv[2]))
     else:
         print(feed(known, float(sys.argv[1]), float(sys.argv[2])))
