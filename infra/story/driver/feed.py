@@ -1,4 +1,4 @@
-"""Makes the topics, or writes orders at a steady rate: `feed.py topics LANES`, `feed.py RATE SECONDS`; SIGTERM ends it."""
+"""Makes the topics, or writes orders at a steady rate: `feed.py topics LANES`, `feed.py RATE SECONDS` until SIGTERM."""
 
 from __future__ import annotations
 
