@@ -137,9 +137,9 @@ class ClusterJob:
                 raise JobFailed(f"not {what} within {limit_s:.0f} s: {view}\n{self.log()}")
             time.sleep(POLL_S)
 
-    def judge(self) -> dict[str, Any]:
+    def judge(self, lanes: int = 2) -> dict[str, Any]:
         """Compare all that was delivered with the oracle; the job must have stopped."""
-        verdict: dict[str, Any] = json.loads(self.command("python judge.py").splitlines()[-1])
+        verdict: dict[str, Any] = json.loads(self.command(f"python judge.py {lanes}").splitlines()[-1])
         return verdict
 
     def log(self) -> str:

@@ -34,13 +34,13 @@ LOGINS = (
         "Kafka's password",
         "echo wrong > /tmp/wrong",
         ("kafka.sasl_password_file=/tmp/wrong",),
-        r"(?i)authentication failed",
+        "does not let the job in: .*(?i:authentication)",
     ),
     Login(
         "the authority of Kafka's certificates",
         "openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=nobody -days 1 -keyout /tmp/no.key -out /tmp/no.pem 2>&1",
         ("kafka.ssl_ca_file=/tmp/no.pem",),
-        r"(?i)certificate",
+        "does not let the job in: .*certificate",
     ),
     Login(
         "the job's password in ZooKeeper",

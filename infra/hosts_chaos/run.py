@@ -131,7 +131,7 @@ class Run:
             self._drain()
             self._job.stop()
             self._say("comparing every byte")
-            self._judge(self._job.judge())
+            self._judge(self._job.judge(LANES))
             self._log_in_wrongly()
         except (JobFailed, Undone, LowtideError) as error:
             self.result.failures.append(str(error))

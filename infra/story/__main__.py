@@ -104,7 +104,7 @@ class Story:
         self._settle()
         self.say("stopping the job, comparing every byte")
         self.on_driver("lowtide stop orders --conf /home/lowtide/cluster.toml")
-        verdict: dict[str, Any] = json.loads(self.on_driver("python judge.py").splitlines()[-1])
+        verdict: dict[str, Any] = json.loads(self.on_driver("python judge.py 2").splitlines()[-1])
         for difference in verdict.pop("differences"):
             self.say(difference)
         return verdict | {"sent": total, "recover_s": round(recover_s, 1)}
