@@ -8,8 +8,6 @@ each document, which has to be refused.
 from __future__ import annotations
 
 import copy
-import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -22,8 +20,8 @@ import yaml
 from kubeflow_spark_api.models import SparkV1beta2SparkApplication
 
 HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 IMAGE, CHART = HERE.parent / "image", HERE.parent / "helm/lowtide"
-HELM = "helm.sh/helm/v3/cmd/helm@v3.22.0"
 KUBERNETES = "1.37"
 REFUSED = (jsonschema.ValidationError, kubernetes_validate.ValidationError)
 
@@ -33,7 +31,7 @@ def main() -> None:
     run("hadolint", "--failure-threshold", "style", IMAGE / "Containerfile")
     run("bash", "-n", IMAGE / "entrypoint")
     print("image: hadolint has no complaint")
-    program = helm()
+    program = run(ROOT / "tools/go-program", "build", "helm").strip()
     run(program, "lint", "--strict", CHART)
     for values in ([], ["--values", str(HERE / "values.yaml")]):
         rendered = run(program, "template", "orders", CHART, *values)
@@ -79,21 +77,9 @@ def refuses(check: Callable[[dict[str, Any]], None], document: dict[str, Any]) -
     return False
 
 
-def helm() -> Path:
-    """Helm, built by Go into the cache the first time."""
-    base = os.environ.get("LOWTIDE_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "lowtide"
-    folder = Path(base).expanduser().absolute() / f"helm-{HELM.rpartition('@')[2]}"
-    if not (folder / "helm").exists():
-        if shutil.which("go") is None:
-            sys.exit("error: there is no Go to build Helm with\n       install Go 1.25 or newer")
-        print(f"building Helm in {folder} (minutes the first time)", flush=True)
-        run("go", "install", "-trimpath", HELM, GOBIN=str(folder), CGO_ENABLED="0", GOFLAGS="")
-    return folder / "helm"
-
-
-def run(*command: str | Path, **variables: str) -> str:
+def run(*command: str | Path) -> str:
     """What a command printed; one that fails ends this program with what it said."""
-    done = subprocess.run(command, check=False, capture_output=True, text=True, env={**os.environ, **variables})
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"error: {' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
     return done.stdout
