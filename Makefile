@@ -79,7 +79,7 @@ test: classes s3-server  ## run all tests but those under Airflow (ARGS='-k name
 	$(RUN) -m pytest $(addprefix --ignore=,$(UNDER_AIRFLOW)) $(or $(ARGS),-n 4 --dist loadscope --durations 20)
 
 .PHONY: test-airflow
-test-airflow: classes chromium  ## run the tests under a real Airflow, which `make test` leaves out
+test-airflow: classes chromium  ## run the tests under a real Airflow, which `make test` leaves out (ARGS='-k name')
 	$(RUN) -m pytest $(UNDER_AIRFLOW) $(ARGS)
 
 .PHONY: test-unit
@@ -124,7 +124,7 @@ packaging-check: env  ## check the image file and the Helm chart; builds Helm wi
 	@$$($(HOUSE) uv) run --quiet --no-project --isolated --python $(RUN) \
 	    --with-requirements infra/packaging/requirements.lock infra/packaging/check.py
 
-CLUSTER = LOWTIDE_PYTHON=$(RUN) LOWTIDE_UV=$$($(HOUSE) uv) $(RUN) infra/cluster.py
+CLUSTER = PYTHONPATH=infra/hosts LOWTIDE_PYTHON=$(RUN) LOWTIDE_UV=$$($(HOUSE) uv) $(RUN) infra/cluster.py
 
 .PHONY: infra-up
 infra-up: jars jar s3-server  ## needs root: a cluster of hosts on this machine, by Terraform (ARGS='--var kafka_brokers=1')

@@ -1,7 +1,8 @@
-"""Checks of infra/terraform/aws, without AWS and without its provider: `make infra-check`.
+"""Checks of infra/terraform, without AWS and without its provider: `make infra-check`.
 
-Terraform validates and tests the module against a provider that has the schemas of AWS's and nothing else
+Terraform validates and tests the module `aws` against a provider that has the schemas of AWS's and nothing else
 (`aws_schema`); tflint and checkov read it. What all this shows, and what it does not, stands in the module's README.md.
+The module `local` is validated and tested with its own provider, of which nothing is asked; `make infra-up` applies it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,18 +21,24 @@ from pathlib import Path
 from typing import Any
 
 import click
+from aws_schema.binding import write_schemas
+from terraform_tools import (
+    BASE_PYTHON,
+    ROOT,
+    Terraform,
+    go_program,
+    plain_environment,
+    provider_python,
+    run,
+    tool_environment,
+    work_folder,
+)
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "infra")]
-
-from aws_schema.binding import write_schemas  # noqa: E402
-
-from lowtide.cache import cache_folder  # noqa: E402
+from lowtide.cache import cache_folder
 
 MODULES = ROOT / "infra/terraform"
-MODULE = MODULES / "aws"
+AWS, LOCAL = MODULES / "aws", MODULES / "local"
 PROVIDER_VERSION = "6.25.0"
-TFLINT = ("github.com/terraform-linters/tflint", "v0.64.0")
 
 MISTAKES = {
     "an argument that does not exist": ("kafka", "cluster_name ", "cluster_nam ", "Unsupported argument"),
@@ -62,70 +68,45 @@ def main() -> None:
         if shutil.which(tool) is None:
             raise click.ClickException(f"there is no {tool} on PATH: install {tool}")
     run("terraform", "fmt", "-check", "-recursive", "-diff", MODULES, environment=plain_environment())
-    (ROOT / ".lowtide").mkdir(exist_ok=True)
-    (ROOT / ".lowtide/.gitignore").write_text("*\n")
-    with tempfile.TemporaryDirectory(dir=ROOT / ".lowtide") as folder:
-        work = Work(Path(folder))
-        work.validate()
-        work.refuse_mistakes()
-        tests, policies = work.test()
-        sizes = work.test_sizes()
+    with tempfile.TemporaryDirectory(dir=work_folder()) as folder:
+        aws = Aws(Path(folder) / "aws")
+        aws.validate()
+        aws.refuse_mistakes()
+        tests, policies = aws.test()
+        sizes = aws.test_sizes()
+        local = Module(LOCAL, Path(folder) / "local")
+        local.tools.provide_hosts()
+        local.validate()
+        local_tests = passed(local.run_tests())
     lint = tflint()
     scan = checkov()
     click.echo(
-        f"infra-check: fmt; validate against {work.known} schemas of the AWS provider {PROVIDER_VERSION}; "
+        f"infra-check: fmt; local: {local_tests} test runs; "
+        f"aws: validate against {aws.known} schemas of the AWS provider {PROVIDER_VERSION}; "
         f"{len(MISTAKES)} mistakes refused; {tests} test runs; {policies} policies without wildcards beyond "
         f"{len(WILDCARDS)} documented; {sizes} sizes; {lint}; {scan}; nothing was applied"
     )
 
 
-class Work:
-    """A copy of the module, with a mirror that has the provider of schemas in the place of AWS's."""
+class Module:
+    """A copy of a module, and a Terraform for it alone."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.module = folder / "aws"
-        self.environment = {
-            **plain_environment(),
-            "TF_CLI_CONFIG_FILE": str(folder / "terraform.rc"),
-            "TF_DATA_DIR": str(folder / "data"),
-            "TF_IN_AUTOMATION": "1",
-            "CHECKPOINT_DISABLE": "1",
-        }
+    def __init__(self, source: Path, folder: Path) -> None:
+        self.source = source
+        self.folder = folder / "module"
+        self.tools = Terraform(folder)
+        self.environment = self.tools.environment
         self.copy()
-        (folder / "terraform.rc").write_text("")
-        # Terraform alone knows which registry it would ask; a module without modules of its own shows it before `init`.
-        shown = self.terraform(f"-chdir={self.module / 'modules/kafka'}", "providers").stdout
-        self.provider = re.findall(r"provider\[([^\]]+/aws)\]", shown)[0]
-        self.schemas = schemas()
-        self.known = len(json.loads(self.schemas.read_text()))
-        self.put_into_mirror()
 
     def copy(self) -> None:
         """Take the module as it is in the clone, without what somebody's `terraform init` left there."""
-        shutil.copytree(MODULE, self.module, ignore=shutil.ignore_patterns(".terraform*"), dirs_exist_ok=True)
-
-    def put_into_mirror(self) -> None:
-        """Make the provider, and let Terraform look for providers there alone."""
-        mirror = self.folder / "mirror" / self.provider / PROVIDER_VERSION / "linux_amd64"
-        mirror.mkdir(parents=True)
-        program = mirror / f"terraform-provider-aws_v{PROVIDER_VERSION}"
-        program.write_text(f"#!/bin/sh\nPYTHONPATH={ROOT / 'infra'} exec {' '.join(self.serve())}\n")
-        program.chmod(0o755)
-        (self.folder / "terraform.rc").write_text(
-            f'provider_installation {{\n  filesystem_mirror {{\n    path = "{self.folder / "mirror"}"\n  }}\n}}\n'
-        )
-
-    def serve(self) -> list[str]:
-        """The command that is the provider."""
-        python = tool_environment("provider", ROOT / "infra/hosts/requirements.lock") / "bin/python"
-        return [str(python), "-u", "-m", "aws_schema.provider", str(self.schemas)]
+        shutil.copytree(self.source, self.folder, ignore=shutil.ignore_patterns(".terraform*"), dirs_exist_ok=True)
 
     def terraform(self, *arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Call Terraform in the copy."""
         done = subprocess.run(
             ["terraform", *map(str, arguments)],
-            cwd=self.module, capture_output=True, text=True, check=False, env=self.environment,
+            cwd=self.folder, capture_output=True, text=True, check=False, env=self.environment,
         )  # fmt: skip
         if check and done.returncode:
             raise click.ClickException(f"terraform {' '.join(map(str, arguments))} failed:\n{done.stdout}{done.stderr}")
@@ -136,12 +117,40 @@ class Work:
         self.terraform("init", "-backend=false", "-input=false", "-no-color")
         self.terraform("validate", "-no-color")
 
+    def run_tests(self, *arguments: str) -> list[dict[str, Any]]:
+        """Run tests; what Terraform reported, line by line."""
+        done = self.terraform("test", "-json", *arguments, check=False)
+        events = [json.loads(line) for line in done.stdout.splitlines()]
+        if done.returncode:
+            wrong = [event["diagnostic"] for event in events if event["type"] == "diagnostic"]
+            text = "\n".join(f"{what['summary']}: {what['detail']} ({what.get('range', {})})" for what in wrong)
+            raise click.ClickException(f"terraform test failed:\n{text}{done.stderr}")
+        return events
+
+
+class Aws(Module):
+    """The module for AWS, with the provider of schemas in the place of AWS's."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(AWS, folder)
+        (folder / "terraform.rc").write_text("")
+        # Terraform alone knows which registry it would ask; a module without modules of its own shows it before `init`.
+        shown = self.terraform(f"-chdir={self.folder / 'modules/kafka'}", "providers").stdout
+        self.provider = re.findall(r"provider\[([^\]]+/aws)\]", shown)[0]
+        self.schemas = schemas()
+        self.known = len(json.loads(self.schemas.read_text()))
+        self.tools.provide(self.provider, PROVIDER_VERSION, self.serve())
+
+    def serve(self) -> list[str]:
+        """The command that is the provider."""
+        return [str(provider_python()), "-u", "-m", "aws_schema.provider", str(self.schemas)]
+
     def refuse_mistakes(self) -> None:
         """See that each of MISTAKES is refused, so that a schema that lost its content does not pass."""
         with self.standing():
             for what, (module, right, wrong, message) in MISTAKES.items():
                 edited = False
-                for file in (self.module / "modules" / module).glob("*.tf"):
+                for file in (self.folder / "modules" / module).glob("*.tf"):
                     text = file.read_text()
                     edited |= right in text
                     file.write_text(text.replace(right, wrong, 1))
@@ -152,7 +161,7 @@ class Work:
 
     def test(self) -> tuple[int, int]:
         """Run the module's tests: how many runs passed, and how many policies were read."""
-        tests = sorted(file for file in (MODULE / "tests").glob("*.tftest.hcl") if file.name != "sizes.tftest.hcl")
+        tests = sorted(file for file in (AWS / "tests").glob("*.tftest.hcl") if file.name != "sizes.tftest.hcl")
         with self.standing():
             events = self.run_tests(*(f"-filter=tests/{file.name}" for file in tests), "-verbose")
         whole = [event for event in events if event.get("@testfile") == "tests/cluster.tftest.hcl"]
@@ -166,21 +175,11 @@ class Work:
 
     def test_sizes(self) -> int:
         """Run the test of sizes with each size's file: how many there are."""
-        sizes = sorted((MODULE / "sizes").glob("*.tfvars"))
+        sizes = sorted((AWS / "sizes").glob("*.tfvars"))
         with self.standing():
             for size in sizes:
                 self.run_tests("-filter=tests/sizes.tftest.hcl", f"-var-file=sizes/{size.name}")
         return len(sizes)
-
-    def run_tests(self, *arguments: str) -> list[dict[str, Any]]:
-        """Run tests; what Terraform reported, line by line."""
-        done = self.terraform("test", "-json", *arguments, check=False)
-        events = [json.loads(line) for line in done.stdout.splitlines()]
-        if done.returncode:
-            wrong = [event["diagnostic"] for event in events if event["type"] == "diagnostic"]
-            text = "\n".join(f"{what['summary']}: {what['detail']} ({what.get('range', {})})" for what in wrong)
-            raise click.ClickException(f"terraform test failed:\n{text}{done.stderr}")
-        return events
 
     @contextmanager
     def standing(self) -> Iterator[None]:
@@ -197,11 +196,6 @@ class Work:
             finally:
                 del self.environment["TF_REATTACH_PROVIDERS"]
                 process.send_signal(signal.SIGKILL)
-
-
-def plain_environment() -> dict[str, str]:
-    """The environment without what configures Terraform."""
-    return {key: value for key, value in os.environ.items() if not key.startswith("TF_")}
 
 
 def passed(events: list[dict[str, Any]]) -> int:
@@ -237,7 +231,7 @@ def listed(value: str | list[str]) -> list[str]:
 def schemas() -> Path:
     """The file with the schemas of everything that the module uses, made from the binding if it is not there."""
     names = {"provider"}
-    for file in MODULE.rglob("*.tf"):
+    for file in AWS.rglob("*.tf"):
         for kind, name in re.findall(r'^(resource|data) "(aws_\w+)"', file.read_text(), re.MULTILINE):
             names.add(f"data.{name}" if kind == "data" else name)
     lock = ROOT / "infra/aws_schema/requirements.lock"
@@ -247,7 +241,7 @@ def schemas() -> Path:
     path = folder / f"schemas-{digest.hexdigest()[:12]}.json"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        pip = [sys._base_executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes"]  # type: ignore[attr-defined]
+        pip = [BASE_PYTHON, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes"]
         run(*pip, "--dest", folder, "--requirement", lock)
         (package,) = folder.glob("*.whl")
         draft = path.with_suffix(f".{os.getpid()}")
@@ -257,26 +251,17 @@ def schemas() -> Path:
 
 
 def tflint() -> str:
-    """Lint with tflint and its own rules for Terraform, built with Go into the cache the first time."""
-    module, version = TFLINT
-    folder = cache_folder() / f"tflint-{version}"
-    if not (folder / "tflint").exists():
-        click.echo(f"building tflint in {folder} (minutes the first time)", err=True)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent) as fresh:
-            known = {**os.environ, "CGO_ENABLED": "0", "GOBIN": fresh, "GOFLAGS": ""}
-            run("go", "install", "-trimpath", f"{module}@{version}", environment=known)
-            folder.mkdir(exist_ok=True)
-            (Path(fresh) / "tflint").rename(folder / "tflint")
-    run(folder / "tflint", f"--chdir={MODULE}", f"--config={MODULE / '.tflint.hcl'}", "--recursive")
-    return f"tflint {version}"
+    """Lint with tflint and its own rules for Terraform."""
+    program = go_program("tflint")
+    run(program, f"--chdir={AWS}", f"--config={AWS / '.tflint.hcl'}", "--recursive")
+    return program.parent.name
 
 
 def checkov() -> str:
     """Scan with checkov, in an environment of its own; a finding is mended, or skipped with a reason beside it."""
     folder = tool_environment("checkov", ROOT / "infra/checkov/requirements.lock")
     done = subprocess.run(
-        [folder / "bin/checkov", "--directory", MODULE, "--framework", "terraform", "--output", "json", "--compact"],
+        [folder / "bin/checkov", "--directory", AWS, "--framework", "terraform", "--output", "json", "--compact"],
         capture_output=True, text=True, check=False,
         env={**os.environ, "BC_SKIP_MAPPING": "TRUE", "CHECKOV_RUN_SCA_PACKAGE_SCAN_V2": "false"},
     )  # fmt: skip
@@ -294,26 +279,6 @@ def checkov() -> str:
     return (
         f"checkov {summary['checkov_version']}: {summary['passed']} passed, {summary['skipped']} skipped with a reason"
     )
-
-
-def tool_environment(name: str, lock: Path) -> Path:
-    """The folder of a tool's environment, which is made if it is not there."""
-    folder = cache_folder() / "cluster" / f"{name}-{hashlib.sha256(lock.read_bytes()).hexdigest()[:12]}"
-    if not (folder / "complete").exists():
-        known = {**os.environ, "UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1"}
-        known.setdefault("UV_CACHE_DIR", str(cache_folder() / "uv-cache"))
-        uv = [os.environ["LOWTIDE_UV"], "--quiet"]
-        run(*uv, "venv", "--clear", "--python", sys._base_executable, folder, environment=known)  # type: ignore[attr-defined]
-        run(*uv, "pip", "sync", "--python", folder / "bin/python", "--require-hashes", lock, environment=known)
-        (folder / "complete").touch()
-    return folder
-
-
-def run(*command: object, environment: dict[str, str] | None = None) -> None:
-    """Run a command that prints for itself; a ClickException if it fails."""
-    done = subprocess.run(list(map(str, command)), check=False, env=environment)
-    if done.returncode:
-        raise click.ClickException(f"{Path(str(command[0])).name} failed, with exit code {done.returncode}")
 
 
 if __name__ == "__main__":

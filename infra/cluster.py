@@ -1,34 +1,26 @@
-"""A cluster on this machine, made by Terraform: `python infra/cluster.py up|plan|down`, as `make infra-up` calls it.
+"""A cluster on this machine, made by Terraform: `cluster.py up|plan|down|shell`, as `make infra-up` calls it.
 
 Root only. What Terraform knows lies in `.lowtide/cluster` of the clone; the hosts' own files in /var/lib/lowtide-hosts.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
-from pathlib import Path
 
 import click
-
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "infra"), str(ROOT / "infra/hosts")]
-
-from lowtide_hosts.host import Host  # noqa: E402
-from software import BASE_PYTHON, gather, python_tool  # noqa: E402
-
-from lowtide.cache import cache_folder  # noqa: E402
+from lowtide_hosts.cli import leftovers
+from lowtide_hosts.host import Host
+from software import gather
+from terraform_tools import ROOT, Terraform, work_folder
 
 MODULE = ROOT / "infra/terraform/local"
 WORK = ROOT / ".lowtide/cluster"
-PROVIDER = "lowtide.local/lowtide/hosts"
-VERSION = "0.1.0"
+TERRAFORM = Terraform(WORK)
 PROFILE = ". /home/lowtide/profile"
 
 variables = click.option("--var", "settings", multiple=True, metavar="KEY=VALUE", help="A variable of Terraform's.")
@@ -74,11 +66,10 @@ def down() -> None:
     prepare()
     began, network = time.monotonic(), name()
     terraform("destroy", "-auto-approve", *given(()))
-    left = subprocess.run(
-        [sys.executable, "-m", "lowtide_hosts.cli", network, "leftovers"], cwd=ROOT / "infra/hosts", check=False
-    )
+    left = leftovers(network)
+    click.echo(json.dumps(left))
     click.echo(f"down after {time.monotonic() - began:.1f} s")
-    sys.exit(left.returncode)
+    sys.exit(int(any(left.values())))
 
 
 @main.command()
@@ -99,7 +90,7 @@ def name() -> str:
     """The cluster's name: the one it was made with."""
     shown = subprocess.run(
         ["terraform", f"-chdir={MODULE}", "output", "-raw", f"-state={WORK / 'terraform.tfstate'}", "name"],
-        check=False, capture_output=True, text=True, env=environment(),
+        check=False, capture_output=True, text=True, env=TERRAFORM.environment,
     )  # fmt: skip
     return shown.stdout.strip() or "lowtide"
 
@@ -119,44 +110,14 @@ def given(settings: tuple[str, ...]) -> list[str]:
 
 def prepare() -> None:
     """Everything Terraform needs: the provider in an environment of its own, and what is to run."""
-    WORK.mkdir(parents=True, exist_ok=True)
+    work_folder()
+    WORK.mkdir(exist_ok=True)
     WORK.chmod(0o700)
-    (WORK.parent / ".gitignore").write_text("*\n")
-    folder = WORK / "providers" / PROVIDER / VERSION / "linux_amd64"
-    folder.mkdir(parents=True, exist_ok=True)
-    program = folder / f"terraform-provider-hosts_v{VERSION}"
-    program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT / "infra/hosts"} exec {provider_python()} -m lowtide_hosts "$@"\n')
-    program.chmod(0o755)
-    (WORK / "terraform.rc").write_text(
-        f'provider_installation {{\n  filesystem_mirror {{\n    path = "{WORK / "providers"}"\n  }}\n}}\n'
-    )
+    TERRAFORM.provide_hosts()
     (WORK / "software.tfvars.json").write_text(json.dumps({"software": gather()}, indent=2) + "\n")
-    (MODULE / ".terraform.lock.hcl").unlink(
-        missing_ok=True
-    )  # It holds a sum of the provider, which changes with the clone.
+    # It holds a sum of the provider, which changes with the clone.
+    (MODULE / ".terraform.lock.hcl").unlink(missing_ok=True)
     terraform("init", "-no-color", "-input=false", quiet=True)
-
-
-def provider_python() -> Path:
-    """The interpreter of the provider's environment, which is made if it is not there."""
-    lock = ROOT / "infra/hosts/requirements.lock"
-    folder = cache_folder() / "cluster" / f"provider-{hashlib.sha256(lock.read_bytes()).hexdigest()[:12]}"
-    if not (folder / "complete").exists():
-        python_tool("venv", "--clear", "--python", BASE_PYTHON, folder)
-        python_tool("pip", "sync", "--python", folder / "bin/python", "--require-hashes", lock)
-        (folder / "complete").touch()
-    return folder / "bin/python"
-
-
-def environment() -> Mapping[str, str]:
-    """Terraform's variables."""
-    known = {key: value for key, value in os.environ.items() if not key.startswith("TF_")}
-    return known | {
-        "TF_CLI_CONFIG_FILE": str(WORK / "terraform.rc"),
-        "TF_DATA_DIR": str(WORK / "data"),
-        "TF_IN_AUTOMATION": "1",
-        "CHECKPOINT_DISABLE": "1",
-    }
 
 
 def terraform(command: str, *arguments: str, quiet: bool = False, check: bool = True) -> int:
@@ -164,7 +125,7 @@ def terraform(command: str, *arguments: str, quiet: bool = False, check: bool = 
     lines: list[str] = []
     with subprocess.Popen(
         ["terraform", f"-chdir={MODULE}", command, *arguments],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=TERRAFORM.environment,
     ) as process:  # fmt: skip
         assert process.stdout is not None
         for line in process.stdout:

@@ -7,25 +7,21 @@ The folder lies in the cache, one for each state of the sources; `make infra-up`
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
-import subprocess
 import sys
 import tarfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from terraform_tools import BASE_PYTHON, ROOT, python_tool, run
+
 from lowtide.cache import cache_folder
-from lowtide.embedded.kafka import LOGGING_JARS
+from lowtide.embedded.kafka import server_jars
 from lowtide.embedded.zookeeper import JARS, spark_jars
 from lowtide.jars.java import find_java
 from lowtide.jars.third_party import broker_jars, connector_jars, jars_folder
 
-ROOT = Path(__file__).resolve().parents[1]
-BASE_PYTHON = Path(sys.executable).resolve()
-"""The interpreter that the environment was made with, which all hosts have."""
 OURS = ("lowtide", "lowtide-airflow", "lowtide-snapshots", "lowtide-tracker")
-INSTALLED = ("lowtide", "lowtide-snapshots[s3]")
 LEFT_OUT = ("pyspark/jars", "pyspark/examples", "pyspark/data", "__pycache__")
 """Of the archive for executors, which have a Spark of their own."""
 
@@ -33,25 +29,23 @@ LEFT_OUT = ("pyspark/jars", "pyspark/examples", "pyspark/data", "__pycache__")
 def gather() -> dict[str, object]:
     """Make what is missing; the variable `software` of infra/terraform/local."""
     wheels = _wheels()
-    digest = hashlib.sha256(
-        b"".join(wheel.read_bytes() for wheel in wheels) + (ROOT / "requirements.lock").read_bytes()
-    )
+    sources = [*wheels, ROOT / "requirements.lock", Path(__file__)]
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources))
     folder = cache_folder() / "cluster" / digest.hexdigest()[:12]
     if not (folder / "complete").exists():
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        _environment(folder / "lowtide" / "environment", *INSTALLED)
+        _environment(folder / "lowtide" / "environment", "lowtide[s3]")
         _archive(folder / "lowtide" / "environment")
         _copies(folder / "zookeeper", spark_jars(JARS))
-        own = [jar for jar in broker_jars() if not jar.name.startswith("slf4j-api")]
-        _copies(folder / "kafka", [*own, *spark_jars(LOGGING_JARS)])
+        _copies(folder / "kafka", server_jars())
         for jar in [*connector_jars(), *broker_jars()]:
             _copies(
                 folder / "lowtide" / "cache/jars" / jars_folder().name / jar.parent.relative_to(jars_folder()), [jar]
             )
         _copies(folder / "s3", [_s3_server()])
         _environment(folder / "airflow" / "environment", "lowtide-airflow")
-        _copies(folder / "airflow" / "dags", (ROOT / "dags").glob("lowtide_*.py"))
+        run(folder / "airflow/environment/bin/python", "-m", "lowtide_airflow", "install-dags", folder / "airflow/dags")
         (folder / "complete").touch()
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     return {
@@ -62,29 +56,21 @@ def gather() -> dict[str, object]:
         "s3_server": str(folder / "s3"),
         "lowtide": str(folder / "lowtide"),
         "airflow": str(folder / "airflow"),
-        "environment": str(folder / "lowtide/environment.tar.gz"),
         "hidden": [str(ROOT), str(cache_folder())],
     }
 
 
 def _wheels() -> list[Path]:
-    subprocess.run([ROOT / "tools" / "wheels"], check=True, stdout=sys.stderr)
+    run(ROOT / "tools/wheels")
     return sorted((ROOT / "dist").glob("*.whl"))
 
 
-def python_tool(*arguments: object) -> None:
-    """Call uv, the tool that makes Python environments."""
-    known = {**os.environ, "UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1"}
-    known.setdefault("UV_CACHE_DIR", str(cache_folder() / "uv-cache"))
-    subprocess.run([os.environ["LOWTIDE_UV"], "--quiet", *map(str, arguments)], check=True, env=known)
-
-
-def _environment(folder: Path, *installed: str) -> None:
+def _environment(folder: Path, distribution: str) -> None:
     python_tool("venv", "--relocatable", "--python", BASE_PYTHON, folder)
     # Wheels of one version differ from clone to clone: uv is not to take one that it has seen.
     fresh = [word for name in OURS for word in ("--refresh-package", name)]
     constraints = ["--constraints", ROOT / "requirements.lock", "--find-links", ROOT / "dist", *fresh]
-    python_tool("pip", "install", "--python", folder / "bin/python", *constraints, *installed)
+    python_tool("pip", "install", "--python", folder / "bin/python", *constraints, distribution)
 
 
 def _archive(environment: Path) -> None:
@@ -104,5 +90,4 @@ def _copies(folder: Path, files: Iterable[Path]) -> None:
 
 
 def _s3_server() -> Path:
-    path = subprocess.run([ROOT / "tools/s3-server", "path"], check=True, capture_output=True, text=True).stdout.strip()
-    return Path(path)
+    return Path(run(ROOT / "tools/s3-server", "path").strip())

@@ -17,6 +17,8 @@ __all__ = ["LowtideHook", "Programs"]
 DEFAULT_PORT = 2181
 PROGRAMS = ("lowtide", "conf", "folder", "spark_submit")
 """The fields of `Programs`, as a connection has them."""
+EXTRA = ("root", "snapshots_url", "s3_endpoint", "s3_region", "zookeeper_password", *PROGRAMS)
+"""All extra fields that a connection may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +112,13 @@ def _services(connection: Connection) -> Services:
 
 
 def _extra(connection: Connection) -> dict[str, str]:
-    known = ("root", "snapshots_url", "s3_endpoint", "s3_region", "zookeeper_password", *PROGRAMS)
     extra = connection.extra_dejson
-    unknown = sorted(set(extra) - set(known))
+    unknown = sorted(set(extra) - set(EXTRA))
     wrong = sorted(name for name in extra if not isinstance(extra[name], str | None))
     if unknown or wrong:
         raise ConnectionInvalid(
             f"unknown extra fields: {', '.join(unknown)}" if unknown else f"{wrong[0]} is not a text",
             where=f"Airflow connection {connection.conn_id!r}",
-            way_out=f"the fields are {', '.join(known)}; all are texts",
+            way_out=f"the fields are {', '.join(EXTRA)}; all are texts",
         )
     return dict(extra)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-from tf.iface import Config, DataSource, Provider, Resource, State
+from terraform_provider import Kind, PlainProvider
+from tf.iface import Config, DataSource, Resource, State
 from tf.runner import run_provider
 from tf.schema import Attribute, Block, NestedBlock, NestMode, Schema
 from tf.types import Bool, List, Map, Number, Set, String, TfType
@@ -102,22 +103,8 @@ def _schema(known: dict[str, Any]) -> Schema:
     return Schema(attributes=_attributes(known), block_types=_blocks(known))
 
 
-class _Unmade:
+class _Unmade(Kind):
     """A resource or data source that is only declared."""
-
-    name: ClassVar[str]
-    schema: ClassVar[Schema]
-
-    def __init__(self, provider: Provider) -> None:
-        self.provider = provider
-
-    @classmethod
-    def get_name(cls) -> str:
-        return cls.name
-
-    @classmethod
-    def get_schema(cls) -> Schema:
-        return cls.schema
 
     def validate(self, _diags: Diagnostics, _type_name: str, _config: Config) -> None:
         """Leave it to Terraform, which compares with the schema."""
@@ -128,30 +115,18 @@ class _Unmade:
     create = read = update = delete = plan = _refuse
 
 
-class SchemaProvider(Provider):  # type: ignore[misc]
+class SchemaProvider(PlainProvider):
     """The provider; `schemas` as `aws_schema.binding` returns them."""
+
+    prefix = "aws_"
 
     def __init__(self, schemas: dict[str, dict[str, Any]], name: str) -> None:
         self.schemas = schemas
         self.name = name
 
-    def get_model_prefix(self) -> str:
-        """What the names of all resources begin with."""
-        return "aws_"
-
-    def full_name(self) -> str:
-        """The name that Terraform knows the provider by."""
-        return self.name
-
     def get_provider_schema(self, _diags: Diagnostics) -> Schema:
         """The schema of the provider's own block."""
         return _schema(self.schemas["provider"])
-
-    def validate_config(self, _diags: Diagnostics, _config: Config) -> None:
-        """Leave it to Terraform, which compares with the schema."""
-
-    def configure_provider(self, _diags: Diagnostics, _config: Config) -> None:
-        """There is nothing to configure."""
 
     def get_data_sources(self) -> list[Any]:
         """Every data source of the schemas."""
@@ -163,7 +138,7 @@ class SchemaProvider(Provider):  # type: ignore[misc]
 
     def _kinds(self, base: type, prefix: str) -> list[Any]:
         return [
-            type(name, (_Unmade, base), {"name": name.removeprefix(prefix), "schema": _schema(known)})
+            type(name, (_Unmade, base), {"kind": name.removeprefix(prefix), "schema": _schema(known)})
             for name, known in self.schemas.items()
             if name.startswith(prefix)
         ]

@@ -12,11 +12,10 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from embedded_airflow.api import AirflowApi
+from embedded_airflow.api import AirflowApi, DagRun
 from embedded_airflow.errors import AirflowSilent
 from lowtide_hosts.cli import leftovers
 from lowtide_hosts.host import Host
@@ -53,13 +52,8 @@ class Story:
 
     def on_driver(self, command: str, limit_s: float = 300.0) -> str:
         """Run a shell command on the driver's host; what it prints."""
-        assert self.driver is not None
-        full = [
-            *self.driver.inside(
-                ["sh", "-ec", f". /home/lowtide/profile; {command}"], {"PYTHONPATH": "/home/job"}, "/home/job"
-            )
-        ]
-        done = subprocess.run(full, check=False, capture_output=True, text=True, timeout=limit_s)
+        shell = self._shell(command)
+        done = subprocess.run(shell, check=False, capture_output=True, text=True, timeout=limit_s)
         if done.returncode:
             raise SystemExit(f"`{command}` ended with {done.returncode}:\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
         return done.stdout
@@ -122,11 +116,11 @@ class Story:
         password = json.loads((host.home / "airflow/passwords.json").read_text())["admin"]
         with AirflowApi(f"http://{host.address}:8080", "admin", password) as airflow:
             airflow.wait_for_dags([SNAPSHOT_DAG], AIRFLOW_LIMIT_S)
+            self.say(f"Airflow's {SNAPSHOT_DAG} is switched on")
             airflow.unpause(SNAPSHOT_DAG)
-            self.say(f"Airflow's {SNAPSHOT_DAG} is triggered")
-            run = airflow.trigger(SNAPSHOT_DAG)
+            # The schedule begins a run at once, and there is one at a time.
             deadline = time.monotonic() + AIRFLOW_LIMIT_S
-            while not self._over(airflow, run.id):
+            while (run := self._first_run(airflow)) is None or not run.over:
                 if time.monotonic() > deadline:
                     raise SystemExit(f"Airflow has not taken a snapshot within {AIRFLOW_LIMIT_S:.0f} s")
                 time.sleep(2.0)
@@ -134,19 +128,21 @@ class Story:
         self.say("the snapshot is committed")
 
     @staticmethod
-    def _over(airflow: AirflowApi, run: str) -> bool:
+    def _first_run(airflow: AirflowApi) -> DagRun | None:
         try:
-            return airflow.run(SNAPSHOT_DAG, run).over
+            return next(iter(airflow.runs(SNAPSHOT_DAG)), None)
         except AirflowSilent:  # Two cores carry twelve hosts: it may be slow.
-            return False
+            return None
 
     def _background(self, command: str) -> subprocess.Popen[bytes]:
         assert self.driver is not None
-        shell: Sequence[str] = ["sh", "-ec", f". /home/lowtide/profile; exec {command}"]
         with (self.driver.home / "job" / "feed.log").open("wb") as log:
-            return subprocess.Popen(
-                self.driver.inside(shell, {"PYTHONPATH": "/home/job"}, "/home/job"), stdout=log, stderr=log
-            )
+            return subprocess.Popen(self._shell(f"exec {command}"), stdout=log, stderr=log)
+
+    def _shell(self, command: str) -> list[str]:
+        assert self.driver is not None
+        script = f". /home/lowtide/profile; {command}"
+        return self.driver.inside(["sh", "-ec", script], {"PYTHONPATH": "/home/job"}, "/home/job")
 
     def _view(self) -> dict[str, Any]:
         shown: list[dict[str, Any]] = json.loads(

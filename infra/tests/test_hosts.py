@@ -75,8 +75,21 @@ def test_a_program_is_reached_by_its_hosts_name_until_it_is_stopped(one: Host, t
 
 
 def test_a_program_that_ends_says_why(one: Host) -> None:
-    with pytest.raises(HostsError, match=r"(?s)no such thing.*on one has (ended|not opened port 9)"):
+    with pytest.raises(HostsError, match=r"(?s)no such thing.*on one has ended"):
         Program(one, "broken", ["sh", "-c", "echo no such thing; exit 3"], port=9, start_limit_s=5).start()
+
+
+def test_a_program_ends_with_all_that_it_has_started(one: Host) -> None:
+    deaf = "trap '' TERM; sleep 1001 & exec python3 -m http.server 8001"
+    Program(one, "parent", ["sh", "-c", deaf], port=8001).start()
+    assert on(one, "pgrep -c -f 'sleep 100[1]'") == "1"
+    Program.stop(one, "parent", 0.5)
+    assert on(one, "pgrep -c -f 'sleep 100[1]'") == "0"
+
+
+def test_an_orphan_that_ends_is_buried(one: Host) -> None:
+    on(one, "sh -c '(sleep 0.2; exit 3) >/dev/null 2>&1 &'; sleep 0.6")
+    assert on(one, "grep -l '^State:.Z' /proc/[0-9]*/status") == "exit 1"
 
 
 def test_a_cut_lets_nothing_through_one_way(one: Host, two: Host) -> None:

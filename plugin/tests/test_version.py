@@ -8,8 +8,6 @@ from trove_classifiers import classifiers
 from lowtide.version import __version__
 
 WORKSPACE = Path(__file__).parents[2]
-
-
 RELEASED = ("lowtide-tracker", "lowtide-snapshots", "lowtide", "lowtide-airflow")
 
 

@@ -41,8 +41,7 @@ done
 cd /
 echo up
 # Whoever's parent is gone is this process's child: the kernel buries them, as it does not want to hear of them.
-trap '' CHLD
-exec sleep infinity >/dev/null 2>&1
+exec env --ignore-signal=CHLD sleep infinity >/dev/null 2>&1
 """
 
 
@@ -95,7 +94,7 @@ class Host:
     @property
     def boot(self) -> str:
         """Tells this boot of it from another one."""
-        return "" if self.first is None else f"{self.first.pid}-{self.first.began}"
+        return "" if self.first is None else str(self.first)
 
     @property
     def device(self) -> str:
@@ -155,11 +154,11 @@ class Host:
 
         Its packets go to a hardware address that nobody has. What the other one sends still arrives.
         """
-        self._neighbour("replace", other.address, "lladdr", NOBODY, "dev", "eth0", "nud", "permanent")
+        ip("neigh", "replace", other.address, "lladdr", NOBODY, "dev", "eth0", "nud", "permanent", within=self._running)
 
     def mend(self, other: Host) -> None:
         """Let it arrive again."""
-        self._neighbour("del", other.address, "dev", "eth0")
+        ip("neigh", "del", other.address, "dev", "eth0", within=self._running)
 
     def freeze(self) -> None:
         """Stop all its processes where they are, until `thaw`."""
@@ -169,12 +168,10 @@ class Host:
         """Let them go on."""
         self._all(signal.SIGCONT)
 
-    def _neighbour(self, *arguments: str) -> None:
+    @property
+    def _running(self) -> Process:
         assert self.first is not None, "it is up"
-        command = ["nsenter", "--target", str(self.first.pid), "--net", "ip", "neigh", *arguments]
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
-        if done.returncode:
-            raise HostsError(f"{self.name}: ip neigh {' '.join(arguments)}: {done.stderr.strip()}")
+        return self.first
 
     def _all(self, number: int) -> None:
         if self.first is not None:
@@ -184,17 +181,10 @@ class Host:
 
     def inside(self, command: Sequence[str], environment: Mapping[str, str], folder: str = HOME) -> list[str]:
         """The command that runs a command on it."""
-        assert self.first is not None, "it is up"
-        entered = ["nsenter", "--target", str(self.first.pid), "--net", "--uts", "--ipc", "--mount", "--pid"]
+        entered = ["nsenter", "--target", str(self._running.pid), "--net", "--uts", "--ipc", "--mount", "--pid"]
         known = {"PATH": PATH, "HOME": HOME, "LANG": "C.UTF-8", **environment}
-        return [
-            *entered,
-            f"--wdns={folder}",
-            "env",
-            "-i",
-            *(f"{key}={value}" for key, value in known.items()),
-            *command,
-        ]
+        settings = [f"{key}={value}" for key, value in known.items()]
+        return [*entered, f"--wdns={folder}", "env", "-i", *settings, *command]
 
     def _boot(self) -> Process:
         network = FOLDER / self.network
@@ -228,16 +218,6 @@ class Host:
             ip("link", "delete", self.device)
         ip("link", "add", self.device, "type", "veth", "peer", "name", "eth0", "netns", str(first.pid))
         ip("link", "set", self.device, "master", network.bridge, "up")
-        for arguments in (
-            ["addr", "add", f"{self.address}/{network.prefix}", "dev", "eth0"],
-            ["link", "set", "eth0", "up"],
-            ["route", "add", "default", "via", network.gateway],
-        ):
-            done = subprocess.run(
-                ["nsenter", "--target", str(first.pid), "--net", "ip", *arguments],
-                check=False,
-                capture_output=True,
-                text=True,
-            )
-            if done.returncode:
-                raise HostsError(f"{self.name}: ip {' '.join(arguments)}: {done.stderr.strip()}")
+        ip("addr", "add", f"{self.address}/{network.prefix}", "dev", "eth0", within=first)
+        ip("link", "set", "eth0", "up", within=first)
+        ip("route", "add", "default", "via", network.gateway, within=first)

@@ -14,24 +14,27 @@ from ipaddress import IPv4Network
 from pathlib import Path
 
 from lowtide_hosts.errors import HostsError
+from lowtide_hosts.processes import Process
 
 FOLDER = Path("/var/lib/lowtide-hosts")
 """Where all networks keep what they know; a host does not see it."""
 LOOPBACK = "127.0.0.1 localhost\n"
 
 
-def ip(*arguments: str) -> str:
-    """Call `ip`; what it prints.
+def ip(*arguments: str, within: Process | None = None) -> str:
+    """Call `ip`, in the network of a process if one is given; what it prints.
 
     Raises:
         HostsError: it failed.
     """
+    entered = [] if within is None else ["nsenter", "--target", str(within.pid), "--net"]
     try:
-        done = subprocess.run(["ip", *arguments], check=False, capture_output=True, text=True)
+        done = subprocess.run([*entered, "ip", *arguments], check=False, capture_output=True, text=True)
     except FileNotFoundError as error:
-        raise HostsError("there is no `ip` on this machine: install iproute2") from error
+        raise HostsError(f"there is no `{error.filename}` on this machine: install iproute2 and util-linux") from error
     if done.returncode:
-        raise HostsError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
+        where = "" if within is None else f" in the network of process {within.pid}"
+        raise HostsError(f"ip {' '.join(arguments)}{where}: {done.stderr.strip()}")
     return done.stdout
 
 

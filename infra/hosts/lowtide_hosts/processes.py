@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 POLL_S = 0.02
+KILL_LIMIT_S = 10.0
+"""How long the kernel may take to remove a process that was killed."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,9 @@ class Process:
 
     pid: int
     began: int
+
+    def __str__(self) -> str:
+        return f"{self.pid}-{self.began}"
 
     @classmethod
     def of(cls, pid: int) -> Process | None:
@@ -50,12 +55,20 @@ class Process:
             except ProcessLookupError:
                 return
 
+    def descendants(self) -> list[Process]:
+        """Its children, theirs, and so on."""
+        children = self.children()
+        return [*children, *(one for child in children for one in child.descendants())]
+
     def end(self, grace_s: float) -> None:
-        """Ask it to end, then kill it; returns when it is gone."""
+        """Ask it to end, then kill it, and what it has started and left; returns when all are gone."""
+        everything = [self, *self.descendants()]
         self.signal(signal.SIGTERM)
-        if not self.gone_within(grace_s):
-            self.signal(signal.SIGKILL)
-            self.gone_within(10.0)
+        self.gone_within(grace_s)
+        for process in everything:
+            process.signal(signal.SIGKILL)
+        for process in everything:
+            process.gone_within(KILL_LIMIT_S)
 
     def gone_within(self, limit_s: float) -> bool:
         """Wait until it is gone; whether it is."""

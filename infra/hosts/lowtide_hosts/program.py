@@ -75,8 +75,8 @@ class Program:
         process = self._entered(outer)
         (self.folder / "process.json").write_text(json.dumps(asdict(process)))
         deadline = time.monotonic() + self.start_limit_s
-        while self.port and not self._answers():
-            if not process.lives or time.monotonic() > deadline:
+        while self.port and process.lives and not self._answers():
+            if time.monotonic() > deadline:
                 process.end(self.stop_limit_s)
                 raise HostsError(f"{self._said()} has not opened port {self.port} within {self.start_limit_s:.0f} s")
             time.sleep(POLL_S)

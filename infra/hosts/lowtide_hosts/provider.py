@@ -8,20 +8,18 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, ClassVar
+from typing import Any
 
-from tf.iface import Config, Provider, Resource, State
+from terraform_provider import Kind, PlainProvider
+from tf.iface import Resource, State
 from tf.schema import Attribute, Schema
 from tf.types import List, Map, Number, String
-from tf.utils import Diagnostics
 
 from lowtide_hosts.certificate import issue
 from lowtide_hosts.errors import HostsError
 from lowtide_hosts.host import Host
 from lowtide_hosts.network import Network
 from lowtide_hosts.program import Program, read, write
-
-NAME = "lowtide.local/lowtide/hosts"
 
 
 def _said(action: Callable[..., Any]) -> Callable[..., Any]:
@@ -53,22 +51,8 @@ def _known(name: str, description: str, *, secret: bool = False) -> Attribute:
     return Attribute(name, String(), description, computed=True, sensitive=secret)
 
 
-class _Made(Resource):  # type: ignore[misc]
+class _Made(Kind, Resource):  # type: ignore[misc]
     """Whatever is replaced as a whole."""
-
-    schema: ClassVar[Schema]
-    kind: ClassVar[str]
-
-    def __init__(self, provider: Provider) -> None:
-        self.provider = provider
-
-    @classmethod
-    def get_name(cls) -> str:
-        return cls.kind
-
-    @classmethod
-    def get_schema(cls) -> Schema:
-        return cls.schema
 
     def update(self, _context: Any, _current: State, planned: State) -> State:
         return planned
@@ -77,8 +61,19 @@ class _Made(Resource):  # type: ignore[misc]
         return old
 
 
+_ON_HOST = (
+    _given("network", String(), "The network's name."),
+    _given("host", String(), "The host's name."),
+    _given("boot", String(), "The boot of the host that it belongs to: with another one it is made anew."),
+)
+
+
+def _host(state: State) -> Host | None:
+    return Host.find(state["network"], state["host"])
+
+
 def _up(planned: State) -> Host:
-    host = Host.find(planned["network"], planned["host"])
+    host = _host(planned)
     if host is None:
         raise HostsError(f"host {planned['host']} is not up")
     return host
@@ -144,8 +139,7 @@ class HostResource(_Made):
 
     @_said
     def delete(self, _context: Any, current: State) -> None:
-        host = Host.find(current["network"], current["name"])
-        (host or Host(current["network"], current["name"], current["address"])).destroy()
+        Host(current["network"], current["name"], current["address"]).destroy()
 
 
 class ProgramResource(_Made):
@@ -155,9 +149,7 @@ class ProgramResource(_Made):
     schema = Schema(
         description="A program that runs on a host.",
         attributes=[
-            _given("network", String(), "The network's name."),
-            _given("host", String(), "The host's name."),
-            _given("boot", String(), "The boot of the host that it runs in: with another one it is started again."),
+            *_ON_HOST,
             _given("name", String(), "Its name on that host; /home/NAME is its folder there."),
             _given("command", List(String()), "What is run; it must stay in the foreground."),
             _given("environment", Map(String()), "Its variables.", default={}, secret=True),
@@ -178,22 +170,32 @@ class ProgramResource(_Made):
             for name in ("command", "environment", "files", "prepare", "start_limit_s", "stop_limit_s")
         }
         process = Program(host, planned["name"], port=int(planned["port"]), **given).start()
-        return planned | {"process": f"{process.pid}-{process.began}"}
+        return planned | {"process": str(process)}
 
     @_said
     def read(self, _context: Any, current: State) -> State | None:
-        host = Host.find(current["network"], current["host"])
+        host = _host(current)
         process = None if host is None else Program.running(host, current["name"])
-        return None if process is None or f"{process.pid}-{process.began}" != current["process"] else current
+        return None if process is None or str(process) != current["process"] else current
 
     @_said
     def delete(self, _context: Any, current: State) -> None:
-        host = Host.find(current["network"], current["host"])
+        host = _host(current)
         if host is not None:
             Program.stop(host, current["name"], float(current["stop_limit_s"]))
 
 
-class CertificateResource(_Made):
+class _Drawn(_Made):
+    """What Terraform's state alone holds."""
+
+    def read(self, _context: Any, current: State) -> State:
+        return current
+
+    def delete(self, _context: Any, _current: State) -> None:
+        return None
+
+
+class CertificateResource(_Drawn):
     """An authority of its own, or what one has signed."""
 
     kind = "certificate"
@@ -213,14 +215,8 @@ class CertificateResource(_Made):
         certificate, key = issue(planned["names"], planned["authority_certificate"], planned["authority_key"])
         return planned | {"certificate": certificate, "key": key}
 
-    def read(self, _context: Any, current: State) -> State:
-        return current
 
-    def delete(self, _context: Any, _current: State) -> None:
-        return None
-
-
-class SecretResource(_Made):
+class SecretResource(_Drawn):
     """Something that nobody can guess."""
 
     kind = "secret"
@@ -239,12 +235,6 @@ class SecretResource(_Made):
             continue
         return planned | {"hex": secrets.token_hex(16), "id": text}
 
-    def read(self, _context: Any, current: State) -> State:
-        return current
-
-    def delete(self, _context: Any, _current: State) -> None:
-        return None
-
 
 class FilesResource(_Made):
     """Files on a host."""
@@ -253,9 +243,7 @@ class FilesResource(_Made):
     schema = Schema(
         description="Files in a folder of a host.",
         attributes=[
-            _given("network", String(), "The network's name."),
-            _given("host", String(), "The host's name."),
-            _given("boot", String(), "The boot of the host that they are written in."),
+            *_ON_HOST,
             _given("name", String(), "The folder's name below /home."),
             _given("files", Map(String()), "Path below it to content; for the owner alone to read.", secret=True),
         ],
@@ -270,7 +258,7 @@ class FilesResource(_Made):
 
     @_said
     def read(self, _context: Any, current: State) -> State | None:
-        host = Host.find(current["network"], current["host"])
+        host = _host(current)
         if host is None:
             return None
         there = {path: read(host.home / current["name"] / path) for path in current["files"]}
@@ -278,32 +266,17 @@ class FilesResource(_Made):
 
     @_said
     def delete(self, _context: Any, current: State) -> None:
-        host = Host.find(current["network"], current["host"])
+        host = _host(current)
         if host is not None:
             for path in current["files"]:
                 (host.home / current["name"] / path).unlink(missing_ok=True)
 
 
-class Hosts(Provider):  # type: ignore[misc]
+class Hosts(PlainProvider):
     """The provider."""
 
-    def get_model_prefix(self) -> str:
-        return "hosts_"
-
-    def full_name(self) -> str:
-        return NAME
-
-    def get_provider_schema(self, _diags: Diagnostics) -> Schema:
-        return Schema()
-
-    def validate_config(self, _diags: Diagnostics, _config: Config) -> None:
-        return None
-
-    def configure_provider(self, _diags: Diagnostics, _config: Config) -> None:
-        return None
-
-    def get_data_sources(self) -> list[Any]:
-        return []
+    name = "lowtide.local/lowtide/hosts"
+    prefix = "hosts_"
 
     def get_resources(self) -> list[Any]:
         return [NetworkResource, HostResource, ProgramResource, FilesResource, CertificateResource, SecretResource]

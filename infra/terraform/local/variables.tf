@@ -73,14 +73,13 @@ variable "airflow" {
 variable "software" {
   description = "Folders and files of this machine with what runs on the hosts; `make infra-up` fills it in."
   type = object({
-    java        = string
-    spark       = string
-    kafka       = string
-    zookeeper   = string
-    s3_server   = string
-    lowtide     = string
-    airflow     = string
-    environment = string
-    hidden      = list(string)
+    java      = string
+    spark     = string
+    kafka     = string
+    zookeeper = string
+    s3_server = string
+    lowtide   = string
+    airflow   = string
+    hidden    = list(string)
   })
 }

@@ -174,14 +174,19 @@ def brokers(bootstrap: str, timeout_s: float = ANSWER_TIMEOUT_S) -> list[str]:
 
 def broker_archive() -> ClassArchive:
     """What a broker's JVM has loaded."""
-    return ClassArchive("kafka", _jars())
+    return ClassArchive("kafka", server_jars())
 
 
 def _class_path() -> str:
-    return ":".join(map(str, _jars()))
+    return ":".join(map(str, server_jars()))
 
 
-def _jars() -> list[Path]:
+def server_jars() -> list[Path]:
+    """All jars of a Kafka server's class path.
+
+    Raises:
+        JarMissing: one is not there.
+    """
     jars = broker_jars()
     if not any(jar.name.startswith("kafka_2") for jar in jars):
         raise JarMissing(

@@ -4,15 +4,14 @@ mock_provider "hosts" {}
 
 variables {
   software = {
-    java        = "/java"
-    spark       = "/spark"
-    kafka       = "/kafka"
-    zookeeper   = "/zookeeper"
-    s3_server   = "/s3"
-    lowtide     = "/lowtide"
-    airflow     = "/airflow"
-    environment = "/lowtide/environment.tar.gz"
-    hidden      = ["/clone"]
+    java      = "/java"
+    spark     = "/spark"
+    kafka     = "/kafka"
+    zookeeper = "/zookeeper"
+    s3_server = "/s3"
+    lowtide   = "/lowtide"
+    airflow   = "/airflow"
+    hidden    = ["/clone"]
   }
 }
 

@@ -7,7 +7,7 @@ locals {
     password  = var.connection.token
     extra = {
       snapshots_url      = var.connection.url
-      endpoint           = var.connection.endpoint
+      s3_endpoint        = var.connection.endpoint
       zookeeper_password = var.connection.zookeeper_auth
     }
   })
@@ -21,12 +21,8 @@ resource "hosts_secret" "jwt" {
   name = "the key of Airflow's tokens"
 }
 
-resource "hosts_program" "this" {
-  network = var.network.name
-  host    = var.host
-  boot    = var.network.hosts[var.host].boot
-  name    = "airflow"
-  command = ["/opt/airflow/environment/bin/python", "-m", "airflow", "standalone"]
+locals {
+  airflow = ["/opt/airflow/environment/bin/python", "-m", "airflow"]
   environment = {
     PATH                         = "/opt/airflow/environment/bin:/usr/local/bin:/usr/bin:/bin"
     AIRFLOW_HOME                 = "/home/airflow"
@@ -47,9 +43,22 @@ resource "hosts_program" "this" {
     AIRFLOW__API__WORKERS                             = "1"
     AIRFLOW__API__BASE_URL                            = "http://${var.host}:8080"
     AIRFLOW__API_AUTH__JWT_SECRET                     = hosts_secret.jwt.hex
-    AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES         = "1"
+    # The API of tasks prepares itself at its first request, for seconds; a task that does not wait for it fails.
+    AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT   = "60"
+    AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES = "1"
+    # The DAG files do not change; reading them all again costs as much as a task.
+    AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL = "600"
     AIRFLOW__USAGE_DATA_COLLECTION__ENABLED           = "False"
   }
+}
+
+resource "hosts_program" "api_server" {
+  network     = var.network.name
+  host        = var.host
+  boot        = var.network.hosts[var.host].boot
+  name        = "airflow"
+  command     = concat(local.airflow, ["api-server"])
+  environment = local.environment
   files = {
     "jobs.toml"       = var.jobs
     "passwords.json"  = jsonencode({ admin = hosts_secret.admin.hex })
@@ -58,10 +67,29 @@ resource "hosts_program" "this" {
   }
   # Readers of the database and its writer do not wait for each other.
   prepare = join(" && ", [
-    "/opt/airflow/environment/bin/python -m airflow db migrate",
-    "/opt/airflow/environment/bin/python -c \"import sqlite3; sqlite3.connect('airflow.db').execute('PRAGMA journal_mode=WAL')\"",
+    "${join(" ", local.airflow)} db migrate",
+    "${local.airflow[0]} -c \"import sqlite3; sqlite3.connect('airflow.db').execute('PRAGMA journal_mode=WAL')\"",
   ])
   port          = 8080
   start_limit_s = 240
   stop_limit_s  = 3
+}
+
+# The API server reads tasks' log files itself, so none of these has to serve them.
+resource "hosts_program" "this" {
+  for_each = {
+    scheduler     = ["--skip-serve-logs"]
+    dag-processor = []
+    triggerer     = ["--skip-serve-logs"]
+  }
+
+  network      = var.network.name
+  host         = var.host
+  boot         = var.network.hosts[var.host].boot
+  name         = each.key
+  command      = concat(local.airflow, [each.key], each.value)
+  environment  = local.environment
+  stop_limit_s = 3
+
+  depends_on = [hosts_program.api_server]
 }

@@ -1,0 +1,68 @@
+"""What the providers of this clone have in common: kinds that say their name and schema, and nothing to configure."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from tf.iface import Config, Provider
+from tf.schema import Schema
+from tf.utils import Diagnostics
+
+
+class Kind:
+    """A kind of resource or of data source.
+
+    Attributes:
+        kind: Its name behind the provider's prefix.
+        schema: What it has.
+    """
+
+    kind: ClassVar[str]
+    schema: ClassVar[Schema]
+
+    def __init__(self, provider: Provider) -> None:
+        self.provider = provider
+
+    @classmethod
+    def get_name(cls) -> str:
+        """Its name behind the provider's prefix."""
+        return cls.kind
+
+    @classmethod
+    def get_schema(cls) -> Schema:
+        """What it has."""
+        return cls.schema
+
+
+class PlainProvider(Provider):  # type: ignore[misc]
+    """A provider with nothing to configure, and resources alone.
+
+    Attributes:
+        name: The name that Terraform knows it by.
+        prefix: What the names of all its resources begin with.
+    """
+
+    name: str
+    prefix: ClassVar[str]
+
+    def get_model_prefix(self) -> str:
+        """What the names of all its resources begin with."""
+        return self.prefix
+
+    def full_name(self) -> str:
+        """The name that Terraform knows it by."""
+        return self.name
+
+    def get_provider_schema(self, _diags: Diagnostics) -> Schema:
+        """The schema of the provider's own block."""
+        return Schema()
+
+    def validate_config(self, _diags: Diagnostics, _config: Config) -> None:
+        """Leave it to Terraform, which compares with the schema."""
+
+    def configure_provider(self, _diags: Diagnostics, _config: Config) -> None:
+        """There is nothing to configure."""
+
+    def get_data_sources(self) -> list[Any]:
+        """It has none."""
+        return []

@@ -1,0 +1,112 @@
+"""Terraform and the tools beside it: providers that this clone makes, Python environments, programs built with Go."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from lowtide.cache import cache_folder
+
+ROOT = Path(__file__).resolve().parents[1]
+BASE_PYTHON = Path(sys.executable).resolve()
+"""The interpreter that the environment was made with, which all hosts have."""
+PLATFORM = "linux_amd64"
+HOSTS = ("lowtide.local/lowtide/hosts", "0.1.0")
+"""The provider of hosts, and the version that the modules ask for."""
+
+
+@dataclass(frozen=True)
+class Terraform:
+    """Terraform without anybody's settings, that finds the providers of its folder and no others.
+
+    Attributes:
+        folder: Where its settings, those providers and its data lie.
+    """
+
+    folder: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Its variables."""
+        return {
+            **plain_environment(),
+            "TF_CLI_CONFIG_FILE": str(self.folder / "terraform.rc"),
+            "TF_DATA_DIR": str(self.folder / "data"),
+            "TF_IN_AUTOMATION": "1",
+            "CHECKPOINT_DISABLE": "1",
+        }
+
+    def provide(self, provider: str, version: str, command: Sequence[str]) -> None:
+        """Let it find a provider, which that command is, and look for providers nowhere else."""
+        mirror = self.folder / "providers"
+        file = mirror / provider / version / PLATFORM / f"terraform-provider-{Path(provider).name}_v{version}"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"#!/bin/sh\nPYTHONPATH={ROOT / 'infra'}:{ROOT / 'infra/hosts'} exec {' '.join(command)}\n")
+        file.chmod(0o755)
+        (self.folder / "terraform.rc").write_text(
+            f'provider_installation {{\n  filesystem_mirror {{\n    path = "{mirror}"\n  }}\n}}\n'
+        )
+
+    def provide_hosts(self) -> None:
+        """Let it find the provider of hosts."""
+        self.provide(*HOSTS, [str(provider_python()), "-m", "lowtide_hosts"])
+
+
+def plain_environment() -> dict[str, str]:
+    """The environment without what configures Terraform."""
+    return {key: value for key, value in os.environ.items() if not key.startswith("TF_")}
+
+
+def work_folder() -> Path:
+    """The folder of the clone for what git is not to see."""
+    folder = ROOT / ".lowtide"
+    folder.mkdir(exist_ok=True)
+    (folder / ".gitignore").write_text("*\n")
+    return folder
+
+
+def provider_python() -> Path:
+    """The interpreter for providers."""
+    return tool_environment("provider", ROOT / "infra/hosts/requirements.lock") / "bin/python"
+
+
+def tool_environment(name: str, lock: Path) -> Path:
+    """The folder of a tool's Python environment, which is made if it is not there."""
+    folder = cache_folder() / "cluster" / f"{name}-{hashlib.sha256(lock.read_bytes()).hexdigest()[:12]}"
+    if not (folder / "complete").exists():
+        python_tool("venv", "--clear", "--python", BASE_PYTHON, folder)
+        python_tool("pip", "sync", "--python", folder / "bin/python", "--require-hashes", lock)
+        (folder / "complete").touch()
+    return folder
+
+
+def python_tool(*arguments: object) -> None:
+    """Call uv, the tool that makes Python environments."""
+    known = {**os.environ, "UV_PYTHON_DOWNLOADS": "never", "UV_NO_PROGRESS": "1"}
+    known.setdefault("UV_CACHE_DIR", str(cache_folder() / "uv-cache"))
+    run(os.environ["LOWTIDE_UV"], "--quiet", *arguments, environment=known)
+
+
+def go_program(name: str) -> Path:
+    """A program that Go builds into the cache, built if it is not there."""
+    return Path(run(ROOT / "tools/go-program", "build", name).strip())
+
+
+def run(*command: object, environment: Mapping[str, str] | None = None) -> str:
+    """Run a command; what it printed. What it complained of is shown at once.
+
+    Raises:
+        ClickException: it failed.
+    """
+    done = subprocess.run(list(map(str, command)), check=False, stdout=subprocess.PIPE, text=True, env=environment)
+    if done.returncode:
+        click.echo(done.stdout, nl=False)
+        raise click.ClickException(f"{Path(str(command[0])).name} failed, with exit code {done.returncode}")
+    return done.stdout
