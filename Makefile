@@ -54,6 +54,14 @@ s3-server:  ## build the tests' S3 server with Go; without Go, S3=moto takes mot
 chromium:  ## install the tests' browser, where this user may
 	@tools/chromium
 
+.PHONY: promtool
+promtool:  ## build Prometheus' promtool with Go, which takes minutes the first time
+	@tools/go-program build promtool
+
+.PHONY: alerts-check
+alerts-check: env promtool  ## have promtool evaluate the alert rules, and read the metrics and the board's expressions
+	$(RUN) -m pytest plugin/tests/status/test_alerts.py $(ARGS)
+
 .PHONY: check
 check: env  ## ruff (lint, format, import rules) and mypy --strict over everything
 	$(RUN) -m ruff check

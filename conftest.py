@@ -17,6 +17,7 @@ pytest_plugins = ["s3_fixtures"]
 UNIT = "unit"
 KNOWN_AHEAD = 2
 NO_BROWSER = "there is no Chromium here, install it with `make chromium`"
+NO_PROMTOOL = "there is no promtool here, build it with `make promtool`"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -111,8 +112,10 @@ class Budgets:
         unseen = sum(NO_BROWSER in str(report.longrepr) for report in skipped)
         if unseen:
             terminalreporter.section("no browser", yellow=True)
-            terminalreporter.line(f"{unseen} tests of the page in Airflow were left out: {NO_BROWSER}")
+            terminalreporter.line(f"{unseen} tests of the page were left out: {NO_BROWSER}")
         terminalreporter.section("not part of this run")
+        if any(NO_PROMTOOL in str(report.longrepr) for report in skipped):
+            terminalreporter.line("make alerts-check: the alert rules, evaluated by Prometheus' promtool")
         if terminalreporter.config.option.ignore:
             terminalreporter.line("make test-airflow: the DAGs, the page and deaths under a real Airflow")
         terminalreporter.line(

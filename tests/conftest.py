@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.browser import chromium
 from tests.settings import settings_of
 
 from lowtide.api import Flow
@@ -104,6 +105,13 @@ def _zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where the one ZooKeeper answers; jobs are told apart by their names."""
     with EmbeddedServices(tmp_path_factory.mktemp("zookeeper") / "services", only=["zookeeper"]) as services:
         yield services.zookeeper
+
+
+@pytest.fixture(name="browser", scope="module")
+def _browser() -> Iterator[Any]:
+    """A Chromium; not for longer than a module, as other tests may not run an event loop beside it."""
+    with chromium() as browser:
+        yield browser
 
 
 @pytest.fixture(name="unique", scope="session")

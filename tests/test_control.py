@@ -42,10 +42,18 @@ def _job(tmp_path: Path) -> Iterator[ControlledJob]:
 
 
 def status(root: Path, *arguments: str) -> str:
-    command = [sys.executable, "-m", "lowtide.cli", "status", *arguments, "--set", f"job.folder={root}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    done = asked(root, *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def asked(root: Path, *arguments: str, browser: str = "") -> subprocess.CompletedProcess[str]:
+    """`lowtide status`, on a machine whose only browser is this command."""
+    command = [sys.executable, "-m", "lowtide.cli", "status", *arguments, "--set", f"job.folder={root}"]
+    screens = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    variables = {key: value for key, value in os.environ.items() if key not in screens}
+    variables |= {"BROWSER": browser} if browser else {}
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=30, env=variables)
 
 
 def test_the_page_of_a_lagging_job_names_who_holds_min_time(job: ControlledJob, tmp_path: Path) -> None:
@@ -94,6 +102,46 @@ def test_the_token_is_for_its_owner_alone_and_goes_with_the_secret(tmp_path: Pat
     assert (folder.token(), folder.token_file.stat().st_mode & 0o777) == ("second", 0o600)
     folder.forget_secret()
     assert folder.token() is None
+
+
+@pytest.mark.parametrize("name", [["index"], []])
+def test_the_page_is_opened_with_the_token_which_is_on_no_command_line(
+    job: ControlledJob, tmp_path: Path, name: list[str]
+) -> None:
+    folder = JobFolder(tmp_path, "index")
+    folder.keep_certificate(job.certificate)
+    seen = tmp_path / "seen"
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$@" > {seen}\n')
+    browser.chmod(0o755)
+    done = asked(tmp_path, *name, "--open", browser=f"{browser} %s")
+    assert done.returncode == 0, done.stderr
+    assert seen.read_text().strip() == folder.page_file.as_uri()
+    assert folder.page_file.stat().st_mode & 0o777 == 0o600
+    assert f"url=https://{job.address}/#token={TOKEN}" in folder.page_file.read_text()
+    assert f"https://{job.address}/" in done.stdout
+    assert TOKEN not in done.stdout
+    assert job.at.certificate.upper()[:2] + ":" in done.stdout, "the browser will warn of it"
+    folder.forget_secret()
+    assert not folder.page_file.exists()
+
+
+def test_without_a_browser_it_is_said_how_to_open_the_page(job: ControlledJob, tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path, "index")
+    folder.keep_certificate(job.certificate)
+    done = asked(tmp_path, "index", "--open", browser="false %s")
+    assert done.returncode == 4
+    assert f"where: https://{job.address}/" in done.stderr
+    assert str(folder.token_file) in done.stderr
+    port = job.address.partition(":")[2]
+    assert f"ssh -L {port}:127.0.0.1:{port} " in done.stderr
+    folder.forget_secret()
+    assert asked(tmp_path, "index", "--open").returncode == 4, "another user's token cannot be read"
+    state = folder.state()
+    assert state is not None
+    folder.write(msgspec.structs.replace(state, phase="stopped", ended_at=state.started_at))
+    ended = asked(tmp_path, "index", "--open")
+    assert (ended.returncode, "has ended" in ended.stderr) == (4, True)
 
 
 def test_it_listens_on_loopback_unless_the_conf_says_otherwise(job: ControlledJob) -> None:

@@ -23,6 +23,7 @@ import pytest
 
 from lowtide.cache import cache_folder
 from lowtide.embedded.ports import free_port
+from lowtide_snapshots.page.files import FOLDER
 
 ROOT = Path(__file__).parents[1]
 NAMES = ("lowtide", "lowtide_airflow", "lowtide_snapshots", "lowtide_tracker")
@@ -103,6 +104,9 @@ def test_each_wheel_is_built_from_an_sdist_and_has_what_no_clone_can_give(built:
     assert all(f"{name}/py.typed" in held[name] for name in NAMES)
     conf = {f"lowtide/templates/{path.name}" for path in (ROOT / "conf").iterdir()}
     assert conf | {"lowtide/jars/lowtide-shim.jar", "lowtide/jars/jars.lock"} <= held["lowtide"]
+    page = {f"lowtide_snapshots/page/static/{path.name}" for path in FOLDER.iterdir()}
+    assert "lowtide_snapshots/page/static/page.html" in page
+    assert page <= held["lowtide_snapshots"]
     dags = {f"lowtide_airflow/dag_files/{path.name}" for path in (ROOT / "dags").glob("lowtide_*.py")}
     assert len(dags) == 7
     assert dags | {"lowtide_airflow/dag_files/airflow.toml"} <= held["lowtide_airflow"]

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import io
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import kept_snapshots as kept
-from controlled import TOKEN, ControlledJob, controlled
-from seen import SHAPE, moment, reader, report, worker
+from controlled import TOKEN
+from tests.page.scenes import healthy
 
-from lowtide.events import EventLog
-from lowtide.histogram import Histogram
 from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.commits.log import ZooKeeperCommitLog
 from lowtide_snapshots.job.control_address import ControlAddress
 from lowtide_snapshots.job.store import JobStore
 from lowtide_snapshots.stores import StoreSetting, open_store
-from lowtide_tracker import Holder
 
 __all__ = ["CAUSE", "Jobs", "begun", "jobs"]
 
@@ -32,7 +27,6 @@ CAUSE = Cause(
     "documents-0, offset 17",
     "correct the function, or give the flow dead_letters",
 )
-LOOKS = 900
 MINUTE_S = 60
 
 
@@ -89,7 +83,7 @@ def jobs(zookeeper: str, folder: Path, unique: Any) -> Iterator[Jobs]:
     living, dead, gone, mute = (unique(name) for name in ("orders", "clicks", "views", "parcels"))
     with ExitStack() as stack:
         place = _Place(zookeeper, str(folder), stack)
-        control = stack.enter_context(_control(living))
+        control = stack.enter_context(healthy(living)).at
         place.lives(living, control, lives=control.incarnation)
         damaged = place.dies(dead)
         place.vanishes(gone)
@@ -159,66 +153,3 @@ class _Place:
         log._now = lambda: at  # It was then.
         kept.commit(log, manifest)
         return manifest.path
-
-
-@contextmanager
-def _control(job: str) -> Iterator[ControlAddress]:
-    """A job's control API, behind which a quarter of an hour has passed, and time goes on."""
-    clock = [ago(LOOKS)]
-    events = EventLog(job, 3, io.StringIO(), clock=lambda: clock[0])
-    shape = replace(SHAPE, job=job, started_ms=round(clock[0].timestamp() * 1000))
-    over = threading.Event()
-    with controlled(shape, events) as served:
-
-        def pass_seconds() -> None:
-            for second in range(LOOKS, 10 * LOOKS):
-                if over.wait((clock[0] - datetime.now(UTC)).total_seconds() + 1):
-                    return
-                _second(served, events, clock, second)
-
-        for second in range(LOOKS):
-            _second(served, events, clock, second)
-        thread = threading.Thread(target=pass_seconds)
-        thread.start()
-        try:
-            yield served.at
-        finally:
-            over.set()
-            thread.join()
-
-
-def _second(served: ControlledJob, events: EventLog, clock: list[datetime], second: int) -> None:
-    """What the service sees of a job in one second: min time is 9 to 15 ms behind, for 9 s of 300 by 1.5 s more."""
-    clock[0] += timedelta(seconds=1)
-    _happen(events, second)
-    now_ms = round(clock[0].timestamp() * 1000)
-    lag_ms = 9 + second % 7 + (1500 if second % 300 > 290 else 0)
-    held = Holder((now_ms - lag_ms) // 2, 1, 3, at_front=True)
-    seen = report(held, global_min=held.tick, min_times={1: held.tick, 2: held.tick})
-    took = Histogram()
-    took.add(4_000_000, 100 * (second + 1))
-    took.add(19_000_000, 3 * (second + 1))
-    count = 1000 * second + 200 * (second % 50)
-    workers = [
-        reader("0/documents-0", 0, count),
-        worker("2/0", delivered=count, transactions=second, latency=took.counts),
-    ]
-    served.look(
-        float(second),
-        moment(now_ms=now_ms, tracker=seen, workers=workers, delivered_time=held.tick - 15, control=served.address),
-    )
-
-
-def _happen(events: EventLog, second: int) -> None:
-    if second == 0:
-        events.event("life_begun", fronts=2)
-    if second % 300 == 100:
-        events.event("snapshot_sealed", snapshot=f"000003-{1 + second // 300:04d}", called=None, took_s=2.5)
-    if second == 450:
-        events.event(
-            "snapshot_failed", snapshot="000003-0009", called=None, took_s=30.0, why="the store does not answer"
-        )
-    if second == 500:
-        events.event("tracker_restarted", era=2, how="killed by SIGKILL")
-    if second in (700, 712):
-        events.event("stalled" if second == 700 else "resumed", holder="front 3 (documents-1)", lag_ms=4000)

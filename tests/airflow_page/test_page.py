@@ -29,7 +29,7 @@ def test_a_viewer_gets_the_page_and_its_files(page: Page) -> None:
     policy = answer.headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy
     assert "frame-ancestors 'self'" in policy
-    for name in ("page.js", "past.js", "timeline.js", "tables.js", "format.js", "dom.js"):
+    for name in ("page.js", "past.js", "timeline.js", "words.js"):
         found = page.get(f"static/{name}")
         assert (found.status_code, found.headers["Content-Type"]) == (200, "text/javascript; charset=utf-8")
     for name in ("page.html", "..%2fapp.py", "app.py", "none.js"):

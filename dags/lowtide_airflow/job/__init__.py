@@ -12,6 +12,7 @@ from __future__ import annotations
 from lowtide_airflow.job.client import JobClient, jobs_at
 from lowtide_airflow.job.services import Services
 from lowtide_airflow.job.snapshots import JobSnapshots
-from lowtide_airflow.job.status import JobStatus, Life
+from lowtide_airflow.job.status import JobStatus
+from lowtide_snapshots.job.life import Life
 
 __all__ = ["JobClient", "JobSnapshots", "JobStatus", "Life", "Services", "jobs_at"]

@@ -12,9 +12,10 @@ from lowtide_airflow.errors import NotRunning, TokenRefused
 from lowtide_airflow.job.control import Control
 from lowtide_airflow.job.services import Services
 from lowtide_airflow.job.snapshots import JobSnapshots
-from lowtide_airflow.job.status import JobStatus, Life
+from lowtide_airflow.job.status import JobStatus
 from lowtide_snapshots.commits.log import Commit, ZooKeeperCommitLog
 from lowtide_snapshots.job.control_address import ControlAddress
+from lowtide_snapshots.job.life import Life
 from lowtide_snapshots.job.registry import jobs
 
 __all__ = ["JobClient", "jobs_at"]

@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from lowtide_airflow.job.status import JobStatus, Life
+from lowtide_airflow.job.status import JobStatus
 from lowtide_snapshots.cause import Cause
+from lowtide_snapshots.job.life import Life
 
 __all__ = ["MAX_DEATHS", "WITHIN_S", "Death", "Deaths", "why_not_restart"]
 

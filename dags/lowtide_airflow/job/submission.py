@@ -15,7 +15,7 @@ from lowtide_airflow.errors import RunsAlready, SubmitFailed
 from lowtide_airflow.job.client import JobClient
 from lowtide_airflow.job.deaths import Deaths
 from lowtide_airflow.job.program import Launcher, Log, Start
-from lowtide_airflow.job.status import AIRFLOW
+from lowtide_snapshots.job.life import AIRFLOW
 
 __all__ = ["SURROUNDINGS", "Submission", "key_of", "submit_once"]
 

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from lowtide_airflow.job.deaths import MAX_DEATHS, WITHIN_S, why_not_restart
-from lowtide_airflow.job.status import JobStatus, Life
+from lowtide_airflow.job.status import JobStatus
 from lowtide_airflow.jobs_file import JobEntry
-from lowtide_airflow.ui.answers import SnapshotLine
 from lowtide_snapshots.cause import Cause
+from lowtide_snapshots.job.life import Life
+from lowtide_snapshots.page.answers import SnapshotLine
 
-__all__ = ["advice", "parted"]
+__all__ = ["advice"]
 
 NO_GOOD_COMMIT = "no_good_commit"
 REASONS = {
@@ -25,11 +26,6 @@ GONE = (
     "Its driver is gone without reporting an end, and its lease has run out: the process was killed, its machine went "
     "down, or it is cut off from ZooKeeper."
 )
-
-
-def parted(cause: Cause | None) -> tuple[str, str]:
-    """Return the two parts of a cause of death: what has happened, and what to do."""
-    return ("", "") if cause is None else (cause.story, cause.way_out)
 
 
 def advice(
@@ -56,7 +52,7 @@ def advice(
         case "stopped":
             return "It was stopped on purpose.", [_start(entry)]
     cause = None if status.current is None else status.current.cause
-    what, way_out = parted(cause)
+    what, way_out = ("", "") if cause is None else (cause.story, cause.way_out)
     first = f"{way_out[:1].upper()}{way_out[1:]}." if way_out else ""
     asked = _asked_for(cause, lives, ended_ms, snapshots)
     contact = f"If it stays dead, notify {entry.contact}." if entry is not None and entry.contact else ""
@@ -125,7 +121,7 @@ def _begins_from(snapshots: Sequence[SnapshotLine]) -> str:
             "job's first record, which the sources must still have."
         )
     named = f' "{commit.name}"' if commit.name else ""
-    at = datetime.fromtimestamp(commit.min_time_ms / 1000, UTC).isoformat(sep=" ", timespec="seconds")[:-6]
+    at = datetime.fromtimestamp((commit.min_time_ms or 0) / 1000, UTC).isoformat(sep=" ", timespec="seconds")[:-6]
     return (
         f"The next life begins from commit {commit.id}{named}, with everything before {at} UTC, and reads again what "
         "came since; nothing is delivered twice."

@@ -5,9 +5,7 @@ Every user who may see Airflow's plugins may see it, as these find it in the nav
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -15,21 +13,13 @@ from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
 from airflow.api_fastapi.core_api.security import requires_access_view
 from fastapi import Depends, FastAPI, HTTPException, Query, Response
 
-from lowtide_airflow.ui.answers import JobAnswer
 from lowtide_airflow.ui.board import Board
+from lowtide_snapshots.page.answers import JobAnswer
+from lowtide_snapshots.page.files import page_file, page_headers
 
 __all__ = ["page_app"]
 
-STATIC = Path(__file__).parent / "static"
-TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
-HEADERS = {
-    "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'self'",
-    "Referrer-Policy": "same-origin",
-    "X-Content-Type-Options": "nosniff",
-}
-_FILE = re.compile(r"[a-z]+\.(css|js)")
+HEADERS = page_headers(framed_by="'self'")
 Name = Annotated[str, Query(min_length=1, max_length=250)]
 
 
@@ -47,12 +37,10 @@ def page_app(board: Board) -> FastAPI:
 
     @app.get("/")
     def page() -> Response:
-        return _file("page.html")
+        return _file()
 
     @app.get("/static/{name}")
     def static(name: str) -> Response:
-        if not _FILE.fullmatch(name) or not (STATIC / name).is_file():
-            raise HTTPException(404, f"there is no {name[:100]}")
         return _file(name)
 
     @app.get("/api/jobs")
@@ -80,9 +68,11 @@ def _after(answer: JobAnswer, since_ms: int) -> JobAnswer:
     return replace(answer, history={**history, **new, "holders": holders})
 
 
-def _file(name: str) -> Response:
-    path = STATIC / name
-    return Response(path.read_bytes(), media_type=f"{TYPES[path.suffix]}; charset=utf-8", headers=HEADERS)
+def _file(name: str = "") -> Response:
+    file = page_file(name)
+    if file is None:
+        raise HTTPException(404, f"there is no {name[:100]}")
+    return Response(file.body, media_type=file.content_type, headers=HEADERS)
 
 
 def _json(answer: Any) -> Response:

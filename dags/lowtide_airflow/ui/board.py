@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from lowtide_airflow.job.client import JobClient, jobs_at
 from lowtide_airflow.job.services import Services
 from lowtide_airflow.jobs_file import JobEntry, read_jobs
-from lowtide_airflow.ui.answers import JobAnswer, JobLine, JobsAnswer, Trouble
 from lowtide_airflow.ui.job_page import JobPage
 from lowtide_snapshots.errors import LowtideError
+from lowtide_snapshots.page.answers import JobAnswer, JobLine, JobsAnswer, Trouble
 
 __all__ = ["Board", "airflow_board"]
 
@@ -118,7 +118,7 @@ class Board:
                 JobLine(name, connection, state, (connection, name) in listed)
                 for (connection, name), state in zip(shown, states, strict=True)
             ]
-        return JobsAnswer(_now_ms(), lines, troubles)
+        return JobsAnswer(_now_ms(), "airflow", round(JOBS_KEPT_S * 1000), lines, troubles)
 
     def _connections(self, entries: Iterable[JobEntry]) -> list[str]:
         return list(dict.fromkeys([*(entry.connection for entry in entries), self._default]))

@@ -2,40 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 
 from lowtide_airflow.errors import ControlRefused
 from lowtide_airflow.job.client import JobClient
 from lowtide_airflow.job.control import Control
 from lowtide_airflow.job.snapshots import plain
-from lowtide_airflow.job.status import AIRFLOW, JobStatus, Life
 from lowtide_airflow.jobs_file import JobEntry
-from lowtide_airflow.ui.advice import advice, parted
-from lowtide_airflow.ui.answers import JobAnswer, LifeLine, LifePhase, SnapshotLine, Trouble
+from lowtide_airflow.ui.advice import advice
 from lowtide_snapshots.commits.known import KnownSnapshot
 from lowtide_snapshots.commits.log import Commit
 from lowtide_snapshots.errors import LowtideError
+from lowtide_snapshots.page.answers import LIVE, JobAnswer, SnapshotLine, Trouble
+from lowtide_snapshots.page.lives import life_lines, since_1970
 
-__all__ = ["LIVE", "JobPage", "life_lines"]
+__all__ = ["JobPage"]
 
-LIVE = (
-    "phase",
-    "started_ms",
-    "seen_ms",
-    "min_time_ms",
-    "lag_ms",
-    "holder",
-    "held_s",
-    "delivered_time_ms",
-    "rates",
-    "totals",
-    "latency_ms",
-    "troubles",
-    "snapshots",
-)
-"""Keys of a job's full status that the page gets."""
 STORE_EVERY_MS = 30_000
 """How often the store is searched for snapshots without a commit."""
 MOST_SNAPSHOTS = 200
@@ -70,7 +52,8 @@ class JobPage:
         """
         status = client.status()
         reports = client.lives()
-        lives = life_lines(reports, status)
+        running = status.incarnation if status.alive else None
+        lives = life_lines(reports, running=running, delivered_ms=status.delivered_ms)
         snapshots = self._read_snapshots(client, now_ms)
         troubles = [] if self._store_trouble is None else [self._store_trouble]
         live, history = None, None
@@ -125,53 +108,12 @@ def _read_control(control: Control) -> tuple[dict[str, Any], dict[str, Any] | No
     return {name: status.get(name) for name in LIVE}, history
 
 
-def life_lines(lives: Sequence[Life], status: JobStatus) -> list[LifeLine]:
-    """Return the lives as the page draws them: one without a reported end was over when the next one began."""
-    lines = []
-    for before, life, after in zip([None, *lives], lives, [*lives[1:], None], strict=False):
-        cause, way_out = parted(life.cause)
-        phase: LifePhase = "stopped" if life.phase == "stopped" else "failed" if life.phase == "failed" else "gone"
-        ended_ms, about = _ms(life.at), False
-        if phase == "gone" and after is not None:
-            ended_ms, about = _ms(after.since), True
-        elif phase == "gone" and status.alive and life.incarnation == status.incarnation:
-            phase, ended_ms = "running", None
-        elif phase == "gone":
-            signs = (_ms(life.at), status.delivered_ms)
-            ended_ms, about = max((ms for ms in signs if ms is not None), default=None), True
-        lines.append(
-            LifeLine(
-                incarnation=life.incarnation,
-                phase=phase,
-                began_ms=_ms(life.since),
-                ended_ms=ended_ms,
-                about=about,
-                cause=cause,
-                way_out=way_out,
-                commit=life.commit,
-                begun_by=_begun_by(life, before),
-            )
-        )
-    return lines
-
-
-def _begun_by(life: Life, before: Life | None) -> str:
-    key = life.submission or ""
-    if key.startswith(AIRFLOW):
-        return f"DAG {key.removeprefix(AIRFLOW).partition('/')[0]}"
-    if key:
-        return f"submission {key}"
-    if before is not None and life.driver and life.driver == before.driver:
-        return "its program, after the life before"
-    return "a start by hand"
-
-
 def _line(known: KnownSnapshot, last: str | None) -> SnapshotLine:
     values = plain(known)
     shown = ("id", "name", "phase", "min_time_ms", "parts", "rows", "bytes", "incarnation", "why")
     return SnapshotLine(
         **{name: values[name] for name in shown},
-        at_ms=_ms(values["committed"] or values["created"]),
+        at_ms=since_1970(values["committed"] or values["created"]),
         last=known.id == last and known.commit is not None,
     )
 
@@ -180,7 +122,3 @@ def _without_manifest(commit: Commit) -> KnownSnapshot:
     """A commit as ZooKeeper alone knows it."""
     time_ms, life = commit.min_time_ms, commit.incarnation
     return KnownSnapshot(commit.id, commit.name, "committed", time_ms, commit.manifest, life, commit, None, "")
-
-
-def _ms(at: str | None) -> int | None:
-    return round(datetime.fromisoformat(at).timestamp() * 1000) if at else None

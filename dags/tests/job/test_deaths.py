@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from lowtide_airflow.job.deaths import Death, Deaths, why_not_restart
-from lowtide_airflow.job.status import JobStatus, Life
+from lowtide_airflow.job.status import JobStatus
 from lowtide_snapshots.cause import Cause
+from lowtide_snapshots.job.life import Life
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 DIED = Cause("loss", "worker 1/0 died")

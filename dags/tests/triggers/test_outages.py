@@ -12,8 +12,9 @@ import pytest
 
 from lowtide_airflow.errors import ControlUnreachable, TokenRefused
 from lowtide_airflow.job.services import Services
-from lowtide_airflow.job.status import JobStatus, Life
+from lowtide_airflow.job.status import JobStatus
 from lowtide_snapshots.errors import ZooKeeperUnavailable
+from lowtide_snapshots.job.life import Life
 
 pytestmark = [pytest.mark.airflow, pytest.mark.usefixtures("airflow_home")]
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lowtide_airflow.job.services import Services
-from lowtide_airflow.job.status import JobStatus, Life
+from lowtide_airflow.job.status import JobStatus
+from lowtide_snapshots.job.life import Life
 
 if TYPE_CHECKING:
     from pydantic import JsonValue

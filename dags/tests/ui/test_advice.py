@@ -10,12 +10,13 @@ from datetime import UTC, datetime
 import pytest
 
 from lowtide_airflow.job.deaths import MAX_DEATHS, WITHIN_S
-from lowtide_airflow.job.status import JobStatus, Life
+from lowtide_airflow.job.status import JobStatus
 from lowtide_airflow.jobs_file import JobEntry
-from lowtide_airflow.ui.advice import advice, parted
-from lowtide_airflow.ui.answers import LifeLine, SnapshotLine
-from lowtide_airflow.ui.job_page import life_lines
+from lowtide_airflow.ui.advice import advice
 from lowtide_snapshots.cause import Cause
+from lowtide_snapshots.job.life import Life
+from lowtide_snapshots.page.answers import SnapshotLine
+from lowtide_snapshots.page.lives import life_lines
 
 AT = "2026-11-21T22:00:00+00:00"
 AT_MS = 1_795_298_400_000
@@ -32,7 +33,8 @@ def told(
     before: Sequence[Life] = (),
 ) -> tuple[str, str]:
     lives = [*before, *([] if look.life is None else [look.life])]
-    lines = life_lines(lives, look)
+    running = look.incarnation if look.alive else None
+    lines = life_lines(lives, running=running, delivered_ms=look.delivered_ms)
     why, to_do = advice(look, lives, (lines[-1].ended_ms if lines else None) or AT_MS, commits, entry)
     return why, " ".join(to_do)
 
@@ -184,36 +186,3 @@ def test_a_job_that_starts_asks_for_patience() -> None:
     why, to_do = told(replace(ended("failed", "x"), holder="process 9 on there"))
     assert "process 9 on there holds its lease" in why
     assert to_do.startswith("Wait.")
-
-
-@pytest.mark.parametrize(
-    ("cause", "parts"),
-    [(None, ("", "")), (Cause("other", "a"), ("a", "")), (Cause("flow", "a", "b", "c", "d"), ("a\n  where: b", "c"))],
-)
-def test_a_cause_is_parted(cause: Cause | None, parts: tuple[str, str]) -> None:
-    assert parted(cause) == parts
-
-
-def test_a_life_that_said_nothing_was_over_when_the_next_began() -> None:
-    key = "airflow:lowtide_recover__orders/manual__2026/recover"
-    first = replace(
-        LIFE, incarnation=6, submission=key, since="2026-11-21T20:00:00+00:00", at="2026-11-21T20:00:00+00:00"
-    )
-    lines = life_lines([first, LIFE], replace(LOOK, holder="process 4"))
-    assert lines == [
-        LifeLine(6, "gone", AT_MS - 7_200_000, AT_MS, True, "", "", "000006-0009", "DAG lowtide_recover__orders"),
-        LifeLine(7, "running", AT_MS, None, False, "", "", "000006-0009", "its program, after the life before"),
-    ]
-
-
-def test_who_began_a_life_is_told() -> None:
-    lives = [LIFE, LIFE, replace(LIFE, driver="process 5 on here"), replace(LIFE, submission="by script")]
-    told = [line.begun_by for line in life_lines(lives, LOOK)]
-    assert told == ["a start by hand", "its program, after the life before", "a start by hand", "submission by script"]
-
-
-def test_the_last_life_that_said_nothing_lived_until_it_told_something_last() -> None:
-    (line,) = life_lines([LIFE], LOOK)
-    assert (line.phase, line.ended_ms, line.about) == ("gone", AT_MS + 60_000, True)
-    (line,) = life_lines([LIFE], replace(LOOK, delivered_ms=None))
-    assert line.ended_ms == AT_MS

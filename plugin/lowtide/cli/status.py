@@ -10,6 +10,7 @@ from typing import Any
 import click
 import msgspec
 
+from lowtide.cli.job_page import open_page
 from lowtide.cli.options import as_json, with_conf
 from lowtide.cli.output import table
 from lowtide.cli.running_jobs import control_of, only_job
@@ -34,16 +35,23 @@ HEADINGS = ("job", "state", "process", "since (UTC)", "in", "out", "workers", "l
 
 @click.command()
 @click.argument("name", required=False)
+@click.option("--open", "opens", is_flag=True, help="Open the page of the job NAME, or of the only one that runs.")
 @with_conf
 @as_json
-def status(conf: Conf, name: str | None, as_json: bool) -> None:
+def status(*, conf: Conf, name: str | None, opens: bool, as_json: bool) -> None:
     """Show all jobs of [job].folder: those that run, and how and why the others ended.
 
     With NAME, all of one job: how far it is behind and who holds it up, its latency, segments, fronts and workers.
+    With --open, the same in a browser, over time.
     """
     root = Path(conf.job.folder)
-    if name is not None:
-        JobFolder.find(root, name)
+    folder = None if name is None else JobFolder.find(root, name)
+    if opens:
+        folder = only_job(root) if folder is None else folder
+        state = folder.state()
+        assert state is not None, "a job that was found has one"
+        open_page(folder, state.seen())
+        return
     found = [(folder, state) for folder, state in states(root) if name in (None, state.name)]
     known = [_ask(folder, state) for folder, state in found]
     if as_json:

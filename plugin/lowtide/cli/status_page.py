@@ -10,6 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from lowtide.cli.job_page import page_address
 from lowtide.cli.output import time_of
 from lowtide.jobs.figures import REMARKABLE_LAG_MS, count, duration, lag, latency
 from lowtide.status.job_view import FrontView, JobView, SegmentView, SinkView, WorkerView
@@ -53,8 +54,8 @@ def status_page(view: JobView) -> RenderableType:
 def _title(view: JobView) -> Text:
     since = f" since {time_of(view.started_ms)} UTC" if view.started_ms is not None else ""
     title = Text.assemble((view.job, "bold"), "  ", (view.phase, COLOURS.get(view.phase, "")))
-    control = f"https://{view.control}" if view.control else "-"
-    title.append(f"  incarnation {view.incarnation}{since}  control API at {control}")
+    page = page_address(view.control) if view.control else "-"
+    title.append(f"  incarnation {view.incarnation}{since}  page and control API at {page}")
     return title
 
 

@@ -22,6 +22,7 @@ class JobFolder:
         state_file: The state of its life, see `JobState`.
         secret_file: The secret of its service, in hexadecimal, for its owner alone; there while it runs.
         token_file: The token of its control API, likewise.
+        page_file: Leads a browser to the job's page with the token, likewise; there once it was asked for.
         certificate_file: The certificate of its control API, in PEM, for everybody; there while it runs.
         lock_file: Locked by the processes of a life.
         log_file: What Spark, the workers and, if it is detached, the job itself have said.
@@ -34,6 +35,7 @@ class JobFolder:
         self.state_file = self.path / "state.json"
         self.secret_file = self.path / "secret"
         self.token_file = self.path / "token"
+        self.page_file = self.path / "page.html"
         self.certificate_file = self.path / "control.pem"
         self.lock_file = self.path / "lock"
         self.log_file = self.path / "job.log"
@@ -125,13 +127,19 @@ class JobFolder:
             return None
 
     def forget_secret(self) -> None:
-        """Delete the secret, the token and the certificate: the service has gone."""
-        for file in (self.secret_file, self.token_file, self.certificate_file):
+        """Delete the secret, the token, what leads to the page, and the certificate: the service has gone."""
+        for file in (self.secret_file, self.token_file, self.page_file, self.certificate_file):
             file.unlink(missing_ok=True)
 
     def keep_token(self, token: str) -> None:
         """Write down the control API's token, readable for the owner alone from the start."""
         _write_for_owner(self.token_file, token)
+        self.page_file.unlink(missing_ok=True)
+
+    def keep_page(self, text: str) -> Path:
+        """Write down what leads a browser to the page, readable for the owner alone from the start; return the file."""
+        _write_for_owner(self.page_file, text)
+        return self.page_file
 
     def keep_certificate(self, pem: str) -> None:
         """Write down what the control API shows, for other programs to know it by."""

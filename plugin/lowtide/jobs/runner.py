@@ -175,6 +175,9 @@ class Runner:
         self._signals.hear(breaks_off=False)
         self._note(phase="running", step="", ready_at=now())
         self._progress.say(f"ready after {age_s():.1f} s; log: {self._folder.log_file}")
+        if job.control is not None:
+            name = self._folder.name
+            self._progress.say(f"page: https://{job.control.address}/, which `lowtide status {name} --open` opens")
         return job
 
     def _watch(self) -> None:

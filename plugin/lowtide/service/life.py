@@ -17,6 +17,7 @@ from lowtide.events import EventLog
 from lowtide.service.fronts.idle_fronts import SERVICE_WORKER
 from lowtide.service.fronts.reach import Reach
 from lowtide.service.fronts.source_fronts import SourceFronts
+from lowtide.service.records import Records
 from lowtide.service.snapshots.coordinator import Coordinator
 from lowtide.service.snapshots.floor_tidier import FloorTidier
 from lowtide.service.snapshots.participants import LifeParticipants
@@ -32,8 +33,9 @@ from lowtide.status.gauges import WorkerState
 from lowtide.status.teller import delivered_time
 from lowtide.status.tracker_report import TrackerReport
 from lowtide_snapshots.cause import Cause
-from lowtide_snapshots.commits.log import ZooKeeperCommitLog
+from lowtide_snapshots.commits.log import Commit, ZooKeeperCommitLog
 from lowtide_snapshots.errors import Fenced, SnapshotsError, ZooKeeperUnavailable
+from lowtide_snapshots.job.life import Life as LifeReport
 
 __all__ = ["Life"]
 
@@ -92,6 +94,7 @@ class Life:
         self.reach = Reach(setting.kafka, lambda: None if self.snapshots is None else self.snapshots.commits.last)
         self.snapshots: Coordinator | None = None
         """None where no snapshots are taken."""
+        self.records = Records(self._read_records)
         self.questions = Questions(self._crew, setting.shape.slack_ms)
         self._tidier: FloorTidier | None = None
         if setting.snapshots is not None and setting.keeps_lasts:
@@ -140,6 +143,7 @@ class Life:
 
     async def close(self) -> None:
         """End all of it."""
+        await self.records.close()
         if self.snapshots is not None:
             await self.snapshots.close()
         if self._tidier is not None:
@@ -229,6 +233,14 @@ class Life:
             LOG.warning("the delivered time could not be stored, and is not told: %s", error)
         else:
             self.told = tick
+
+    async def _read_records(self) -> tuple[list[LifeReport], list[Commit]]:
+        """All lives and commits of the job (errors: SnapshotsError)."""
+        # What workers wait for goes by the other one.
+        thread = self._place if self.setting.snapshots is None else self._commits
+        log = ZooKeeperCommitLog(thread.store)
+        lives, commits = await thread.ask(lambda: (thread.store.lives(), log.commits()))
+        return [LifeReport.of(node) for node in lives], commits
 
     def _restarted(self, era: int, how: str) -> None:
         self.restarts += 1

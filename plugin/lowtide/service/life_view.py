@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import time
 from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 
 from lowtide.events import EventLog
 from lowtide.service.life import Life
@@ -13,10 +16,15 @@ from lowtide.service.workers.register import Register
 from lowtide.status.certificate import certificate_of
 from lowtide.status.control import Control
 from lowtide.status.gauges import WorkerState
-from lowtide.status.job_view import SnapshotsView, SnapshotView
+from lowtide.status.history import History
+from lowtide.status.job_view import JobView, SnapshotsView, SnapshotView
 from lowtide.status.job_watch import JobWatch
 from lowtide.status.metrics import JobMetrics
 from lowtide.status.moment import Moment
+from lowtide.status.page import job_answer, snapshot_lines
+from lowtide_snapshots.job.life import Life as LifeReport
+from lowtide_snapshots.page.answers import JobAnswer, LifeLine, SnapshotLine
+from lowtide_snapshots.page.lives import life_lines
 
 __all__ = ["LifeView"]
 
@@ -31,20 +39,22 @@ class LifeView:
         life: The life.
         events: Its events.
         register: Its workers.
+        history: Of the lives before; goes on with this one.
 
     Raises:
         ConfError: the conf's certificate cannot be used.
     """
 
-    def __init__(self, life: Life, events: EventLog, register: Register) -> None:
+    def __init__(self, life: Life, events: EventLog, register: Register, history: History) -> None:
         self.address = ""
         """Where the control API listens, `host:port`."""
         self._life = life
         self._register = register
         self._events = events
         self._halted = False
+        self._ended_ms: int | None = None
         setting = life.setting
-        self._watch = JobWatch(setting.shape, events)
+        self._watch = JobWatch(setting.shape, events, history)
         metrics, said = JobMetrics(self._watch.view, self._watch.histograms), setting.control
         certificate = certificate_of(said.tls_cert, said.tls_key, said.host)
         self.certificate = certificate.pem
@@ -54,7 +64,8 @@ class LifeView:
             said.token,
             certificate,
             metrics=metrics.exposition,
-            history=self._watch.history.view,
+            history=history.view,
+            page=self._page,
             stop=lambda: os.kill(setting.driver_pid, signal.SIGTERM),
             take=self._take if setting.snapshots is not None else None,
             look=life.questions.ask if setting.snapshots is not None else None,
@@ -66,6 +77,40 @@ class LifeView:
     def _take(self, name: str | None, commit: bool, key: str | None) -> SnapshotView:
         assert self._life.snapshots is not None, "the API begins after the life"
         return self._life.snapshots.begin(name, commit=commit, key=key)
+
+    async def _page(self, since_ms: int) -> JobAnswer | None:
+        """What the page shows; None before the first look."""
+        life, view = self._life, self._watch.view()
+        if view is None:
+            return None
+        await life.records.refresh(time.monotonic())
+        snapshots: list[SnapshotLine] = []
+        if life.snapshots is not None:
+            snapshots = snapshot_lines(life.records.commits, life.snapshots.commits.known, life.snapshots.views())
+        history = self._watch.history.view(since_ms)
+        return job_answer(view, history, snapshots, self._lives(view), now_ms=time.time_ns() // 1_000_000)
+
+    def _lives(self, view: JobView) -> list[LifeLine]:
+        """All lives: this one as it is known here, as its own report comes when it is ready and when it is over."""
+        lives = [each for each in self._life.records.lives if each.incarnation < view.incarnation]
+        reported = next((each for each in self._life.records.lives if each.incarnation == view.incarnation), None)
+        this = self._begun(view) if reported is None else reported
+        running = self._register.runs or self._register.finished
+        if not running and this.phase != "failed":
+            this = replace(this, phase="failed", cause=view.cause, at=_iso(self._ended_ms))
+        return life_lines(
+            [*lives, this], running=view.incarnation if running else None, delivered_ms=view.delivered_time_ms
+        )
+
+    def _begun(self, view: JobView) -> LifeReport:
+        snapshots = self._life.snapshots
+        return LifeReport(
+            incarnation=view.incarnation,
+            phase="running",
+            driver=f"process {self._life.setting.driver_pid} on {socket.gethostname()}",
+            since=_iso(view.started_ms),
+            commit=None if snapshots is None else snapshots.base,
+        )
 
     async def start(self) -> None:
         """Begin to listen.
@@ -100,7 +145,13 @@ class LifeView:
             clock_jump_ms=life.fronts.clock_jump_ms,
         )
         view = self._watch.look(time.monotonic(), moment)
+        if phase == "ended" and self._ended_ms is None:
+            self._ended_ms = view.seen_ms
         halted = (view.lag_ms or 0) > HALTED_MS and (view.held_s or 0) * 1000 > HALTED_MS
         if halted != self._halted:
             self._halted = halted
             self._events.event("stalled" if halted else "resumed", holder=view.holder, lag_ms=view.lag_ms)
+
+
+def _iso(time_ms: int | None) -> str:
+    return "" if time_ms is None else datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")

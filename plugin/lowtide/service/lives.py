@@ -34,6 +34,7 @@ from lowtide.service.workers.executors import Executors
 from lowtide.service.workers.peer import Peer
 from lowtide.service.workers.register import Register
 from lowtide.status.gauges import WorkerGauges, WorkerState
+from lowtide.status.history import History
 from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.errors import cause_of
 
@@ -76,6 +77,7 @@ class Lives:
         self.executors = executors
         self._secret = secret
         self._host = host
+        self._history = History()
 
     async def begin(self, payload: bytes) -> Begun | StillRuns | Refused:
         """A new life: its setting, and the deployment for its workers. Numbers of lives only grow.
@@ -110,6 +112,7 @@ class Lives:
                 register=register,
                 on_end=partial(self.end, incarnation),
                 tell_worker=self._tell_worker,
+                history=self._history,
             )
             begun = await running.start()
         except (LowtideError, OSError) as error:
@@ -253,6 +256,7 @@ class Running:
         register: The life's workers.
         on_end: Called with the cause when the life cannot go on.
         tell_worker: Sends a message to a worker, by name.
+        history: Of the lives before; goes on with this one.
 
     Raises:
         ConfError: the control API's certificate cannot be used.
@@ -267,6 +271,7 @@ class Running:
         register: Register,
         on_end: Callable[[Cause], None],
         tell_worker: Callable[[str, WorkerOrder], None],
+        history: History,
     ) -> None:
         self.register = register
         self.events = EventLog(setting.job, setting.incarnation)
@@ -279,7 +284,7 @@ class Running:
             on_end=on_end,
             tell_worker=tell_worker,
         )
-        self._view = LifeView(self.life, self.events, register)
+        self._view = LifeView(self.life, self.events, register, history)
 
     async def start(self) -> Begun:
         """Start all of it; return where its control API is.

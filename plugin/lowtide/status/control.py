@@ -3,7 +3,8 @@
     control = Control(watch.view, token, certificate, metrics=metrics.exposition, stop=stop)
     address = await control.start()
 
-Status, metrics and stop ask for the token; health does not, and says nothing. A client can neither hold the service up
+Whatever says something of the job, or does something, asks for the token. The page's files and health do not: they are
+the same for every job. A client can neither hold the service up
 nor fill it: a connection serves one request; until it has shown the token it is a stranger's, and limited as
 `lowtide_tracker.strangers` says; from then on it lives for `CONNECTION_LIMIT_S` whatever it does, and there are
 `MAX_USERS` of them.
@@ -15,6 +16,7 @@ import asyncio
 import hmac
 import logging
 import socket
+import time
 from collections.abc import Awaitable, Callable
 from ipaddress import ip_address
 from typing import Annotated, Any
@@ -27,6 +29,9 @@ from lowtide.errors import LowtideError
 from lowtide.status.certificate import Certificate
 from lowtide.status.history import HistoryView
 from lowtide.status.job_view import JobView, SnapshotView
+from lowtide.status.page import jobs_answer
+from lowtide_snapshots.page.answers import JobAnswer
+from lowtide_snapshots.page.files import page_file, page_headers
 from lowtide_tracker.entrance import Entrance, listen
 
 __all__ = ["Control"]
@@ -36,13 +41,17 @@ LOG = logging.getLogger(__name__)
 MAX_USERS = 32
 CONNECTION_LIMIT_S = 10.0
 MAX_BODY_BYTES = 4 << 10
-MAX_HEADER_BYTES = 4 << 10
+MAX_HEADER_BYTES = 8 << 10
+"""Of one header: a browser sends the cookies of all ports of a host."""
 MAX_TIME_DIGITS = 15
 
 ROUTES = {
+    "GET /": "the job's page, for a browser: it asks for the token, which it needs for what it shows",
     "GET /status": "the job's status as JSON",
     "GET /metrics": "the same for Prometheus",
-    "GET /history?since_ms=TIME": "the life's figures per second for 15 min and per 15 s for 6 h, and what happened",
+    "GET /history?since_ms=TIME": "figures per second for 15 min and per 15 s for 6 h, and what happened",
+    "GET /api/jobs": "the jobs that the page shows: this one",
+    "GET /api/job?since_ms=TIME": "what the page shows of it: of the status, history, snapshots and lives",
     "GET /state/STEP?COLUMN=VALUE": "the state of one key as of min time, with that time",
     "GET /snapshots": "the snapshots of this life as JSON, oldest first",
     "POST /snapshots": 'take one; the body may be {"name": "...", "commit": false, "key": "..."}: a key that was heard '
@@ -55,8 +64,15 @@ HOW_TO_GET_IN = (
     "([job].folder/NAME), for the user who runs the job, or in the file that [control].token_file names"
 )
 
+OPEN = frozenset({"/", "/health"})
+OPEN_FOLDER = "/static/"
+WHO_IS_ASKED = 'Bearer realm="lowtide"'
+"""The page tells by the realm that it is to ask for a job's token."""
+
 Past = Callable[[int], HistoryView | None]
 """Takes the time after which; None before the first look."""
+Page = Callable[[int], Awaitable[JobAnswer | None]]
+"""Likewise."""
 Look = Callable[[str, dict[str, str]], Awaitable[bytes]]
 Take = Callable[[str | None, bool, str | None], SnapshotView]
 """Takes a name, whether to commit, and the request's key."""
@@ -90,6 +106,7 @@ class Control:
         certificate: What the server shows.
         metrics: The metrics, in the format that is asked for.
         history: What the life has looked like after a moment.
+        page: What the page shows, with the history after a moment.
         stop: Begins to end the job, and returns at once.
         take: Begins to take a snapshot, of this name, and to commit it if that is wanted; None where none are taken.
         snapshots: Those of this life.
@@ -106,6 +123,7 @@ class Control:
         *,
         metrics: Metrics,
         history: Past,
+        page: Page,
         stop: Callable[[], None],
         take: Take | None = None,
         snapshots: Callable[[], list[SnapshotView]] = list,
@@ -119,6 +137,7 @@ class Control:
         self._certificate = certificate
         self._metrics = metrics
         self._history = history
+        self._page = page
         self._stop = stop
         self._take = take
         self._snapshots = snapshots
@@ -145,6 +164,10 @@ class Control:
         app.router.add_get("/state/{step}", self._show_state, allow_head=False)
         app.router.add_post("/stop", self._ask_stop)
         app.router.add_get("/health", self._health, allow_head=False)
+        app.router.add_get("/", self._show_page, allow_head=False)
+        app.router.add_get("/static/{name}", self._show_page, allow_head=False)
+        app.router.add_get("/api/jobs", self._show_jobs, allow_head=False)
+        app.router.add_get("/api/job", self._show_job, allow_head=False)
         self._runner = web.AppRunner(
             app,
             access_log=None,
@@ -175,25 +198,21 @@ class Control:
 
     async def _status(self, _request: web.Request) -> web.Response:
         view = self._view()
-        if view is None:
-            return _says(503, "the job has only begun to start", "ask again in a second")
-        return web.Response(body=msgspec.json.encode(view), content_type="application/json")
+        return _not_yet() if view is None else _encoded(view)
 
     async def _show_metrics(self, request: web.Request) -> web.Response:
         body, content_type = self._metrics(request.headers.get("Accept", ""))
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def _show_history(self, request: web.Request) -> web.Response:
-        asked = request.query.get("since_ms", "0")
-        if not (asked.isascii() and asked.isdecimal() and len(asked) <= MAX_TIME_DIGITS):
-            return _says(400, f"since_ms is {asked[:40]!r}", "give a time as ms since 1970, or leave it out")
-        history = self._history(int(asked))
-        if history is None:
-            return _says(503, "the job has only begun to start", "ask again in a second")
-        return web.Response(body=msgspec.json.encode(history), content_type="application/json")
+        since_ms = _since_ms(request)
+        if isinstance(since_ms, web.Response):
+            return since_ms
+        history = self._history(since_ms)
+        return _not_yet() if history is None else _encoded(history)
 
     async def _show_snapshots(self, _request: web.Request) -> web.Response:
-        return web.Response(body=msgspec.json.encode(self._snapshots()), content_type="application/json")
+        return _encoded(self._snapshots())
 
     async def _take_snapshot(self, request: web.Request) -> web.Response:
         if self._take is None:
@@ -208,7 +227,7 @@ class Control:
             view = self._take(asked.name, asked.commit, asked.key)
         except LowtideError as error:
             return _says(409, error.what, error.way_out)
-        return web.Response(status=202, body=msgspec.json.encode(view), content_type="application/json")
+        return _encoded(view, 202)
 
     async def _show_state(self, request: web.Request) -> web.Response:
         if self._look is None:
@@ -222,10 +241,29 @@ class Control:
     async def _ask_stop(self, request: web.Request) -> web.Response:
         LOG.info("%s asks over the control API that the job be stopped", request.remote)
         self._stop()
-        return _json(202, {"stopping": True})
+        return _encoded({"stopping": True}, 202)
 
     async def _health(self, _request: web.Request) -> web.Response:
         return web.Response(text="ok\n")
+
+    # -- the page --------------------------------------------------------------------------------------------------
+
+    async def _show_page(self, request: web.Request) -> web.Response:
+        file = page_file(request.match_info.get("name", ""))
+        if file is None:
+            raise web.HTTPNotFound
+        return web.Response(body=file.body, headers={"Content-Type": file.content_type} | page_headers())
+
+    async def _show_jobs(self, _request: web.Request) -> web.Response:
+        view = self._view()
+        return _not_yet() if view is None else _encoded(jobs_answer(view, time.time_ns() // 1_000_000))
+
+    async def _show_job(self, request: web.Request) -> web.Response:
+        since_ms = _since_ms(request)
+        if isinstance(since_ms, web.Response):
+            return since_ms
+        answer = await self._page(since_ms)
+        return _not_yet() if answer is None else _encoded(answer)
 
     # -- who asks --------------------------------------------------------------------------------------------------
 
@@ -245,9 +283,10 @@ class Control:
         return response
 
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.match_info.http_exception is None and request.path != "/health":
+        is_open = request.path in OPEN or request.path.startswith(OPEN_FOLDER)
+        if request.match_info.http_exception is None and not is_open:
             if not self._knows_token(request):
-                return _says(401, "this needs the job's token", HOW_TO_GET_IN, {"WWW-Authenticate": "Bearer"})
+                return _says(401, "this needs the job's token", HOW_TO_GET_IN, {"WWW-Authenticate": WHO_IS_ASKED})
             if not self._let_in(request.protocol):
                 return _says(503, f"{MAX_USERS} others are being answered", "ask again in a second")
             await request.read()
@@ -286,7 +325,7 @@ def _end(user: web.RequestHandler) -> None:
 def _refusal(request: web.Request, error: web.HTTPException) -> web.Response:
     match error:
         case web.HTTPNotFound():
-            return _json(404, {"error": f"there is no {request.path[:100]}", "routes": ROUTES})
+            return _encoded({"error": f"there is no {request.path[:100]}", "routes": ROUTES}, 404)
         case web.HTTPMethodNotAllowed():
             allowed = error.headers["Allow"]
             return _says(405, f"{request.path} does not support {request.method}", f"use {allowed}", {"Allow": allowed})
@@ -296,7 +335,7 @@ def _refusal(request: web.Request, error: web.HTTPException) -> web.Response:
                 f"a request's body has at most {MAX_BODY_BYTES} bytes",
                 "a name of 200 characters is the most that one needs",
             )
-    return _says(error.status, error.reason, "GET / tells the routes")
+    return _says(error.status, error.reason, "GET /routes tells what there is")
 
 
 def _silent() -> logging.Logger:
@@ -304,10 +343,22 @@ def _silent() -> logging.Logger:
     return logging.Logger(f"{__name__}.http", logging.CRITICAL + 1)
 
 
-def _json(status: int, content: dict[str, Any], headers: dict[str, str] | None = None) -> web.Response:
-    body = msgspec.json.encode(content)
-    return web.Response(status=status, body=body, content_type="application/json", headers=headers)
+def _since_ms(request: web.Request) -> int | web.Response:
+    """The time that a request gives, or what is wrong with it."""
+    asked = request.query.get("since_ms", "0")
+    if asked.isascii() and asked.isdecimal() and len(asked) <= MAX_TIME_DIGITS:
+        return int(asked)
+    return _says(400, f"since_ms is {asked[:40]!r}", "give a time as ms since 1970, or leave it out")
+
+
+def _not_yet() -> web.Response:
+    return _says(503, "the job has only begun to start", "ask again in a second")
 
 
 def _says(status: int, what: str, way_out: str, headers: dict[str, str] | None = None) -> web.Response:
-    return _json(status, {"error": what, "what_to_do": way_out}, headers)
+    return _encoded({"error": what, "what_to_do": way_out}, status, headers)
+
+
+def _encoded(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+    body = msgspec.json.encode(content)
+    return web.Response(status=status, body=body, content_type="application/json", headers=headers)

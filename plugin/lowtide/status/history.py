@@ -1,10 +1,11 @@
-"""The history of one life: its figures per second for a quarter of an hour, per 15 s for hours, and its marks.
+"""The history of a job: its figures per second for a quarter of an hour, per 15 s for hours, and its marks.
 
 history = History()
 history.look(view)                      # each second
 history.view(since_ms=0)                # what `GET /history` answers
 
-Bounded whatever happens: `FINE_KEPT` and `COARSE_KEPT` samples, `MARKS_KEPT` marks; about 200 KB as JSON when full.
+It goes on from one life to the next, as long as one service serves them. Bounded whatever happens: `FINE_KEPT` and
+`COARSE_KEPT` samples, `MARKS_KEPT` marks; about 200 KB as JSON when full.
 Times are the broker's, ms since 1970.
 """
 
@@ -98,11 +99,11 @@ class Mark(Struct, frozen=True, kw_only=True):
 
 
 class HistoryView(Struct, frozen=True, kw_only=True):
-    """What `GET /history` answers: of the present life, ascending in time.
+    """What `GET /history` answers, ascending in time.
 
     Attributes:
-        job: Its name.
-        incarnation: The number of its life.
+        job: The job's name.
+        incarnation: The number of its present life.
         seen_ms: The time of the last look; ask again with it as `since_ms` for what has come meanwhile.
         holders: Who has held min time: what samples point to.
         fine: One sample a second.
@@ -127,7 +128,7 @@ class _Look(Struct, frozen=True):
 
 
 class History:
-    """The history of one life; a look costs O(1), and a view O(samples)."""
+    """The history of a job; a look costs O(1), and a view O(samples)."""
 
     def __init__(self) -> None:
         self._fine: deque[_Look] = deque(maxlen=FINE_KEPT)

@@ -23,12 +23,13 @@ class JobWatch:
     Args:
         shape: What stays the same as long as the life goes on.
         events: The life's events.
+        history: Of the lives before, to be continued; by default of none.
     """
 
-    def __init__(self, shape: JobShape, events: EventLog) -> None:
+    def __init__(self, shape: JobShape, events: EventLog, history: History | None = None) -> None:
         self.shape = shape
         self.events = events
-        self.history = History()
+        self.history = History() if history is None else history
         self._recent = Recent()
         self._tracker: TrackerReport | None = None
         self._view: JobView | None = None

@@ -74,10 +74,10 @@ def test_the_client_gets_the_view_that_the_service_has(job: ControlledJob) -> No
 
 
 @pytest.mark.parametrize("token", ["", TOKEN[:-1], TOKEN + "x", TOKEN.upper(), "\xe4"])
-@pytest.mark.parametrize("request_line", ["GET /status", "GET /metrics", "POST /stop"])
+@pytest.mark.parametrize("request_line", ["GET /status", "GET /metrics", "GET /api/job", "GET /api/jobs", "POST /stop"])
 def test_without_the_token_nothing_is_told_and_nothing_done(job: ControlledJob, request_line: str, token: str) -> None:
     status, headers, body = ask(job, request_line, token)
-    assert (status, headers["WWW-Authenticate"]) == (401, "Bearer")
+    assert (status, headers["WWW-Authenticate"]) == (401, 'Bearer realm="lowtide"')
     assert "`token` of the job's folder" in json.loads(body)["what_to_do"]
     assert b"index" not in body
     assert job.stops == []
@@ -90,6 +90,46 @@ def test_a_wrong_token_is_an_error_of_its_own(job: ControlledJob) -> None:
 
 def test_health_is_open_and_says_nothing(job: ControlledJob) -> None:
     assert ask(job, "GET /health", token="")[::2] == (200, b"ok\n")
+
+
+def test_the_page_is_open_and_says_nothing_of_the_job(job: ControlledJob) -> None:
+    for path, kind in (
+        ("/", "text/html"),
+        ("/static/page.js", "text/javascript"),
+        ("/static/icon.svg", "image/svg+xml"),
+    ):
+        status, headers, body = ask(job, f"GET {path}", token="")
+        assert (status, headers["Content-Type"]) == (200, f"{kind}; charset=utf-8")
+        assert headers["Cache-Control"] == "no-store"
+        assert headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'self';")
+        assert headers["Content-Security-Policy"].endswith("frame-ancestors 'none'")
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert b"index" not in body
+    assert ask(job, "POST /", token="")[0] == 405
+
+
+@pytest.mark.parametrize(
+    "path", ["/static/page.html", "/static/..%2ffiles.py", "/static/", "/static/../status", "/api/"]
+)
+def test_nothing_else_is_given_away_with_it(job: ControlledJob, path: str) -> None:
+    assert ask(job, f"GET {path}", token="")[0] in (401, 404)
+
+
+def test_the_page_gets_all_that_it_shows_in_one_answer(job: ControlledJob) -> None:
+    jobs = json.loads(ask(job, "GET /api/jobs")[2])
+    assert (jobs["server"], jobs["jobs"][0]["job"], jobs["jobs"][0]["state"]) == ("job", "index", "running")
+    job.look(1.0, moment(5001))
+    answer = json.loads(ask(job, "GET /api/job?job=index&connection=&since_ms=0")[2])
+    assert (answer["job"], answer["state"], answer["why"], answer["to_do"]) == ("index", "running", "", [])
+    assert answer["live"]["holder"] == "front 3 (documents-1)"
+    assert [segment["name"] for segment in answer["live"]["segments"]] == ["last, changes", "index"]
+    assert len(answer["live"]["fronts"]) == 3
+    assert "workers" not in answer["live"]
+    assert len(answer["history"]["fine"]) == 1
+    seen_ms = answer["history"]["seen_ms"]
+    again = json.loads(ask(job, f"GET /api/job?since_ms={seen_ms}")[2])
+    assert again["history"]["fine"] == []
+    assert ask(job, "GET /api/job?since_ms=soon")[0] == 400
 
 
 def test_an_unknown_route_is_answered_with_those_that_there_are(job: ControlledJob) -> None:
@@ -133,7 +173,7 @@ def test_a_body_that_is_too_large_is_refused(job: ControlledJob, head: str) -> N
     assert job.stops == []
 
 
-@pytest.mark.parametrize("garbage", [b"X: " + b"x" * 5_000, b"\x16\x03\x01\x02\x00\x01" * 100, b"X:\x00y"])
+@pytest.mark.parametrize("garbage", [b"X: " + b"x" * 9_000, b"\x16\x03\x01\x02\x00\x01" * 100, b"X:\x00y"])
 def test_garbage_is_refused_without_a_word_in_the_log(
     job: ControlledJob, garbage: bytes, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,7 +18,9 @@ from lowtide.status.job_view import SnapshotView
 from lowtide.status.job_watch import JobWatch
 from lowtide.status.metrics import JobMetrics
 from lowtide.status.moment import JobShape, Moment
+from lowtide.status.page import job_answer
 from lowtide_snapshots.job.control_address import ControlAddress, fingerprint
+from lowtide_snapshots.page.answers import JobAnswer, LifeLine, SnapshotLine
 
 TOKEN = "a-token-of-a-test"
 
@@ -31,6 +34,8 @@ class ControlledJob:
         certificate: What it shows, in PEM.
         taking: What is answered of the snapshot that is asked for, one answer after the other; the last one stays.
         asked: The names of the snapshots that were asked for, and whether they were to be committed.
+        lines: What the page shows of the job's snapshots.
+        lives: Likewise of its lives.
     """
 
     watch: JobWatch
@@ -40,6 +45,8 @@ class ControlledJob:
     broken: bool = False
     taking: list[SnapshotView] = field(default_factory=list)
     asked: list[tuple[str | None, bool]] = field(default_factory=list)
+    lines: list[SnapshotLine] = field(default_factory=list)
+    lives: list[LifeLine] = field(default_factory=list)
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
 
     @property
@@ -67,6 +74,13 @@ class ControlledJob:
         assert not self.broken, "the test breaks it"
         return JobMetrics(self.watch.view, self.watch.histograms).exposition(accept)
 
+    async def page(self, since_ms: int) -> JobAnswer | None:
+        view = self.watch.view()
+        if view is None:
+            return None
+        history = self.watch.history.view(since_ms)
+        return job_answer(view, history, self.lines, self.lives, now_ms=time.time_ns() // 1_000_000)
+
     def take(self, name: str | None, commit: bool, key: str | None) -> SnapshotView:
         self.asked.append((name, commit))
         return self.taking[0]
@@ -86,6 +100,7 @@ def controlled(shape: JobShape, events: EventLog) -> Iterator[ControlledJob]:
         certificate,
         metrics=job.metrics,
         history=job.watch.history.view,
+        page=job.page,
         stop=lambda: job.stops.append("stop"),
         take=job.take,
         snapshots=job.snapshots,

@@ -79,6 +79,10 @@ class Commits:
         """The manifest of this very T, which this life knows; None for none."""
         return None if tick is None else self._known[tick]
 
+    def known(self, tick: int) -> Manifest | None:
+        """The manifest of this very T; None if this life does not know it."""
+        return self._known.get(tick)
+
     async def commit(self, manifest: Manifest) -> None:
         """Commit a snapshot; while the outcome is not known, it is asked for again (R16).
 

@@ -74,6 +74,8 @@ class Coordinator:
         self._store = open_store(setting.store)
         self._loop = asyncio.get_running_loop()
         base = Manifest.from_json(setting.base, "the manifest that the life began from") if setting.base else None
+        self.base = None if base is None else base.id
+        """The commit that the life began from; None for none."""
         self.commits = Commits(log, self._store, ask, base=base, start=start)
         rule = Rule(setting.keep, setting.max_age_s)
         self._upkeep = Upkeep(self.commits, rule, participants, events)

@@ -5,6 +5,8 @@ import { duration, rate, size, time } from "./format.js";
 const FINE_MS = 1_000;
 const COARSE_MS = 15_000;
 const FINE_KEPT_MS = 20 * 60_000;
+/** From here on it is shown who holds min time: below, it is whatever record is under way. */
+const REMARKABLE_MS = 1_000;
 const COARSE_KEPT_MS = 8 * 3_600_000;
 const MARKS_KEPT = 600;
 
@@ -30,6 +32,16 @@ export class Past {
     while (this.#marks.size > MARKS_KEPT) this.#marks.delete(this.#marks.keys().next().value);
     this.seenMs = history.seen_ms;
     this.incarnation = history.incarnation;
+  }
+
+  /** The first sample at or after a time, with its lag; null if there is none. */
+  lagAt(from) {
+    return sorted(this.#fine).find(({ at, lag }) => at >= from && lag !== null) ?? null;
+  }
+
+  /** The time of the oldest sample; null if there is none. */
+  get firstMs() {
+    return sorted(this.#coarse)[0]?.at ?? sorted(this.#fine)[0]?.at ?? null;
   }
 
   get marks() {
@@ -85,7 +97,7 @@ export function modelOf(answer, past, { from, to, now, chosen }) {
       ? "Point at the charts, or use the arrow keys, to see one moment."
       : "There are no charts of lag, records and latency: the job itself keeps those figures, as long as it runs.",
     panels: samples.length ? panels : [],
-    lanes: [lives(answer, to, now), snapshots(answer, past.marks, chosen, now), troubles(past.marks, to, now)],
+    lanes: [lives(answer, to, now), snapshots(answer, past.marks, chosen, now), holders(samples, step), troubles(past.marks, to, now)],
     ends: answer.lives.filter(({ phase, ended_ms }) => ended_ms && phase !== "stopped").map(({ ended_ms }) => ended_ms),
     tell: (at) => held(samples, at, step),
   };
@@ -110,24 +122,27 @@ export function endOf(life) {
 }
 
 function lives(answer, to, now) {
-  const tones = { running: "good", stopped: "quiet", failed: "bad", gone: "bad" };
+  const died = ({ phase }) => phase === "failed" || phase === "gone";
   const bars = answer.lives
     .filter(({ began_ms }) => began_ms !== null)
     .map((life) => {
       const until = life.ended_ms ? `${life.about ? "about " : ""}${time(life.ended_ms, now)}` : "now";
       const cause = life.cause ? `: ${firstLine(life.cause)}` : "";
       return {
-        from: life.began_ms, to: life.ended_ms ?? to, tone: tones[life.phase], label: `life ${life.incarnation}`,
+        from: life.began_ms, to: life.ended_ms ?? to, tone: life.phase === "running" ? "good" : "quiet", label: `life ${life.incarnation}`,
         text: `life ${life.incarnation}, ${time(life.began_ms, now)} to ${until}, begun by ${life.begun_by}, ${endOf(life)}${cause}`,
       };
     });
-  return { title: "Lives", bars, marks: [] };
+  const marks = answer.lives
+    .filter((life) => died(life) && life.ended_ms !== null)
+    .map((life) => ({ at: life.ended_ms, shape: "cross", tone: "bad", text: `life ${life.incarnation} ${endOf(life)}` }));
+  return { title: "Lives", bars, marks };
 }
 
 function snapshots(answer, marks, chosen, now) {
   const called = ({ id, name }) => (name ? `${id} “${name}”` : id);
   const known = answer.snapshots
-    .filter(({ at_ms }) => at_ms !== null)
+    .filter(({ at_ms, phase }) => at_ms !== null && phase !== "failed")
     .map((each) => ({
       at: each.at_ms, shape: "diamond", tone: each.phase === "committed" ? "one" : "quiet", big: each.id === chosen,
       text: `${each.phase === "committed" ? "commit" : `snapshot (${each.phase})`} ${called(each)}, ` +
@@ -143,6 +158,20 @@ function snapshots(answer, marks, chosen, now) {
       text: `taking ${mark.snapshot} took ${duration(mark.took_s * 1000)}`,
     }));
   return { title: "Commits", bars, marks: [...known, ...failed] };
+}
+
+/** Who held min time while it was behind. */
+function holders(samples, step) {
+  const bars = [];
+  for (const { at, lag, holder } of samples) {
+    if (!holder || lag === null || lag < REMARKABLE_MS) continue;
+    const last = bars.at(-1);
+    if (last?.label === holder && at - last.to <= 2 * step) {
+      last.to = at;
+      last.most = Math.max(last.most, lag);
+    } else bars.push({ from: at - step, to: at, tone: "two", label: holder, most: lag });
+  }
+  return { title: "Held by", bars: bars.map((each) => ({ ...each, text: `${each.label} held min time, ${duration(each.most)} behind` })), marks: [] };
 }
 
 function troubles(marks, to, now) {

@@ -91,7 +91,7 @@ export class Timeline {
         svg.append(s("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y, y2: y }));
         svg.append(s("text", { class: "tick", x: LEFT - 8, y: y + 4, "text-anchor": "end" }, i % every ? "" : text));
       }
-      for (const series of panel.series.toReversed()) svg.append(...this.#lines(series, scale, width));
+      for (const [i, series] of [...panel.series.entries()].toReversed()) svg.append(...this.#lines(series, scale, width, i === 0));
     } else {
       svg.append(s("text", { class: "none", x: (LEFT + width) / 2, y: PANEL / 2 + 4, "text-anchor": "middle" }, "no data"));
     }
@@ -118,7 +118,7 @@ export class Timeline {
     return h("span", { class: `key ${series.tone}` }, series.name, value);
   }
 
-  #lines(series, scale, width) {
+  #lines(series, scale, width, area) {
     const { from } = this.#model;
     const runs = [];
     let before = null;
@@ -128,9 +128,11 @@ export class Timeline {
       runs.at(-1).push(`${this.#x(at, width).toFixed(1)} ${scale.y(value).toFixed(1)}`);
       before = at;
     }
-    return runs.map((run) =>
+    const base = scale.y(scale.ticks[0][0]).toFixed(1);
+    return runs.flatMap((run) => [
+      area && run.length > 1 ? s("path", { class: `area ${series.tone}`, d: `M${run.join("L")}V${base}H${run[0].split(" ")[0]}Z` }) : null,
       s("path", { class: `line ${series.tone}`, d: run.length > 1 ? `M${run.join("L")}` : `M${run[0]}h0.1` }),
-    );
+    ]).filter(Boolean);
   }
 
   #grid(width, height, axis) {

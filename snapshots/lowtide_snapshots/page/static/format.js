@@ -39,6 +39,19 @@ export function count(number) {
   return number === null || number === undefined ? "–" : number.toLocaleString("en-GB");
 }
 
+/** A holder of min time without the time at which it holds it: the lag says that. */
+export function holderOf(text) {
+  return text.split(" at ", 1)[0];
+}
+
+const MOST_CHARS = 36;
+
+/** A name that is not longer than a line: the middle is left out, as the end of a partition's name is its number. */
+export function shortened(name) {
+  const half = MOST_CHARS / 2;
+  return name.length <= MOST_CHARS ? name : `${name.slice(0, half)}…${name.slice(1 - half)}`;
+}
+
 /** A size: "88.8 KiB". */
 export function size(bytes) {
   if (bytes === null || bytes === undefined) return "–";

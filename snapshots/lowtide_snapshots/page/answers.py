@@ -1,16 +1,37 @@
-"""Answers to Lowtide's page: plain values, none of which has a secret.
+"""The answers to the page's requests: plain values, none of which has a secret.
 
 Times are ms since 1970, and None if unknown.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 from lowtide_snapshots.errors import LowtideError
 
-__all__ = ["JobAnswer", "JobLine", "JobsAnswer", "LifeLine", "LifePhase", "SnapshotLine", "Trouble"]
+__all__ = ["LIVE", "JobAnswer", "JobLine", "JobsAnswer", "LifeLine", "LifePhase", "SnapshotLine", "Trouble"]
+
+LIVE = (
+    "phase",
+    "started_ms",
+    "seen_ms",
+    "min_time_ms",
+    "lag_ms",
+    "holder",
+    "held_s",
+    "delivered_time_ms",
+    "rates",
+    "totals",
+    "latency_ms",
+    "hops",
+    "segments",
+    "fronts",
+    "troubles",
+    "snapshots",
+)
+"""Keys of a job's full status, `GET /status` of its control API, that the page gets."""
 
 LifePhase = Literal["running", "stopped", "failed", "gone"]
 
@@ -35,8 +56,8 @@ class JobLine:
 
     Attributes:
         job: its name.
-        connection: the id of its Airflow connection.
-        state: see `JobStatus`; "unreachable" if its services do not answer.
+        connection: the id of its Airflow connection; empty outside of Airflow.
+        state: see `JobAnswer`; "unreachable" if its services do not answer.
         listed: whether it is in the jobs file.
     """
 
@@ -48,9 +69,19 @@ class JobLine:
 
 @dataclass(frozen=True, slots=True)
 class JobsAnswer:
-    """All jobs: those of the jobs file first, then the others that ZooKeeper knows."""
+    """All jobs that a server of the page knows.
+
+    Attributes:
+        asked_ms: this machine's time.
+        server: what serves the page: Airflow's API server, or the job itself by its control API.
+        kept_ms: for how long the page need not ask again.
+        jobs: those of the jobs file first, then the others that ZooKeeper knows; of a control API its own job alone.
+        troubles: what could not be read.
+    """
 
     asked_ms: int
+    server: Literal["airflow", "job"]
+    kept_ms: int
     jobs: list[JobLine]
     troubles: list[Trouble]
 
@@ -87,17 +118,18 @@ class SnapshotLine:
     """One snapshot of any life.
 
     Attributes:
-        phase: "committed", "sealed" or "over".
-        min_time_ms: its T: it holds everything before it.
-        at_ms: when it was committed, or sealed if it is not.
-        rows, bytes, parts: None if its manifest cannot be read, for the reason in `why`.
+        phase: "committed", "sealed" or "over"; in the life that takes it also "taking" and "failed".
+        min_time_ms: its T: it holds everything before it; None before that is known.
+        at_ms: when it was committed, or sealed or given up if it is not.
+        rows, bytes, parts: None if they are not known, or its manifest cannot be read.
         last: whether it is the commit to recover from.
+        why: why its manifest cannot be read, or why it failed; empty if neither is so.
     """
 
     id: str
     name: str | None
     phase: str
-    min_time_ms: int
+    min_time_ms: int | None
     at_ms: int | None
     parts: int | None
     rows: int | None
@@ -113,14 +145,15 @@ class JobAnswer:
 
     Attributes:
         asked_ms: this machine's time.
-        state: see `JobStatus`; "unreachable" if its services do not answer, and then nothing else is known.
+        state: "unknown" (never started), "starting", "running", "stopping", "stopped", "failed", "gone" (ended without
+            reporting it); "unreachable" if its services do not answer, and then nothing else is known.
         holder: the process that holds the lease; empty for none.
         incarnation: that of the current or last life; 0 if there was none.
         delivered_ms: everything before it is durable in the sinks (R18).
         why: why it does not run; empty while it runs.
         to_do: what to do about it, a sentence each.
         live: the keys `LIVE` of its control API's status; None if that does not answer.
-        history: its control API's history; None if that does not answer.
+        history: `GET /history` of its control API; None if that does not answer.
         snapshots: ascending.
         lives: ascending.
         troubles: what could not be read.
@@ -135,8 +168,8 @@ class JobAnswer:
     delivered_ms: int | None = None
     why: str = ""
     to_do: list[str] = field(default_factory=list)
-    live: dict[str, Any] | None = None
-    history: dict[str, Any] | None = None
+    live: Mapping[str, Any] | None = None
+    history: Any = None
     snapshots: list[SnapshotLine] = field(default_factory=list)
     lives: list[LifeLine] = field(default_factory=list)
     troubles: list[Trouble] = field(default_factory=list)

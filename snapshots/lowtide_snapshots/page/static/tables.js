@@ -1,15 +1,16 @@
 // The list of snapshots and the list of lives, newest first.
 
-import { h } from "./dom.js";
+import { coded, h } from "./dom.js";
 import { count, duration, size, time } from "./format.js";
 import { endOf, firstLine } from "./past.js";
 
 const SHOWN = 10;
+const LINE_CHARS = 140;
 
 /** The list of snapshots. */
 export function snapshotTable({ snapshots, chosen, now, all }, more) {
   const title = h("h2", { id: "snapshots-title" }, "Snapshots");
-  if (!snapshots.length) return [title, h("p", { class: "quiet" }, "None yet. The snapshot DAG of the job takes and commits them.")];
+  if (!snapshots.length) return [title, h("p", { class: "quiet" }, ...coded("None yet. `lowtide snapshot` takes and commits one, and so does the job itself after `snapshots.max_commit_age_s`."))];
   const newest = snapshots.toReversed();
   const rows = newest.map((each, i) =>
     all || i < SHOWN || each.id === chosen
@@ -26,12 +27,13 @@ export function snapshotTable({ snapshots, chosen, now, all }, more) {
       : null,
   );
   const heads = ["Snapshot", "Name", "Phase", "#Before (UTC)", "#Made (UTC)", "#Rows", "#Parts", "#Size", "#Life"];
-  return [title, table("snapshots-title", heads, rows), moreButton(newest.length, all, more)];
+  return [title, table("snapshots-title", heads, rows), moreButton(newest.length, SHOWN, all, more)];
 }
 
 function standing({ phase, last, why }) {
-  if (why) return h("span", { class: "bad" }, why);
+  if (why) return h("span", { class: "bad" }, phase === "failed" ? `failed: ${why}` : why);
   if (last) return h("strong", {}, "the last commit");
+  if (phase === "taking") return "is being taken";
   return phase === "over" ? h("span", { class: "quiet" }, "over, goes with the next prune") : phase;
 }
 
@@ -54,26 +56,32 @@ export function lifeTable({ lives, now, all }, more) {
       h("td", { class: "text long" }, ...how(life)));
   });
   const heads = ["#Life", "#Began (UTC)", "#Ended (UTC)", "#Lasted", "Begun by", "Began from", "How it ended"];
-  return [title, table("lives-title", heads, rows), moreButton(newest.length, all, more)];
+  return [title, table("lives-title", heads, rows), moreButton(newest.length, SHOWN, all, more)];
 }
 
 function how(life) {
   const tone = { running: "good", stopped: "quiet", failed: "bad", gone: "bad" }[life.phase];
   const word = h("span", { class: tone }, endOf(life));
   if (!life.cause) return [word];
-  const first = firstLine(life.cause);
+  const line = firstLine(life.cause);
+  const first = line.length > LINE_CHARS ? `${line.slice(0, LINE_CHARS)}…` : line;
   if (first === life.cause && !life.way_out) return [word, `: ${first}`];
   const rest = [life.cause, life.way_out && `What to do: ${life.way_out}`].filter(Boolean).join("\n\n");
   return [h("details", {}, h("summary", {}, word, `: ${first}`), rest)];
 }
 
-function table(title, heads, rows) {
-  const named = heads.map((head) => h("th", { scope: "col", class: head.startsWith("#") && "number" }, head.replace("#", "")));
+/** A table in a frame that scrolls where it is too wide; a head with # is one of numbers, one with :2 of two columns. */
+export function table(title, heads, rows) {
+  const named = heads.map((head) => {
+    const [text, span] = head.replace("#", "").split(":");
+    return h("th", { scope: span ? "colgroup" : "col", colspan: span, class: head.startsWith("#") && !span && "number" }, text);
+  });
   return h("div", { class: "wide", tabindex: "0", role: "region", "aria-labelledby": title },
     h("table", { "aria-labelledby": title }, h("thead", {}, h("tr", {}, ...named)), h("tbody", {}, ...rows)));
 }
 
-function moreButton(of, all, more) {
-  if (of <= SHOWN) return null;
-  return h("button", { class: "more", type: "button", click: more }, all ? `Show the last ${SHOWN}` : `Show all ${of}`);
+/** The button below a list of which some are shown; null for one that is short. */
+export function moreButton(of, some, all, more) {
+  if (of <= some) return null;
+  return h("button", { class: "more", type: "button", "aria-expanded": String(all), click: more }, all ? `Show ${some}` : `Show all ${of}`);
 }

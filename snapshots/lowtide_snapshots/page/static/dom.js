@@ -30,3 +30,8 @@ export function put(place, content, build) {
   shown.set(place, key);
   place.replaceChildren(...[build(content)].flat().filter(Boolean));
 }
+
+/** A text whose parts between backticks are code. */
+export function coded(text) {
+  return text.split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part));
+}

@@ -1,0 +1,67 @@
+"""A job's lives and commits as ZooKeeper has them: read while somebody looks at the page, and kept for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from lowtide_snapshots.commits.record import Commit
+from lowtide_snapshots.errors import SnapshotsError
+from lowtide_snapshots.job.life import Life
+
+__all__ = ["Records"]
+
+LOG = logging.getLogger(__name__)
+KEPT_S = 4.0
+FIRST_LIMIT_S = 1.0
+"""How long the first who asks may wait for ZooKeeper; from then on nobody does."""
+
+Read = Callable[[], Awaitable[tuple[Sequence[Life], Sequence[Commit]]]]
+"""Asks ZooKeeper (errors: SnapshotsError)."""
+
+
+class Records:
+    """Belongs to the service's event loop.
+
+    Args:
+        read: Asks ZooKeeper for both.
+
+    Attributes:
+        lives: The last reports of the last lives, oldest first.
+        commits: All, ascending.
+    """
+
+    def __init__(self, read: Read) -> None:
+        self.lives: Sequence[Life] = ()
+        self.commits: Sequence[Commit] = ()
+        self._read = read
+        self._reading: asyncio.Task[None] | None = None
+        self._read_s = float("-inf")
+        self._known = False
+
+    async def refresh(self, now_s: float) -> None:
+        """Begin to read what is older than `KEPT_S`; where nothing is known yet, wait for it a little.
+
+        Args:
+            now_s: A monotonic clock's time.
+        """
+        reading = self._reading
+        if (reading is None or reading.done()) and now_s - self._read_s >= KEPT_S:
+            self._read_s = now_s
+            reading = self._reading = asyncio.get_running_loop().create_task(self._take())
+        if reading is not None and not self._known:
+            await asyncio.wait([reading], timeout=FIRST_LIMIT_S)
+
+    async def close(self) -> None:
+        """Wait for what is being read: its thread cannot be stopped."""
+        if self._reading is not None:
+            await asyncio.wait([self._reading])
+
+    async def _take(self) -> None:
+        try:
+            self.lives, self.commits = await self._read()
+            self._known = True
+        except SnapshotsError as error:
+            # The job's troubles say that ZooKeeper does not answer; the page keeps what it knows.
+            LOG.debug("lives and commits could not be read for the page: %s", error)

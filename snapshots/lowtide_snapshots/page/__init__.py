@@ -1,0 +1,5 @@
+"""The page of a job, for whoever serves it: its files, and the values that it is told.
+
+The job's control API and Airflow's API server serve the same files, and answer the same two requests, of their own
+data: `api/jobs` with a `JobsAnswer`, `api/job` with a `JobAnswer`.
+"""

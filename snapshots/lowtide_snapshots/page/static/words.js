@@ -1,0 +1,22 @@
+// The words of the page, as docs/operations.md explains them.
+
+import { h } from "./dom.js";
+
+export const WORDS = [
+  ["front", "One source partition, such as partition 0 of a Kafka topic. It gives each record its place in time."],
+  ["min time", "Every record before it has left all segments, for ever: nothing before it can still come."],
+  ["lag", "How far a time is behind the clock of the Kafka brokers."],
+  ["holder", "What keeps min time from moving: a front, or a record under way in a segment (an open ack)."],
+  ["segment", "A tracked part of the flow: the steps between two exchanges by key."],
+  ["delivered time", "Everything before it is durable in the sinks, also after the next recovery."],
+  ["latency", "From a record's timestamp until what came of it was durable."],
+  ["snapshot", "All state as of one min time, in the store."],
+  ["commit", "A snapshot that the job may be recovered from. A start begins from the last one."],
+  ["life", "The job from one start to its end. A recovery is the next life, and has the next number."],
+];
+
+/** The list of words, closed until somebody wants it. */
+export function wordList() {
+  const rows = WORDS.flatMap(([word, meaning]) => [h("dt", {}, word), h("dd", {}, meaning)]);
+  return h("details", {}, h("summary", {}, "Words on this page"), h("dl", {}, ...rows));
+}

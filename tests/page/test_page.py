@@ -1,0 +1,297 @@
+"""The page that a job serves, in headless Chromium: every state, light and dark, at three widths.
+
+`LOWTIDE_SHOTS=FOLDER` keeps pictures of what is seen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from controlled import TOKEN, ControlledJob
+from tests.browser import HEIGHT, looks, shoot
+
+from lowtide_snapshots.page.files import FOLDER
+from tests.page import scenes
+
+pytestmark = pytest.mark.slow
+REFUSED = "the server responded with a status of 401"
+ROOT = Path(__file__).parents[2]
+
+
+class Window:
+    """A browser window that nobody has used before.
+
+    Attributes:
+        requests: What it has asked for, method and address.
+        complaints: Errors of the page's scripts, and what the browser would not do for it.
+    """
+
+    def __init__(self, browser: Any, width: int = 1440, theme: str = "light") -> None:
+        size = {"width": width, "height": HEIGHT}
+        # The certificate is the life's own: a user accepts it once.
+        self._context = browser.new_context(viewport=size, color_scheme=theme, ignore_https_errors=True)
+        self._context.set_default_timeout(10_000)
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+        self.tab = self.another()
+
+    def another(self) -> Any:
+        """Open one more tab."""
+        tab = self._context.new_page()
+        tab.on("request", lambda request: self.requests.append(f"{request.method} {request.url}"))
+        tab.on("pageerror", lambda error: self.complaints.append(str(error)))
+        tab.on("console", lambda line: self.complaints.append(line.text) if line.type in ("error", "warning") else None)
+        return tab
+
+    def open(self, job: ControlledJob) -> Any:
+        """See a job, as `lowtide status --open` shows it."""
+        self.tab.goto(f"https://{job.address}/#token={TOKEN}")
+        self.tab.locator("#verdict strong").wait_for()
+        return self.tab
+
+    def close(self) -> None:
+        self._context.close()
+
+
+@pytest.fixture(name="window")
+def _window(browser: Any) -> Iterator[Window]:
+    window = Window(browser)
+    yield window
+    window.close()
+    assert window.complaints == []
+
+
+Served = Callable[[str], ControlledJob]
+
+
+@pytest.fixture(name="served", scope="module")
+def _served() -> Iterator[Served]:
+    """Serves a scene, by its name, until all tests are over."""
+    known: dict[str, ControlledJob] = {}
+    with ExitStack() as stack:
+
+        def serve(name: str) -> ControlledJob:
+            if name not in known:
+                scene: AbstractContextManager[ControlledJob] = getattr(scenes, name)()
+                known[name] = stack.enter_context(scene)
+            return known[name]
+
+        yield serve
+
+
+def text(tab: Any, place: str) -> str:
+    return str(tab.locator(place).first.inner_text())
+
+
+# -- who sees it -------------------------------------------------------------------------------------------------------
+
+
+def test_the_token_is_asked_for_once_and_kept_for_the_tab_alone(browser: Any, served: Served) -> None:
+    window = Window(browser)
+    tab = window.tab
+    tab.goto(f"https://{served('healthy').address}/")
+    tab.get_by_label("Token").wait_for()
+    assert tab.evaluate("document.activeElement.id") == "token"
+    assert tab.locator("#time").is_hidden()
+    shoot(tab, "page-login")
+    tab.keyboard.type("not the token")
+    tab.keyboard.press("Enter")
+    tab.get_by_text("The job does not take this token.").wait_for()
+    tab.keyboard.type(TOKEN)
+    tab.keyboard.press("Enter")
+    tab.locator("#verdict strong", has_text="orders runs").wait_for()
+    tab.reload()
+    tab.locator("#verdict strong", has_text="orders runs").wait_for()
+    other = window.another()
+    other.goto(tab.url)
+    other.get_by_label("Token").wait_for()
+    window.close()
+    assert [each for each in window.complaints if REFUSED not in each] == []
+    assert not any(TOKEN in request for request in window.requests)
+
+
+def test_a_token_in_the_address_is_taken_out_of_it(window: Window, served: Served) -> None:
+    job = served("healthy")
+    tab = window.open(job)
+    assert tab.url == f"https://{job.address}/"
+    assert not any(TOKEN in request for request in window.requests)
+
+
+def test_it_only_reads_and_asks_nobody_else(window: Window, served: Served) -> None:
+    job = served("healthy")
+    tab = window.open(job)
+    with tab.expect_request(lambda request: "since_ms=0" not in request.url and "api/job?" in request.url):
+        pass
+    assert len(window.requests) > 10
+    assert all(request.startswith(f"GET https://{job.address}/") for request in window.requests)
+    assert job.stops == []
+
+
+# -- how it looks ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scene", ["healthy", "ill"])
+def test_all_fits_at_every_width_light_and_dark(window: Window, served: Served, scene: str) -> None:
+    tab = window.open(served(scene))
+    for width, theme in looks(tab):
+        wide, there = tab.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+        assert wide <= there == width
+        cut = tab.evaluate(
+            """[...document.querySelectorAll("main :is(strong, dt, dd, h2, p):not(.unseen)")]
+               .filter((each) => each.scrollWidth > each.clientWidth + 1)
+               .filter((each) => getComputedStyle(each).display !== "inline")
+               .map((each) => each.textContent)"""
+        )
+        assert cut == []
+        dark = tab.evaluate(
+            "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).every((part) => part < 100)"
+        )
+        assert dark == (theme == "dark")
+        assert tab.locator("figure path.line").count() >= 6
+        shoot(tab, f"page-{scene}-{width}-{theme}")
+        shoot(tab, f"page-{scene}-{width}-{theme}-whole", whole=True)
+
+
+def test_one_screen_says_whether_the_job_is_well(window: Window, served: Served) -> None:
+    """Sentence, figures, charts and events are above the fold of a usual screen."""
+    tab = window.open(served("healthy"))
+    for each in ("#verdict", "#tiles", "#timeline figure:last-of-type"):
+        box = tab.locator(each).bounding_box()
+        assert box["y"] + box["height"] <= HEIGHT
+
+
+def test_a_page_that_is_opened_late_shows_what_was_before(window: Window, served: Served) -> None:
+    tab = window.open(served("healthy"))
+    tab.locator("figure path.line").first.wait_for()
+    for figure in ("Lag", "Records per second", "Latency"):
+        line = tab.locator("figure", has_text=figure).locator("path.line").first
+        assert line.get_attribute("d").count("L") > 800, "a point for each second of a quarter of an hour"
+    assert tab.locator(".mark.triangle").count() == 1, "the tracker was restarted"
+    assert tab.locator("rect.bar.two").count() == 3, "somebody held min time by a second"
+
+
+def test_fronts_segments_hops_snapshots_and_lives_are_listed(window: Window, served: Served) -> None:
+    tab = window.open(served("healthy"))
+    assert "held by front 3 (documents-1)" in text(tab, ".tile")
+    assert re.search(r"documents-1\s+\d+ ms\s+holds min time", text(tab, "#fronts tr.holds"))
+    assert "last, changes" in text(tab, "#segments tr.holds")
+    assert [row.inner_text().split()[0] for row in tab.locator("#hops tbody tr").all()] == [
+        "pack", "python", "exchange", "python", "wait", "commit"
+    ]  # fmt: skip
+    newest = text(tab, "#snapshots tbody tr")
+    assert "000003-0003" in newest
+    assert "the last commit" in newest
+    assert "3.1 MiB" in newest
+    lives = [row.inner_text() for row in tab.locator("#lives tbody tr").all()]
+    assert len(lives) == 3
+    assert "its program, after the life before" in lives[0]
+    assert "worker 1/0 died: killed by SIGKILL" in lives[1]
+
+
+def test_one_moment_can_be_read_with_the_keyboard_alone(window: Window, served: Served) -> None:
+    tab = window.open(served("healthy"))
+    for _ in range(20):
+        if "charts" in (tab.evaluate("document.activeElement.className") or ""):
+            break
+        tab.keyboard.press("Tab")
+    for _ in range(5):
+        tab.keyboard.press("ArrowLeft")
+    assert "min time held by front 3 (documents-1)" in text(tab, ".readout")
+    tab.keyboard.press("Escape")
+    assert "arrow keys" in text(tab, ".readout")
+
+
+def test_everything_has_a_name_for_those_who_do_not_see_it(window: Window, served: Served) -> None:
+    tab = window.open(served("ill"))
+    unnamed = tab.evaluate(
+        """[...document.querySelectorAll("section:not(:empty), svg[role], nav, table, [role=group], button")]
+           .filter((each) => !each.ariaLabel && !each.hasAttribute("aria-labelledby") && !each.textContent.trim())
+           .map((each) => each.outerHTML.slice(0, 200))"""
+    )
+    assert unnamed == []
+    assert text(tab, "#spoken").endswith("runs, but delivers nothing")
+    assert tab.locator("html").get_attribute("lang") == "en"
+
+
+# -- other states ------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_that_stands_says_what_holds_it(window: Window, served: Served) -> None:
+    tab = window.open(served("ill"))
+    verdict = text(tab, "#verdict")
+    assert f"{scenes.LONG} runs, but delivers nothing" in verdict
+    assert "Min time stands. It is held by an open ack of segment 2" in verdict
+    assert "snapshot 000003-0002 failed: the store does not answer" in verdict
+    assert tab.locator(".tile.warn").count() == 3
+    assert "index" in text(tab, "#segments tr.holds")
+    assert tab.title().startswith(f"{scenes.LONG} runs, but")
+
+
+def test_many_fronts_are_shown_when_somebody_wants_them(window: Window, served: Served) -> None:
+    tab = window.open(served("ill"))
+    rows = tab.locator("#fronts tbody tr")
+    assert rows.count() == 8
+    tab.get_by_role("button", name="Show all 40").click()
+    assert rows.count() == 40
+    assert rows.first.locator("td").first.get_attribute("title").startswith(scenes.LONG)
+    tab.get_by_role("button", name="Show 8").click()
+    assert rows.count() == 8
+
+
+def test_a_job_that_recovers_says_how_far_it_is(window: Window, served: Served) -> None:
+    tab = window.open(served("catching_up"))
+    assert "index catches up" in text(tab, "#verdict")
+    assert re.search(r"Min time is .+ behind and catches up; at this pace in about \d+", text(tab, "#verdict"))
+    assert tab.locator("line.end").count() > 0, "where the life before ended"
+    shoot(tab, "page-catching-up")
+
+
+def test_a_life_that_has_ended_says_why_and_what_to_do(window: Window, served: Served) -> None:
+    tab = window.open(served("ended"))
+    verdict = text(tab, "#verdict")
+    assert "index is dead" in verdict
+    assert 'step "count": raised ValueError: no such word' in verdict
+    assert tab.locator("#verdict li").all_inner_texts() == [
+        "Correct the function.",
+        "Then start it again: lowtide recover flow.py. Its program does not, as the next life would end as well.",
+    ]
+    shoot(tab, "page-ended")
+
+
+def test_a_job_that_has_only_begun_claims_nothing(window: Window, served: Served) -> None:
+    tab = window.open(served("new"))
+    assert "index is starting" in text(tab, "#verdict")
+    tiles = tab.locator(".tile dd:not(.sub)").all_inner_texts()
+    assert tiles == [*["\N{EN DASH}"] * 4, "none", "never"]
+    assert "None yet." in text(tab, "#snapshots")
+    shoot(tab, "page-new")
+
+
+def test_a_job_that_is_gone_is_said_to_be_and_what_was_known_stays(browser: Any) -> None:
+    window = Window(browser)
+    with scenes.healthy() as job:
+        tab = window.open(job)
+    tab.locator("#verdict strong", has_text="orders does not answer").wait_for()
+    assert tab.locator("body.stale").count() == 1
+    assert "The page shows how it stood at" in text(tab, "#verdict")
+    assert "lowtide status orders --open" in text(tab, "#verdict")
+    assert tab.locator(".tile").count() == 6
+    assert tab.locator("figure path.line").count() >= 6
+    shoot(tab, "page-gone")
+    window.close()
+    assert [each for each in window.complaints if "ERR_CONNECTION_REFUSED" not in each] == []
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_and_the_manual_explain_the_same_words() -> None:
+    found = re.findall(r'\["([^"]+)", "([^"]+)"\]', (FOLDER / "words.js").read_text())
+    manual = (ROOT / "docs" / "operations.md").read_text().partition("\n### Words\n")[2].partition("\n## ")[0]
+    assert len(found) == 10
+    assert re.findall(r"^\| ([a-z ]+) \| ([A-Z].+) \|$", manual, re.MULTILINE) == found
