@@ -186,10 +186,12 @@ class Run:
                 raise JobFailed(f"only {number - 1} faults were done within {self._within_s:.0f} s")
             self._say(f"{number}/{len(self._faults)} {fault}")
             self._output.begin()
+            life = self._output.life
             self._do(fault)
             self.result.faults[fault.kind] += 1
             self._output.over()
-            silence_s = self._settle(str(fault))
+            # What has left a host before it was lost still comes, for a moment.
+            silence_s = self._settle(str(fault), after=life if fault.kind == "worker-lost" else 0)
             self.result.silences_s[f"{number} {fault}"] = silence_s
             self._say(f"output is back; the longest silence was {silence_s:.1f} s, life {self._output.life}")
             if fault.kind == "worker-lost":
@@ -211,15 +213,15 @@ class Run:
             self._look()
             time.sleep(POLL_S)
 
-    def _settle(self, what: str) -> float:
-        """Wait until output comes and is not late; the longest time in which none came."""
+    def _settle(self, what: str, after: int = 0) -> float:
+        """Wait until output comes and is not late, of a life after this one; the longest time in which none came."""
         deadline, revived = time.monotonic() + SETTLE_LIMIT_S, time.monotonic()
         heard = time.monotonic()
         while True:
             view = self._look()
             if view is not None:
                 heard = time.monotonic()
-                if self._output.came and view.lag_ms is not None and view.lag_ms < LATE_MS:
+                if self._output.came and view.incarnation > after and view.lag_ms is not None and view.lag_ms < LATE_MS:
                     return self._output.silence_s
             if time.monotonic() > deadline:
                 raise JobFailed(f"no output within {SETTLE_LIMIT_S:.0f} s of {what}: {view}\n{self._job.log()}")
