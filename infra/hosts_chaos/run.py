@@ -8,6 +8,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -150,8 +151,9 @@ class Run:
 
     def _go_on_elsewhere(self, move: Callable[[], str]) -> None:
         """Let the job go on from its last commit on another Spark, with hosts of other names and one worker more."""
-        commit = self._photograph()
-        self._job.until("committed", lambda view: view.snapshots.last == commit, SETTLE_LIMIT_S)
+        before = self._job.until("running", lambda view: view.phase == "running", SETTLE_LIMIT_S).snapshots.last
+        self._photograph()
+        commit = self._job.until("committed", lambda view: view.snapshots.last > before, SETTLE_LIMIT_S).snapshots.last
         self._job.fed(0.0)
         life = self._output.life
         self._say("Spark's hosts and the driver's are destroyed; others take their place")
@@ -164,13 +166,12 @@ class Run:
         self._say(f"life {self._output.life} goes on from commit {commit}")
         self._watch(WATCHED_S)
 
-    def _photograph(self) -> str:
-        """Ask for a snapshot; its id, or nothing if the job does not take one now."""
-        try:
-            client = self._job.client()
-            return "" if client is None else client.take_snapshot().id
-        except LowtideError:
-            return ""
+    def _photograph(self) -> None:
+        """Ask for a snapshot, which a job may not take now."""
+        client = self._job.client()
+        if client is not None:
+            with suppress(LowtideError):
+                client.take_snapshot()
 
     def _log_in_wrongly(self) -> None:
         for login in LOGINS:
