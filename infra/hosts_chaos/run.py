@@ -269,7 +269,7 @@ class _Output:
 
     Attributes:
         life: The present one.
-        came: Whether any has come since the fault.
+        came: Whether any has come since the fault, and of the present life.
     """
 
     def __init__(self) -> None:
@@ -290,7 +290,7 @@ class _Output:
     def see(self, view: JobView) -> None:
         """The job has said how much it has delivered."""
         if view.incarnation != self.life:
-            self.life, self._delivered = view.incarnation, 0
+            self.life, self._delivered, self.came = view.incarnation, 0, False
         if view.totals.delivered > self._delivered:
             now = time.monotonic()
             self._longest_s = max(self._longest_s, now - self._at)
