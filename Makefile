@@ -11,7 +11,8 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 # Arguments for the target's command, where its help says so.
 ARGS ?=
-# Of `make chaos`: how many processes are killed, and the seed of its schedule; without one it draws one.
+# Of `make chaos`: how many processes are killed, and the seed of its schedule; without one it draws one. HOSTS=1 cuts,
+# freezes and loses hosts of a cluster instead, for which it needs root.
 KILLS ?= 20
 SEED ?=
 
@@ -91,9 +92,13 @@ sim: env  ## simulate the core over many seeds, and break every rule on purpose 
 	@PYTHONHASHSEED=0 PYTHONPATH=tests:plugin/tests/support $(RUN) -m simulation $(ARGS)
 
 .PHONY: chaos
-chaos: classes s3-server  ## kill a job's processes and services by a schedule, judge its output (KILLS=20 SEED=7)
+chaos: classes s3-server  ## kill a job's processes and services by a schedule, judge its output (KILLS=20 SEED=7; HOSTS=1)
+ifdef HOSTS
+	@$(ON_HOSTS) PYTHONPATH=infra:infra/hosts:examples $(RUN) -m hosts_chaos $(if $(SEED),--seed $(SEED)) $(ARGS)
+else
 	@PYTHONHASHSEED=0 PYTHONPATH=tests:examples:snapshots/tests/support $(RUN) -m chaos --kills $(KILLS) \
 	    $(if $(SEED),--seed $(SEED)) $(ARGS)
+endif
 
 .PHONY: demo
 demo: env jars jar  ## index real text, kill the driver in the middle, compare every byte (DOCUMENTS=dir, WORD=word)
@@ -124,7 +129,8 @@ packaging-check: env  ## check the image file and the Helm chart; builds Helm wi
 	@$$($(HOUSE) uv) run --quiet --no-project --isolated --python $(RUN) \
 	    --with-requirements infra/packaging/requirements.lock infra/packaging/check.py
 
-CLUSTER = PYTHONPATH=infra/hosts LOWTIDE_PYTHON=$(RUN) LOWTIDE_UV=$$($(HOUSE) uv) $(RUN) infra/cluster.py
+ON_HOSTS = LOWTIDE_PYTHON=$(RUN) LOWTIDE_UV=$$($(HOUSE) uv)
+CLUSTER = $(ON_HOSTS) PYTHONPATH=infra/hosts $(RUN) infra/cluster.py
 
 .PHONY: infra-up
 infra-up: jars jar s3-server  ## needs root: a cluster of hosts on this machine, by Terraform (ARGS='--var kafka_brokers=1')
@@ -145,6 +151,10 @@ infra-down: env  ## needs root: destroy the cluster, and count what is left
 .PHONY: infra-check
 infra-check: env  ## check Terraform's module for AWS: validate, test, lint and scan it, without AWS
 	@LOWTIDE_UV=$$($(HOUSE) uv) $(RUN) infra/check.py
+
+.PHONY: infra-bench
+infra-bench: jars jar s3-server  ## needs root: latency over a cluster's hosts, and over loopback, in one run
+	@$(ON_HOSTS) PYTHONPATH=infra:infra/hosts $(RUN) infra/latency.py $(ARGS)
 
 .PHONY: infra-demo
 infra-demo: jars jar s3-server  ## needs root: the whole story: provision, run, lose a host, recover, compare, destroy

@@ -39,14 +39,19 @@ def main() -> None:
 @variables
 def up(settings: tuple[str, ...]) -> None:
     """Make the cluster, or what is missing of it."""
+    make(settings)
+    for host in Host.all(name()):
+        click.echo(f"  {host.address:<12} {host.name}")
+    click.echo("a shell where jobs are started: make infra-shell; their conf is /home/lowtide/cluster.toml there")
+
+
+def make(settings: tuple[str, ...]) -> None:
+    """Make the cluster, or what is missing of it."""
     began = time.monotonic()
     prepare()
     made = time.monotonic()
     terraform("apply", "-auto-approve", *given(settings))
     click.echo(f"up after {time.monotonic() - made:.1f} s ({made - began:.1f} s before that to gather software)")
-    for host in Host.all(name()):
-        click.echo(f"  {host.address:<12} {host.name}")
-    click.echo("a shell where jobs are started: make infra-shell; their conf is /home/lowtide/cluster.toml there")
 
 
 @main.command()
@@ -63,13 +68,18 @@ def down() -> None:
     if not (WORK / "terraform.tfstate").exists():
         click.echo("there is no cluster")
         return
+    sys.exit(int(any(destroy().values())))
+
+
+def destroy() -> dict[str, int]:
+    """Destroy the cluster; what is left of it, counted."""
     prepare()
     began, network = time.monotonic(), name()
     terraform("destroy", "-auto-approve", *given(()))
     left = leftovers(network)
     click.echo(json.dumps(left))
     click.echo(f"down after {time.monotonic() - began:.1f} s")
-    sys.exit(int(any(left.values())))
+    return left
 
 
 @main.command()

@@ -79,7 +79,7 @@ class Story:
         job = self.driver.home / "job"
         shutil.copytree(HERE / "driver", job, dirs_exist_ok=True)
         shutil.copytree(ROOT / "examples/demo", job / "demo", dirs_exist_ok=True)
-        self.on_driver("python feed.py topics")
+        self.on_driver("python feed.py topics 2")
         self.say("starting the job on the cluster")
         self.on_driver(RUN, READY_LIMIT_S)
         self.say(f"feeding {RATE:.0f} orders a second")
@@ -104,7 +104,7 @@ class Story:
         self._settle()
         self.say("stopping the job, comparing every byte")
         self.on_driver("lowtide stop orders --conf /home/lowtide/cluster.toml")
-        verdict: dict[str, Any] = json.loads(self.on_driver("python judge.py").splitlines()[-1])
+        verdict: dict[str, Any] = json.loads(self.on_driver("python judge.py 2").splitlines()[-1])
         for difference in verdict.pop("differences"):
             self.say(difference)
         return verdict | {"sent": total, "recover_s": round(recover_s, 1)}

@@ -73,7 +73,7 @@ class Host:
             return None
         known = json.loads(file.read_text())
         host = cls(**{**known, "first": Process(**known["first"])})
-        return host if host.first is not None and host.first.lives else None
+        return host if host.first is not None and host.first.can_be_entered else None
 
     @classmethod
     def all(cls, network: str) -> list[Host]:

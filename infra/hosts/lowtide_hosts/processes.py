@@ -39,6 +39,11 @@ class Process:
         """Whether it still runs (or is stopped)."""
         return Process.of(self.pid) == self
 
+    @property
+    def can_be_entered(self) -> bool:
+        """Whether it still has its namespaces: one that ends has left them, and may be there for seconds more."""
+        return self.lives and Path(f"/proc/{self.pid}/ns/pid").exists()
+
     def children(self) -> list[Process]:
         """Its direct children."""
         try:

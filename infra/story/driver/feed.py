@@ -1,8 +1,10 @@
-"""Makes the topics, or writes orders at a steady rate: `feed.py topics`, `feed.py RATE SECONDS`."""
+"""Makes the topics, or writes orders at a steady rate: `feed.py topics LANES`, `feed.py RATE SECONDS` until SIGTERM."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -15,22 +17,23 @@ from confluent_kafka.cimpl import NewTopic
 from lowtide.conf import Conf
 from lowtide.connectors.kafka_access import librdkafka_settings
 
-CONF = Path("/home/lowtide/cluster.toml")
-TOPICS = ("orders", "counted")
+CONF = Path(os.environ.get("CONF", "/home/lowtide/cluster.toml"))
 PARTITIONS = 2
 CUSTOMERS = 97
 
 
-def make_topics(settings: dict[str, Any]) -> None:
+def make_topics(settings: dict[str, Any], lanes: int) -> None:
     client = AdminClient(settings)
-    for made in client.create_topics([NewTopic(name, PARTITIONS) for name in TOPICS]).values():
+    for made in client.create_topics([NewTopic("orders", PARTITIONS), NewTopic("counted", lanes)]).values():
         made.result(30)
 
 
 def feed(settings: dict[str, Any], rate: float, seconds: float) -> int:
     producer = Producer(settings | {"linger.ms": "2", "enable.idempotence": "true"})
+    asked: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))
     began, sent, total = time.monotonic(), 0, int(rate * seconds)
-    while sent < total:
+    while sent < total and not asked:
         due = min(total, int((time.monotonic() - began) * rate))
         for number in range(sent, due):
             order = {"customer": f"customer-{number * 7919 % CUSTOMERS}", "number": number}
@@ -44,6 +47,6 @@ def feed(settings: dict[str, Any], rate: float, seconds: float) -> int:
 if __name__ == "__main__":
     known = librdkafka_settings(Conf.load(CONF).kafka)
     if sys.argv[1] == "topics":
-        make_topics(known)
+        make_topics(known, int(sys.argv[2]))
     else:
         print(feed(known, float(sys.argv[1]), float(sys.argv[2])))

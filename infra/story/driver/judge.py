@@ -1,8 +1,10 @@
-"""Compares all that a stopped job has delivered with `run_locally`'s interpreter, byte by byte; one JSON object."""
+"""Compares what a stopped job has delivered with `run_locally`'s interpreter: `judge.py LANES`; one JSON object."""
 
 from __future__ import annotations
 
 import json
+import os
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -11,8 +13,8 @@ from flow import flow
 
 from lowtide.conf import Conf
 
-CONF = Path("/home/lowtide/cluster.toml")
+CONF = Path(os.environ.get("CONF", "/home/lowtide/cluster.toml"))
 
 if __name__ == "__main__":
-    verdict, delivered = compare_job(flow, Conf.load(CONF), "counted")
+    verdict, delivered = compare_job(flow, Conf.load(CONF, {"job.lanes": int(sys.argv[1])}), "counted")
     print(json.dumps(asdict(verdict) | {"delivered": sum(map(len, delivered.values()))}))

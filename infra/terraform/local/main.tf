@@ -3,7 +3,11 @@
 locals {
   zookeepers = [for n in range(var.zookeeper_nodes) : "zookeeper-${n + 1}"]
   brokers    = [for n in range(var.kafka_brokers) : "kafka-${n + 1}"]
-  workers    = [for n in range(var.spark_workers) : "worker-${n + 1}"]
+  workers    = [for n in range(var.spark_workers) : "${var.spark_prefix}worker-${n + 1}"]
+  master     = "${var.spark_prefix}master"
+  driver     = "${var.spark_prefix}driver"
+  # Other hosts have other addresses: those before them may still be there.
+  moved = var.spark_prefix == "" ? 0 : 41
 
   java  = { java = var.software.java }
   spark = merge(local.java, { spark = var.software.spark })
@@ -11,11 +15,11 @@ locals {
   hosts = merge(
     { for n, name in local.zookeepers : name => { number = 10 + n, mounts = merge(local.java, { zookeeper = var.software.zookeeper }) } },
     { for n, name in local.brokers : name => { number = 20 + n, mounts = merge(local.java, { kafka = var.software.kafka }) } },
-    { for n, name in local.workers : name => { number = 40 + n, mounts = local.spark } },
+    { for n, name in local.workers : name => { number = 40 + local.moved + n, mounts = local.spark } },
     {
-      store  = { number = 30, mounts = { s3 = var.software.s3_server } }
-      master = { number = 39, mounts = local.spark }
-      driver = { number = 70, mounts = merge(local.spark, { lowtide = var.software.lowtide }) }
+      store          = { number = 30, mounts = { s3 = var.software.s3_server } }
+      (local.master) = { number = 39 + local.moved, mounts = local.spark }
+      (local.driver) = { number = 70 + local.moved, mounts = merge(local.spark, { lowtide = var.software.lowtide }) }
     },
     var.airflow ? { airflow = { number = 71, mounts = { airflow = var.software.airflow } } } : {},
   )
@@ -60,7 +64,7 @@ module "spark" {
   source = "./modules/spark"
 
   network = module.network.network
-  master  = "master"
+  master  = local.master
   workers = local.workers
   cores   = var.spark_worker_cores
   store   = { credentials = module.object_store.credentials, authority = hosts_certificate.authority.certificate }
@@ -101,8 +105,8 @@ locals {
 
 resource "hosts_files" "driver" {
   network = module.network.network.name
-  host    = "driver"
-  boot    = module.network.network.hosts["driver"].boot
+  host    = local.driver
+  boot    = module.network.network.hosts[local.driver].boot
   name    = "lowtide"
   files   = local.submitter
 }

@@ -15,7 +15,7 @@ variable "cidr" {
   default     = "10.77.0.0/24"
 
   validation {
-    condition     = can(cidrhost(var.cidr, 100))
+    condition     = can(cidrhost(var.cidr, 120))
     error_message = "Give an IPv4 network with at least 128 addresses, like 10.77.0.0/24."
   }
 }
@@ -61,6 +61,17 @@ variable "spark_worker_cores" {
   validation {
     condition     = var.spark_worker_cores >= 2 && floor(var.spark_worker_cores) == var.spark_worker_cores
     error_message = "A worker runs 2 tasks or more at once."
+  }
+}
+
+variable "spark_prefix" {
+  description = "What the names of Spark's hosts and of the driver's begin with; another one moves Spark to other hosts."
+  type        = string
+  default     = ""
+
+  validation {
+    condition     = can(regex("^([a-z][a-z0-9]{0,9}-)?$", var.spark_prefix))
+    error_message = "A prefix has up to 10 lower-case letters and digits, and ends with a dash; or it is empty."
   }
 }
 

@@ -14,7 +14,7 @@ from lowtide.conf import KafkaConf
 from lowtide.connectors.kafka_access import librdkafka_settings
 from lowtide.errors import LowtideError, ServiceUnavailable, TopicUnknown
 
-__all__ = ["Topic", "TopicExists", "TopicRefused", "Topics"]
+__all__ = ["LoginRefused", "Topic", "TopicExists", "TopicRefused", "Topics"]
 
 LEADER_POLL_S = 0.02
 
@@ -23,6 +23,10 @@ class TopicExists(LowtideError):
     """Take another name, or use the topic as it is."""
 
     exit_code = 4
+
+
+class LoginRefused(ServiceUnavailable):
+    """Correct the login: brokers can be reached, and none takes the connection."""
 
 
 class TopicRefused(LowtideError):
@@ -59,8 +63,10 @@ class Topics:
 
         self._kafka = kafka
         self._limit_s = kafka.reach_limit_ms / 1000
+        self._refusal = ""
         # The client has to outlive its answers, so it is kept; it logs nothing, as every failure is raised.
-        self._client: Any = AdminClient({**librdkafka_settings(kafka), "log_level": 0})
+        settings: dict[str, Any] = {**librdkafka_settings(kafka), "log_level": 0, "error_cb": self._error}
+        self._client: Any = AdminClient(settings)
 
     def create(self, name: str, *, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
         """Create a topic with the cluster's own replication, and wait until every partition has a leader.
@@ -159,7 +165,22 @@ class Topics:
         try:
             return self._client.list_topics(timeout=self._limit_s)
         except KafkaException as error:
+            self._client.poll(0)
+            if self._refusal:
+                raise LoginRefused(
+                    f"Kafka does not let the job in: {self._refusal}",
+                    where=f"Kafka at {self._kafka.bootstrap_servers}",
+                    way_out="correct security_protocol, sasl_* and ssl_* in [kafka]: `lowtide doctor` asks with them",
+                ) from error
             raise self._unavailable("no Kafka broker answers") from error
+
+    def _error(self, error: Any) -> None:
+        """Keep why a broker does not take the connection: a call knows only that it took too long."""
+        from confluent_kafka import KafkaError
+
+        refused = error.code() in {KafkaError._AUTHENTICATION, KafkaError._SSL}
+        if refused or "SSL handshake failed" in error.str():
+            self._refusal = error.str()
 
     def _has_leaders(self, name: str, partitions: int) -> bool:
         topic = self._metadata().topics.get(name)

@@ -1,0 +1,170 @@
+"""How each fault is done; it is over when its function returns."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from socket import create_connection
+
+from lowtide_hosts.errors import HostsError
+from lowtide_hosts.host import Host
+from lowtide_hosts.program import Program
+from lowtide_hosts.sockets import LISTENING, sockets
+
+from .schedule import Fault
+
+__all__ = ["Undone", "do"]
+
+FLAP_S = 0.7
+"""So long is a flapping link down, and so long up."""
+ZOOKEEPER_PORT = 2181
+ANSWER_LIMIT_S = 5.0
+LEADER_LIMIT_S = 60.0
+STRANGER = "zookeeper-1"
+"""The host from which nobody speaks to Spark or to a job."""
+POUR = Path(__file__).with_name("pour.py")
+GARBAGE = 1 << 30
+POUR_S = 5.0
+"""For each port."""
+POUR_LIMIT_S = 300.0
+
+Mend = Callable[[], object]
+
+
+class Undone(Exception):
+    """A fault could not be done."""
+
+
+def do(network: str, fault: Fault, mend: Mend) -> None:
+    """Do one fault, and undo it unless it is for good.
+
+    Args:
+        network: The cluster's.
+        fault: What.
+        mend: Makes what has died again.
+
+    Raises:
+        Undone: a host it needs is not up.
+    """
+    if fault.other:
+        _cut(fault, host_of(network, fault.host), host_of(network, fault.other))
+    elif fault.kind.startswith("stranger-"):
+        _pour(host_of(network, STRANGER), host_of(network, fault.host))
+    elif fault.kind == "worker-lost":
+        host_of(network, fault.host).lose()
+    elif fault.kind.endswith("-killed"):
+        host = host_of(network, _chosen(network, fault))
+        program = Program.running(host, "zookeeper" if "zookeeper" in fault.kind else "kafka")
+        if program is None:
+            raise Undone(f"nothing runs on {host.name} that could be killed")
+        program.signal(signal.SIGKILL)
+        time.sleep(fault.lasts_s)
+        mend()
+    else:
+        with frozen(host_of(network, _chosen(network, fault))):
+            time.sleep(fault.lasts_s)
+
+
+def open_ports(host: Host) -> list[int]:
+    """The ports of a host that others reach."""
+    assert host.first is not None, "it is up"
+    return sorted({
+        socket.local[1]
+        for socket in sockets(host.first)
+        if socket.state == LISTENING and not socket.local[0].is_loopback
+    })  # fmt: skip
+
+
+def _pour(stranger: Host, host: Host) -> None:
+    """Pour a gigabyte of garbage into the ports of a host, from one that has no business there."""
+    ports = open_ports(host)
+    assert stranger.first is not None, "it is up"
+    each = str(GARBAGE // max(1, len(ports)))
+    enter = ["nsenter", "--target", str(stranger.first.pid), "--net", sys.executable, str(POUR)]
+    done = subprocess.run(
+        [*enter, each, str(POUR_S), host.address, *map(str, ports)],
+        check=False, capture_output=True, text=True, timeout=POUR_LIMIT_S,
+    )  # fmt: skip
+    if done.returncode:
+        raise Undone(f"no garbage could be poured into {host.name}: {done.stderr[-800:]}")
+
+
+@contextmanager
+def frozen(host: Host) -> Iterator[None]:
+    """Nothing on a host goes on in the block."""
+    host.freeze()
+    try:
+        yield
+    finally:
+        host.thaw()
+
+
+def host_of(network: str, name: str) -> Host:
+    """The host of that name (errors: Undone, if it is not up)."""
+    host = Host.find(network, name)
+    if host is None:
+        raise Undone(f"host {name} is not up")
+    return host
+
+
+def _cut(fault: Fault, host: Host, other: Host) -> None:
+    ends = {"out": [(host, other)], "in": [(other, host)]}.get(fault.way, [(host, other), (other, host)])
+    deadline = time.monotonic() + fault.lasts_s
+    while (left_s := deadline - time.monotonic()) > 0:
+        with _cut_off(ends):
+            time.sleep(min(left_s, FLAP_S) if fault.way == "flapping" else left_s)
+        if fault.way == "flapping":
+            time.sleep(FLAP_S)
+
+
+@contextmanager
+def _cut_off(ends: list[tuple[Host, Host]]) -> Iterator[None]:
+    for one, other in ends:
+        one.cut(other)
+    try:
+        yield
+    finally:
+        for one, other in ends:
+            one.mend(other)
+
+
+def _chosen(network: str, fault: Fault) -> str:
+    return _leader(network) if "leader" in fault.kind else fault.host
+
+
+def _leader(network: str) -> str:
+    """The host of ZooKeeper's leader, which the servers name when they are asked."""
+    deadline = time.monotonic() + LEADER_LIMIT_S
+    while time.monotonic() < deadline:
+        for host in Host.all(network):
+            if host.name.startswith("zookeeper-") and "Mode: leader" in _asked(host.address):
+                return host.name
+        time.sleep(0.5)
+    raise Undone(f"ZooKeeper had no leader for {LEADER_LIMIT_S:.0f} s")
+
+
+def _asked(address: str) -> str:
+    try:
+        with create_connection((address, ZOOKEEPER_PORT), ANSWER_LIMIT_S) as connection:
+            connection.settimeout(ANSWER_LIMIT_S)
+            connection.sendall(b"srvr")
+            return b"".join(iter(lambda: connection.recv(4096), b"")).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def mended(network: str) -> None:
+    """Let everything go on and every packet arrive, whatever has failed."""
+    hosts = Host.all(network)
+    for host in hosts:
+        host.thaw()
+        for other in hosts:
+            try:
+                host.mend(other)
+            except HostsError:  # It was not cut.
+                continue

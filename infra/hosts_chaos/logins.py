@@ -1,0 +1,69 @@
+"""Logins that fail: each is tried by a job of its own, and has to be said clearly."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from cluster_job import ClusterJob, JobFailed
+
+__all__ = ["LOGINS", "Login", "refused"]
+
+LIMIT_S = 300.0
+
+
+@dataclass(frozen=True)
+class Login:
+    """A login that is wrong.
+
+    Attributes:
+        what: What is wrong with it.
+        prepare: A shell command that makes what it takes, on the driver's host.
+        settings: The keys of the conf that name it.
+        says: A pattern of what the error has to say.
+    """
+
+    what: str
+    prepare: str
+    settings: tuple[str, ...]
+    says: str
+
+
+LOGINS = (
+    Login(
+        "Kafka's password",
+        "echo wrong > /tmp/wrong",
+        ("kafka.sasl_password_file=/tmp/wrong",),
+        "does not let the job in: .*(?i:authentication)",
+    ),
+    Login(
+        "the authority of Kafka's certificates",
+        "openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=nobody -days 1 -keyout /tmp/no.key -out /tmp/no.pem 2>&1",
+        ("kafka.ssl_ca_file=/tmp/no.pem",),
+        "does not let the job in: .*certificate",
+    ),
+    Login(
+        "the job's password in ZooKeeper",
+        "echo lowtide:wrong > /tmp/wrong-zookeeper",
+        ("zookeeper.auth_file=/tmp/wrong-zookeeper",),
+        r"(?i)zookeeper.*(password|auth|allow|permission|refus)|(password|auth|allow|permission|refus).*zookeeper",
+    ),
+)
+
+
+def refused(job: ClusterJob, login: Login, *given: str) -> str:
+    """Start the job, with settings as ever and a login that is wrong; the error that it ends with.
+
+    Raises:
+        JobFailed: it started, or its error does not say what is wrong.
+    """
+    job.command(login.prepare)
+    try:
+        job.start(*given, *login.settings, limit_s=LIMIT_S)
+    except JobFailed as error:
+        said = str(error)
+        if not re.search(login.says, said, re.DOTALL):
+            raise JobFailed(f"{login.what} is wrong, and the error does not say so: {said}") from error
+        return said[said.find("error:") :]
+    job.stop()
+    raise JobFailed(f"{login.what} is wrong, and the job runs")

@@ -1,0 +1,104 @@
+"""What is done to a cluster, when and to which hosts: drawn from a seed, before anything runs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+__all__ = ["KINDS", "Fault", "schedule"]
+
+LINKS: dict[str, tuple[str, str]] = {
+    "link-driver-worker": ("driver", "worker"),
+    "link-worker-worker": ("worker", "worker"),
+    "link-worker-store": ("worker", "store"),
+    "link-worker-broker": ("worker", "kafka"),
+    "link-driver-broker": ("driver", "kafka"),
+    "link-driver-zookeeper": ("driver", "zookeeper"),
+    "link-driver-store": ("driver", "store"),
+}
+"""Links that are cut, by the roles at their ends."""
+HOSTS: dict[str, str] = {
+    "broker-killed": "kafka",
+    "broker-frozen": "kafka",
+    "zookeeper-leader-killed": "zookeeper",
+    "zookeeper-leader-frozen": "zookeeper",
+    "store-frozen": "store",
+    "worker-frozen": "worker",
+    "driver-frozen": "driver",
+    "worker-lost": "worker",
+    "stranger-at-worker": "worker",
+    "stranger-at-driver": "driver",
+}
+"""What is done to one host, by its role."""
+KINDS = (*LINKS, *HOSTS)
+WAYS = ("out", "in", "both", "flapping")
+"""A cut link lets nothing through from the first host, to it, either way, or nothing now and again."""
+LASTS_S: dict[str, tuple[float, float]] = {
+    "worker-frozen": (30.0, 30.0),
+    "driver-frozen": (30.0, 30.0),
+    "broker-killed": (0.0, 4.0),
+    "zookeeper-leader-killed": (0.0, 4.0),
+    "worker-lost": (0.0, 0.0),
+    "stranger-at-worker": (0.0, 0.0),
+    "stranger-at-driver": (0.0, 0.0),
+}
+"""How long a fault lasts, from and to; the others as next."""
+ELSE_LASTS_S = (2.0, 20.0)
+AFTER_S = (3.0, 10.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault.
+
+    Attributes:
+        kind: One of `KINDS`.
+        host: To which host it is done; for a link that at its one end. A leader is found when it is done.
+        other: The host at the link's other end; empty without a link.
+        way: One of `WAYS`; empty without a link.
+        after_s: How long the job has run undisturbed before.
+        lasts_s: How long it lasts.
+    """
+
+    kind: str
+    host: str
+    other: str = ""
+    way: str = ""
+    after_s: float = 0.0
+    lasts_s: float = 0.0
+
+    def __str__(self) -> str:
+        place = f"{self.host} and {self.other}, {self.way}" if self.other else self.host
+        return f"{self.kind} ({place})" + f" for {self.lasts_s:.0f} s" * (self.lasts_s > 0)
+
+
+def schedule(seed: int, count: int, hosts: Mapping[str, Sequence[str]], only: Sequence[str] = ()) -> list[Fault]:
+    """Draw a run's faults; the same arguments draw the same ones, and all kinds come once before one comes twice.
+
+    Args:
+        seed: Of the draw.
+        count: How many.
+        hosts: The hosts' names by role.
+        only: No other kinds than these.
+    """
+    chance = random.Random(seed)
+    kinds = [kind for kind in KINDS if not only or kind in only]
+    return [_drawn(chance, kind, hosts) for kind, _ in zip(_deck(chance, kinds), range(count), strict=False)]
+
+
+def _deck(chance: random.Random, kinds: Sequence[str]) -> Iterator[str]:
+    """All of them in any order, and again, without an end."""
+    while True:
+        yield from chance.sample(kinds, len(kinds))
+
+
+def _drawn(chance: random.Random, kind: str, hosts: Mapping[str, Sequence[str]]) -> Fault:
+    after_s = round(chance.uniform(*AFTER_S), 1)
+    lasts_s = round(chance.uniform(*LASTS_S.get(kind, ELSE_LASTS_S)), 1)
+    if kind not in LINKS:
+        return Fault(kind, chance.choice(hosts[HOSTS[kind]]), after_s=after_s, lasts_s=lasts_s)
+    near, far = LINKS[kind]
+    host = chance.choice(hosts[near])
+    other = chance.choice([name for name in hosts[far] if name != host])
+    return Fault(kind, host, other, chance.choice(WAYS), after_s=after_s, lasts_s=lasts_s)
