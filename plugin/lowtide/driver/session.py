@@ -48,6 +48,8 @@ def settings(conf: Conf) -> dict[str, str]:
         "spark.shuffle.streaming.networkBufferSize": str(conf.exchange.frame_bytes + FRAME_SLACK_BYTES),
         # A query that is stopped while Kafka is down waits for its admin client's last calls, a minute and more.
         "spark.sql.streaming.stopTimeout": "5s",
+        # Spark waits two minutes for an executor that is lost to drop a broadcast, and cannot be stopped meanwhile.
+        "spark.cleaner.referenceTracking.blocking": "false",
         "spark.redaction.regex": REDACTION_PATTERN,
         # An epoch's start plans the same small query again: without whole-stage code it takes half the time.
         "spark.sql.codegen.wholeStage": "false",
