@@ -11,6 +11,8 @@ from lowtide.api import Flow, main
 from lowtide.errors import LowtideError
 from lowtide.flow.endpoints import kafka
 from lowtide.flow.formats import json, raw
+from lowtide.flow.markers import Alias, Epoch, Header, Key, Offset, Partition, Timestamp, Tombstone, Topic
+from lowtide.flow.message import Message
 from lowtide.flow.streams import Broadcast, KeyedStream, Stream
 from lowtide.version import __version__
 
@@ -18,12 +20,22 @@ if TYPE_CHECKING:
     from lowtide.flow.raw_record import Raw
 
 __all__ = [
+    "Alias",
     "Broadcast",
+    "Epoch",
     "Flow",
+    "Header",
+    "Key",
     "KeyedStream",
     "LowtideError",
+    "Message",
+    "Offset",
+    "Partition",
     "Raw",
     "Stream",
+    "Timestamp",
+    "Tombstone",
+    "Topic",
     "__version__",
     "json",
     "kafka",

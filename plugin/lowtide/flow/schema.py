@@ -120,7 +120,7 @@ def _schema_of(record: Hashable) -> Schema:
 
 def _struct(record: type, inside: tuple[type, ...]) -> Struct:
     if not isinstance(record, type) or not dataclasses.is_dataclass(record):
-        raise SchemaRefused(f"a record must be a dataclass, found {_said(record)}")
+        raise SchemaRefused(f"a record must be a dataclass, found {said(record)}")
     if record in inside:
         raise SchemaRefused(f"{record.__qualname__} contains itself, which no column can hold")
     try:
@@ -150,7 +150,7 @@ def _kind(hint: Any, place: str, inside: tuple[type, ...]) -> Kind:  # noqa: PLR
         if len(others) == 1 and len(arguments) == 2:
             return Nullable(_kind(others[0], place, inside))
     elif origin is Literal and len(set(map(type, arguments))) == 1 and type(arguments[0]) in (str, int):
-        return Choice(_said(hint), arguments, arguments)
+        return Choice(said(hint), arguments, arguments)
     elif origin is list or (origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis):
         return Sequenced(_kind(arguments[0], place, inside), origin)
     elif origin is dict and arguments[0] is str:
@@ -161,13 +161,14 @@ def _kind(hint: Any, place: str, inside: tuple[type, ...]) -> Kind:  # noqa: PLR
     elif isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return _struct(hint, inside)
     raise SchemaRefused(
-        f"{place}: no column can hold {_said(hint)}",
+        f"{place}: no column can hold {said(hint)}",
         way_out="use str, int, float, bool, bytes, date, datetime, Enum, Literal, a dataclass, T | None, list[T], "
         "tuple[T, ...] or dict[str, T] of them",
     )
 
 
-def _said(hint: object) -> str:
+def said(hint: object) -> str:
+    """A type as the user wrote it, or nearly so."""
     return hint.__qualname__ if isinstance(hint, type) and not get_args(hint) else str(hint).replace("typing.", "")
 
 

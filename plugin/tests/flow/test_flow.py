@@ -350,7 +350,7 @@ def test_wrong_arguments_are_refused_at_once_with_the_place() -> None:
     with pytest.raises(FlowError, match=r"read takes kafka\(topic, format\), found 'orders'") as caught:
         flow.read("orders", "orders")  # type: ignore[arg-type]
     assert caught.value.where == f"{__file__}:{sys._getframe().f_lineno - 1}"
-    with pytest.raises(FlowError, match="a source has no key column"):
+    with pytest.raises(FlowError, match="a source has no key="):
         flow.read("orders", kafka("orders", json(Order), key="user"))
     orders = flow.read("orders", ORDERS)
     with pytest.raises(FlowError, match="a function is expected, found 1"):
