@@ -11,7 +11,7 @@ from lowtide.api import Flow, main
 from lowtide.errors import LowtideError
 from lowtide.flow.endpoints import kafka
 from lowtide.flow.formats import json, raw
-from lowtide.flow.markers import Alias, Epoch, Header, Key, Offset, Partition, Timestamp, Tombstone, Topic
+from lowtide.flow.markers import Alias, Epoch, Header, Key, Offset, Partition, Precision, Timestamp, Tombstone, Topic
 from lowtide.flow.message import Message
 from lowtide.flow.streams import Broadcast, KeyedStream, Stream
 from lowtide.version import __version__
@@ -31,6 +31,7 @@ __all__ = [
     "Message",
     "Offset",
     "Partition",
+    "Precision",
     "Raw",
     "Stream",
     "Timestamp",

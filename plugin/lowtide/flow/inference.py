@@ -34,7 +34,7 @@ from lowtide.flow.steps import (
     Write,
 )
 
-_KEY_KINDS = {"str", "int", "bytes"}
+_KEY_KINDS = {"str", "int", "bytes", "UUID"}
 
 
 class Inference:
@@ -224,7 +224,7 @@ class Inference:
         for column in columns:
             if column in kinds and not kinds[column].can_be_key:
                 message = f"{column!r} is {kinds[column].name}, which cannot be a key"
-                self._fault(call, f"{message}; use str, int, bool, bytes, date, datetime, Enum or Literal")
+                self._fault(call, f"{message}; use str, int, bool, bytes, date, datetime, UUID, Enum or Literal")
 
     def _check_sink(self, call: Call, sink: KafkaSink, takes: type | None) -> None:
         if takes is None:
@@ -239,7 +239,7 @@ class Inference:
             self._check_columns(call, (sink.key,), takes)
             kind = schema_of(takes).kinds.get(sink.key)
             if kind is not None and kind.name.removesuffix(" | None") not in _KEY_KINDS:
-                self._fault(call, f"a message's key is str, int or bytes, but {sink.key!r} is {kind.name}")
+                self._fault(call, f"a message's key is str, int, bytes or UUID, but {sink.key!r} is {kind.name}")
 
     def _check_ends(self) -> None:
         parents = {parent for call in self._flow.calls for parent in call.parents}

@@ -14,6 +14,7 @@ __all__ = [
     "Marker",
     "Offset",
     "Partition",
+    "Precision",
     "Timestamp",
     "Tombstone",
     "Topic",
@@ -35,6 +36,14 @@ class Epoch:
     """
 
     unit: Literal["s", "ms", "us"]
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """How many digits a `Decimal` has: `digits` in all, at most 38, and exactly `scale` of them after the point."""
+
+    digits: int
+    scale: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,21 @@ import dataclasses
 from collections.abc import Iterator
 from datetime import datetime
 from functools import cache
-from typing import Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
-from lowtide.flow.markers import MARKERS, Alias, Epoch, Header, Key, Marker, Offset, Partition, Tombstone, Topic
+from lowtide.flow.markers import (
+    MARKERS,
+    Alias,
+    Epoch,
+    Header,
+    Key,
+    Marker,
+    Offset,
+    Partition,
+    Precision,
+    Tombstone,
+    Topic,
+)
 from lowtide.flow.schema import SchemaRefused, said
 
 __all__ = ["Field", "bare_of", "fields_of"]
@@ -36,7 +48,7 @@ class Field:
 
     Attributes:
         name: Its name.
-        hint: Its type, without what `Annotated` says of all of it.
+        hint: Its type, without what `Annotated` says of all of it, but with its precision.
         placed: The marker that says where it stands, if not in the value.
         alias: Its name in the value, None if that is its own.
         epoch: The marker of an integer that is a time, None if there is none.
@@ -74,8 +86,10 @@ def _field(record: type, field: dataclasses.Field[Any], hint: Any) -> Field:
         if not isinstance(stray, Epoch):
             name = type(stray).__name__
             raise SchemaRefused(f"{place}: {name} marks a whole field: write Annotated[{said(inner)}, lt.{name}(...)]")
-    marks = [] if whole is None else [mark for mark in whole.__metadata__ if isinstance(mark, MARKERS)]
-    for mark in () if whole is None else whole.__metadata__:
+    said_of_all = () if whole is None else whole.__metadata__
+    precise = next((mark for mark in said_of_all if isinstance(mark, Precision)), None)
+    marks = [mark for mark in said_of_all if isinstance(mark, MARKERS)]
+    for mark in said_of_all:
         if mark in MARKERS:
             name = mark.__name__
             raise SchemaRefused(f"{place}: {name} is no marker without its brackets: write lt.{name}()")
@@ -92,6 +106,7 @@ def _field(record: type, field: dataclasses.Field[Any], hint: Any) -> Field:
     epoch = next((mark for mark in marks if isinstance(mark, Epoch)), None)
     missing = dataclasses.MISSING
     has_default = field.default is not missing or field.default_factory is not missing
+    inner = inner if precise is None else Annotated[inner, precise]
     return Field(field.name, inner, placed[0] if placed else None, alias, epoch, has_default)
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from functools import cache
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
-from lowtide.flow.markers import Epoch
+from lowtide.flow.markers import Epoch, Precision
 from lowtide.flow.marks import Field, fields_of
+from lowtide.flow.plain_kinds import Fixed
 from lowtide.flow.schema import SchemaRefused
 
 __all__ = ["Misread", "Wire", "called", "wire_of_field", "wire_of_record"]
@@ -43,12 +45,16 @@ class Wire:
     write: Convert | None = None
 
 
-def wire_of(hint: Any) -> Wire:
+def wire_of(hint: Any) -> Wire:  # noqa: PLR0911 - one per type
     """The form of any type that a field may have."""
     if hasattr(hint, "__metadata__"):
-        epoch = next((mark for mark in hint.__metadata__ if isinstance(mark, Epoch)), None)
         inner = get_args(hint)[0]
-        return wire_of(inner) if epoch is None else _of_epoch(inner, epoch)
+        for mark in hint.__metadata__:
+            if isinstance(mark, Epoch):
+                return _of_epoch(inner, mark)
+            if isinstance(mark, Precision):
+                return _of_decimal(inner, mark)
+        return wire_of(inner)
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         return _or_none(wire_of(next(each for each in arguments if each is not type(None))))
@@ -92,6 +98,21 @@ def _of_epoch(hint: Any, epoch: Epoch) -> Wire:
         return (moment - _ORIGIN) // timedelta(microseconds=factor)
 
     return Wire(int, read, write)
+
+
+def _of_decimal(hint: Any, precision: Precision) -> Wire:
+    """What is read gets the digits of its field, without being rounded; what is written has them."""
+    if type(None) in get_args(hint):
+        return _or_none(_of_decimal(Decimal, precision))
+    kind = Fixed(precision.digits, precision.scale)
+
+    def read(value: Decimal) -> Decimal:
+        try:
+            return kind.exactly(value)
+        except ValueError as error:
+            raise Misread(str(error)) from None
+
+    return Wire(Decimal, read)
 
 
 def _or_none(inner: Wire) -> Wire:
