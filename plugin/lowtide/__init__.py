@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from lowtide.api import Flow, main
 from lowtide.errors import LowtideError
+from lowtide.flow import agg
+from lowtide.flow.agg import Aggregate
+from lowtide.flow.durations import days, hours, millis, minutes, seconds
 from lowtide.flow.endpoints import kafka
 from lowtide.flow.formats import json, raw
 from lowtide.flow.markers import Alias, Epoch, Header, Key, Offset, Partition, Precision, Timestamp, Tombstone, Topic
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from lowtide.flow.raw_record import Raw
 
 __all__ = [
+    "Aggregate",
     "Alias",
     "Broadcast",
     "Epoch",
@@ -38,10 +42,16 @@ __all__ = [
     "Tombstone",
     "Topic",
     "__version__",
+    "agg",
+    "days",
+    "hours",
     "json",
     "kafka",
     "main",
+    "millis",
+    "minutes",
     "raw",
+    "seconds",
 ]
 
 
