@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from tests.floor_judge import FrontLog, read_recorded, wrong_floors
 
@@ -132,7 +132,7 @@ def committed(conf: Conf, topic: str) -> int:
 
 
 def produce(
-    conf: Conf, topic: str, values: Mapping[int, list[tuple[bytes | Message, int | None]]], *, transaction: str = ""
+    conf: Conf, topic: str, values: Mapping[int, Sequence[tuple[bytes | Message, int | None]]], *, transaction: str = ""
 ) -> None:
     """Write messages to the partitions of a topic and wait until the broker has them.
 

@@ -84,7 +84,7 @@ class Identifier(Kind):
     def holds(self, column: pa.Array) -> bool:
         """Only text as UUIDs are written."""
         try:
-            return column.null_count == 0 and self.encode(self.decode(column)).equals(column)
+            return column.null_count == 0 and bool(self.encode(self.decode(column)).equals(column))
         except Mismatch:
             return False
 

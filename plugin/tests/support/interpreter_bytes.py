@@ -107,7 +107,7 @@ def _wired(value: Any, hint: Any = None) -> Any:
         if type(mark).__name__ == "Epoch" and value is not None:
             return (value - ORIGIN) // timedelta(microseconds=UNITS_US[mark.unit])
     if dataclasses.is_dataclass(value):
-        hints, inside = hints_of(type(value)), _inside(type(value))
+        hints, inside = hints_of(typing.cast(Any, type(value))), _inside(type(value))
         return {inside[name]: _wired(getattr(value, name), hint) for name, hint in hints.items() if name in inside}
     inner = typing.get_args(hint)[-2:-1] if typing.get_origin(hint) is tuple else typing.get_args(hint)[-1:]
     if isinstance(value, list | tuple):
