@@ -313,7 +313,7 @@ def test_a_column_that_cannot_be_a_key_is_refused(column: str, kind: str) -> Non
     (finding,) = findings(lambda odd: odd.key_by(column).write("out", odds), odds)
     assert finding.startswith(f"{column!r} is {kind}, which cannot be a key")
     (finding,) = findings(lambda odd: odd.write("out", kafka("odds", json(Odd), key=column)), odds)
-    assert finding.startswith("a message's key is str, int or bytes")
+    assert finding.startswith("a message's key is str, int, bytes or UUID")
 
 
 def test_raw_records_bring_their_own_key() -> None:
