@@ -43,7 +43,7 @@ EARLIEST = Start()
 def start_of(said: object) -> Start:
     """What `kafka(start=)` says; raises FlowError."""
     if said in ("earliest", "latest"):
-        return Start(said)  # type: ignore[arg-type]  # one of the two
+        return Start(said)
     if isinstance(said, datetime):
         if said.tzinfo is None:
             raise FlowError(f"start={said} has no time zone", way_out="give it one: datetime(..., tzinfo=UTC)")

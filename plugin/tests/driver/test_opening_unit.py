@@ -70,7 +70,7 @@ def test_new_partitions_are_written_down_and_old_ones_stay_as_they_are() -> None
     ]
     assert store.fronts == [(9, register.entries[1].to_json())]
     again = Written()
-    assert _completed(again, register, 10, FOUND, 50) == register  # type: ignore[arg-type]
+    assert _completed(again, register, 10, FOUND, 50, {}, {}) == register  # type: ignore[arg-type]
     assert again.fronts == []
 
 
