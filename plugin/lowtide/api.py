@@ -36,7 +36,7 @@ class Flow(FlowGraph):
                 where=str(site),
                 way_out="leave it out; a field that is the message's key is marked: Annotated[str, lt.Key()]",
             )
-        return Stream(self, self.add(Read(KafkaSource(source.topic, source.format)), name, (), site))
+        return Stream(self, self.add(Read(KafkaSource(source.topic, source.format, source.start)), name, (), site))
 
     def run_locally(self, **inputs: Iterable[Any]) -> dict[str, list[Any]]:
         """Run the flow here and now on lists of records, one per source, in order; no Spark, no services.
