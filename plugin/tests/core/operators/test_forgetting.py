@@ -148,7 +148,7 @@ def test_a_prune_looks_at_no_keys_but_those_that_are_due() -> None:
         looks += 1
         return state(*arguments)
 
-    grouping._state = counted  # type: ignore[method-assign]
+    grouping._state = counted  # type: ignore[assignment, method-assign]
     grouping.insert(batch([(1, key, 1) for key in range(1_000)]))
     for tick in range(2, 1_600):
         grouping.insert(batch([(tick, 5_000, 1)]))

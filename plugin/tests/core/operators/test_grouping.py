@@ -97,6 +97,12 @@ class Taken(Node):
 
 VERTEX = scan_vertex()
 
+FORGETTING: list[Callable[[int], Grouping]] = [
+    scan_grouping,
+    flat_grouping,
+    once_grouping,
+    lambda ttl: last_grouping(2, True, ttl),
+]
 MAKE: list[Callable[[], Grouping]] = [
     lambda: last_grouping(1),
     lambda: last_grouping(2),
@@ -104,11 +110,7 @@ MAKE: list[Callable[[], Grouping]] = [
     lambda: last_grouping(3, partial=False),
     scan_grouping,
     flat_grouping,
-    *[
-        partial(make, ttl)
-        for ttl in (1, 3, 6)
-        for make in (scan_grouping, flat_grouping, once_grouping, partial(last_grouping, 2, True))
-    ],
+    *[partial(make, ttl) for ttl in (1, 3, 6) for make in FORGETTING],
     lambda: last_grouping(3, False, 4),
 ]
 
