@@ -10,7 +10,20 @@ import numpy as np
 import numpy.typing as npt
 
 from lowtide.flow.endpoints import KafkaSink
-from lowtide.flow.steps import STATEFUL, Broadcast, KeyBy, Loop, MapBatches, Read, Relay, Scan, Site, Step, Write
+from lowtide.flow.steps import (
+    CLOCKED,
+    STATEFUL,
+    Broadcast,
+    KeyBy,
+    Loop,
+    MapBatches,
+    Read,
+    Relay,
+    Scan,
+    Site,
+    Step,
+    Write,
+)
 
 Grouping = Literal["optimistic", "ordered"]
 """How stateful steps come to the right order: by repair, or by waiting for min time; the output is the same."""
@@ -154,6 +167,32 @@ class Plan:
         """Every segment with what feeds it: level k takes its frames in segment k, and behind all is the outlet."""
         count = max(self.levels, 2) + (self.outlet is not None)
         return {segment: [segment - 1] if segment > 1 else [] for segment in range(1, count)}
+
+    @property
+    def clocked(self) -> frozenset[int]:
+        """The vertices that send what time alone brings."""
+        return frozenset(vertex.id for vertex in self.vertices if isinstance(vertex.step, CLOCKED))
+
+    @property
+    def outward(self) -> frozenset[int]:
+        """The vertices whose output others wait for behind their level: it goes there, or may end the life."""
+        if self.outlet is not None:
+            return frozenset(vertex.id for vertex in self.vertices)
+        found: set[int] = set()
+        for vertex in reversed(self.vertices):
+            if any(child.is_exchange or child.id in found for child in self.children(vertex.id)):
+                found.add(vertex.id)
+        return frozenset(found)
+
+    @property
+    def dues(self) -> dict[int, list[int]]:
+        """Each segment that is sent into when time comes (R6b), with the places of the workers that tell what is due.
+
+        Its min time waits until all of them have told something. That is the next level's: a worker waits for the min
+        time of its own segment, which so does not hang on what the worker itself has due.
+        """
+        levels = {self.vertices[vertex].level for vertex in self.clocked & self.outward}
+        return {level + 1: list(range(self.parallelism)) for level in sorted(levels)}
 
     def needs_tracking(self) -> tuple[Vertex, ...]:
         """The vertices whose output is right only in order, and so with min time; none where a run may do without.

@@ -193,7 +193,8 @@ def test_a_scan_replays_from_what_was_forgotten() -> None:
 
 def test_pruning_leaves_the_tick_itself() -> None:
     """R14."""
-    for make in (scan_grouping, lambda: last_grouping(1), lambda: last_grouping(2)):
+    makes: list[Callable[[], Grouping]] = [scan_grouping, lambda: last_grouping(1), lambda: last_grouping(2)]
+    for make in makes:
         grouping, whole = make(), make()
         for tick in (1, 2, 5):
             insert(grouping, [(tick, "a")])
