@@ -15,7 +15,7 @@ import pytest
 from tests.judging import Judge, produce
 
 import lowtide
-from lowtide import Flow
+from lowtide import Flow, Message
 from lowtide.cli.init import FLOW as FIRST_FLOW
 from lowtide.flow.endpoints import KafkaSink, KafkaSource
 from lowtide.flow.flow_file import load_flow
@@ -126,7 +126,9 @@ def test_a_job_delivers_what_run_locally_says(
     # In the order in which `run_locally` takes them, and all there before the job, which so goes by these timestamps.
     at_ms = time.time_ns() // 1_000_000 - STEP_MS * sum(map(len, log.values()))
     for name, source in sources(flow).items():
-        stamped: list[tuple[bytes, int | None]] = [(each, at_ms + STEP_MS * n) for n, each in enumerate(log[name])]
+        stamped: list[tuple[bytes | Message, int | None]] = [
+            (each, at_ms + STEP_MS * n) for n, each in enumerate(log[name])
+        ]
         at_ms += STEP_MS * len(stamped)
         produce(conf, source.topic, {partition: stamped[partition::LANES] for partition in range(LANES)})
     with spark.job(flow):
@@ -148,5 +150,5 @@ def sinks(flow: Flow) -> dict[str, KafkaSink]:
 
 
 def values(of: KafkaSource | KafkaSink, records: Sequence[Any]) -> list[Any]:
-    """Records as the values of messages; what is bytes is one already."""
-    return [each if isinstance(each, bytes) else of.format.encode([each])[0] for each in records]
+    """Records as the values of messages; what is bytes, or a message, is one already."""
+    return [each if isinstance(each, bytes | Message) else of.format.encode([each])[0] for each in records]

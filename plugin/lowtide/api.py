@@ -32,7 +32,9 @@ class Flow(FlowGraph):
             raise FlowError(f"read takes kafka(topic, format), found {source!r}", where=str(site))
         if source.key is not None:
             raise FlowError(
-                "a source has no key column", where=str(site), way_out="leave out key=; read raw() to see the keys"
+                "a source has no key=",
+                where=str(site),
+                way_out="leave it out; a field that is the message's key is marked: Annotated[str, lt.Key()]",
             )
         return Stream(self, self.add(Read(KafkaSource(source.topic, source.format)), name, (), site))
 
@@ -41,7 +43,8 @@ class Flow(FlowGraph):
 
         Args:
             **inputs: The records of each source by its name (`**{"my-source": [...]}` where that is no identifier):
-                objects of the source's type, or the bytes of messages. A source that is not named has no records.
+                objects of the source's type, the bytes of messages' values, or `Message(key, value, headers,
+                timestamp)`. A source that is not named has no records.
 
         Returns:
             The records written to each sink by its name, in order; those that failed under "dead-letters".

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from operator import itemgetter
 
 from lowtide.core.fronts.floors import NO_TICK
@@ -11,14 +12,19 @@ from lowtide.core.operators.failure import Dead, as_json
 from lowtide.core.operators.keys import plain
 from lowtide.core.operators.order import Position, delivered_ms
 from lowtide.errors import FlowError
+from lowtide.flow.columns import columns_of
 from lowtide.flow.compiler import compile_flow
 from lowtide.flow.graph import DEAD_LETTERS, FlowGraph
+from lowtide.flow.headers import pack_headers
 from lowtide.flow.inference import key_column
+from lowtide.flow.message import Message as Given
 from lowtide.flow.plan import Plan, Vertex
-from lowtide.flow.steps import Write
+from lowtide.flow.steps import Read, Write
 from lowtide.local.interpreter import OnCall, Run
 from lowtide.local.items import Item, Message, Order
 from lowtide_tracker.floors import Floor
+
+ORIGIN = datetime(1970, 1, 1, tzinfo=UTC)
 
 __all__ = ["Delivered", "Message", "Order", "label_log", "run_log", "run_plan", "run_records"]
 
@@ -33,6 +39,7 @@ class Delivered:
         value: The message's value, None for Kafka's tombstone.
         timestamp: When its tick began, in ms.
         order: The order key of the record, without its trace.
+        headers: The message's headers, in order.
     """
 
     lane: int
@@ -40,6 +47,7 @@ class Delivered:
     value: bytes | None
     timestamp: int
     order: Order
+    headers: tuple[tuple[str, str | bytes | None], ...] = ()
 
 
 def run_records(flow: FlowGraph, inputs: Mapping[str, Iterable[object]]) -> dict[str, list[object]]:
@@ -77,12 +85,25 @@ def _take(run: Run, vertex: Vertex, order: Order, record: object) -> None:
     """Take a record, or the bytes of one, as if it had been read."""
     position = Position(order.front, order.sequence)
     if isinstance(record, bytes):
-        run.read(vertex, order, Message(position, 0, None, record))
+        record = Given(value=record)
+    if isinstance(record, Given):
+        run.read(vertex, order, _message(vertex, position, record))
     elif type(record) is vertex.gives:
         run.take(vertex, Item(record, order, Message(position, 0, None, as_json(record))))
     else:
-        expected = f"{vertex.gives.__qualname__} or bytes"
+        expected = f"{vertex.gives.__qualname__}, bytes or Message"
         raise FlowError(f'source "{vertex.name}" takes {expected}, found {type(record).__qualname__}: {record!r}')
+
+
+def _message(vertex: Vertex, position: Position, given: Given) -> Message:
+    assert isinstance(vertex.step, Read)
+    stamp = 0
+    if given.timestamp is not None:
+        if given.timestamp.tzinfo is None:
+            raise FlowError(f'source "{vertex.name}": the timestamp {given.timestamp} of a message has no time zone')
+        stamp = (given.timestamp - ORIGIN) // timedelta(milliseconds=1)
+    headers = pack_headers(given.headers)
+    return Message(position, stamp, given.key, given.value, headers, vertex.step.source.topic)
 
 
 def run_log(
@@ -138,14 +159,13 @@ def _delivered(plan: Plan, vertex: Vertex, items: Iterable[Item]) -> list[Delive
     """The messages of a sink."""
     assert isinstance(vertex.step, Write)
     sink, lanes = vertex.step.sink, plan.lane_of_unit().tolist()
-    column = key_column(sink)
+    column, columns = key_column(sink), columns_of(sink.format.record)
     delivered = []
     for item in items:
         key = None if column is None else _key_bytes(getattr(item.record, column))
         value = sink.format.encode([item.record])[0]
-        delivered.append(
-            Delivered(lanes[item.unit], key, value, delivered_ms(item.order.tick, plan.slack_ms), item.order)
-        )
+        timestamp, headers = delivered_ms(item.order.tick, plan.slack_ms), tuple(columns.headers(item.record) or ())
+        delivered.append(Delivered(lanes[item.unit], key, value, timestamp, item.order, headers))
     return delivered
 
 
