@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from lowtide.flow.endpoints import KafkaSink, KafkaSource
@@ -82,10 +83,12 @@ class Last:
     Attributes:
         count: How many, at least 1.
         partial: Whether the windows at a key's start, which are shorter, come out.
+        ttl: After so much log time without a record a key begins anew; None for never.
     """
 
     count: int
     partial: bool = True
+    ttl: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +100,54 @@ class Scan:
         initial: The state of a key that has none yet.
         state: The type of the state; in a plan always there.
         returns: The type of the outputs; in a plan always there.
+        ttl: After so much log time without a record a key begins anew; None for never.
     """
 
     function: Function
     initial: Any
     state: Any = None
     returns: type | None = None
+    ttl: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FlatScan(Scan):
+    """`function(state, record) -> (state, outputs)`: a scan with any number of outputs, in the order given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce(Scan):
+    """`function(result, record) -> result`: a scan whose state is what it gave last, at first the first record.
+
+    As it is written down, `function` is the user's; in a plan it takes a state, which may be None, like any scan's.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """Every record becomes what aggregates have come to with it; as it is written down, in a plan an `Aggregated`.
+
+    Attributes:
+        returns: The type of the results.
+        columns: The aggregates by the fields of `returns` that they fill.
+        ttl: As of a scan.
+    """
+
+    returns: type
+    columns: Mapping[str, Any]
+    ttl: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregated(Scan):
+    """A `Running` in a plan: a scan whose state has a field for each aggregate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deduplicate:
+    """The first record of each key goes on, then one only `within` of log time after the last that went on."""
+
+    within: timedelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +196,25 @@ class Write:
 
 
 Step = (
-    Read | Map | FlatMap | Filter | MapBatches | KeyBy | Relay | Last | Scan | Broadcast | Merge | Loop | Again | Write
+    Read
+    | Map
+    | FlatMap
+    | Filter
+    | MapBatches
+    | KeyBy
+    | Relay
+    | Last
+    | Scan
+    | Running
+    | Deduplicate
+    | Broadcast
+    | Merge
+    | Loop
+    | Again
+    | Write
 )
 
-STATEFUL = (Last, Scan, Broadcast, Loop)
+STATEFUL = (Last, Scan, Deduplicate, Broadcast, Loop)
 """Steps whose work needs to be in order, and so min time."""
 
 CLOCKED: tuple[type, ...] = ()
@@ -170,6 +230,11 @@ WORD = {
     Relay: "relay",
     Last: "last",
     Scan: "scan",
+    FlatScan: "flat_scan",
+    Reduce: "reduce",
+    Running: "aggregate",
+    Aggregated: "aggregate",
+    Deduplicate: "deduplicate",
     Broadcast: "broadcast",
     Merge: "merge",
     Loop: "loop",

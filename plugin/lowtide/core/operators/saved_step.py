@@ -13,12 +13,12 @@ import pyarrow as pa
 from lowtide.core.operators.group import Key
 from lowtide.core.operators.order import OrderKey
 from lowtide.errors import LifeEnded
-from lowtide.flow.kinds import Kind, Mismatch, Nullable
+from lowtide.flow.kinds import SCALARS, Kind, Mismatch, Nullable
 from lowtide.flow.nested_kinds import Mapping as MappingKind
 from lowtide.flow.nested_kinds import Sequenced, Struct
 from lowtide.flow.plan import Plan, Vertex
 from lowtide.flow.schema import kind_of, schema_of
-from lowtide.flow.steps import Broadcast, Last, Scan
+from lowtide.flow.steps import Broadcast, Deduplicate, Last, Scan
 from lowtide_snapshots.format.manifest import VertexShape, shape_of
 
 __all__ = ["KeyUnreadable", "SavedStep", "saved_steps"]
@@ -33,9 +33,9 @@ class SavedStep:
 
     Attributes:
         vertex: The step's name.
-        kind: "scan", "last" or "broadcast".
+        kind: "scan", "last", "deduplicate" or "broadcast".
         key: The key's columns as a struct's type; None where there is no key.
-        state: The type of the state, of `last` that of its records.
+        state: The type of the state, of `last` that of its records, of `deduplicate` that of ticks.
     """
 
     def __init__(self, plan: Plan, vertex: Vertex) -> None:
@@ -44,8 +44,11 @@ class SavedStep:
         self._names: tuple[str, ...] = ()
         self._keys: list[Kind] = []
         self._kind: Kind
+        self._forgets = isinstance(step, Scan) and step.ttl is not None
         if isinstance(step, Last):
             self.kind, self._kind = "last", kind_of(vertex.takes, vertex.name)
+        elif isinstance(step, Deduplicate):
+            self.kind, self._kind = "deduplicate", SCALARS[int]
         else:
             assert isinstance(step, Scan | Broadcast), f"{vertex.name} keeps no state"
             self.kind = "scan" if isinstance(step, Scan) else "broadcast"
@@ -77,10 +80,17 @@ class SavedStep:
         try:
             if self.kind == "last":
                 return self._elements(entries)
-            states = self._kind.encode([state for _, state in entries])
             if self.kind == "broadcast":
-                return pa.table({"state": states})
-            return pa.table({"key": self._key_column([key for key, _ in entries]), "state": states})
+                return pa.table({"state": self._kind.encode([state for _, state in entries])})
+            columns = {"key": self._key_column([key for key, _ in entries])}
+            if self.kind == "deduplicate":
+                return pa.table(columns | {"tick": pa.array([tick for _, tick in entries], pa.int64())})
+            if self._forgets:
+                columns["state"] = self._kind.encode([state for _, (state, _) in entries])
+                columns["tick"] = pa.array([tick for _, (_, tick) in entries], pa.int64())
+            else:
+                columns["state"] = self._kind.encode([state for _, state in entries])
+            return pa.table(columns)
         except Mismatch as mismatch:
             raise LifeEnded(
                 f"the state{mismatch.path} of a key is {mismatch.value!r}, and its type says {mismatch.expected}",
@@ -89,11 +99,16 @@ class SavedStep:
             ) from None
 
     def entries(self, table: pa.Table) -> list[tuple[Key, Any]]:
-        """The inverse of `table`; fields that the state has got since take their defaults."""
+        """The inverse of `table`; fields that the state has got since take their defaults.
+
+        Of a step that forgets, the tick of a key's last record is None where the step did not forget when it was saved.
+        """
         columns = {name: _whole(table.column(name)) for name in table.column_names}
         try:
             if self.kind == "last":
                 return self._elements_of(columns)
+            if self.kind == "deduplicate":
+                return list(zip(self._keys_of(columns["key"]), columns["tick"].to_pylist(), strict=True))
             states = self._kind.decode(_fitted(self._kind, columns["state"]))
             keys = [None] * len(states) if self.key is None else self._keys_of(columns["key"])
         except (Mismatch, AssertionError) as error:
@@ -103,6 +118,9 @@ class SavedStep:
                 way_out="let its type, and the steps before it, be as they were when it was saved: an enumeration's "
                 "member may be gone",
             ) from error
+        if self._forgets:
+            ticks = columns["tick"].to_pylist() if "tick" in columns else [None] * len(states)
+            states = list(zip(states, ticks, strict=True))
         return list(zip(keys, states, strict=True))
 
     def key_of(self, texts: Mapping[str, str]) -> Key:
@@ -177,7 +195,7 @@ def saved_steps(plan: Plan, level: int | None = None) -> dict[str, SavedStep]:
     """How each step of a plan is saved that keeps state, by name; of one level if it is given."""
     found = {}
     for vertex in plan.vertices:
-        if isinstance(vertex.step, Last | Scan) and level in (None, vertex.level):
+        if isinstance(vertex.step, Last | Scan | Deduplicate) and level in (None, vertex.level):
             found[vertex.name] = SavedStep(plan, vertex)
             beside = plan.broadcast_of(vertex) if isinstance(vertex.step, Scan) else None
             if beside is not None:
