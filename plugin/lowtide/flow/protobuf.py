@@ -39,13 +39,14 @@ class ProtobufFormat(Generic[T]):
 
     def decode(self, messages: Messages) -> Decoded[T]:
         """Parse one message after the other, and see that the records fit."""
-        return _reading(self.record, self.message).decode(messages)
+        return _reading(self.record, self.message).decode(messages)  # type: ignore[arg-type]  # classes are hashable
 
     def encode(self, rows: Sequence[T]) -> list[bytes | None]:
         """Write one message after the other; maps in the order of their keys, so that equal records are equal bytes."""
         from lowtide.flow.columns import columns_of
 
-        columns, write = columns_of(self.record), _codec(self.record, self.message).write
+        record: Any = self.record
+        columns, write = columns_of(record), _codec(record, self.message).write
         values = rows if columns.plain else columns.values(rows)
         return [None if value is None else write(value).SerializeToString(deterministic=True) for value in values]
 
@@ -76,7 +77,7 @@ def protobuf(record: type[T], message: type[Any]) -> ProtobufFormat[T]:
         raise FlowError(f"protobuf() takes a generated message class, found {message!r}", where=str(user_site()))
     made = ProtobufFormat(record, message)
     try:
-        _codec(record, message)
+        _codec(record, message)  # type: ignore[arg-type]  # classes are hashable
     except FlowError as error:
         raise type(error)(error.what, where=error.where or str(user_site()), way_out=error.way_out) from None
     return made
@@ -203,7 +204,8 @@ def _one(place: str, hint: Any, descriptor: Any) -> tuple[Convert, Convert]:  # 
         if hint is datetime and descriptor.message_type.full_name == _TIMESTAMP:
             return _moment, lambda moment: message(**_since(moment))
         if dataclasses.is_dataclass(hint):
-            codec = _codec(hint, message)
+            inner: Any = hint
+            codec = _codec(inner, message)
             return codec.read, codec.write
         raise _misfit(place, hint, descriptor)
     if descriptor.enum_type is not None:

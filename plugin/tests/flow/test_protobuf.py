@@ -151,7 +151,7 @@ def test_what_cannot_be_read_is_a_failure_with_its_reason() -> None:
 
 
 def refused(hint: Any, name: str, what: str) -> None:
-    record = dataclass(type("Odd", (), {"__annotations__": {name: hint}}))
+    record: Any = dataclass(type("Odd", (), {"__annotations__": {name: hint}}))
     with pytest.raises(FlowError, match=what):
         lt.protobuf(record, Message)
 
