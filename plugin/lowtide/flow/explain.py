@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lowtide.flow.moments import said_duration
 from lowtide.flow.plan import Plan, Vertex
 from lowtide.flow.signature import said
 from lowtide.flow.steps import (
@@ -11,6 +12,7 @@ from lowtide.flow.steps import (
     FlatMap,
     KeyBy,
     Last,
+    Late,
     Map,
     MapBatches,
     Merge,
@@ -18,6 +20,7 @@ from lowtide.flow.steps import (
     Relay,
     Scan,
     Step,
+    WindowBy,
     Write,
 )
 
@@ -65,6 +68,11 @@ def _verb(step: Step) -> str:
         return "exchange to the next level"
     if isinstance(step, Broadcast):
         return "exchange to all hash units"
+    if isinstance(step, WindowBy):
+        time = "log time" if step.time is None else f"{step.time}, waits {said_duration(step.wait)} for it"
+        return f"{step.windows} by {time}{', with updates' if step.emit == 'update' else ''}"
+    if isinstance(step, Late):
+        return "what is late"
     return f"{WORD[Last]} {step.count}" if isinstance(step, Last) else WORD[type(step)]
 
 
@@ -80,4 +88,4 @@ def _result(plan: Plan, vertex: Vertex, origins: list[str]) -> str:
     if isinstance(step, Again):
         assert vertex.back is not None, "a loop's tail knows its head"
         return f", back to {plan.vertices[vertex.back].name} for at most {step.limit_turns} turns"
-    return f" -> {gives}" if isinstance(step, Map | FlatMap | MapBatches | Last) else ""
+    return f" -> {gives}" if isinstance(step, Map | FlatMap | MapBatches | Last | WindowBy | Late) else ""

@@ -10,7 +10,21 @@ import numpy as np
 import numpy.typing as npt
 
 from lowtide.flow.endpoints import KafkaSink
-from lowtide.flow.steps import STATEFUL, Broadcast, KeyBy, Loop, MapBatches, Read, Relay, Scan, Site, Step, Write
+from lowtide.flow.steps import (
+    STATEFUL,
+    Broadcast,
+    KeyBy,
+    Late,
+    Loop,
+    MapBatches,
+    Read,
+    Relay,
+    Scan,
+    Site,
+    Step,
+    WindowBy,
+    Write,
+)
 
 Grouping = Literal["optimistic", "ordered"]
 """How stateful steps come to the right order: by repair, or by waiting for min time; the output is the same."""
@@ -91,9 +105,15 @@ class Plan:
     def children(self, vertex: int) -> tuple[Vertex, ...]:
         """The vertices that take the records of this one, in the order they were written; not back to a loop's head.
 
-        Where there are several, a record's child path gets the child's number, counted from 1, on the way.
+        Where there are several, a record's child path gets the child's number, counted from 1, on the way. Who takes
+        what is late for a window is not among them.
         """
-        return tuple(child for child in self.vertices if vertex in child.parents)
+        return tuple(each for each in self.vertices if vertex in each.parents and not isinstance(each.step, Late))
+
+    def late_of(self, window: int) -> Vertex | None:
+        """The vertex that takes what is late for a window; None where it is dropped."""
+        found = (each for each in self.vertices if window in each.parents and isinstance(each.step, Late))
+        return next(found, None)
 
     def sources(self) -> Iterator[Vertex]:
         """All vertices that read."""
@@ -139,7 +159,7 @@ class Plan:
 
         Of a batch nobody can say which record it was, and a state that cannot be saved is no record's fault.
         """
-        return self.dead_letters is None or isinstance(step, MapBatches | Scan | Broadcast)
+        return self.dead_letters is None or isinstance(step, MapBatches | Scan | Broadcast | WindowBy)
 
     @property
     def outlet(self) -> int | None:
