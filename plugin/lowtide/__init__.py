@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from lowtide.api import Flow, main
 from lowtide.errors import LowtideError
+from lowtide.flow import agg
+from lowtide.flow.agg import Aggregate
+from lowtide.flow.durations import days, hours, millis, minutes, seconds
 from lowtide.flow.endpoints import kafka
 from lowtide.flow.formats import json, raw
 from lowtide.flow.streams import Broadcast, KeyedStream, Stream
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from lowtide.flow.raw_record import Raw
 
 __all__ = [
+    "Aggregate",
     "Broadcast",
     "Flow",
     "KeyedStream",
@@ -25,10 +29,16 @@ __all__ = [
     "Raw",
     "Stream",
     "__version__",
+    "agg",
+    "days",
+    "hours",
     "json",
     "kafka",
     "main",
+    "millis",
+    "minutes",
     "raw",
+    "seconds",
 ]
 
 

@@ -1,0 +1,319 @@
+"""Aggregates: what can be made of the records of a key or of a window, column by column; public as `lowtide.agg`.
+
+None is left out, as in SQL, but for `first`, `latest` and `collect`. Order is Lowtide's.
+
+    aggregate("spent", Spent, amount=agg.sum("amount"), orders=agg.count())
+"""
+
+from __future__ import annotations
+
+import operator
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from enum import Enum
+from functools import partial
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from lowtide.flow.signature import Unreadable, said
+
+__all__ = [
+    "Aggregate",
+    "collect",
+    "count",
+    "count_distinct",
+    "first",
+    "latest",
+    "max",
+    "max_by",
+    "mean",
+    "min",
+    "min_by",
+    "sum",
+]
+
+Types = Callable[[Any], tuple[Any, Any]]
+"""From the type of what is added to those of the state and of the result; raises Unreadable if it cannot be added."""
+
+_NUMBERS = (int, float)
+_ORDERED = (int, float, str, bytes, bool, date, datetime)
+_EXACT = (int, str, bytes, bool, date, datetime)
+_LARGEST = (1 << 63) - 1
+
+
+def _itself(state: Any) -> Any:
+    return state
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """What becomes one column of an aggregation's result; make your own of four functions.
+
+    Attributes:
+        initial: The state of no records.
+        add: Takes the state and the column's value, or the record where there is no column; returns the new state. Its
+            annotations say of what type the state is; without them it is that of `initial`.
+        merge: Puts two states together, of which the first came first; sessions need it.
+        finish: Makes the result of the state.
+        column: The column whose values are added; None for whole records.
+        types: For Lowtide's own, whose types depend on the column's.
+    """
+
+    initial: Any
+    add: Callable[[Any, Any], Any]
+    merge: Callable[[Any, Any], Any] | None = None
+    finish: Callable[[Any], Any] = _itself
+    column: str | None = None
+    types: Types | None = field(default=None, kw_only=True, repr=False)
+
+    @property
+    def is_state(self) -> bool:
+        """Whether the result is the state as it is."""
+        return self.finish is _itself
+
+
+@dataclass(frozen=True)
+class IntMean:
+    """The state of a mean of ints."""
+
+    total: int
+    count: int
+
+
+@dataclass(frozen=True)
+class FloatMean:
+    """The state of a mean of floats."""
+
+    total: float
+    count: int
+
+
+def count(column: str | None = None) -> Aggregate:
+    """How many records; with a column, those where it is not None."""
+    return Aggregate(0, _counted, operator.add, column=column, types=_counting)
+
+
+def sum(column: str) -> Aggregate:  # noqa: A001 - the module's name stands before it
+    """The sum, of floats added in order; None of nothing."""
+    return Aggregate(None, _added, _added, column=column, types=_summed)
+
+
+def mean(column: str) -> Aggregate:
+    """The mean as a float; None of nothing."""
+    return Aggregate(None, _averaged, _both_averaged, _divided, column, types=_mean)
+
+
+def min(column: str) -> Aggregate:  # noqa: A001 - the module's name stands before it
+    """The smallest value; None of nothing."""
+    return Aggregate(None, _smaller, _smaller, column=column, types=_chosen)
+
+
+def max(column: str) -> Aggregate:  # noqa: A001 - the module's name stands before it
+    """The largest value; None of nothing."""
+    return Aggregate(None, _larger, _larger, column=column, types=_chosen)
+
+
+def first(column: str) -> Aggregate:
+    """The value of the first record in Lowtide's order."""
+    return Aggregate((), _kept, _first, _only, column, types=_one)
+
+
+def latest(column: str) -> Aggregate:
+    """The value of the last record in Lowtide's order."""
+    return Aggregate((), _replaced, _last, _only, column, types=_one)
+
+
+def min_by(column: str, by: str) -> Aggregate:
+    """A column of the record in which another is smallest; the first of equals."""
+    return _by(column, by, operator.lt)
+
+
+def max_by(column: str, by: str) -> Aggregate:
+    """A column of the record in which another is largest; the first of equals."""
+    return _by(column, by, operator.gt)
+
+
+def count_distinct(column: str) -> Aggregate:
+    """How many different values, exactly; its state grows with them."""
+    return Aggregate((), _noted, _all_noted, len, column, types=_distinct)
+
+
+def collect(column: str | None = None) -> Aggregate:
+    """All values, or all records, as a tuple in Lowtide's order; its state grows with them."""
+    return Aggregate((), _appended, operator.add, column=column, types=_collected)
+
+
+# -- what they do ------------------------------------------------------------------------------------------------------
+
+
+def _counted(state: int, value: Any) -> int:
+    return state + (value is not None)
+
+
+def _added(state: Any, value: Any) -> Any:
+    if state is None or value is None:
+        return value if state is None else state
+    return _fitting(state + value)
+
+
+def _fitting(total: Any) -> Any:
+    if type(total) is int and not -_LARGEST - 1 <= total <= _LARGEST:
+        raise OverflowError("the sum is more than 64 bits hold")
+    return total
+
+
+def _averaged(state: Any, value: Any) -> Any:
+    if value is None:
+        return state
+    return _both_averaged(state, (IntMean if type(value) is int else FloatMean)(value, 1))
+
+
+def _both_averaged(state: Any, other: Any) -> Any:
+    if state is None or other is None:
+        return other if state is None else state
+    return type(state)(_fitting(state.total + other.total), state.count + other.count)
+
+
+def _divided(state: Any) -> float | None:
+    if state is None:
+        return None
+    mean: float = state.total / state.count
+    return mean
+
+
+def _smaller(state: Any, value: Any) -> Any:
+    return state if value is None or (state is not None and not value < state) else value
+
+
+def _larger(state: Any, value: Any) -> Any:
+    return state if value is None or (state is not None and not value > state) else value
+
+
+def _first(state: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
+    return state or other
+
+
+def _last(state: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
+    return other or state
+
+
+def _only(state: tuple[Any, ...]) -> Any:
+    return state[0] if state else None
+
+
+def _kept(state: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
+    return state or (value,)
+
+
+def _replaced(_: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
+    return (value,)
+
+
+def _appended(state: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
+    return (*state, value)
+
+
+def _by(column: str, by: str, better: Callable[[Any, Any], bool]) -> Aggregate:
+    """Keeps the record that is best so far."""
+    return Aggregate(
+        (),
+        partial(_better, by, better),
+        partial(_better_of_both, by, better),
+        partial(_column_of_only, column),
+        types=partial(_best, column, by),
+    )
+
+
+def _better(by: str, better: Callable[[Any, Any], bool], state: tuple[Any, ...], record: Any) -> tuple[Any, ...]:
+    value = getattr(record, by)
+    return state if value is None or (state and not better(value, getattr(state[0], by))) else (record,)
+
+
+def _better_of_both(
+    by: str, better: Callable[[Any, Any], bool], state: tuple[Any, ...], other: tuple[Any, ...]
+) -> tuple[Any, ...]:
+    return _better(by, better, state, other[0]) if other else state
+
+
+def _column_of_only(column: str, state: tuple[Any, ...]) -> Any:
+    return getattr(state[0], column) if state else None
+
+
+def _noted(state: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
+    """The values so far in their own order, so that one is found without a look at each."""
+    if value is None:
+        return state
+    place = bisect_left(state, _sorted_by(value), key=_sorted_by)
+    return state if place < len(state) and state[place] == value else (*state[:place], value, *state[place:])
+
+
+def _all_noted(state: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(sorted({*state, *other}, key=_sorted_by))
+
+
+def _sorted_by(value: Any) -> Any:
+    return value.value if isinstance(value, Enum) else value
+
+
+# -- their types -------------------------------------------------------------------------------------------------------
+
+
+def _some(value: Any) -> Any:
+    """A type without None."""
+    if get_origin(value) in (Union, UnionType):
+        others = [each for each in get_args(value) if each is not NoneType]
+        return others[0] if len(others) == 1 else value
+    return value
+
+
+def _limited(value: Any, kinds: tuple[type, ...]) -> Any:
+    """A type without None, if it is one of these or a Literal of them."""
+    some = _some(value)
+    if some not in kinds and not (get_origin(some) is Literal and {*map(type, get_args(some))} <= {*kinds}):
+        raise Unreadable(f"takes {', '.join(kind.__name__ for kind in kinds)}, but the column is {said(value)}")
+    return some
+
+
+def _counting(_: Any) -> tuple[Any, Any]:
+    return int, int
+
+
+def _summed(value: Any) -> tuple[Any, Any]:
+    return _limited(value, _NUMBERS) | None, value
+
+
+def _mean(value: Any) -> tuple[Any, Any]:
+    state = IntMean if _limited(value, _NUMBERS) is int else FloatMean
+    return state | None, float if value is _some(value) else float | None
+
+
+def _chosen(value: Any) -> tuple[Any, Any]:
+    return _limited(value, _ORDERED) | None, value
+
+
+def _one(value: Any) -> tuple[Any, Any]:
+    return tuple[value, ...], value
+
+
+def _best(column: str, by: str, record: type) -> tuple[Any, Any]:
+    hints = get_type_hints(record)
+    for name in (column, by):
+        if name not in hints:
+            raise Unreadable(f"takes column {name!r}, but {said(record)} has {', '.join(hints)}")
+    result = hints[column]
+    if _limited(hints[by], _ORDERED) is not hints[by]:
+        result = _some(result) | None
+    return tuple[record, ...], result  # type: ignore[valid-type]  # a type made at run time
+
+
+def _distinct(value: Any) -> tuple[Any, Any]:
+    some = _some(value)
+    if not (isinstance(some, type) and issubclass(some, Enum)):
+        _limited(value, _EXACT)
+    return tuple[some, ...], int  # type: ignore[valid-type]  # a type made at run time
+
+
+def _collected(value: Any) -> tuple[Any, Any]:
+    return tuple[value, ...], tuple[value, ...]

@@ -1,0 +1,352 @@
+"""Aggregates: what each comes to, in which types, and what an aggregation's result is refused for."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from enum import Enum
+from itertools import pairwise
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lowtide as lt
+from lowtide.errors import FlowError
+from lowtide.flow.aggregation import Aggregation, aggregation_of
+from lowtide.flow.schema import kind_of, schema_of
+from lowtide.flow.signature import accepts
+
+FULL = (1 << 63) - 1
+
+
+class Mood(Enum):
+    CALM = "calm"
+    WILD = "wild"
+
+
+@dataclass(frozen=True)
+class Order:
+    user: str
+    amount: int
+    price: float = 1.0
+    paid: int | None = None
+    mood: Mood = Mood.CALM
+    at: datetime = datetime(2026, 1, 31, tzinfo=UTC)
+    day: date | None = None
+    size: Literal["s", "l"] = "s"
+    tags: tuple[str, ...] = ()
+
+
+def aggregated(returns: type, **columns: lt.Aggregate) -> Aggregation:
+    return aggregation_of(returns, columns, takes=Order, key=("user",), windows=False)
+
+
+def result(aggregation: Aggregation, orders: Sequence[Order]) -> Any:
+    state = aggregation.initial
+    for order in orders:
+        state = aggregation.add(state, order)
+    return aggregation.finish(state, (orders[0].user,))
+
+
+@dataclass(frozen=True)
+class All:
+    user: str
+    records: int
+    paid: int
+    amount: int
+    total: int | None
+    mean: float
+    mean_paid: float | None
+    least: int
+    most: int | None
+    price: float
+    start: Mood
+    end: int | None
+    cheapest: Mood
+    dearest: int | None
+    moods: int
+    amounts: tuple[int, ...]
+    orders: tuple[Order, ...]
+
+
+def everything() -> Aggregation:
+    return aggregated(
+        All,
+        records=lt.agg.count(),
+        paid=lt.agg.count("paid"),
+        amount=lt.agg.sum("amount"),
+        total=lt.agg.sum("paid"),
+        mean=lt.agg.mean("amount"),
+        mean_paid=lt.agg.mean("paid"),
+        least=lt.agg.min("amount"),
+        most=lt.agg.max("paid"),
+        price=lt.agg.sum("price"),
+        start=lt.agg.first("mood"),
+        end=lt.agg.latest("paid"),
+        cheapest=lt.agg.min_by("mood", by="price"),
+        dearest=lt.agg.max_by("amount", by="paid"),
+        moods=lt.agg.count_distinct("mood"),
+        amounts=lt.agg.collect("amount"),
+        orders=lt.agg.collect(),
+    )
+
+
+ORDERS = [
+    Order("ann", 5, 0.1, 7, Mood.WILD),
+    Order("ann", 3, 0.2, None),
+    Order("ann", 3, 0.3, 9, Mood.WILD),
+    Order("ann", 4, 0.1, 9),
+    Order("ann", 1, 0.7, None),
+]
+
+
+def test_each_aggregate_comes_to_what_its_name_says() -> None:
+    assert result(everything(), ORDERS) == All(
+        user="ann",
+        records=5,
+        paid=3,
+        amount=16,
+        total=25,
+        mean=16 / 5,
+        mean_paid=25 / 3,
+        least=1,
+        most=9,
+        price=0.1 + 0.2 + 0.3 + 0.1 + 0.7,
+        start=Mood.WILD,
+        end=None,
+        cheapest=Mood.WILD,
+        dearest=3,
+        moods=2,
+        amounts=(5, 3, 3, 4, 1),
+        orders=tuple(ORDERS),
+    )
+
+
+def test_of_columns_that_all_are_none_comes_none() -> None:
+    made = result(everything(), [Order("ann", 1)])
+    assert (made.paid, made.total, made.mean_paid, made.most, made.end, made.dearest) == (
+        0,
+        None,
+        None,
+        None,
+        None,
+        None,
+    )
+
+
+orders = st.lists(
+    st.builds(
+        Order,
+        user=st.just("ann"),
+        amount=st.integers(-5, 5),
+        price=st.integers(-8, 8).map(lambda n: n / 8),
+        paid=st.none() | st.integers(-3, 3),
+        mood=st.sampled_from(Mood),
+    ),
+    min_size=1,
+)
+
+
+@given(orders)
+def test_sums_and_choices_are_those_of_python(made: list[Order]) -> None:
+    found, paid = result(everything(), made), [order.paid for order in made if order.paid is not None]
+    assert (found.records, found.paid, found.amount) == (len(made), len(paid), sum(order.amount for order in made))
+    assert (found.total, found.most) == ((sum(paid), max(paid)) if paid else (None, None))
+    assert found.cheapest == min(made, key=lambda order: order.price).mood
+    assert found.moods == len({order.mood for order in made})
+    if paid:
+        of_paid = [order for order in made if order.paid is not None]
+        assert found.dearest == max(of_paid, key=lambda order: order.paid or 0).amount
+
+
+@given(orders, st.data())
+@settings(max_examples=200)
+def test_states_that_are_merged_are_those_of_all_records(made: list[Order], data: st.DataObject) -> None:
+    aggregation = everything()
+    assert aggregation.merges
+    cuts = sorted({0, len(made), *data.draw(st.lists(st.integers(0, len(made)), max_size=3))})
+    merged = aggregation.initial
+    for start, end in pairwise(cuts):
+        state = aggregation.initial
+        for order in made[start:end]:
+            state = aggregation.add(state, order)
+        merged = aggregation.merge(merged, state)
+    assert aggregation.finish(merged, ("ann",)) == result(aggregation, made)
+
+
+@given(orders)
+def test_a_state_comes_back_from_its_columns_as_it_is(made: list[Order]) -> None:
+    aggregation = everything()
+    kind = kind_of(aggregation.state, "state")
+    state = aggregation.initial
+    for order in made:
+        assert repr(kind.decode(kind.encode([state]))[0]) == repr(state)
+        state = aggregation.add(state, order)
+    assert repr(kind.decode(kind.encode([state]))[0]) == repr(state)
+    assert schema_of(aggregation.state).arrow.names == [name for name in schema_of(All).arrow.names if name != "user"]
+
+
+def test_a_sum_of_more_than_64_bits_fails() -> None:
+    @dataclass(frozen=True)
+    class Sum:
+        total: int
+
+    @dataclass(frozen=True)
+    class Mean:
+        mean: float
+
+    total, mean = aggregated(Sum, total=lt.agg.sum("amount")), aggregated(Mean, mean=lt.agg.mean("amount"))
+    for aggregation in (total, mean):
+        with pytest.raises(OverflowError, match="64 bits"):
+            result(aggregation, [Order("ann", FULL), Order("ann", 1)])
+    assert result(total, [Order("ann", FULL)]) == Sum(FULL)
+
+
+def test_aggregates_go_to_workers_by_plain_pickle() -> None:
+    for made in (lt.agg.count(), lt.agg.first("user"), lt.agg.min_by("user", "amount"), lt.agg.collect()):
+        again = pickle.loads(pickle.dumps(made))
+        assert again.add(made.initial, ORDERS[0]) == made.add(made.initial, ORDERS[0])
+
+
+# -- aggregates of one's own -------------------------------------------------------------------------------------------
+
+
+def longest(state: str, tags: tuple[str, ...]) -> str:
+    return max(state, *tags, key=len)
+
+
+def shouted(state: str) -> str:
+    return state.upper()
+
+
+def test_an_aggregate_of_ones_own_says_its_types_by_annotations() -> None:
+    @dataclass(frozen=True)
+    class Tag:
+        user: str
+        tag: str
+
+    aggregation = aggregated(Tag, tag=lt.Aggregate("", longest, finish=shouted, column="tags"))
+    assert not aggregation.merges
+    assert result(aggregation, [Order("ann", 1, tags=("a", "abc")), Order("ann", 1, tags=("ab",))]) == Tag("ann", "ABC")
+    product = lt.Aggregate(1, lambda state, order: state * order.amount)
+
+    @dataclass(frozen=True)
+    class Product:
+        tag: int
+
+    assert result(aggregated(Product, tag=product), [Order("ann", 6), Order("ann", 7)]) == Product(42)
+
+
+def takes_numbers(state: int, value: int) -> int:
+    return state + value
+
+
+def of_text(state: str) -> int:
+    return len(state)
+
+
+def add_one(state: Any) -> Any:
+    return state
+
+
+of_one: Any = add_one
+
+
+def none_known(state: int | None, value: str) -> int | None:
+    return state
+
+
+@dataclass(frozen=True)
+class Counted:
+    user: str
+    orders: int
+
+
+@dataclass(frozen=True)
+class Windowed:
+    user: str
+    window_start: datetime
+    orders: int
+
+
+@dataclass(frozen=True)
+class WrongKey:
+    user: int
+    orders: int
+
+
+@dataclass(frozen=True)
+class Text:
+    orders: str
+
+
+@pytest.mark.parametrize(
+    ("returns", "columns", "message"),
+    [
+        (Counted, {}, "nothing is aggregated"),
+        (Counted, {"orders": 3}, "orders= is 3, expected an aggregate such as agg.count()"),
+        (Counted, {"number": lt.agg.count()}, "Counted has no field 'number'; it has user, orders"),
+        (Counted, {"user": lt.agg.count()}, "user is filled by the key already"),
+        (Windowed, {"orders": lt.agg.count()}, "nothing fills Windowed.window_start, as there are no windows here"),
+        (
+            All,
+            {"amount": lt.agg.count()},
+            r"nothing fills All.records; its fields have to be columns of the key \(user\)",
+        ),
+        (WrongKey, {"orders": lt.agg.count()}, "WrongKey.user is int, but it is filled with str"),
+        (Text, {"orders": lt.agg.count()}, "Text.orders is str, but it is filled with int"),
+        (Counted, {"orders": lt.agg.sum("paid")}, r"Counted.orders is int, but it is filled with int \| None"),
+        (Counted, {"orders": lt.agg.mean("amount")}, "Counted.orders is int, but it is filled with float"),
+        (Counted, {"orders": lt.agg.sum("mood")}, "the aggregate orders takes int, float, but the column is Mood"),
+        (Counted, {"orders": lt.agg.max("mood")}, "the aggregate orders takes int, .*but the column is Mood"),
+        (Counted, {"orders": lt.agg.count_distinct("price")}, "takes int, str, .* but the column is float"),
+        (Counted, {"orders": lt.agg.sum("many")}, "takes column 'many', but Order has user, amount"),
+        (Counted, {"orders": lt.agg.max_by("amount", "many")}, "takes column 'many', but Order has user, amount"),
+        (Counted, {"orders": lt.agg.max_by("amount", "tags")}, r"the aggregate orders takes .* tuple\[str, ...\]"),
+        (Counted, {"orders": lt.Aggregate(0, takes_numbers, column="user")}, "adds int, but str arrives"),
+        (Counted, {"orders": lt.Aggregate("", takes_numbers, column="amount")}, "keeps int, but initial is ''"),
+        (
+            Counted,
+            {"orders": lt.Aggregate(0, takes_numbers, None, of_text, "amount")},
+            "finishes str, but its state is",
+        ),
+        (Counted, {"orders": lt.Aggregate(0, of_one)}, "has a function add= that must take two arguments"),
+        (Counted, {"orders": lt.Aggregate(None, none_known, column="user")}, r"it is filled with int \| None"),
+        (
+            Counted,
+            {"orders": lt.Aggregate(None, lambda state, value: 1)},
+            "keeps what cannot be saved: its state: no column can hold NoneType",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_named(returns: type, columns: dict[str, Any], message: str) -> None:
+    with pytest.raises(FlowError, match=message):
+        aggregated(returns, **columns)
+
+
+def test_a_window_fills_its_moments() -> None:
+    aggregation = aggregation_of(Windowed, {"orders": lt.agg.count()}, takes=Order, key=("user",), windows=True)
+    start = datetime(2026, 1, 31, tzinfo=UTC)
+    state = aggregation.add(aggregation.initial, ORDERS[0])
+    assert aggregation.finish(state, ("ann",), start, start + timedelta(minutes=5)) == Windowed("ann", start, 1)
+    with pytest.raises(FlowError, match="window_start is filled by the window already"):
+        aggregation_of(Windowed, {"window_start": lt.agg.count()}, takes=Order, key=("user",), windows=True)
+
+
+def test_a_column_that_cannot_be_none_fills_a_field_that_can() -> None:
+    assert accepts(int | None, int)
+
+    @dataclass(frozen=True)
+    class Perhaps:
+        total: int | None
+
+    assert result(aggregated(Perhaps, total=lt.agg.sum("amount")), ORDERS) == Perhaps(16)
+
+
+def test_durations_are_timedeltas() -> None:
+    assert lt.millis(1500) == lt.seconds(1.5) == timedelta(seconds=1.5)
+    assert lt.minutes(60) == lt.hours(1) == lt.days(1) / 24 == timedelta(hours=1)
