@@ -14,7 +14,11 @@ from lowtide.flow.agg import Aggregate
 from lowtide.flow.durations import days, hours, millis, minutes, seconds
 from lowtide.flow.endpoints import kafka
 from lowtide.flow.formats import json, raw
+from lowtide.flow.stamped import Stamped, stamped
 from lowtide.flow.streams import Broadcast, KeyedStream, Stream
+from lowtide.flow.window_words import calendar, session, sliding, tumbling
+from lowtide.flow.windowed import Windowed
+from lowtide.flow.windows import Window
 from lowtide.version import __version__
 
 if TYPE_CHECKING:
@@ -27,9 +31,13 @@ __all__ = [
     "KeyedStream",
     "LowtideError",
     "Raw",
+    "Stamped",
     "Stream",
+    "Window",
+    "Windowed",
     "__version__",
     "agg",
+    "calendar",
     "days",
     "hours",
     "json",
@@ -39,6 +47,10 @@ __all__ = [
     "minutes",
     "raw",
     "seconds",
+    "session",
+    "sliding",
+    "stamped",
+    "tumbling",
 ]
 
 

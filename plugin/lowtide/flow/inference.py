@@ -174,8 +174,13 @@ class Inference:
             self._fault(call, 'nobody takes its late records; write .late somewhere, or drop them by late="drop"')
         elif taken and step.late is not None:
             self._fault(call, 'late="drop" drops what .late takes; leave out one of the two')
-        self.steps[index], gives = typed_window(step, takes)
+        self.steps[index], gives = typed_window(step, takes, self._key_of(call))
         return gives
+
+    def _key_of(self, call: Call) -> tuple[str, ...]:
+        while not isinstance(call.step, KeyBy):
+            call = self._flow.calls[call.parents[0]]
+        return call.step.columns
 
     def _check_ends_of_level(self, call: Call, step: Step, takes: Any) -> None:
         if isinstance(step, KeyBy):

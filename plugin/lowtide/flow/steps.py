@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from lowtide.flow.endpoints import KafkaSink, KafkaSource
 from lowtide.flow.moments import ZERO
 from lowtide.flow.windows import Windows
+
+if TYPE_CHECKING:
+    from lowtide.flow.agg import Aggregate
+    from lowtide.flow.aggregation import Aggregation
 
 Function = Callable[..., Any]
 
@@ -160,6 +164,21 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
+class Aggregated:
+    """A window's result is a record of aggregates.
+
+    Attributes:
+        returns: The type of the results.
+        columns: The aggregates by the fields that they fill.
+        made: What they come to together; in a plan always there.
+    """
+
+    returns: type
+    columns: tuple[tuple[str, Aggregate], ...]
+    made: Aggregation | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class WindowBy:
     """Each key's records come into windows of time, which give results when they close, and perhaps before.
 
@@ -179,7 +198,7 @@ class WindowBy:
     ahead: timedelta = ZERO
     late: Literal["drop"] | None = None
     emit: Literal["close", "update"] = "close"
-    result: Reduced | Folded | Applied | None = None
+    result: Aggregated | Reduced | Folded | Applied | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from lowtide.errors import FlowError
+from lowtide.flow.aggregation import aggregation_of
 from lowtide.flow.kinds import Mismatch, Scalar, encode_strictly
 from lowtide.flow.schema import kind_of, schema_of
 from lowtide.flow.signature import NOTHING, Unreadable, accepts, element_of, said, says_nothing, signature_of
-from lowtide.flow.steps import Applied, Folded, Function, Reduced, WindowBy
+from lowtide.flow.steps import Aggregated, Applied, Folded, Reduced, WindowBy
 from lowtide.flow.windows import Session, Window
 
-__all__ = ["result_of", "time_fault", "typed_window"]
+__all__ = ["time_fault", "typed_window"]
 
 
 def time_fault(step: WindowBy, takes: type | None) -> str | None:
@@ -29,20 +32,28 @@ def time_fault(step: WindowBy, takes: type | None) -> str | None:
     return f"time={step.time!r} is {kind.name}, and has to be a datetime that is never None; {way_out}"
 
 
-def result_of(step: WindowBy) -> Function | None:
-    """The function that a message about a window's result names."""
-    return None if step.result is None else step.result.function
-
-
-def typed_window(step: WindowBy, takes: type | None) -> tuple[WindowBy, Any]:
+def typed_window(step: WindowBy, takes: type | None, key: Sequence[str]) -> tuple[WindowBy, Any]:
     """The step with the type of its state, and the type of its results; None where a fault hides it.
+
+    Args:
+        step: The step as the user wrote it.
+        takes: The type of the records that arrive, None where a fault hides it.
+        key: The columns that they are keyed by.
 
     Raises:
         Unreadable: what does not fit, to stand behind the function's name.
-        SchemaRefused: no column can hold the state or the results.
+        FlowError: an aggregate does not fit, or no column can hold the state or the results.
     """
     result = step.result
     assert result is not None, "a window without a result is refused before"
+    if isinstance(result, Aggregated):
+        if takes is None:
+            return step, None
+        made = aggregation_of(result.returns, dict(result.columns), takes=takes, key=key, windows=True)
+        if isinstance(step.windows, Session) and not made.merges:
+            lacking = [name for name, each in result.columns if each.merge is None]
+            raise FlowError(f"sessions may become one: give the aggregate {', '.join(lacking)} a merge=")
+        return replace(step, result=replace(result, made=made)), schema_of(made.returns).record
     if isinstance(result, Reduced):
         _check_reduced(result, takes)
         return step, takes

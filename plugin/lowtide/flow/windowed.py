@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from lowtide.errors import FlowError
 from lowtide.flow import steps
+from lowtide.flow.agg import Aggregate
 from lowtide.flow.calls import check_text, function_of, user_site
 from lowtide.flow.moments import ZERO
 from lowtide.flow.steps import WindowBy
 from lowtide.flow.streams import Stream
-from lowtide.flow.windows import LIMIT, Calendar, Session, Sliding, Tumbling, Window
+from lowtide.flow.window_words import LIMIT
+from lowtide.flow.windows import Calendar, Session, Sliding, Tumbling, Window
 
 if TYPE_CHECKING:
     from lowtide.flow.graph import FlowGraph
@@ -24,7 +26,7 @@ S = TypeVar("S")
 
 
 class Windowed(Generic[T]):
-    """Records in windows of time; takes one of `reduce`, `fold` and `apply`."""
+    """Records in windows of time; takes one of `aggregate`, `reduce`, `fold` and `apply`."""
 
     def __init__(self, flow: FlowGraph, call: int) -> None:
         self._flow = flow
@@ -37,6 +39,15 @@ class Windowed(Generic[T]):
         if self._late is None:
             self._late = Stream(self._flow, self._flow.add(steps.Late(), None, (self._call,), user_site()))
         return self._late
+
+    def aggregate(self, returns: type[U], **columns: Aggregate) -> Stream[U]:
+        """Give one record per window: the key's columns, window_start and window_end where it has them, and aggregates.
+
+        Args:
+            returns: The type of the records, a dataclass whose fields all are one of these.
+            columns: The aggregates by the fields that they fill, such as `clicks=lt.agg.count()`.
+        """
+        return self._made(steps.Aggregated(returns, tuple(columns.items())))
 
     def reduce(self, function: Callable[[T, T], T]) -> Stream[T]:
         """Give one record per window: its records, put together two by two in Lowtide's order.
@@ -81,7 +92,7 @@ class Windowed(Generic[T]):
         """
         return self._made(steps.Applied(function_of(function), returns))
 
-    def _made(self, result: steps.Reduced | steps.Folded | steps.Applied) -> Stream[Any]:
+    def _made(self, result: steps.Aggregated | steps.Reduced | steps.Folded | steps.Applied) -> Stream[Any]:
         step = self._flow.calls[self._call].step
         assert isinstance(step, WindowBy), "it was written down as one"
         if step.result is not None:

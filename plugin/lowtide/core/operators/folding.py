@@ -17,7 +17,7 @@ from lowtide.flow.fields import is_fixed
 from lowtide.flow.moments import moment
 from lowtide.flow.plan import Vertex
 from lowtide.flow.schema import schema_of
-from lowtide.flow.steps import Applied, Folded, Function, Reduced, WindowBy
+from lowtide.flow.steps import Aggregated, Applied, Folded, Function, Reduced, WindowBy
 from lowtide.flow.windows import Span, Window
 
 __all__ = ["EMPTY", "Folding", "Refused", "window_of"]
@@ -47,15 +47,24 @@ class Folding:
     def __init__(self, vertex: Vertex) -> None:
         step = vertex.step
         assert isinstance(step, WindowBy)
+        self._add: Function
         result = step.result
         self._vertex = vertex
         self._gives = vertex.gives
         self.keeps = isinstance(result, Applied)
-        self._add: Function = result.function  # type: ignore[union-attr]  # a plan's windows have a result
         self._merge: Function | None = None
         self._finish: Function | None = None
         self._initial: Any = EMPTY
         self._states: States | None = None
+        if isinstance(result, Aggregated):
+            made = result.made
+            assert made is not None, "a plan's aggregates have been put together"
+            self._add, self._merge, self._initial = made.add, made.merge, made.initial
+            self._finish = lambda window, state: made.finish(state, window.key, window.start, window.end)
+            self._states = States(vertex, made.state)
+        else:
+            assert result is not None, "a plan's windows have a result"
+            self._add = result.function
         if isinstance(result, Reduced):
             self._merge = result.function
             self._states = States(vertex, vertex.takes)

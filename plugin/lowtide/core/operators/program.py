@@ -32,8 +32,23 @@ from lowtide.core.operators.per_record import FilterNode, FlatMapNode, MapNode, 
 from lowtide.core.operators.scan import ScanGrouping
 from lowtide.core.operators.sink import WriteNode
 from lowtide.core.operators.source import SourceNode
+from lowtide.core.operators.window_node import LateNode, WindowNode
 from lowtide.flow.plan import Plan, Vertex
-from lowtide.flow.steps import Again, Filter, FlatMap, Last, Loop, Map, MapBatches, Merge, Read, Scan, Write
+from lowtide.flow.steps import (
+    Again,
+    Filter,
+    FlatMap,
+    Last,
+    Late,
+    Loop,
+    Map,
+    MapBatches,
+    Merge,
+    Read,
+    Scan,
+    WindowBy,
+    Write,
+)
 
 Captured = dict[str, dict[int, list[tuple[Key, Any]]]]
 """State by vertex and hash unit: each key with what is saved of it."""
@@ -59,12 +74,12 @@ class Program:
             if vertex.level == level or (vertex.is_exchange and vertex.level == level + 1):
                 self._nodes[vertex.id] = self._node(vertex)
         self._holding = [node for node in self._nodes.values() if isinstance(node, Holding)]
-        self._states: dict[str, Grouping | BesideNode] = {}
+        self._states: dict[str, Grouping | BesideNode | WindowNode] = {}
         """By the name of the step."""
         for node in self._nodes.values():
             if isinstance(node, GroupingNode):
                 self._states[node.vertex.name] = node.grouping
-            elif isinstance(node, BesideNode):
+            elif isinstance(node, BesideNode | WindowNode):
                 self._states[node.vertex.name] = node
         self._lead()
 
@@ -77,6 +92,10 @@ class Program:
             return SourceNode(vertex, self.plan, self._limits)
         if isinstance(step, Last | Scan):
             return self._stateful(vertex)
+        if isinstance(step, WindowBy):
+            return WindowNode(vertex, self.plan)
+        if isinstance(step, Late):
+            return LateNode(vertex)
         if isinstance(step, Merge):
             return MergeNode(vertex, self.plan.name)
         if isinstance(step, Loop):
@@ -112,6 +131,10 @@ class Program:
                 continue
             children = self.plan.children(vertex.id)
             node.lead([(self._nodes[child.id], child.parents.index(vertex.id)) for child in children])
+            late = self.plan.late_of(vertex.id) if isinstance(node, WindowNode) else None
+            if late is not None:
+                node.lead_late(self._nodes[late.id])
+                children = (*children, late)
             if any(isinstance(self._nodes[child.id], ExchangeNode) or child.id in outward for child in children):
                 outward.add(vertex.id)
         for node in self._holding:

@@ -30,7 +30,6 @@ class LateSeen:
     Attributes:
         count: Those that came when a window of theirs had closed.
         ahead: Those whose time lay too far ahead.
-        most_us: How long after its window a record came that was late, at most.
     """
 
     __slots__ = ("ahead", "count")
@@ -72,10 +71,12 @@ class WindowNode(Holding):
     Args:
         vertex: The step.
         plan: The plan.
-        late: Who takes what is late; None where it is dropped.
+
+    Attributes:
+        late_seen: What was late so far.
     """
 
-    def __init__(self, vertex: Vertex, plan: Plan, late: LateNode | None) -> None:
+    def __init__(self, vertex: Vertex, plan: Plan) -> None:
         super().__init__(vertex)
         step = vertex.step
         assert isinstance(step, WindowBy)
@@ -89,11 +90,15 @@ class WindowNode(Holding):
         self._folding = Folding(vertex)
         self._windows = open_windows(step, self._folding, self._slack_us, self._several)
         self._clock = ClockKeys(plan, vertex)
-        self._late = late
+        self._late: Node | None = None
         self._pending = Pending(f'step "{vertex.name}"')
         self._touched = Touched()
         self._pruned = FIRST_TICK
         self.late_seen = LateSeen()
+
+    def lead_late(self, follower: Node) -> None:
+        """Say who takes what is late; without one it is dropped."""
+        self._late = follower
 
     def take(self, batch: Batch, port: int, feed: Feed) -> None:
         """Hold records."""
