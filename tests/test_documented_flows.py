@@ -121,7 +121,7 @@ def test_a_job_delivers_what_run_locally_says(
     flow.name = unique(flow.name)
     inputs = ran[-1] if example.inputs is None else example.inputs
     log = {name: values(source, inputs.get(name, ())) * TIMES for name, source in sources(flow).items()}
-    expected = flow.run_locally(**log)
+    expected = flow.run_locally(log)
     conf = spark.conf()
     # In the order in which `run_locally` takes them, and all there before the job, which so goes by these timestamps.
     at_ms = time.time_ns() // 1_000_000 - STEP_MS * sum(map(len, log.values()))

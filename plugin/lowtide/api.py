@@ -38,7 +38,11 @@ class Flow(FlowGraph):
         return Stream(self, self.add(Read(KafkaSource(source.topic, source.format)), name, (), site))
 
     def run_locally(
-        self, inputs: Mapping[str, Iterable[Any]] | None = None, *, until: datetime | None = None, **named: Iterable[Any]
+        self,
+        inputs: Mapping[str, Iterable[Any]] | None = None,
+        *,
+        until: datetime | None = None,
+        **named: Iterable[Any],
     ) -> dict[str, list[Any]]:
         """Run the flow here and now on lists of records, one per source, in order; no Spark, no services.
 

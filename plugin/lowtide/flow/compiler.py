@@ -176,7 +176,9 @@ def _check_durations(flow: str, vertices: Sequence[Vertex], slack_ms: int) -> No
             named = {word: getattr(windows, word, slack) for word in ("size", "every", "gap")}
             named["wait"] = wait or slack
             findings += [
-                Finding(vertex.site, vertex.name, f"{word} is {each}, shorter than a tick of {slack_ms} ms; make it longer")
+                Finding(
+                    vertex.site, vertex.name, f"{word} is {each}, shorter than a tick of {slack_ms} ms; make it longer"
+                )
                 for word, each in named.items()
                 if each < slack
             ]

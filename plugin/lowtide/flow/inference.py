@@ -165,7 +165,9 @@ class Inference:
         if fault is not None:
             self._fault(call, fault)
         if step.result is None:
-            self._fault(call, "nothing is made of its windows; add .aggregate(...), .reduce(...), .fold(...) or .apply(...)")
+            self._fault(
+                call, "nothing is made of its windows; add .aggregate(...), .reduce(...), .fold(...) or .apply(...)"
+            )
             return None
         taken = any(isinstance(each.step, Late) and each.parents == (index,) for each in self._flow.calls)
         if step.time is None and (taken or step.late is not None):

@@ -54,6 +54,6 @@ class Loops:
         elif mixed:
             yield f"{WORD[type(call.step)]} takes streams from inside and outside of the loop {name!r}; merge before it"
         elif isinstance(call.step, WindowBy):
-            yield f"a window cannot stand in the loop {name!r}: it ends later than a turn; cut before or behind the loop"
+            yield f"a window cannot stand in the loop {name!r}: it ends later than a turn; put it before or behind"
         elif isinstance(call.step, KeyBy | Broadcast | Write):
             yield f"{WORD[type(call.step)]} cannot stand in the loop {name!r}, whose records stay with their key"

@@ -82,7 +82,10 @@ def _applied(result: Applied, takes: type | None) -> Any:
 
 
 def _typed_fold(result: Folded, takes: type | None) -> Folded:
-    adds, ends = signature_of(result.function, "state", "record"), signature_of(result.finish, "the window", "its state")
+    adds, ends = (
+        signature_of(result.function, "state", "record"),
+        signature_of(result.finish, "the window", "its state"),
+    )
     hints = (adds.returns, adds.takes[0], ends.takes[1])
     state = next((hint for hint in hints if not says_nothing(hint)), type(result.initial))
     if not accepts(adds.takes[0], state):
@@ -102,7 +105,9 @@ def _typed_fold(result: Folded, takes: type | None) -> Folded:
         (initial,) = kind.decode(encode_strictly(kind, [result.initial], ""))
     except Mismatch as mismatch:
         place = f"initial{mismatch.path}"
-        raise Unreadable(f"keeps {said(state)}, but {place} is {mismatch.value!r}, expected {mismatch.expected}") from None
+        raise Unreadable(
+            f"keeps {said(state)}, but {place} is {mismatch.value!r}, expected {mismatch.expected}"
+        ) from None
     returns = schema_of(_said_once(ends.returns, result.returns)).record
     return replace(result, initial=initial, state=state, returns=returns)
 

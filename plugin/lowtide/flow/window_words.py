@@ -57,7 +57,7 @@ def calendar(unit: CalendarUnit, tz: str) -> Calendar:
     return Calendar(unit, tz)
 
 
-def _duration_of(step: str, what: str, duration: timedelta) -> timedelta:
+def _duration_of(step: str, what: str, duration: object) -> timedelta:
     """The duration, refused if it is none, not above zero, or longer than a century."""
     if not isinstance(duration, timedelta):
         text, way_out = f"{step} takes a duration as its {what}, found {duration!r}", "write lt.minutes(5), for example"
@@ -68,9 +68,9 @@ def _duration_of(step: str, what: str, duration: timedelta) -> timedelta:
     raise FlowError(text, where=str(user_site()), way_out=way_out)
 
 
-def _offset_of(step: str, offset: timedelta) -> timedelta:
+def _offset_of(step: str, offset: object) -> timedelta:
     """The offset, refused if it is no duration or longer than a century."""
-    if not isinstance(offset, timedelta) or abs(offset) > LIMIT:
-        text = f"{step} takes a duration as its offset, at most 100 years, found {offset!r}"
-        raise FlowError(text, where=str(user_site()), way_out="write lt.hours(6), for example")
-    return offset
+    if isinstance(offset, timedelta) and abs(offset) <= LIMIT:
+        return offset
+    text = f"{step} takes a duration as its offset, at most 100 years, found {offset!r}"
+    raise FlowError(text, where=str(user_site()), way_out="write lt.hours(6), for example")

@@ -77,9 +77,7 @@ class Windowed(Generic[T]):
             returns: The type of the records if `finish` has no annotation that says it.
         """
         merged = None if merge is None else function_of(merge)
-        return self._made(
-            steps.Folded(function_of(function), initial, function_of(finish), merged, returns=returns)
-        )
+        return self._made(steps.Folded(function_of(function), initial, function_of(finish), merged, returns=returns))
 
     def apply(
         self, function: Callable[[Window, tuple[T, ...]], Iterable[U]], *, returns: type[U] | None = None

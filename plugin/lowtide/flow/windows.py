@@ -142,7 +142,7 @@ def _calendar(windows: Calendar) -> Callable[[int], Sequence[Span]]:
 
     def spans(at: int) -> tuple[Span]:
         local = moment(at).astimezone(zone)
-        first = datetime(local.year, local.month, 1 if unit == "month" else local.day)  # noqa: DTZ001 - a wall's date
+        first = datetime(local.year, local.month, 1 if unit == "month" else local.day)
         return found(first - timedelta(days=first.weekday()) if unit == "week" else first)
 
     return spans

@@ -169,4 +169,3 @@ class TimedWindows:
         while self._dues and self._dues[0][:2] == first[:2]:
             found.append(heappop(self._dues))
         return found
-

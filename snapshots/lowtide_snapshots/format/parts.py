@@ -21,7 +21,7 @@ __all__ = ["KINDS", "PART_FORMAT", "Data", "PartHead", "decode_part", "encode_pa
 Data: TypeAlias = bytes | bytearray | memoryview
 
 PART_FORMAT = 1
-KINDS = ("scan", "last", "broadcast")
+KINDS = ("scan", "last", "broadcast", "window", "window_records")
 ROW_GROUP_ROWS = 131_072
 COMPRESSION_LEVEL = 1
 
@@ -33,10 +33,13 @@ _ORDER_KEY = {
     "child": pa.binary(),
     "trace": pa.uint64(),
 }
+_BOUNDS = {"window_start": pa.timestamp("us", tz="UTC"), "window_end": pa.timestamp("us", tz="UTC")}
 _COLUMNS = {
     "scan": ("key", "state"),
     "last": ("key", *_ORDER_KEY, "record"),
     "broadcast": ("state",),
+    "window": ("key", *_BOUNDS, "state"),
+    "window_records": ("key", *_BOUNDS, *_ORDER_KEY, "record"),
 }
 
 
@@ -161,7 +164,7 @@ def _mismatch(kind: str, table: pa.Table) -> str:
     if tuple(table.column_names) != _COLUMNS[kind]:
         return f"its columns are {table.column_names}, and those of kind {kind} are {list(_COLUMNS[kind])}"
     for column in table.schema:
-        wanted = _ORDER_KEY.get(column.name)
+        wanted = {**_ORDER_KEY, **_BOUNDS}.get(column.name)
         if wanted is not None and column.type != wanted:
             return f"column {column.name} is {column.type}, not {wanted}"
         if column.name in ("key", "record") and not pa.types.is_struct(column.type):

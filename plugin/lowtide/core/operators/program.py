@@ -131,8 +131,7 @@ class Program:
                 continue
             children = self.plan.children(vertex.id)
             node.lead([(self._nodes[child.id], child.parents.index(vertex.id)) for child in children])
-            late = self.plan.late_of(vertex.id) if isinstance(node, WindowNode) else None
-            if late is not None:
+            if isinstance(node, WindowNode) and (late := self.plan.late_of(vertex.id)) is not None:
                 node.lead_late(self._nodes[late.id])
                 children = (*children, late)
             if any(isinstance(self._nodes[child.id], ExchangeNode) or child.id in outward for child in children):

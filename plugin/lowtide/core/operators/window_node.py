@@ -228,7 +228,7 @@ class WindowNode(Holding):
         return self._touched.since(since)
 
     def capture(self, tick: int, since: int = FIRST_TICK) -> dict[int, list[tuple[Key, Saved]]]:
-        """The windows that are open below a tick, by hash unit and key, of units that may have changed since; O(keys)."""
+        """The windows that are open below a tick, by unit and key, of units that may have changed since; O(keys)."""
         assert tick >= self._pruned, "the state below a pruned tick is gone"
         parts: dict[int, list[tuple[Key, Saved]]] = {unit: [] for unit in self.changed(since)}
         for unit, key, saved in self._windows.below(tick, parts):

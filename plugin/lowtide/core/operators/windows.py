@@ -15,7 +15,7 @@ from itertools import chain, count
 from typing import Any, NamedTuple
 
 from lowtide.core.operators.clock import Due
-from lowtide.core.operators.folding import EMPTY, Folding, Refused
+from lowtide.core.operators.folding import EMPTY, Folding
 from lowtide.core.operators.group import Key
 from lowtide.core.operators.keys import plain
 from lowtide.core.operators.order import Position, tick_bytes
@@ -295,7 +295,7 @@ class SessionWindows(OpenWindows):
         return self._dues[0][0] if self._dues else None
 
     def take(self, arrival: Arrival) -> tuple[list[tuple[Span, Any]] | object, bool]:
-        """See `OpenWindows`: the record joins all sessions it touches, so that none are within the gap of each other."""
+        """See `OpenWindows`: a record joins all sessions it touches, so that none are within the gap of each other."""
         moment, key = arrival.moment, arrival.key
         mine = self._open.get(key, [])
         inside = any([each.start <= moment < each.end for each in mine])
@@ -326,7 +326,9 @@ class SessionWindows(OpenWindows):
             return state
         state = EMPTY
         for each in touched:
-            state = each.state if state is EMPTY else self._folding.merge(state, each.state, arrival.row, arrival.position)
+            state = (
+                each.state if state is EMPTY else self._folding.merge(state, each.state, arrival.row, arrival.position)
+            )
         return self._folding.add(state, arrival.row, arrival.position)
 
     def _opened(self, key: Key, session: _Session) -> None:
@@ -362,7 +364,7 @@ class SessionWindows(OpenWindows):
         changed = {key: (unit, saved) for key, unit, saved in self._changed_since(tick)}
         for key, mine in self._open.items():
             if key not in changed and mine[0].unit in wanted:
-                yield mine[0].unit, key, _saved(mine)
+                yield mine[0].unit, key, self._in_order(_saved(mine), tick)
         for key, (unit, saved) in changed.items():
             if saved and unit in wanted:
                 yield unit, key, self._in_order(saved, tick)
