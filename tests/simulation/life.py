@@ -256,7 +256,7 @@ class Life:
         host.floors.merge(notice.floors)
         for worker in host.workers:
             core = self.cores[worker]
-            if not (notice.floors or core.due or len(self.early[worker])) and self.rng.random() < 0.5:
+            if not (notice.floors or core.ready or len(self.early[worker])) and self.rng.random() < 0.5:
                 continue  # It would only forget; the next notice may tell it of this one as well.
             self.spread(worker, core.moved(notice.floors))
             self._process(worker, self.early[worker].due(self.cores[worker].min_time))

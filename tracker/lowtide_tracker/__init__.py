@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from lowtide_tracker.client import TrackerClient
     from lowtide_tracker.errors import (
         ConnectionLost,
+        DuePassed,
         FlushGap,
         FrontIsClosed,
         GraphError,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         TimeWentBack,
         TrackerError,
         UnknownFront,
+        UnknownOwner,
         UnknownSegment,
         UnknownWorker,
     )
@@ -44,6 +46,7 @@ __all__ = [
     "AckValues",
     "ClientHandshake",
     "ConnectionLost",
+    "DuePassed",
     "Floor",
     "Floors",
     "Flush",
@@ -72,6 +75,7 @@ __all__ = [
     "TrackerError",
     "TrackerServer",
     "UnknownFront",
+    "UnknownOwner",
     "UnknownSegment",
     "UnknownWorker",
 ]
@@ -80,6 +84,7 @@ _HOME = {
     "AckValues": "ack_values",
     "TrackerClient": "client",
     "ConnectionLost": "errors",
+    "DuePassed": "errors",
     "FlushGap": "errors",
     "FrontIsClosed": "errors",
     "GraphError": "errors",
@@ -93,6 +98,7 @@ _HOME = {
     "TimeWentBack": "errors",
     "TrackerError": "errors",
     "UnknownFront": "errors",
+    "UnknownOwner": "errors",
     "UnknownSegment": "errors",
     "UnknownWorker": "errors",
     "Floor": "floors",

@@ -84,6 +84,35 @@ class HeartbeatWentBack(TrackerError):
         )
 
 
+class DuePassed(TrackerError):
+    """An owner will send at a tick that was announced as over: it told so too late. Stop the job, deliver nothing."""
+
+    def __init__(self, segment: int, owner: int, tick: int, min_time: int) -> None:
+        super().__init__(segment, owner, tick, min_time)
+        self.segment, self.owner, self.tick, self.min_time = segment, owner, tick, min_time
+
+    def __str__(self) -> str:
+        return (
+            f"segment {self.segment}: owner {self.owner} has something due at tick {self.tick}, below min time "
+            f"{self.min_time}, which was announced; it was told after the ack of its cause: the life ends here, "
+            "recover from the last commit"
+        )
+
+
+class UnknownOwner(TrackerError):
+    """A message tells what is due for an owner that is not registered: the peers do not run the same plan."""
+
+    def __init__(self, segment: int, owner: int) -> None:
+        super().__init__(segment, owner)
+        self.segment, self.owner = segment, owner
+
+    def __str__(self) -> str:
+        return (
+            f"owner {self.owner} of segment {self.segment} is not registered, so nobody has waited for what it has "
+            "due: start every process of the job with the same plan"
+        )
+
+
 class UnknownSegment(TrackerError):
     """A message names a segment that the graph does not have: the peers do not run the same plan."""
 

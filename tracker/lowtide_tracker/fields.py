@@ -13,6 +13,8 @@ Segment: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 16) - 1)]
 Worker: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 16) - 1)]
 Front: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 Era: TypeAlias = Annotated[int, Meta(ge=1, le=(1 << 32) - 1)]
+MAX_OWNER = (1 << 16) - 1
+Owner: TypeAlias = Annotated[int, Meta(ge=0, le=MAX_OWNER)]
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
 """Any unsigned 64-bit integer, as MessagePack has no larger ones."""
 Ordinal: TypeAlias = Annotated[int, Meta(ge=1)]
@@ -22,6 +24,8 @@ Ack: TypeAlias = tuple[Segment, Tick, Count]
 """(segment, tick, value)."""
 Heartbeat: TypeAlias = tuple[Front, Tick]
 MinTime: TypeAlias = tuple[Segment, Tick]
+Due: TypeAlias = tuple[Segment, Owner, Tick | None]
+"""(segment, owner, tick): the smallest tick at which it will send there without further input; None: at none."""
 
 
 class Packed(Struct, frozen=True, array_like=True, gc=False, forbid_unknown_fields=True):

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lowtide_tracker.dues import Dues
 from lowtide_tracker.fronts import Fronts
 from lowtide_tracker.graph import Graph
 from lowtide_tracker.table import Table
@@ -19,9 +20,16 @@ class Holder:
     front: int | None
     """The front whose heartbeat it is; None for an open ack, and where no front is open."""
     at_front: bool = False
-    """Whether fronts hold it, rather than an open ack: that of a frame or of a hold."""
+    """Whether fronts hold it, rather than an open ack, that of a frame or of a hold, or what is due."""
+    owner: int | None = None
+    """Who has something due there, among those that send into the segment; None if it is something else."""
+    told: bool = True
+    """Whether that owner has told so; if not, it may be about to be restored."""
 
     def __str__(self) -> str:
+        if self.owner is not None:
+            what = f"has something due at tick {self.tick}" if self.told else "has not told yet what is due"
+            return f"owner {self.owner} of segment {self.segment} {what}"
         if not self.at_front:
             return f"segment {self.segment} has an open ack at tick {self.tick}"
         if self.front is None:
@@ -29,8 +37,8 @@ class Holder:
         return f"front {self.front} may still label at tick {self.tick}"
 
 
-def holder_of(group: int, graph: Graph, min_times: Sequence[int], table: Table, fronts: Fronts) -> Holder:
-    """Follow what a group waits for to its root: an open ack, or a front.
+def holder_of(group: int, graph: Graph, min_times: Sequence[int], table: Table, fronts: Fronts, dues: Dues) -> Holder:
+    """Follow what a group waits for to its root: an open ack, something due, or a front.
 
     Args:
         group: whose min time it is.
@@ -38,12 +46,16 @@ def holder_of(group: int, graph: Graph, min_times: Sequence[int], table: Table, 
         min_times: by group.
         table: the open acks.
         fronts: the heartbeats.
+        dues: what is due.
     """
     while True:
         tick = min_times[group]
         for member in graph.groups[group]:
             if table.is_open(member, tick):
                 return Holder(tick, member, None)
+        if dues.limits[group] == tick:
+            segment, owner = dues.lowest(group)
+            return Holder(tick, segment, None, owner=owner, told=dues.is_told(segment, owner))
         inbound = min(graph.inbound[group], key=min_times.__getitem__, default=None)
         ceiling = fronts.ceilings[group]
         if inbound is None or (ceiling is not None and ceiling <= min_times[inbound]):

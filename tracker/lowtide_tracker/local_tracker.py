@@ -6,7 +6,7 @@ from operator import itemgetter
 
 from lowtide_tracker.ack_values import AckValues
 from lowtide_tracker.errors import HeartbeatWentBack, ProtocolError
-from lowtide_tracker.fields import Ack
+from lowtide_tracker.fields import Ack, Due
 from lowtide_tracker.floors import Floor, Floors
 from lowtide_tracker.messages import Absolute, Flush, Notice
 from lowtide_tracker.min_times import MinTimes
@@ -20,11 +20,12 @@ _TICK = itemgetter(1)
 
 
 class LocalTracker:
-    """Sums up acks, keeps the newest heartbeats and makes the numbered flushes of one worker.
+    """Sums up acks, keeps the newest heartbeats and dues and makes the numbered flushes of one worker.
 
     The rules it cannot hold for its user (R5, R6): fold what a frame caused before the frame's own ack, or before the
     same `flush`; call `heartbeat` after the acks of the ticks it closes; `hold` a tick in the segment that will receive
-    before acknowledging what makes one emit there later, and `release` it after folding what was emitted.
+    before acknowledging what makes one emit there later, and `release` it after folding what was emitted; likewise
+    `due` for what is emitted far later.
 
     Args:
         worker: its number in the life's register.
@@ -56,6 +57,11 @@ class LocalTracker:
         self._flushed_heartbeats: dict[int, int] = {}
         self._new_heartbeats: dict[int, int] = {}
         """Those above the flushed ones."""
+        self._dues: dict[tuple[int, int], int | None] = {}
+        """(segment, owner) -> the newest, flushed or not."""
+        self._flushed_dues: dict[tuple[int, int], int | None] = {}
+        self._new_dues: dict[tuple[int, int], int | None] = {}
+        """Those that have changed since they were flushed."""
         self._floors = Floors()
         self._number = 0
         self._unacknowledged: deque[Flush] = deque()
@@ -107,6 +113,21 @@ class LocalTracker:
         """Ends an owner's hold; ``KeyError`` if there is none. Fold what was emitted first."""
         self.fold(segment, (tick,), self._holds.pop((segment, tick, owner)))
 
+    def due(self, segment: int, tick: int | None, *, owner: int = 0) -> None:
+        """Says from which tick on an owner will send into a segment without further input (R6b).
+
+        Lower it before the `flush` with the ack of the cause, and raise it after folding what was sent. It may lie as
+        far ahead as it likes. An owner that is registered says so once at least, be it None: min time waits for it.
+
+        Args:
+            segment: the one that will receive.
+            tick: the smallest at which something will be sent; None if nothing will.
+            owner: who will send, by its number in the segment's register.
+        """
+        place = (segment, owner)
+        if place not in self._dues or self._dues[place] != tick:
+            self._dues[place] = self._new_dues[place] = tick
+
     def heartbeat(self, front: int, tick: int) -> None:
         """This front labels nothing below ``tick`` any more; ``HeartbeatWentBack`` if it said more before."""
         before = self._heartbeats.get(front)
@@ -133,7 +154,7 @@ class LocalTracker:
     @property
     def unflushed(self) -> bool:
         """Whether there is something that no flush has, be it that too many wait to be applied. O(segments)."""
-        return any(self._sums.values()) or bool(self._new_heartbeats) or self._floors.has_new
+        return any(self._sums.values()) or bool(self._new_heartbeats or self._new_dues) or self._floors.has_new
 
     def flush(self) -> Flush | None:
         """Everything since the flush before as one whole, or None: there is nothing, or too much waits to be applied.
@@ -148,15 +169,20 @@ class LocalTracker:
                 self._keep(segment, sums)
                 acks += [(segment, tick, value) for tick, value in sums.items()]
                 sums.clear()
-        beats, floors = self._new_heartbeats, self._floors.take_new()
-        if not (acks or beats or floors):
+        beats, floors, dues = self._new_heartbeats, self._floors.take_new(), self._new_dues
+        if not (acks or beats or floors or dues):
             return None
         acks.sort(key=_TICK, reverse=True)
         self._number += 1
-        flush = Flush(self.worker, self._number, tuple(acks), tuple(beats.items()), floors)
+        flush = Flush(
+            self.worker, self._number, tuple(acks), tuple(beats.items()), floors, _listed(dues) if dues else ()
+        )
         if beats:
             self._flushed_heartbeats.update(beats)
             beats.clear()
+        if dues:
+            self._flushed_dues.update(dues)
+            dues.clear()
         self._unacknowledged.append(flush)
         return flush
 
@@ -185,7 +211,8 @@ class LocalTracker:
         acks.sort(key=_TICK, reverse=True)
         beats = tuple(self._flushed_heartbeats.items())
         # Floors that wait for the next flush may go as well: one more than min time rests on is a floor all the same.
-        return Absolute(self.worker, self._number, tuple(acks), beats, self._floors.all(), self.min_times.items())
+        dues, floors = _listed(self._flushed_dues), self._floors.all()
+        return Absolute(self.worker, self._number, tuple(acks), beats, floors, dues, self.min_times.items())
 
     # -- what comes from the tracker -------------------------------------------------------------------------------
 
@@ -225,3 +252,7 @@ class LocalTracker:
         kept = {tick: value for tick, value in self._kept[segment].items() if tick >= below}
         self._kept[segment] = kept
         self._compact_at[segment] = max(COMPACT_ABOVE, 2 * len(kept))
+
+
+def _listed(dues: dict[tuple[int, int], int | None]) -> tuple[Due, ...]:
+    return tuple((segment, owner, tick) for (segment, owner), tick in dues.items())

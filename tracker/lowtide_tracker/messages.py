@@ -9,6 +9,7 @@ from msgspec.structs import force_setattr
 from lowtide_tracker.fields import (
     Ack,
     Count,
+    Due,
     Era,
     Front,
     Heartbeat,
@@ -27,7 +28,8 @@ from lowtide_tracker.floors import Floor
 class Flush(Packed, frozen=True):
     """Everything that one worker folded since its flush before, as one atomic whole (R5).
 
-    Its acks are applied before its heartbeats; the flush is applied whole, once, and after the one numbered before.
+    Its acks are applied before its heartbeats and dues; the flush is applied whole, once, and after the one numbered
+    before.
     """
 
     worker: Worker
@@ -38,6 +40,9 @@ class Flush(Packed, frozen=True):
     """(front, tick): this front labels nothing below this tick any more."""
     floors: tuple[Floor, ...] = ()
     """Those that heartbeats up to this flush rest on."""
+    dues: tuple[Due, ...] = ()
+    """(segment, owner, tick), the newest of those that changed: nothing else is sent into the segment below this tick
+    without further input; None for at no tick."""
 
     @classmethod
     def of(
@@ -47,9 +52,10 @@ class Flush(Packed, frozen=True):
         acks: Iterable[Ack] = (),
         heartbeats: Iterable[tuple[int, int]] = (),
         floors: Iterable[Floor] = (),
+        dues: Iterable[Due] = (),
     ) -> "Flush":
         """A flush of any iterables; `LocalTracker.flush` is the way to make one in a job."""
-        return cls(worker, number, tuple(acks), tuple(heartbeats), tuple(floors))
+        return cls(worker, number, tuple(acks), tuple(heartbeats), tuple(floors), tuple(dues))
 
 
 class Absolute(Packed, frozen=True):
@@ -64,6 +70,8 @@ class Absolute(Packed, frozen=True):
     """The newest of each front."""
     floors: tuple[Floor, ...] = ()
     """All that are not yet covered by a commit."""
+    dues: tuple[Due, ...] = ()
+    """The newest of each owner that has told one."""
     min_times: tuple[MinTime, ...] = ()
     """(segment, tick): the min times that this worker has heard."""
 

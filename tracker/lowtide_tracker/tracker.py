@@ -25,6 +25,7 @@ messages in, notices out.
 
 from collections.abc import Iterable, Mapping
 
+from lowtide_tracker.dues import Dues
 from lowtide_tracker.errors import FlushGap, FrontIsClosed, ProtocolError, StillRebuilding
 from lowtide_tracker.floors import Floors
 from lowtide_tracker.fronts import Fronts
@@ -41,7 +42,8 @@ class Tracker:
     Its laws:
 
     * A group's min time is the smallest of the first non-zero tick of its segments, the heartbeats of the open fronts
-      that feed it and the min times of the groups that feed it (R7). It never goes back.
+      that feed it, the min times of the groups that feed it (R7) and what is due into its segments (R6b). It never
+      goes back.
     * A flush is applied whole, or not at all, and once, after the one before (R5).
     * A notice is made only when a min time moved, or for a request; it names all that moved, and the new floors.
 
@@ -54,6 +56,7 @@ class Tracker:
         capacity_ticks: how far acks may lie ahead of their segment's min time.
         feeds: the segments a front feeds, where these are not `Graph.sources`.
         closed: the fronts among ``fronts`` that were closed for good.
+        dues: per segment the owners that tell what is due; each counts with ``start`` until it has (R6b).
         era: how many tracker processes this life has had, with this one.
     """
 
@@ -66,12 +69,14 @@ class Tracker:
         capacity_ticks: int,
         feeds: Mapping[int, Iterable[int]] | None = None,
         closed: Iterable[int] = (),
+        dues: Mapping[int, Iterable[int]] | None = None,
         era: int = 1,
     ) -> None:
         self.graph = graph
         self.era = era
         self._table = Table(graph.segments, capacity_ticks, start)
         self._fronts = Fronts(graph, fronts, start=start, feeds=feeds, closed=closed)
+        self._dues = Dues(graph, dues or {}, start=start)
         self._floors = Floors()
         self._min = [start] * len(graph.groups)
         """Per group: the min time of all its segments."""
@@ -93,14 +98,17 @@ class Tracker:
         era: int,
         feeds: Mapping[int, Iterable[int]] | None = None,
         closed: Iterable[int] = (),
+        dues: Mapping[int, Iterable[int]] | None = None,
     ) -> "Tracker":
         """A tracker for a life whose tracker process died: it announces nothing until every worker has reported.
 
         ``workers`` are all of the life's register; ``fronts``, ``feeds`` and ``closed`` as the front register has them
-        now; ``start`` and ``graph`` as at the start of the life; ``era`` above that of the process before. Its first
-        notice is number 1 of this era and says everything.
+        now; ``start``, ``graph`` and ``dues`` as at the start of the life; ``era`` above that of the process before.
+        Its first notice is number 1 of this era and says everything.
         """
-        tracker = cls(graph, fronts, start=start, capacity_ticks=capacity_ticks, feeds=feeds, closed=closed, era=era)
+        tracker = cls(
+            graph, fronts, start=start, capacity_ticks=capacity_ticks, feeds=feeds, closed=closed, dues=dues, era=era
+        )
         rebuild = Rebuild(workers)
         tracker._rebuild = rebuild if rebuild.missing else None
         return tracker
@@ -116,6 +124,7 @@ class Tracker:
             FlushGap: a flush of this worker is missing.
             TableFull, TimeWentBack, UnknownSegment: an ack is out of its segment's bounds.
             HeartbeatWentBack, UnknownFront, FrontIsClosed: a heartbeat is out of its front's.
+            DuePassed, UnknownOwner, UnknownSegment: a due is out of its owner's.
             ProtocolError: a report where none was asked for.
         """
         if self._rebuild is not None:
@@ -214,19 +223,21 @@ class Tracker:
         group = min(range(len(self._min)), key=self._min.__getitem__)
         if segment is not None:
             group = self.graph.group_of(segment)
-        return holder_of(group, self.graph, self._min, self._table, self._fronts)
+        return holder_of(group, self.graph, self._min, self._table, self._fronts, self._dues)
 
     def check(self) -> None:
         """The invariants; simulations call it after every step. O(segments x capacity)."""
         self._table.check()
         self._fronts.check()
+        self._dues.check()
         for group, members in enumerate(self.graph.groups):
-            tick, ceiling = self._min[group], self._fronts.ceilings[group]
+            tick, ceiling, due = self._min[group], self._fronts.ceilings[group], self._dues.limits[group]
             for segment in members:
                 assert self._table.min_time(segment) == tick, f"segment {segment} is not at its group's min time"
             for inbound in self.graph.inbound[group]:
                 assert tick <= self._min[inbound], f"group {group} has passed group {inbound}, which feeds it"
             assert ceiling is None or tick <= ceiling, f"group {group} has passed its fronts"
+            assert due is None or tick <= due, f"group {group} has passed what is due"
 
     # -- rules -----------------------------------------------------------------------------------------------------
 
@@ -236,6 +247,9 @@ class Tracker:
         heartbeats = self._fronts.newest(flush.heartbeats)
         for floor in flush.floors:
             self._fronts.heartbeat(floor.front)
+        if flush.dues:
+            self._dues.admit(flush.dues, self._min)
+            self._dues.apply(flush.dues)
         self._table.apply(flush.acks)
         self._fronts.apply(heartbeats)
         self._floors.add(flush.floors)
@@ -244,9 +258,12 @@ class Tracker:
     def _move(self) -> dict[int, int]:
         """Moves every group's min time as far as it may go; returns the segments that moved, in topological order."""
         moved: dict[int, int] = {}
-        ceilings = self._fronts.ceilings
+        ceilings, dues = self._fronts.ceilings, self._dues.limits
         for group, inbound in enumerate(self.graph.inbound):
             limit = ceilings[group]
+            due = dues[group]
+            if due is not None and (limit is None or due < limit):
+                limit = due
             for source in inbound:
                 if limit is None or self._min[source] < limit:
                     limit = self._min[source]
@@ -306,5 +323,7 @@ class Tracker:
         self._table.admit(acks)
         self._table.apply(acks)
         self._fronts.restore(report.heartbeats)
+        self._dues.admit(report.dues, self._min)
+        self._dues.apply(report.dues)
         self._floors.add(report.floors)
         self._applied[report.worker] = report.number

@@ -103,6 +103,8 @@ def decode(kind: int, payload: bytes) -> Message:
         _check_notice(message)
     elif type(message) is Absolute and len(dict(message.min_times)) != len(message.min_times):
         raise ProtocolError("a report has the min time of one segment twice")
+    if isinstance(message, Flush | Absolute) and len({due[:2] for due in message.dues}) != len(message.dues):
+        raise ProtocolError(f"worker {message.worker} has told two dues of one owner at once")
     return message
 
 

@@ -33,6 +33,6 @@ def test_the_protocol_page_names_every_kind_of_message() -> None:
 
 
 def test_the_protocol_page_s_flush_is_what_is_sent() -> None:
-    block = next(block for block in README.split("```") if "length 17, Flush" in block)
+    block = next(block for block in README.split("```") if "length 18, Flush" in block)
     written = " ".join(line.split("   ")[0] for line in block.strip().splitlines())
     assert bytes.fromhex(written) == encode(Flush.of(7, 258, [(1, 5, 171)], [(4, 6)]))

@@ -30,15 +30,23 @@ LITERAL: list[tuple[Message, str]] = [
     (Hello(3, 7, "sink/0"), "0b000000 01 93 03 07 a6 73696e6b2f30"),
     (Hello(3, None, ""), "05000000 01 93 03 c0 a0"),
     (
-        Flush.of(7, 258, [(1, 5, 0xAB), (2, -1, 1 << 63)], [(4, 6)], [Floor(4, 9, 6), Floor(4, 10, 7, cap=True)]),
+        Flush.of(
+            7,
+            258,
+            [(1, 5, 0xAB), (2, -1, 1 << 63)],
+            [(4, 6)],
+            [Floor(4, 9, 6), Floor(4, 10, 7, cap=True)],
+            [(2, 3, 1 << 40), (2, 4, None)],
+        ),
         (
-            "27000000 02 95 07 cd0102 92 93 01 05 ccab 93 02 ff cf8000000000000000"
+            "38000000 02 96 07 cd0102 92 93 01 05 ccab 93 02 ff cf8000000000000000"
             "91 92 04 06 92 94 04 09 06 c2 94 04 0a 07 c3"
+            "92 93 02 03 cf0000010000000000 93 02 04 c0"
         ),
     ),
     (
-        Absolute(7, 2, ((1, 5, 0xAB),), ((4, 6),), (Floor(4, 9, 6),), ((1, 5),)),
-        "18000000 03 96 07 02 91 93 01 05 ccab 91 92 04 06 91 94 04 09 06 c2 91 92 01 05",
+        Absolute(7, 2, ((1, 5, 0xAB),), ((4, 6),), (Floor(4, 9, 6),), ((2, 3, 9),), ((1, 5),)),
+        "1d000000 03 97 07 02 91 93 01 05 ccab 91 92 04 06 91 94 04 09 06 c2 91 93 02 03 09 91 92 01 05",
     ),
     (Subscribe(), "02000000 04 90"),
     (Unsubscribe(), "02000000 05 90"),
@@ -86,21 +94,23 @@ workers, segments = st.integers(0, 0xFFFF), st.integers(0, 0xFFFF)
 acks = st.lists(st.tuples(segments, i64, u64), max_size=5)
 beats = st.lists(st.tuples(fronts, i64), max_size=3).map(tuple)
 floors = st.lists(st.builds(Floor, fronts, i64, i64, st.booleans()), max_size=3).map(tuple)
+dues = st.lists(st.tuples(segments, workers, st.none() | i64), max_size=3, unique_by=lambda due: due[:2]).map(tuple)
 min_times = st.dictionaries(segments, i64, max_size=3)
 
 
-@given(workers, st.integers(1, (1 << 64) - 1), acks, beats, floors, min_times)
+@given(workers, st.integers(1, (1 << 64) - 1), acks, beats, floors, dues, min_times)
 def test_what_a_worker_says_comes_back(
     worker: int,
     number: int,
     rows: list[tuple[int, int, int]],
     heartbeats: tuple[tuple[int, int], ...],
     decided: tuple[Floor, ...],
+    told: tuple[tuple[int, int, int | None], ...],
     heard: dict[int, int],
 ) -> None:
     for message in (
-        Flush(worker, number, tuple(rows), heartbeats, decided),
-        Absolute(worker, number, tuple(rows), heartbeats, decided, tuple(heard.items())),
+        Flush(worker, number, tuple(rows), heartbeats, decided, told),
+        Absolute(worker, number, tuple(rows), heartbeats, decided, told, tuple(heard.items())),
     ):
         data = encode(message)
         assert decode(data[4], data[5:]) == message
@@ -138,22 +148,26 @@ def test_garbage_is_a_protocol_error_and_nothing_else(kind: int, payload: bytes)
         (Kind.HELLO, "93 03 c0 a1ff", "can't decode byte 0xff"),
         (Kind.HELLO, "92 03 07", "at least length 3"),
         (Kind.HELLO, "83 03 07 c0 c0 a0 a0", "Expected `array`"),
-        (Kind.FLUSH, "95 07 00 90 90 90", ">= 1 - at `$[1]`"),
-        (Kind.FLUSH, "95 ce00010000 01 90 90 90", "<= 65535 - at `$[0]`"),
-        (Kind.FLUSH, "95 07 cd0001 90 90 90", "shortest form"),
-        (Kind.FLUSH, "94 07 01 90 90", "shortest form"),
-        (Kind.FLUSH, "96 07 01 90 90 90 90", "at most length 5"),
-        (Kind.FLUSH, "96 07 01 90 90 90" + "91" * 99_999 + "90", "at most length 5"),
-        (Kind.FLUSH, "95 07 01 ddffffffff", "truncated"),
-        (Kind.FLUSH, "95 07 01 91 92 01 05 90 90", "length 3, got 2"),
-        (Kind.FLUSH, "95 07 01 91 93 01 05 ff 90 90", ">= 0 - at `$[2][0][2]`"),
-        (Kind.FLUSH, "95 07 01 91 93 01 cf8000000000000000 05 90 90", "<= 9223372036854775807 - at `$[2][0][1]`"),
-        (Kind.FLUSH, "95 07 01 91 93 01 ca3f800000 05 90 90", "got `float` - at `$[2][0][1]`"),
-        (Kind.FLUSH, "95 07 01 90 91 92 ff 06 90", ">= 0 - at `$[3][0][0]`"),
-        (Kind.FLUSH, "95 07 01 90 90 91 94 ff 09 06 c2", ">= 0 - at `$[4][0][0]`"),
-        (Kind.FLUSH, "95 07 01 90 90 91 94 04 09 06 01", "Expected `bool`"),
-        (Kind.FLUSH, "95 07 01 90 90 91 93 04 09 06", "shortest form"),
-        (Kind.ABSOLUTE, "96 07 01 90 90 90 92 92 01 05 92 01 06", "one segment twice"),
+        (Kind.FLUSH, "96 07 00 90 90 90 90", ">= 1 - at `$[1]`"),
+        (Kind.FLUSH, "96 ce00010000 01 90 90 90 90", "<= 65535 - at `$[0]`"),
+        (Kind.FLUSH, "96 07 cd0001 90 90 90 90", "shortest form"),
+        (Kind.FLUSH, "95 07 01 90 90 90", "shortest form"),
+        (Kind.FLUSH, "97 07 01 90 90 90 90 90", "at most length 6"),
+        (Kind.FLUSH, "97 07 01 90 90 90 90" + "91" * 99_999 + "90", "at most length 6"),
+        (Kind.FLUSH, "96 07 01 ddffffffff", "truncated"),
+        (Kind.FLUSH, "96 07 01 91 92 01 05 90 90 90", "length 3, got 2"),
+        (Kind.FLUSH, "96 07 01 91 93 01 05 ff 90 90 90", ">= 0 - at `$[2][0][2]`"),
+        (Kind.FLUSH, "96 07 01 91 93 01 cf8000000000000000 05 90 90 90", "<= 9223372036854775807 - at `$[2][0][1]`"),
+        (Kind.FLUSH, "96 07 01 91 93 01 ca3f800000 05 90 90 90", "got `float` - at `$[2][0][1]`"),
+        (Kind.FLUSH, "96 07 01 90 91 92 ff 06 90 90", ">= 0 - at `$[3][0][0]`"),
+        (Kind.FLUSH, "96 07 01 90 90 91 94 ff 09 06 c2", ">= 0 - at `$[4][0][0]`"),
+        (Kind.FLUSH, "96 07 01 90 90 91 94 04 09 06 01", "Expected `bool`"),
+        (Kind.FLUSH, "96 07 01 90 90 91 93 04 09 06 90", "shortest form"),
+        (Kind.FLUSH, "96 07 01 90 90 90 91 93 02 ff 05", ">= 0 - at `$[5][0][1]`"),
+        (Kind.FLUSH, "96 07 01 90 90 90 91 92 02 03", "length 3, got 2"),
+        (Kind.FLUSH, "96 07 01 90 90 90 92 93 02 03 05 93 02 03 c0", "two dues of one owner"),
+        (Kind.ABSOLUTE, "97 07 01 90 90 90 92 93 02 03 05 93 02 03 06 90", "two dues of one owner"),
+        (Kind.ABSOLUTE, "97 07 01 90 90 90 90 92 92 01 05 92 01 06", "one segment twice"),
         (Kind.SUBSCRIBE, "", "truncated"),
         (Kind.OPEN_FRONT, "93 ff 09 c0", ">= 0 - at `$[0]`"),
         (Kind.OPEN_FRONT, "93 04 09 91 ce00010000", "<= 65535 - at `$[2][0]`"),

@@ -60,6 +60,7 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         levels: How many levels there are.
         graph: Every segment with what feeds it.
+        dues: Each segment that is sent into when time comes, with the places of the workers that tell what is due.
         parallelism: How many workers each level from 1 on has.
         processes: How many host processes an executor has; 0 for half its cores.
         dead_letters: Whether level 0 delivers too.
@@ -83,6 +84,7 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
 
     levels: int
     graph: dict[int, list[int]]
+    dues: dict[int, list[int]] = {}
     parallelism: int
     processes: int
     dead_letters: bool

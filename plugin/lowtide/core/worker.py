@@ -8,6 +8,11 @@
 A frame of level k is tracked in segment k, its receiver's. Ordered groupings of a level listen to that segment's min
 time, barriers to that of the outlet if a record may end the life (`Plan.outlet`), groupings prune at the global one
 (R14).
+
+A worker whose steps send what time alone brings tells the local tracker the smallest tick at which they will (R6b), for
+the segment it sends into: after each frame, whatever min time brings, and when it is restored, so that the next flush
+has it with the acks of its causes and of what was sent. After an outage min time may jump over hours: what was due
+meanwhile is sent no further ahead of the global min time than a front may label.
 """
 
 from __future__ import annotations
@@ -50,6 +55,7 @@ class WorkerCore:
         max_bundle_records: Limit of one bundle.
         limits: How large records and frames may be; None for no limits.
         grouping: "optimistic" or "ordered" if not as the plan says.
+        lead_ticks: How far ahead of the global min time it sends what is due, at least 1; None for any distance.
     """
 
     def __init__(
@@ -64,6 +70,7 @@ class WorkerCore:
         max_bundle_records: int = 10_000,
         limits: Limits | None = None,
         grouping: str | None = None,
+        lead_ticks: int | None = None,
     ) -> None:
         assert (front is not None) == (level == 0), "level 0 has a front, and only level 0"
         self.plan = plan
@@ -75,6 +82,8 @@ class WorkerCore:
         self._sources = [vertex.id for vertex in plan.sources()] if level == 0 else []
         self._segment = max(level, FIRST_SEGMENT)
         self._owner = place if front is None else front.number
+        self._lead_ticks = lead_ticks if self.program.clocked else None
+        self._tells_due = level + 1 in plan.dues
         self._holds: list[int] = []  # A heap of the ticks that the tracker holds for this worker.
         self._pruned = FIRST_TICK
         """Nothing below is kept for a snapshot any more."""
@@ -96,18 +105,27 @@ class WorkerCore:
         return self.program.holds or any(barrier.waits for barrier in self.barriers.values())
 
     @property
-    def due(self) -> bool:
+    def ready(self) -> bool:
         """Whether min time, as heard, lets anything go on here: if not, `moved` has only bookkeeping to do."""
         if self.front is not None and not self.front.pulling:
             return True
-        firsts = [self._ending.first_tick, self.program.first_held if self.program.holds else None]
+        program, horizon = self.program, self.horizon
+        firsts = [self._ending.first_tick, program.first_held if program.holds else None]
+        if program.clocked:
+            firsts.append(program.first_due)
         outs = [barrier.first_tick for barrier in self.barriers.values()]
-        return _passed(firsts, self.min_time) or _passed(outs, self.cleared)
+        return _passed(firsts, horizon) or _passed(outs, min(horizon, self.cleared))
 
     @property
     def min_time(self) -> int:
         """The min time of its segment, as heard."""
         return self.tracker.min_time(self._segment)
+
+    @property
+    def horizon(self) -> int:
+        """The tick below which steps process what they hold and what is due: min time, if nothing lies far ahead."""
+        min_time = self.min_time
+        return min_time if self._lead_ticks is None else min(min_time, self.tracker.global_min + self._lead_ticks)
 
     @property
     def cleared(self) -> int:
@@ -156,6 +174,7 @@ class WorkerCore:
         self._route(self.program.feed(frames[0].vertex, batch), effects)
         for frame in frames:
             self.tracker.fold(self.level, frame.ticks, frame.value)
+        self.tell_due()
         return effects
 
     # -- from the tracker ------------------------------------------------------------------------------------------
@@ -181,22 +200,24 @@ class WorkerCore:
         self._release(floors, effects)
         self._pruned = self._prune_time()
         self.program.prune(self._pruned)
+        self.tell_due()
         return effects
 
     def _advance(self, effects: Effects) -> None:
-        """Let ordered groupings go on; what they held is folded again only after what they emit (R6)."""
+        """Let steps that hold go on; what they held is folded again only after what they emit (R6)."""
         if not self.program.holds:
             return
-        min_time = self.min_time
-        self._route(self.program.advance(min_time), effects)
-        while self._holds and self._holds[0] < min_time:
+        horizon = self.horizon
+        self._route(self.program.advance(horizon), effects)
+        while self._holds and self._holds[0] < horizon:
             tick = heappop(self._holds)
             self.tracker.release(self.level + 1, tick, owner=self._owner)
 
     def _release(self, floors: tuple[Floor, ...], effects: Effects) -> None:
         """Let faults act that nothing can take back any more, then barriers release (errors: `Ending.act`)."""
-        self._ending.act(self.min_time)
-        cleared = self.cleared
+        horizon = self.horizon
+        self._ending.act(horizon)
+        cleared = min(horizon, self.cleared)
         for sink, barrier in self.barriers.items():
             for bundle in barrier.advance(cleared, floors):
                 self._give(sink, bundle, effects)
@@ -240,6 +261,11 @@ class WorkerCore:
         """Everything since the last flush, in one: acks, then heartbeats and the floors they rest on."""
         self.report()
         return self.tracker.flush()
+
+    def tell_due(self) -> None:
+        """Tell the local tracker what is due for those behind this level; one that is new tells it before any flush."""
+        if self._tells_due:
+            self.tracker.due(self.level + 1, self.program.due_outward, owner=self._owner)
 
     def report(self) -> None:
         """Let the next flush have the front's heartbeat and the floors it rests on, behind all acks so far (R5)."""
@@ -286,6 +312,7 @@ class WorkerCore:
     def restore(self, state: Captured, tick: int) -> None:
         """Take over state from snapshots at one T; hash units of other workers are left out by the caller."""
         self.program.restore(state, tick)
+        self.tell_due()
 
     def _prune_time(self) -> int:
         global_min = self.tracker.global_min

@@ -66,6 +66,7 @@ def setting_of(plan: Plan, conf: Conf, opening: Opening, token: str) -> LifeSett
     return LifeSetting(
         levels=plan.levels,
         graph=plan.segments,
+        dues=plan.dues,
         parallelism=plan.parallelism,
         processes=conf.worker.processes,
         dead_letters=plan.dead_letters is not None,

@@ -258,6 +258,9 @@ Step = (
 STATEFUL = (Last, Scan, Broadcast, WindowBy, Loop)
 """Steps whose work needs to be in order, and so min time."""
 
+CLOCKED = (WindowBy,)
+"""Steps that send what time alone brings, with no record that causes it: they say what is due (R6b)."""
+
 WORD = {
     Read: "read",
     Map: "map",

@@ -105,7 +105,14 @@ class Life:
         self._address = ""
         openings = self.fronts.openings
         self._tracker = TrackerProcess(
-            TrackerSetting(setting.incarnation, setting.graph, dict(openings), setting.start, setting.capacity_ticks),
+            TrackerSetting(
+                setting.incarnation,
+                setting.graph,
+                dict(openings),
+                setting.start,
+                setting.capacity_ticks,
+                setting.dues,
+            ),
             secret,
             host=host,
             workers=lambda: [*register.hosts(), SERVICE_WORKER],

@@ -92,6 +92,8 @@ class LevelHost:
         self._places: dict[tuple[int, int], LevelStage] = {}
         self._handed: dict[LevelStage, deque[Handed]] = {}
         """By receiver, what has been handed over and not dealt with."""
+        self._unbegun: list[LevelStage] = []
+        """Workers that have not heard yet what the others have: what has been due for them goes out with `tick`."""
         self._floors = Floors()
         """All that were heard: a worker that comes later has to know them."""
         self._request: Request | None = None
@@ -112,9 +114,24 @@ class LevelHost:
             self.saver.add(stage.name, stage.core)
         if self._request is not None:
             stage.core.pin(self._request)
+        stage.core.tell_due()
+        self.dirty = True
+        if stage.core.program.clocked:
+            self._unbegun.append(stage)
+            return
         frames = stage.moved(self._floors.all(), time.time_ns())
         assert not frames, "it has had no input"
         self._save()
+
+    def _begin(self) -> Emitted:
+        """Let workers that are new hear what the others have: what a restored one had due goes out."""
+        if not self._unbegun:
+            return ()
+        unbegun, self._unbegun = self._unbegun, []
+        emitted = [(stage.name, stage.moved(self._floors.all(), time.time_ns())) for stage in unbegun]
+        self.dirty = True
+        self._save()
+        return emitted
 
     def share(self, birth: Birth, core: WorkerCore) -> Share | None:
         """A worker's share of the delivery, which the first that needs it begins; None if it delivers nothing, ever."""
@@ -198,7 +215,8 @@ class LevelHost:
         if not heard:
             return ()
         now, new = time.time_ns(), self._floors.add(floors)
-        emitted = [(stage.name, stage.moved(new, now)) for stage in self._stages.values()]
+        begun = self._begin()
+        emitted = [*begun, *((stage.name, stage.moved(new, now)) for stage in self._stages.values())]
         # What was held is let go, or a stopped front goes on; most notices fold nothing.
         self.dirty = self.dirty or bool(self._fronts) or self.local.unflushed
         self._save()
@@ -259,10 +277,10 @@ class LevelHost:
 
     def tick(self, now_s: float) -> Emitted:
         """Do what is due."""
-        emitted: Emitted = ()
+        emitted = self._begin()
         if now_s - self._heard_s >= HEAR_S and not self._waits:
             self._heard_s = now_s
-            emitted = self.hear()
+            emitted = [*emitted, *self.hear()]
         if now_s - self._caught_up_s >= CATCH_UP_S:
             self._caught_up_s = now_s
             for stage in self._stages.values():

@@ -211,7 +211,7 @@ class LevelStage:
         Where they let nothing go on, what is left is to forget: that is done now and then (`catch_up`).
         """
         core, early = self.core, self._early
-        if not (floors or core.due or early):
+        if not (floors or core.ready or early):
             self.behind = True
             return []
         self.behind = False
@@ -229,8 +229,8 @@ class LevelStage:
         """Do what `moved` has left undone: nothing goes out by it."""
         self.behind = False
         effects = self.core.moved(())
-        assert not effects.frames, "nothing was due"
-        assert not effects.bundles, "nothing was due"
+        assert not effects.frames, "nothing was ready"
+        assert not effects.bundles, "nothing was ready"
 
     @property
     def settled(self) -> bool:

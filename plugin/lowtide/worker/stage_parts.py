@@ -31,6 +31,7 @@ def make_core(deployment: Deployment, birth: Birth, start: FrontStart | None, lo
         last=deployment.last,
         max_bundle_records=deployment.max_bundle_records,
         limits=deployment.limits,
+        lead_ticks=deployment.window.lead_ticks,
     )
     if start is not None:
         reads = [(vertex.id, vertex.step) for vertex in deployment.plan.sources()]

@@ -118,6 +118,7 @@ def keyed() -> Any:
 
 
 FIVE = lt.tumbling(lt.minutes(5))
+SINK = lt.kafka("late", lt.json(Event))
 
 CALLS: dict[str, tuple[Callable[[Any], object], str]] = {
     "time without wait": (lambda s: s.window("w", FIVE, time="at"), "time= stands without wait="),
@@ -208,8 +209,6 @@ FLOWS: dict[str, tuple[Make, str]] = {
     "an unsaid type": (lambda s: timed(s).apply(unsaid), "unsaid does not say what its windows give"),
     "a reduce of others": (lambda s: timed(s).reduce(counted), "counted takes two of Event and returns one"),
 }
-
-SINK = lt.kafka("late", lt.json(Event))
 
 
 @pytest.mark.parametrize("case", FLOWS)

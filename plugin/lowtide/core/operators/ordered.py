@@ -15,19 +15,35 @@ from lowtide.flow.plan import Vertex
 class Holding(Node):
     """A step that holds records until min time has passed them.
 
+    One of `CLOCKED` also sends what time alone brings. For that:
+
+    * `due_tick` is the smallest tick at which it will send without further input. What it holds has the ticks of its
+      records, and need not be in it. It may lie as far ahead as it likes, and never below what `advance` was given.
+    * `advance(min_time)` processes in order all records held below `min_time` and all that is due below it. A due at
+      `min_time` itself waits for the next call: records of this tick may still come from a clock upstream.
+    * After `restore(…, tick)` it is as it was at `tick`, so `due_tick` is at least that.
+    * `capture(tick)` gives the state as of `tick`, also where `advance` has gone on: what was due at or above `tick` is
+      still open in it. Nothing at or above the prune time may be forgotten when it closes (R14).
+
     Attributes:
-        outward: Whether others wait for what it gives, be it a fault: then its holds are told to the tracker (R6).
+        outward: Whether others wait for what it gives, be it a fault: then its holds, and what it has due, are told to
+            the tracker (R6, R6b).
     """
 
     outward = False
 
     @abstractmethod
     def advance(self, min_time: int, feed: Feed) -> None:
-        """Process everything below the level's min time, in order."""
+        """Process everything below a tick, in order: what is held and what is due; never a smaller tick than before."""
 
     @abstractmethod
     def first_tick(self) -> int | None:
         """The lowest tick that is held; None if nothing is."""
+
+    @property
+    def due_tick(self) -> int | None:
+        """The smallest tick at which it will send without further input; None if there is none."""
+        return None
 
 
 class OrderedNode(Holding, GroupingNode):

@@ -74,6 +74,7 @@ class Program:
             if vertex.level == level or (vertex.is_exchange and vertex.level == level + 1):
                 self._nodes[vertex.id] = self._node(vertex)
         self._holding = [node for node in self._nodes.values() if isinstance(node, Holding)]
+        self._clocks = [node for node in self._holding if node.vertex.id in plan.clocked]
         self._states: dict[str, Grouping | BesideNode | WindowNode] = {}
         """By the name of the step."""
         for node in self._nodes.values():
@@ -120,12 +121,8 @@ class Program:
         return (OrderedNode if self._mode == "ordered" else GroupingNode)(vertex, grouping)
 
     def _lead(self) -> None:
-        """Tell every node its followers, and holding ones whether what they give goes on behind this level.
-
-        Where a record may end the life, whether it does goes on to all sinks.
-        """
-        outward: set[int] = set()
-        for vertex in reversed(self.plan.vertices):
+        """Tell every node its followers, and holding ones whether what they give goes on behind this level."""
+        for vertex in self.plan.vertices:
             node = self._nodes.get(vertex.id)
             if node is None or isinstance(node, ExchangeNode):
                 continue
@@ -133,11 +130,9 @@ class Program:
             node.lead([(self._nodes[child.id], child.parents.index(vertex.id)) for child in children])
             if isinstance(node, WindowNode) and (late := self.plan.late_of(vertex.id)) is not None:
                 node.lead_late(self._nodes[late.id])
-                children = (*children, late)
-            if any(isinstance(self._nodes[child.id], ExchangeNode) or child.id in outward for child in children):
-                outward.add(vertex.id)
+        outward = self.plan.outward if self._holding else frozenset()
         for node in self._holding:
-            node.outward = node.vertex.id in outward or self.plan.outlet is not None
+            node.outward = node.vertex.id in outward
 
     @property
     def holds(self) -> bool:
@@ -148,6 +143,21 @@ class Program:
     def first_held(self) -> int | None:
         """The lowest tick that a grouping holds until min time has passed it; None if none does."""
         return min([tick for node in self._holding if (tick := node.first_tick()) is not None], default=None)
+
+    @property
+    def clocked(self) -> bool:
+        """Whether there are steps that send what time alone brings (R6b)."""
+        return bool(self._clocks)
+
+    @property
+    def first_due(self) -> int | None:
+        """The smallest tick at which a step will send without further input; None if none will."""
+        return _least(self._clocks)
+
+    @property
+    def due_outward(self) -> int | None:
+        """The smallest of those that others wait for behind this level (R6b)."""
+        return _least([node for node in self._clocks if node.outward])
 
     @property
     def repairs(self) -> int:
@@ -171,7 +181,7 @@ class Program:
         return self._finished(feed)
 
     def advance(self, min_time: int) -> Feed:
-        """Process what ordered groupings hold below the level's min time, in topological order."""
+        """Process what is held and what is due below a tick, in topological order."""
         feed = Feed()
         for node in self._holding:
             node.advance(min_time, feed)
@@ -222,6 +232,10 @@ class Program:
             state.restore(captured.get(name, {}), tick)
             if isinstance(state, BesideNode):
                 state.restore_beside(captured.get(state.beside, {}))
+
+
+def _least(clocks: list[Holding]) -> int | None:
+    return min([tick for node in clocks if (tick := node.due_tick) is not None], default=None)
 
 
 def per_record_node(vertex: Vertex) -> PerRecord | None:

@@ -108,13 +108,15 @@ class WindowNode(Holding):
             feed.held.update(batch.ticks)
 
     def first_tick(self) -> int | None:
-        """The lowest tick at which it holds something: records, or windows that close."""
-        ticks = [tick for tick in (self._pending.first_tick, self._windows.first_due) if tick is not None]
-        return min(ticks, default=None)
+        """The lowest tick of which it holds records; None if it holds none."""
+        return self._pending.first_tick
 
     @property
     def due_tick(self) -> int | None:
-        """The lowest tick at which it may give something without further input; None if at none."""
+        """The smallest tick at which it may send without further input; None if it will not.
+
+        Of sessions that have grown it may be one at which they would have closed: then nothing is sent.
+        """
         return None if self._updates else self._windows.first_due
 
     def advance(self, min_time: int, feed: Feed) -> None:

@@ -49,10 +49,13 @@ FORGET_EVERY_S = 0.005
 def tracker_of(first: TrackerStart) -> Tracker:
     """Return the tracker that the first line asks for: the life's first, or one that is to be rebuilt."""
     setting, era = first.setting, first.era
-    graph, fronts, start, capacity_ticks = Graph(setting.graph), setting.fronts, setting.start, setting.capacity_ticks
+    graph, fronts, dues = Graph(setting.graph), setting.fronts, setting.dues
+    start, capacity_ticks = setting.start, setting.capacity_ticks
     if first.workers is None:
-        return Tracker(graph, fronts, start=start, capacity_ticks=capacity_ticks, era=era)
-    return Tracker.rebuilding(graph, fronts, workers=first.workers, start=start, capacity_ticks=capacity_ticks, era=era)
+        return Tracker(graph, fronts, start=start, capacity_ticks=capacity_ticks, dues=dues, era=era)
+    return Tracker.rebuilding(
+        graph, fronts, workers=first.workers, start=start, capacity_ticks=capacity_ticks, dues=dues, era=era
+    )
 
 
 def report_of(server: TrackerServer) -> TrackerReport:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lowtide.assignment.messages import Message, Raw, Refused, reader
 from lowtide.status.tracker_report import TrackerReport
@@ -36,6 +36,7 @@ class TrackerSetting:
         fronts: Every registered front with its opening floor, a tick.
         start: The tick that all min times begin with.
         capacity_ticks: How far acks may lie ahead of min time.
+        dues: Per segment the owners that tell what is due (R6b).
     """
 
     incarnation: int
@@ -43,6 +44,7 @@ class TrackerSetting:
     fronts: Mapping[int, int]
     start: int
     capacity_ticks: int
+    dues: Mapping[int, Sequence[int]] = field(default_factory=dict)
 
 
 class TrackerStart(Message, frozen=True, kw_only=True):
