@@ -15,7 +15,21 @@ from lowtide.flow.findings import Finding, FlowRefused
 from lowtide.flow.graph import FlowGraph
 from lowtide.flow.inference import Inference, key_column
 from lowtide.flow.plan import Grouping, Plan, Vertex
-from lowtide.flow.steps import Again, Broadcast, FlatMap, KeyBy, Late, Loop, Read, Relay, Site, Step, WindowBy, Write
+from lowtide.flow.steps import (
+    Again,
+    Broadcast,
+    FlatMap,
+    FlatScan,
+    KeyBy,
+    Late,
+    Loop,
+    Read,
+    Relay,
+    Site,
+    Step,
+    WindowBy,
+    Write,
+)
 
 DEFAULT_UNITS = 128
 DEFAULT_SLACK_MS = 2
@@ -61,7 +75,7 @@ def compile_flow(
         raise FlowError(f"a slack of {slack_ms} ms is too short", way_out="give a tick 1 ms or more")
     if grouping not in get_args(Grouping):
         raise FlowError(f"there is no grouping {grouping!r}", way_out=f"choose one of {', '.join(get_args(Grouping))}")
-    inference = Inference(flow)
+    inference = Inference(flow, slack_ms)
     if inference.findings:
         raise FlowRefused(flow.name, inference.findings)
     vertices = _Layout(flow, inference).vertices()
@@ -136,9 +150,9 @@ class _Layout:
 def _with_depths(vertices: Sequence[Vertex]) -> tuple[Vertex, ...]:
     """Say of every vertex how long the child path of a record in or out of it can be.
 
-    Flat maps, broadcasts and loops' heads append one element, edges from a vertex with several children another, and so
-    do sources that read one topic; a loop appends what one pass through it does once per turn. What a window gives when
-    it closes begins a path of one element.
+    Flat maps, flat scans, broadcasts and loops' heads append one element, edges from a vertex with several children
+    another, and so do sources that read one topic; a loop appends what one pass through it does once per turn. What a
+    window gives when it closes begins a path of one element.
     """
     children = Counter(parent for each in vertices if not isinstance(each.step, Late) for parent in each.parents)
     readers = Counter(vertex.step.source.topic for vertex in vertices if isinstance(vertex.step, Read))
@@ -149,7 +163,7 @@ def _with_depths(vertices: Sequence[Vertex]) -> tuple[Vertex, ...]:
             arriving += readers[vertex.step.source.topic] > 1
         if isinstance(vertex.step, WindowBy):
             arriving = arriving + 1 if vertex.step.emit == "update" else max(arriving, 1)
-        depths.append(arriving + isinstance(vertex.step, FlatMap | Broadcast | Loop))
+        depths.append(arriving + isinstance(vertex.step, FlatMap | FlatScan | Broadcast | Loop))
         if isinstance(vertex.step, Again):
             assert vertex.back is not None, "a loop's tail knows its head"
             entered = depths[vertex.back] - 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, get_origin
 
 from lowtide.errors import FlowError
@@ -13,11 +14,12 @@ from lowtide.flow.graph import DEAD_LETTERS, NAME, NAME_RULE, FlowGraph
 from lowtide.flow.loops import Loops
 from lowtide.flow.schema import schema_of
 from lowtide.flow.signature import NOTHING, Unreadable, accepts, element_of, said, signature_of
-from lowtide.flow.stateful import typed_broadcast, typed_scan
+from lowtide.flow.stateful import aggregated, typed_broadcast, typed_reduce, typed_scan
 from lowtide.flow.steps import (
     WORD,
     Again,
     Broadcast,
+    Deduplicate,
     Filter,
     FlatMap,
     KeyBy,
@@ -28,6 +30,8 @@ from lowtide.flow.steps import (
     MapBatches,
     Merge,
     Read,
+    Reduce,
+    Running,
     Scan,
     Site,
     Step,
@@ -50,8 +54,9 @@ class Inference:
         findings: All faults, in the order of the calls.
     """
 
-    def __init__(self, flow: FlowGraph) -> None:
+    def __init__(self, flow: FlowGraph, slack_ms: int = 1) -> None:
         self._flow = flow
+        self._slack_ms = slack_ms
         self.names: list[str] = []
         self.gives: list[Any] = []
         self.steps: list[Step] = [call.step for call in flow.calls]
@@ -64,6 +69,7 @@ class Inference:
             self._check_name(index, call)
             for message in self._loops.enter(index, call):
                 self._fault(call, message)
+            self._check_durations(call)
             self.gives.append(self._infer(index, call))
         self._check_ends()
 
@@ -98,6 +104,13 @@ class Inference:
                 self._fault(call, _taken(call, name, names[name]))
                 return
             names[name] = call.site
+
+    def _check_durations(self, call: Call) -> None:
+        step = call.step
+        named = ("within", step.within) if isinstance(step, Deduplicate) else ("ttl", getattr(step, "ttl", None))
+        argument, duration = named
+        if duration is not None and duration < timedelta(milliseconds=self._slack_ms):
+            self._fault(call, f"{argument}={duration} is shorter than a tick, which is {self._slack_ms} ms (slack_ms)")
 
     def _made_name(self, index: int, call: Call) -> str | None:
         if isinstance(call.step, KeyBy):
@@ -138,7 +151,7 @@ class Inference:
         if isinstance(step, MapBatches):
             signature_of(step.function, "batch")
             return schema_of(step.returns).record
-        if isinstance(step, Last | Scan):
+        if isinstance(step, Last | Scan | Running):
             return self._infer_state(index, call, step, takes)
         if isinstance(step, Again):
             return self._infer_loop(call, step, takes)
@@ -154,10 +167,19 @@ class Inference:
             self._check_ends_of_level(call, step, takes)
         return takes
 
-    def _infer_state(self, index: int, call: Call, step: Last | Scan, takes: Any) -> Any:
+    def _infer_state(self, index: int, call: Call, step: Last | Scan | Running, takes: Any) -> Any:
         if isinstance(step, Last):
             return None if takes is None else tuple[takes, ...]
-        scan = self.steps[index] = typed_scan(step, takes, self._beside(call))
+        if isinstance(step, Running | Reduce) and takes is None:
+            return step.returns
+        scan: Scan
+        if isinstance(step, Running):
+            scan = aggregated(step, takes, self._key(call))
+        elif isinstance(step, Reduce):
+            scan = typed_reduce(step, takes)
+        else:
+            scan = typed_scan(step, takes, self._beside(call))
+        self.steps[index] = scan
         return scan.returns
 
     def _infer_window(self, index: int, call: Call, step: WindowBy, takes: Any) -> Any:
@@ -176,10 +198,11 @@ class Inference:
             self._fault(call, 'nobody takes its late records; write .late somewhere, or drop them by late="drop"')
         elif taken and step.late is not None:
             self._fault(call, 'late="drop" drops what .late takes; leave out one of the two')
-        self.steps[index], gives = typed_window(step, takes, self._key_of(call))
+        self.steps[index], gives = typed_window(step, takes, self._key(call))
         return gives
 
-    def _key_of(self, call: Call) -> tuple[str, ...]:
+    def _key(self, call: Call) -> tuple[str, ...]:
+        """The columns by which the records are keyed that a call takes."""
         while not isinstance(call.step, KeyBy):
             call = self._flow.calls[call.parents[0]]
         return call.step.columns

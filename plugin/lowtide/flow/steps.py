@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
@@ -89,10 +89,12 @@ class Last:
     Attributes:
         count: How many, at least 1.
         partial: Whether the windows at a key's start, which are shorter, come out.
+        ttl: After so much log time without a record a key begins anew; None for never.
     """
 
     count: int
     partial: bool = True
+    ttl: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +106,54 @@ class Scan:
         initial: The state of a key that has none yet.
         state: The type of the state; in a plan always there.
         returns: The type of the outputs; in a plan always there.
+        ttl: After so much log time without a record a key begins anew; None for never.
     """
 
     function: Function
     initial: Any
     state: Any = None
     returns: type | None = None
+    ttl: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FlatScan(Scan):
+    """`function(state, record) -> (state, outputs)`: a scan with any number of outputs, in the order given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce(Scan):
+    """`function(result, record) -> result`: a scan whose state is what it gave last, at first the first record.
+
+    As it is written down, `function` is the user's; in a plan it takes a state, which may be None, like any scan's.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """Every record becomes what aggregates have come to with it; as it is written down, in a plan an `Aggregated`.
+
+    Attributes:
+        returns: The type of the results.
+        columns: The aggregates by the fields of `returns` that they fill.
+        ttl: As of a scan.
+    """
+
+    returns: type
+    columns: Mapping[str, Any]
+    ttl: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregated(Scan):
+    """A `Running` in a plan: a scan whose state has a field for each aggregate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deduplicate:
+    """The first record of each key goes on, then one only `within` of log time after the last that went on."""
+
+    within: timedelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +208,7 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregated:
+class Combined:
     """A window's result is a record of aggregates.
 
     Attributes:
@@ -198,7 +242,7 @@ class WindowBy:
     ahead: timedelta = ZERO
     late: Literal["drop"] | None = None
     emit: Literal["close", "update"] = "close"
-    result: Aggregated | Reduced | Folded | Applied | None = None
+    result: Combined | Reduced | Folded | Applied | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +290,8 @@ Step = (
     | Relay
     | Last
     | Scan
+    | Running
+    | Deduplicate
     | Broadcast
     | WindowBy
     | Late
@@ -255,7 +301,7 @@ Step = (
     | Write
 )
 
-STATEFUL = (Last, Scan, Broadcast, WindowBy, Loop)
+STATEFUL = (Last, Scan, Deduplicate, Broadcast, WindowBy, Loop)
 """Steps whose work needs to be in order, and so min time."""
 
 CLOCKED = (WindowBy,)
@@ -271,6 +317,11 @@ WORD = {
     Relay: "relay",
     Last: "last",
     Scan: "scan",
+    FlatScan: "flat_scan",
+    Reduce: "reduce",
+    Running: "aggregate",
+    Aggregated: "aggregate",
+    Deduplicate: "deduplicate",
     Broadcast: "broadcast",
     WindowBy: "window",
     Late: "late",

@@ -12,7 +12,7 @@ from lowtide.flow.aggregation import aggregation_of
 from lowtide.flow.kinds import Mismatch, Scalar, encode_strictly
 from lowtide.flow.schema import kind_of, schema_of
 from lowtide.flow.signature import NOTHING, Unreadable, accepts, element_of, said, says_nothing, signature_of
-from lowtide.flow.steps import Aggregated, Applied, Folded, Reduced, WindowBy
+from lowtide.flow.steps import Applied, Combined, Folded, Reduced, WindowBy
 from lowtide.flow.windows import Session, Window
 
 __all__ = ["time_fault", "typed_window"]
@@ -46,7 +46,7 @@ def typed_window(step: WindowBy, takes: type | None, key: Sequence[str]) -> tupl
     """
     result = step.result
     assert result is not None, "a window without a result is refused before"
-    if isinstance(result, Aggregated):
+    if isinstance(result, Combined):
         if takes is None:
             return step, None
         made = aggregation_of(result.returns, dict(result.columns), takes=takes, key=key, windows=True)

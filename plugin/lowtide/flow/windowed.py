@@ -47,7 +47,7 @@ class Windowed(Generic[T]):
             returns: The type of the records, a dataclass whose fields all are one of these.
             columns: The aggregates by the fields that they fill, such as `clicks=lt.agg.count()`.
         """
-        return self._made(steps.Aggregated(returns, tuple(columns.items())))
+        return self._made(steps.Combined(returns, tuple(columns.items())))
 
     def reduce(self, function: Callable[[T, T], T]) -> Stream[T]:
         """Give one record per window: its records, put together two by two in Lowtide's order.
@@ -90,7 +90,7 @@ class Windowed(Generic[T]):
         """
         return self._made(steps.Applied(function_of(function), returns))
 
-    def _made(self, result: steps.Aggregated | steps.Reduced | steps.Folded | steps.Applied) -> Stream[Any]:
+    def _made(self, result: steps.Combined | steps.Reduced | steps.Folded | steps.Applied) -> Stream[Any]:
         step = self._flow.calls[self._call].step
         assert isinstance(step, WindowBy), "it was written down as one"
         if step.result is not None:

@@ -19,11 +19,24 @@ from lowtide.core.operators.per_record import not_bool
 from lowtide.core.operators.watch import record_watch
 from lowtide.flow.plan import Plan, Vertex
 from lowtide.flow.schema import schema_of
-from lowtide.flow.steps import Again, Broadcast, KeyBy, Last, Loop, MapBatches, Merge, Read, Scan, WindowBy, Write
+from lowtide.flow.steps import (
+    Again,
+    Broadcast,
+    Deduplicate,
+    KeyBy,
+    Last,
+    Loop,
+    MapBatches,
+    Merge,
+    Read,
+    Scan,
+    WindowBy,
+    Write,
+)
 from lowtide.local.calls import Failed, call, called
 from lowtide.local.items import Item, Message, Order
 from lowtide.local.plain_records import is_plain
-from lowtide.local.state import Scanned, Windows
+from lowtide.local.state import Scanned, Seen, Windows
 from lowtide.local.windows import TimedWindows
 from lowtide_snapshots.errors import KeyRefused
 from lowtide_snapshots.keys.hashing import hash_unit
@@ -74,6 +87,7 @@ class Run:
             for vertex in plan.vertices
             if isinstance(vertex.step, WindowBy)
         }
+        self._seen = {vertex.id: Seen(plan, vertex) for vertex in plan.vertices if isinstance(vertex.step, Deduplicate)}
         self._watches = {vertex.id: record_watch(vertex) for vertex in plan.vertices}
         self._scanned = {vertex.id: Scanned(plan, vertex) for vertex in plan.vertices if isinstance(vertex.step, Scan)}
 
@@ -174,9 +188,11 @@ class Run:
         if isinstance(step, Write):
             self.written[vertex.id].append(item)
         elif isinstance(step, Last):
-            return [item.becomes(window) for window in self._windows[vertex.id].take(item.record)]
+            return [item.becomes(window) for window in self._windows[vertex.id].take(item)]
         elif isinstance(step, Scan) and port == 0:
-            return [item.becomes(self._scanned[vertex.id].take(item))]
+            return self._scanned[vertex.id].take(item)
+        elif isinstance(step, Deduplicate):
+            return [item] if self._seen[vertex.id].goes_on(item) else []
         elif isinstance(step, Scan):
             self._scanned[vertex.id].see(item)
         elif isinstance(step, Merge | Loop):

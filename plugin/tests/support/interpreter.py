@@ -10,9 +10,12 @@ no record comes of a later one.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import heapq
+import operator
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
 from enum import Enum
 from itertools import count
 from typing import Any, NamedTuple
@@ -141,16 +144,54 @@ class Stream:
     def key_by(self, *columns: str, name: str | None = None) -> Stream:
         return self._then("key_by", name, columns=columns)
 
-    def last(self, number: int, *, partial: bool = True, name: str | None = None) -> Stream:
-        return self._then("last", name, number=number, partial=partial)
+    def last(
+        self, number: int, *, partial: bool = True, ttl: timedelta | None = None, name: str | None = None
+    ) -> Stream:
+        return self._then("last", name, number=number, partial=partial, ttl=ttl)
 
     def scan(
-        self, name: str, function: Any, initial: Any, *, broadcast: Stream | None = None, returns: Any = None
+        self,
+        name: str,
+        function: Any,
+        initial: Any,
+        *,
+        ttl: timedelta | None = None,
+        broadcast: Stream | None = None,
+        returns: Any = None,
     ) -> Stream:
         also = [] if broadcast is None else [broadcast]
-        stream = self._then("scan", name, *also, function=function, initial=initial)
+        stream = self._then("scan", name, *also, function=function, initial=initial, ttl=ttl)
         stream._step.gives = returns or typing.get_args(typing.get_type_hints(function)["return"])[1]
         return stream
+
+    def flat_scan(self, name: str, function: Any, initial: Any, **rest: Any) -> Stream:
+        stream = self.scan(name, function, initial, **rest)
+        stream._step.rest["flat"] = True
+        if rest.get("returns") is None:
+            stream._step.gives = typing.get_args(stream._step.gives)[0]
+        return stream
+
+    def reduce(self, name: str, function: Any, *, ttl: timedelta | None = None) -> Stream:
+        def both(result: Any, value: Any) -> Any:
+            after = value if result is None else function(result, value)
+            return after, after
+
+        return self.scan(name, both, None, ttl=ttl, returns=self._step.gives)
+
+    def aggregate(self, name: str, record: Any, /, *, ttl: timedelta | None = None, **columns: Any) -> Stream:
+        """All records of the key so far, put together once more for each: no state but themselves."""
+        keys = self._step.keys
+
+        def made(values: tuple[Any, ...], value: Any) -> Any:
+            values = (*values, value)
+            wanted = {field.name for field in dataclasses.fields(record)}
+            key = {column: getattr(value, column) for column in keys if column in wanted}
+            return values, record(**key, **{label: column(values) for label, column in columns.items()})
+
+        return self.scan(name, made, (), ttl=ttl, returns=record)
+
+    def deduplicate(self, name: str, *, within: timedelta) -> Stream:
+        return self._then("deduplicate", name, within=within)
 
     def broadcast(self, name: str, function: Any, initial: Any) -> Stream:
         return self._then("broadcast", name, function=function, initial=initial)
@@ -248,6 +289,8 @@ class Run:
         self._number = count()
         self._kept: dict[Step, dict[Any, Any]] = {step: {} for step in flow.steps}
         """By step what it keeps of each key; of a broadcast of none."""
+        self._touched: dict[Step, dict[Any, int]] = {step: {} for step in flow.steps}
+        """By step the tick at which each key was touched; of a deduplicate, at which one of its records went on."""
         self.written: dict[Step, list[Record]] = {step: [] for step in flow.steps if step.kind == "write"}
         self.letters: list[Letter] = []
 
@@ -293,6 +336,8 @@ class Run:
             return [record.below(1)]
         if kind in ("last", "scan"):
             return self._with_state(step, port, record)
+        if kind == "deduplicate":
+            return self._new(step, record)
         return [record] if kind == "merge" else self._called(step, record)
 
     def _called(self, step: Step, record: Record) -> list[Record]:
@@ -329,16 +374,36 @@ class Run:
             self._see(step.parents[1], record)
             return []
         key, kept, rest = tuple(getattr(value, column) for column in step.keys), self._kept[step], step.rest
+        if rest["ttl"] is not None and self._age(step, key, record) >= rest["ttl"]:
+            kept.pop(key, None)
+        self._touched[step][key] = record.tick
         if step.kind == "last":
             window = kept[key] = (*kept.get(key, ()), value)[-rest["number"] :]
             return [record._replace(value=window)] if rest["partial"] or len(window) == rest["number"] else []
         before = kept.get(key, rest["initial"])
         beside = [self._kept[each].get((), each.rest["initial"]) for each in step.parents[1:]]
+        if "flat" in rest:
+            state, outputs = called(lambda: flat(rest["function"](before, value, *beside)), record)
+            if any(type(each) is not step.gives for each in outputs):
+                raise Failed(value)
+            kept[key] = state
+            return [record._replace(value=each).below(number) for number, each in enumerate(outputs, 1)]
         state, output = called(lambda: rest["function"](before, value, *beside), record)
         if type(output) is not step.gives:
             raise Failed(value)
         kept[key] = state
         return [record._replace(value=output)]
+
+    def _new(self, step: Step, record: Record) -> list[Record]:
+        key = tuple(getattr(record.value, column) for column in step.keys)
+        if key in self._touched[step] and self._age(step, key, record) < step.rest["within"]:
+            return []
+        self._touched[step][key] = record.tick
+        return [record]
+
+    def _age(self, step: Step, key: Any, record: Record) -> timedelta:
+        """How much log time has passed since a key was touched."""
+        return timedelta(milliseconds=(record.tick - self._touched[step].get(key, record.tick)) * self._slack_ms)
 
     def _see(self, broadcast: Step, record: Record) -> None:
         kept, function = self._kept[broadcast], broadcast.rest["function"]
@@ -380,6 +445,11 @@ def called(call: Callable[[], Any], record: Record) -> Any:
         raise Failed(record.value) from error
 
 
+def flat(result: Any) -> tuple[Any, list[Any]]:
+    state, outputs = result
+    return state, list(outputs)
+
+
 def batched(function: Any, step: Step, value: Any) -> Any:
     """A batch of one."""
     plain = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_(), bytes: pa.binary()}
@@ -418,3 +488,82 @@ def main(_: Flow) -> None:
 
 
 KeyedStream = Broadcast = Stream
+
+
+def millis(number: float) -> timedelta:
+    return timedelta(milliseconds=number)
+
+
+def seconds(number: float) -> timedelta:
+    return timedelta(seconds=number)
+
+
+def minutes(number: float) -> timedelta:
+    return timedelta(minutes=number)
+
+
+def hours(number: float) -> timedelta:
+    return timedelta(hours=number)
+
+
+def days(number: float) -> timedelta:
+    return timedelta(days=number)
+
+
+class agg:  # noqa: N801 - stands in for a module
+    """Aggregates as functions of all values of a key, oldest first."""
+
+    @staticmethod
+    def count(column: str | None = None) -> Any:
+        return lambda values: len(values if column is None else some(values, column))
+
+    @staticmethod
+    def sum(column: str) -> Any:
+        return lambda values: functools.reduce(operator.add, found) if (found := some(values, column)) else None
+
+    @staticmethod
+    def mean(column: str) -> Any:
+        return lambda values: (
+            functools.reduce(operator.add, found) / len(found) if (found := some(values, column)) else None
+        )
+
+    @staticmethod
+    def min(column: str) -> Any:
+        return lambda values: min(some(values, column), default=None)
+
+    @staticmethod
+    def max(column: str) -> Any:
+        return lambda values: max(some(values, column), default=None)
+
+    @staticmethod
+    def first(column: str) -> Any:
+        return lambda values: getattr(values[0], column)
+
+    @staticmethod
+    def latest(column: str) -> Any:
+        return lambda values: getattr(values[-1], column)
+
+    @staticmethod
+    def min_by(column: str, by: str) -> Any:
+        return lambda values: best(min, values, column, by)
+
+    @staticmethod
+    def max_by(column: str, by: str) -> Any:
+        return lambda values: best(max, values, column, by)
+
+    @staticmethod
+    def count_distinct(column: str) -> Any:
+        return lambda values: len(set(some(values, column)))
+
+    @staticmethod
+    def collect(column: str | None = None) -> Any:
+        return lambda values: values if column is None else tuple(getattr(value, column) for value in values)
+
+
+def some(values: Sequence[Any], column: str) -> list[Any]:
+    return [found for value in values if (found := getattr(value, column)) is not None]
+
+
+def best(choose: Any, values: Sequence[Any], column: str, by: str) -> Any:
+    known = [value for value in values if getattr(value, by) is not None]
+    return getattr(choose(known, key=lambda value: getattr(value, by)), column) if known else None

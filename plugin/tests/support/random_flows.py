@@ -44,6 +44,20 @@ class Total:
     trail: int = 0
 
 
+@dataclass(frozen=True)
+class Summary:
+    key: str
+    things: int
+    amount: int
+    last: str
+    mood: Mood
+    at: datetime | None
+    data: bytes
+    least: int
+    weights: tuple[int, ...]
+    kinds: int
+
+
 def bumped(thing: Thing) -> Thing:
     return replace(thing, number=thing.number + 1, note=thing.note + "b")
 
@@ -110,6 +124,11 @@ def compared(total: Total, thing: Thing, seen: int) -> tuple[Total, Thing]:
     return Total(total.count + 1, seen), replace(thing, other=seen % 100, note=f"{thing.note}/{total.trail % 10}")
 
 
+def all_compared(total: Total, thing: Thing, seen: int) -> tuple[Total, list[Thing]]:
+    after, made = compared(total, thing, seen)
+    return after, [made] * (seen % 3)
+
+
 def summed(window: tuple[Thing, ...]) -> Thing:
     if sum(thing.number for thing in window) % 17 == 4:
         raise ArithmeticError("seventeen")
@@ -128,6 +147,39 @@ def twice(thing: Thing) -> Iterator[Thing]:
     yield thing
     if thing.number % 2:
         yield replace(thing, number=thing.number - 1)
+
+
+def either(total: Total, thing: Thing) -> tuple[Total, Iterator[Thing]]:
+    """Any number of outputs; the state comes back to the initial one now and then."""
+    if thing.number % 7 == 6:
+        return Total(), iter(())
+    return Total(total.count + 1, (total.trail * 7 + thing.number) % PRIME), shown(total, thing)
+
+
+def shown(total: Total, thing: Thing) -> Iterator[Thing]:
+    for place in range(total.count % 3):
+        if place == 1 and thing.number % 5 == 2:
+            raise RuntimeError("half way through")
+        yield replace(thing, number=total.trail + place, note=f"{thing.note}{place}")
+
+
+def joined(result: Thing, thing: Thing) -> Thing:
+    if (result.number + thing.number) % 19 == 3:
+        raise ValueError("not these two")
+    return replace(
+        thing, number=(result.number * 3 + thing.number) % PRIME, note=f"{result.note[-20:]}{thing.note[:1]}"
+    )
+
+
+def flagged(flag: bool, thing: Thing) -> tuple[bool, Thing]:
+    """A state of two values: every other record of a key leaves nothing behind."""
+    return not flag, replace(thing, size="l" if flag else "s")
+
+
+def bare(summary: Summary) -> Thing:
+    return Thing(
+        summary.key, summary.amount, summary.things, summary.last, mood=summary.mood, at=summary.at, data=summary.data
+    )
 
 
 class Writer:
@@ -197,21 +249,55 @@ class Writer:
         return stream.key_by(*columns, name=self._name("by"))
 
     def _keyed(self, stream: Any) -> None:
-        dice, keyed = self._dice, self._by_key(stream)
-        kind = dice.randrange(4)
+        dice, kind, ttl = self._dice, self._dice.randrange(9), self._ttl()
+        keyed = stream.key_by("key", name=self._name("by")) if kind == 6 else self._by_key(stream)
         if kind == 0:
-            self._add(keyed.scan(self._name("followed"), followed, Total()), stream)
+            self._add(keyed.scan(self._name("followed"), followed, Total(), ttl=ttl), stream)
         elif kind == 1:
-            window = keyed.last(dice.choice([1, 2, 3]), partial=dice.random() < 0.6, name=self._name("last"))
+            partial = dice.random() < 0.6
+            window = keyed.last(dice.choice([1, 2, 3]), partial=partial, ttl=ttl, name=self._name("last"))
             self._add(window.map(summed, name=self._name("summed")), stream)
+        elif kind == 4:
+            self._add(keyed.flat_scan(self._name("either"), either, Total(), ttl=ttl), stream)
+        elif kind == 5:
+            self._add(keyed.reduce(self._name("joined"), joined, ttl=ttl), stream)
+        elif kind == 6:
+            self._add(self._aggregated(keyed, ttl), stream)
+        elif kind == 7:
+            self._add(keyed.deduplicate(self._name("once"), within=ttl or self._package.days(1)), stream)
+        elif kind == 8:
+            self._add(keyed.scan(self._name("flagged"), flagged, False, ttl=ttl), stream)
         elif kind == 2:
             self._add(keyed.loop(self._name("loop"), self._body, large, limit_turns=dice.choice([2, 3])), stream)
         else:
             self._add(keyed, stream)
 
+    def _ttl(self) -> Any:
+        return self._dice.choice([None, None, self._package.millis(5), self._package.millis(20)])
+
+    def _aggregated(self, keyed: Any, ttl: Any) -> Any:
+        agg = self._package.agg
+        summaries = keyed.aggregate(
+            self._name("summary"),
+            Summary,
+            ttl=ttl,
+            things=agg.count(),
+            amount=agg.sum("number"),
+            last=agg.latest("note"),
+            mood=agg.first("mood"),
+            at=agg.max("at"),
+            data=agg.max_by("data", by="other"),
+            least=agg.min("other"),
+            weights=agg.collect("other"),
+            kinds=agg.count_distinct("mood"),
+        )
+        return summaries.map(bare, name=self._name("bare"))
+
     def _body(self, inside: Any) -> Any:
         if self._dice.random() < 0.5:
-            inside = inside.scan(self._name("inside"), followed, Total())
+            inside = inside.scan(self._name("inside"), followed, Total(), ttl=self._ttl())
+        elif self._dice.random() < 0.3:
+            inside = inside.flat_scan(self._name("inside"), either, Total(), ttl=self._ttl())
         if self._dice.random() < 0.4:
             inside = inside.flat_map(twice, name=self._name("twice"))
         return inside.map(smaller, name=self._name("smaller"))
@@ -229,7 +315,11 @@ class Writer:
         first = self._dice.random() < 0.5
         keyed = None if first else self._by_key(stream)
         beside = other.broadcast(self._name("newest"), newest, 0)
-        scan = (keyed or self._by_key(stream)).scan(self._name("compared"), compared, Total(), broadcast=beside)
+        keyed, ttl = keyed or self._by_key(stream), self._ttl()
+        if self._dice.random() < 0.3:
+            scan = keyed.flat_scan(self._name("compared"), all_compared, Total(), ttl=ttl, broadcast=beside)
+        else:
+            scan = keyed.scan(self._name("compared"), compared, Total(), ttl=ttl, broadcast=beside)
         self._add(scan, stream, other)
 
     def _end(self, stream: Any) -> None:

@@ -17,7 +17,7 @@ from lowtide.flow.fields import is_fixed
 from lowtide.flow.moments import moment
 from lowtide.flow.plan import Vertex
 from lowtide.flow.schema import schema_of
-from lowtide.flow.steps import Aggregated, Applied, Folded, Function, Reduced, WindowBy
+from lowtide.flow.steps import Applied, Combined, Folded, Function, Reduced, WindowBy
 from lowtide.flow.windows import Span, Window
 
 __all__ = ["EMPTY", "Folding", "Refused", "window_of"]
@@ -56,7 +56,7 @@ class Folding:
         self._finish: Function | None = None
         self._initial: Any = EMPTY
         self._states: States | None = None
-        if isinstance(result, Aggregated):
+        if isinstance(result, Combined):
             made = result.made
             assert made is not None, "a plan's aggregates have been put together"
             self._add, self._merge, self._initial = made.add, made.merge, made.initial

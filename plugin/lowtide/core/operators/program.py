@@ -12,11 +12,13 @@ The steps are nodes, each told its followers: a batch goes through one branch af
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from lowtide.core.fronts.source_rows import SourceRows
 from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.beside import BesideNode
+from lowtide.core.operators.deduplicate import DeduplicateGrouping
 from lowtide.core.operators.exchange import EntryNode, ExchangeNode
 from lowtide.core.operators.group import Key
 from lowtide.core.operators.grouping import NOTHING, Grouping, GroupingNode
@@ -29,15 +31,18 @@ from lowtide.core.operators.node import Feed, Node
 from lowtide.core.operators.order import FIRST_TICK
 from lowtide.core.operators.ordered import Holding, OrderedNode
 from lowtide.core.operators.per_record import FilterNode, FlatMapNode, MapNode, PerRecord
-from lowtide.core.operators.scan import ScanGrouping
+from lowtide.core.operators.scan import FlatScanGrouping, ScanGrouping
 from lowtide.core.operators.sink import WriteNode
 from lowtide.core.operators.source import SourceNode
 from lowtide.core.operators.window_node import LateNode, WindowNode
+from lowtide.flow.durations import ticks_of
 from lowtide.flow.plan import Plan, Vertex
 from lowtide.flow.steps import (
     Again,
+    Deduplicate,
     Filter,
     FlatMap,
+    FlatScan,
     Last,
     Late,
     Loop,
@@ -91,8 +96,8 @@ class Program:
             return ExchangeNode(vertex, self.plan, self._limits) if outbound else EntryNode(vertex)
         if isinstance(step, Read):
             return SourceNode(vertex, self.plan, self._limits)
-        if isinstance(step, Last | Scan):
-            return self._stateful(vertex)
+        if isinstance(step, Last | Scan | Deduplicate):
+            return self._stateful(vertex, step)
         if isinstance(step, WindowBy):
             return WindowNode(vertex, self.plan)
         if isinstance(step, Late):
@@ -112,13 +117,22 @@ class Program:
         assert node is not None, f"no node for {step}"
         return node
 
-    def _stateful(self, vertex: Vertex) -> Node:
+    def _stateful(self, vertex: Vertex, step: Last | Scan | Deduplicate) -> Node:
         columns = self.plan.key_of(vertex)
-        beside = self.plan.broadcast_of(vertex) if isinstance(vertex.step, Scan) else None
-        if beside is not None:
-            return BesideNode(vertex, beside, columns)
-        grouping = (ScanGrouping if isinstance(vertex.step, Scan) else LastGrouping)(vertex, columns)
-        return (OrderedNode if self._mode == "ordered" else GroupingNode)(vertex, grouping)
+        beside = self.plan.broadcast_of(vertex) if isinstance(step, Scan) else None
+        if beside is not None and isinstance(step, Scan):
+            return BesideNode(vertex, beside, columns, self._ticks(step))
+        return (OrderedNode if self._mode == "ordered" else GroupingNode)(vertex, self._grouping(vertex, step, columns))
+
+    def _grouping(self, vertex: Vertex, step: Last | Scan | Deduplicate, columns: Sequence[str]) -> Grouping:
+        if isinstance(step, Deduplicate):
+            return DeduplicateGrouping(vertex, columns, ticks_of(step.within, self.plan.slack_ms))
+        if isinstance(step, Last):
+            return LastGrouping(vertex, columns, self._ticks(step))
+        return (FlatScanGrouping if isinstance(step, FlatScan) else ScanGrouping)(vertex, columns, self._ticks(step))
+
+    def _ticks(self, step: Last | Scan) -> int | None:
+        return None if step.ttl is None else ticks_of(step.ttl, self.plan.slack_ms)
 
     def _lead(self) -> None:
         """Tell every node its followers, and holding ones whether what they give goes on behind this level."""

@@ -13,12 +13,12 @@ import pyarrow as pa
 from lowtide.core.operators.group import Key
 from lowtide.core.operators.order import OrderKey
 from lowtide.errors import LifeEnded
-from lowtide.flow.kinds import Kind, Mismatch, Nullable
+from lowtide.flow.kinds import SCALARS, Kind, Mismatch, Nullable
 from lowtide.flow.nested_kinds import Mapping as MappingKind
 from lowtide.flow.nested_kinds import Sequenced, Struct
 from lowtide.flow.plan import Plan, Vertex
 from lowtide.flow.schema import kind_of, schema_of
-from lowtide.flow.steps import Aggregated, Applied, Broadcast, Folded, Last, Reduced, Scan, WindowBy
+from lowtide.flow.steps import Applied, Broadcast, Combined, Deduplicate, Folded, Last, Reduced, Scan, WindowBy
 from lowtide.flow.windows import Span
 from lowtide_snapshots.format.manifest import VertexShape, shape_of
 
@@ -36,7 +36,8 @@ class SavedStep:
         vertex: The step's name.
         kind: One of `lowtide_snapshots.format.parts.KINDS`.
         key: The key's columns as a struct's type; None where there is no key.
-        state: The type of the state; of `last`, and of windows that keep their records, that of these.
+        state: The type of the state; of `last`, and of windows that keep their records, that of these; of `deduplicate`
+            that of ticks.
     """
 
     def __init__(self, plan: Plan, vertex: Vertex) -> None:
@@ -45,11 +46,14 @@ class SavedStep:
         self._names: tuple[str, ...] = ()
         self._keys: list[Kind] = []
         self._kind: Kind
+        self._forgets = isinstance(step, Scan) and step.ttl is not None
         if isinstance(step, Last):
             self.kind, self._kind = "last", kind_of(vertex.takes, vertex.name)
         elif isinstance(step, WindowBy):
             self.kind = "window_records" if isinstance(step.result, Applied) else "window"
             self._kind = kind_of(_window_state(vertex, step), f"the state of {vertex.name}")
+        elif isinstance(step, Deduplicate):
+            self.kind, self._kind = "deduplicate", SCALARS[int]
         else:
             assert isinstance(step, Scan | Broadcast), f"{vertex.name} keeps no state"
             self.kind = "scan" if isinstance(step, Scan) else "broadcast"
@@ -83,10 +87,17 @@ class SavedStep:
                 return self._elements(entries)
             if self.kind in _WINDOWS:
                 return self._windows(entries)
-            states = self._kind.encode([state for _, state in entries])
             if self.kind == "broadcast":
-                return pa.table({"state": states})
-            return pa.table({"key": self._key_column([key for key, _ in entries]), "state": states})
+                return pa.table({"state": self._kind.encode([state for _, state in entries])})
+            columns = {"key": self._key_column([key for key, _ in entries])}
+            if self.kind == "deduplicate":
+                return pa.table(columns | {"tick": pa.array([tick for _, tick in entries], pa.int64())})
+            if self._forgets:
+                columns["state"] = self._kind.encode([state for _, (state, _) in entries])
+                columns["tick"] = pa.array([tick for _, (_, tick) in entries], pa.int64())
+            else:
+                columns["state"] = self._kind.encode([state for _, state in entries])
+            return pa.table(columns)
         except Mismatch as mismatch:
             raise LifeEnded(
                 f"the state{mismatch.path} of a key is {mismatch.value!r}, and its type says {mismatch.expected}",
@@ -95,13 +106,18 @@ class SavedStep:
             ) from None
 
     def entries(self, table: pa.Table) -> list[tuple[Key, Any]]:
-        """The inverse of `table`; fields that the state has got since take their defaults."""
+        """The inverse of `table`; fields that the state has got since take their defaults.
+
+        Of a step that forgets, the tick of a key's last record is None where the step did not forget when it was saved.
+        """
         columns = {name: _whole(table.column(name)) for name in table.column_names}
         try:
             if self.kind == "last":
                 return self._elements_of(columns)
             if self.kind in _WINDOWS:
                 return self._windows_of(columns)
+            if self.kind == "deduplicate":
+                return list(zip(self._keys_of(columns["key"]), columns["tick"].to_pylist(), strict=True))
             states = self._kind.decode(_fitted(self._kind, columns["state"]))
             keys = [None] * len(states) if self.key is None else self._keys_of(columns["key"])
         except (Mismatch, AssertionError) as error:
@@ -111,6 +127,9 @@ class SavedStep:
                 way_out="let its type, and the steps before it, be as they were when it was saved: an enumeration's "
                 "member may be gone",
             ) from error
+        if self._forgets:
+            ticks = columns["tick"].to_pylist() if "tick" in columns else [None] * len(states)
+            states = list(zip(states, ticks, strict=True))
         return list(zip(keys, states, strict=True))
 
     def key_of(self, texts: Mapping[str, str]) -> Key:
@@ -218,7 +237,7 @@ def saved_steps(plan: Plan, level: int | None = None) -> dict[str, SavedStep]:
     """How each step of a plan is saved that keeps state, by name; of one level if it is given."""
     found = {}
     for vertex in plan.vertices:
-        if isinstance(vertex.step, Last | Scan | WindowBy) and level in (None, vertex.level):
+        if isinstance(vertex.step, Last | Scan | Deduplicate | WindowBy) and level in (None, vertex.level):
             found[vertex.name] = SavedStep(plan, vertex)
             beside = plan.broadcast_of(vertex) if isinstance(vertex.step, Scan) else None
             if beside is not None:
@@ -232,7 +251,7 @@ _MOMENTS = pa.timestamp("us", tz="UTC")
 
 def _window_state(vertex: Vertex, step: WindowBy) -> Any:
     """The type of what a window keeps, or of its records."""
-    if isinstance(step.result, Aggregated):
+    if isinstance(step.result, Combined):
         assert step.result.made is not None, "a plan's aggregates have been put together"
         return step.result.made.state
     if isinstance(step.result, Folded):

@@ -12,7 +12,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from lowtide.core.operators.failure import Failure, UserError, shortened
 from lowtide.core.operators.order import Position
 from lowtide.core.operators.watch import Watch, shown_function
-from lowtide.flow.fields import is_fixed, saves_of
+from lowtide.flow.fields import encode_rows, is_fixed, saves_of
 from lowtide.flow.kinds import Mismatch, encode_strictly
 from lowtide.flow.plan import Vertex
 from lowtide.flow.schema import kind_of
@@ -45,8 +45,21 @@ class States(Watch):
         self._vertex = vertex
         self._kind = kind_of(hint, "its state")
         self._classes = classes_of(hint)
+        self._initial = getattr(vertex.step, "initial", None)
+        self._initially = encode_rows([self._initial])
         self.fixed = is_fixed(self._kind)
         self.saves = saves_of(self._kind)
+
+    def is_initial(self, state: Any) -> bool:
+        """Whether a state is as good as the initial one, and so none: equal, and with the same columns.
+
+        The look at its bytes tells apart what `==` does not: 0.0 and -0.0, or dicts in another order.
+        """
+        initial = self._initial
+        if state is initial:
+            return True
+        same: bool = type(state) is type(initial) and state == initial
+        return same and encode_rows([state]) == self._initially
 
     def fault(self, record: object, after: object, looked: bytes | None) -> Failure | None:
         """What is wrong with a state that a function returned; None if nothing is.
