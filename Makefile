@@ -158,7 +158,7 @@ infra-bench: jars jar s3-server  ## needs root: latency over a cluster's hosts, 
 
 .PHONY: infra-demo
 infra-demo: jars jar s3-server  ## needs root: the whole story: provision, run, lose a host, recover, compare, destroy
-	@PYTHONPATH=infra:infra/hosts:dags/tests/support $(RUN) -m story
+	@$(ON_HOSTS) PYTHONPATH=infra:infra/hosts:dags/tests/support $(RUN) -m story
 
 .PHONY: lock
 lock:  ## make requirements.lock anew from requirements.in and the pyproject.toml files (ARGS=--upgrade)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.browser import chromium
 from tests.settings import settings_of
+from tests.still_network import own_network
 
 from lowtide.api import Flow
 from lowtide.conf import Conf
@@ -110,7 +111,7 @@ def _zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(name="browser", scope="module")
 def _browser() -> Iterator[Any]:
     """A Chromium; not for longer than a module, as other tests may not run an event loop beside it."""
-    with chromium() as browser:
+    with own_network(), chromium() as browser:
         yield browser
 
 
