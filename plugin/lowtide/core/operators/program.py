@@ -97,7 +97,7 @@ class Program:
         if isinstance(step, Read):
             return SourceNode(vertex, self.plan, self._limits)
         if isinstance(step, Last | Scan | Deduplicate):
-            return self._stateful(vertex, step)
+            return self._stateful(vertex)
         if isinstance(step, WindowBy):
             return WindowNode(vertex, self.plan)
         if isinstance(step, Late):
@@ -117,18 +117,21 @@ class Program:
         assert node is not None, f"no node for {step}"
         return node
 
-    def _stateful(self, vertex: Vertex, step: Last | Scan | Deduplicate) -> Node:
-        columns = self.plan.key_of(vertex)
+    def _stateful(self, vertex: Vertex) -> Node:
+        columns, step = self.plan.key_of(vertex), vertex.step
         beside = self.plan.broadcast_of(vertex) if isinstance(step, Scan) else None
         if beside is not None and isinstance(step, Scan):
             return BesideNode(vertex, beside, columns, self._ticks(step))
-        return (OrderedNode if self._mode == "ordered" else GroupingNode)(vertex, self._grouping(vertex, step, columns))
+        grouping = self._grouping(vertex, columns)
+        return (OrderedNode if self._mode == "ordered" else GroupingNode)(vertex, grouping)
 
-    def _grouping(self, vertex: Vertex, step: Last | Scan | Deduplicate, columns: Sequence[str]) -> Grouping:
+    def _grouping(self, vertex: Vertex, columns: Sequence[str]) -> Grouping:
+        step = vertex.step
         if isinstance(step, Deduplicate):
             return DeduplicateGrouping(vertex, columns, ticks_of(step.within, self.plan.slack_ms))
         if isinstance(step, Last):
             return LastGrouping(vertex, columns, self._ticks(step))
+        assert isinstance(step, Scan), f"{vertex.name} keeps no state"
         return (FlatScanGrouping if isinstance(step, FlatScan) else ScanGrouping)(vertex, columns, self._ticks(step))
 
     def _ticks(self, step: Last | Scan) -> int | None:
