@@ -24,9 +24,8 @@ from lowtide.flow.steps import Read, Write
 from lowtide.local.oracle import read_output
 
 if TYPE_CHECKING:
-    from tests.conftest import Spark
-
     from lowtide.conf import Conf
+    from tests.conftest import Spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
@@ -140,7 +139,7 @@ def test_a_job_delivers_what_run_locally_says(
 def produce_stamped(conf: Conf, flow: Flow, inputs: Inputs) -> None:
     """Put records in at the log times that they have: long ago, so that all windows of them will have closed."""
     for name, source in sources(flow).items():
-        stamped = [
+        stamped: list[tuple[bytes, int | None]] = [
             (value, int(each.at.timestamp() * 1000))
             for each in inputs.get(name, ())
             for value in values(source, [each.record])

@@ -293,7 +293,11 @@ class Flow:
         return Stream(self, step)
 
     def run_locally(
-        self, inputs: Mapping[str, Iterable[Any]] | None = None, *, until: datetime | None = None, **named: Iterable[Any]
+        self,
+        inputs: Mapping[str, Iterable[Any]] | None = None,
+        *,
+        until: datetime | None = None,
+        **named: Iterable[Any],
     ) -> dict[str, list[Any]]:
         """As users call it: sources one after the other, each in the order given, or all by their log times."""
         start: list[tuple[Step, Record]] = []
@@ -435,8 +439,8 @@ class Run:
         for tick in ticks:
             if (step, tick, unit) not in self._called_at:
                 self._called_at.add((step, tick, unit))
-                tick, _, number = bags.place(tick, unit)
-                self._put(step, CLOCK, Record(tick, (), None, Came(-1, number, 0, None, None), unit))
+                clock = Came(*bags.place(tick, unit)[1:], 0, None, None)
+                self._put(step, CLOCK, Record(tick, (), None, clock, unit))
         if is_late and "late" in step.rest:
             self._pass_on(step.rest["late"], record)
         return [record._replace(value=out).below(number) for number, out in enumerate(outs, 1)]

@@ -66,7 +66,9 @@ def calendar(unit: str, tz: str) -> Kind:
         last = first + timedelta(days=1)
         while not begins(last):
             last += timedelta(days=1)
-        return [(each.replace(tzinfo=zone).astimezone(UTC), last.replace(tzinfo=zone).astimezone(UTC)) for each in (first,)]
+        return [
+            (each.replace(tzinfo=zone).astimezone(UTC), last.replace(tzinfo=zone).astimezone(UTC)) for each in (first,)
+        ]
 
     return Kind(spans)
 
@@ -85,7 +87,9 @@ class Result(NamedTuple):
 
 
 def reducing(function: Any) -> Result:
-    return Result(lambda kept, _, value: value if kept is None else function(kept, value), function, lambda _, kept: [kept])
+    return Result(
+        lambda kept, _, value: value if kept is None else function(kept, value), function, lambda _, kept: [kept]
+    )
 
 
 def folding(function: Any, initial: Any, finish: Any, merge: Any) -> Result:
@@ -131,7 +135,8 @@ class Bags:
 
     def closing(self, end: datetime) -> int:
         """The first tick that is not before an end and its wait."""
-        return -((EPOCH - end - self._rest["wait"]) // self._slack)
+        tick: int = -((EPOCH - end - self._rest["wait"]) // self._slack)
+        return tick
 
     def place(self, tick: int, unit: int) -> tuple[int, int, int]:
         return tick, -1, self._first + unit
@@ -155,7 +160,8 @@ class Bags:
         kind, result = self._rest["windows"], self._rest["result"]
 
         def closed(end: datetime) -> bool:
-            return self.place(self.closing(end), record.unit) < record.place[:3]
+            place: tuple[int, int, int] = record.place[:3]
+            return self.place(self.closing(end), record.unit) < place
 
         if kind.gap is None:
             spans = kind.spans(at)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from enum import Enum
 from typing import Any, Literal
 
@@ -192,7 +192,7 @@ class Timed:
 def timed(thing: Thing) -> Timed:
     """At a time near that of the log, which begins in 1970: some come too late."""
     millis = thing.number * 7 % 90 + (1_000 if thing.other % 2 else 0)
-    return Timed(thing.key, thing.number, datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=millis))
+    return Timed(thing.key, thing.number, datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=millis))
 
 
 @dataclass(frozen=True)
@@ -375,7 +375,7 @@ class Writer:
         every = timedelta(milliseconds=dice.choice([5, 7, 10]))
         cuts = [package.tumbling(size, offset=every), package.sliding(size, every), package.session(size)]
         windows = [*cuts, package.calendar("month", "Europe/Berlin")][number]
-        rest = {"emit": dice.choice(["close", "update"])} if number != 2 else {}
+        rest: dict[str, Any] = {"emit": dice.choice(["close", "update"])} if number != 2 else {}
         in_log_time = dice.random() < 0.3
         if not in_log_time:
             rest |= {"time": "when", "wait": timedelta(milliseconds=dice.choice([0, 7, 40]))}
