@@ -15,7 +15,7 @@ import pytest
 from tests.judging import Judge, produce
 
 import lowtide
-from lowtide import Flow, Stamped
+from lowtide import Flow, Message, Stamped
 from lowtide.cli.init import FLOW as FIRST_FLOW
 from lowtide.flow.endpoints import KafkaSink, KafkaSource
 from lowtide.flow.flow_file import load_flow
@@ -139,7 +139,7 @@ def test_a_job_delivers_what_run_locally_says(
 def produce_stamped(conf: Conf, flow: Flow, inputs: Inputs) -> None:
     """Put records in at the log times that they have: long ago, so that all windows of them will have closed."""
     for name, source in sources(flow).items():
-        stamped: list[tuple[bytes, int | None]] = [
+        stamped: list[tuple[bytes | Message, int | None]] = [
             (value, int(each.at.timestamp() * 1000))
             for each in inputs.get(name, ())
             for value in values(source, [each.record])
@@ -154,7 +154,9 @@ def produced_many_times(conf: Conf, flow: Flow, inputs: Inputs) -> dict[str, lis
     # In the order in which `run_locally` takes them, and all there before the job, which so goes by these timestamps.
     at_ms = time.time_ns() // 1_000_000 - STEP_MS * sum(map(len, log.values()))
     for name, source in sources(flow).items():
-        stamped: list[tuple[bytes, int | None]] = [(each, at_ms + STEP_MS * n) for n, each in enumerate(log[name])]
+        stamped: list[tuple[bytes | Message, int | None]] = [
+            (each, at_ms + STEP_MS * n) for n, each in enumerate(log[name])
+        ]
         at_ms += STEP_MS * len(stamped)
         produce(conf, source.topic, {partition: stamped[partition::LANES] for partition in range(LANES)})
     return expected
@@ -170,5 +172,5 @@ def sinks(flow: Flow) -> dict[str, KafkaSink]:
 
 
 def values(of: KafkaSource | KafkaSink, records: Sequence[Any]) -> list[Any]:
-    """Records as the values of messages; what is bytes is one already."""
-    return [each if isinstance(each, bytes) else of.format.encode([each])[0] for each in records]
+    """Records as the values of messages; what is bytes, or a message, is one already."""
+    return [each if isinstance(each, bytes | Message) else of.format.encode([each])[0] for each in records]

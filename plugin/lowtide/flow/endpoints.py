@@ -41,6 +41,15 @@ class KafkaSink:
     format: Format[object]
     key: str | None
 
+    @property
+    def key_column(self) -> str | None:
+        """The column of the records that becomes the message's key: `key`, or the one marked so."""
+        if self.key is not None:
+            return self.key
+        from lowtide.flow.columns import columns_of
+
+        return columns_of(self.format.record).key
+
     def __str__(self) -> str:
         key = f', key "{self.key}"' if self.key is not None else ""
         return f'kafka topic "{self.topic}" as {self.format}{key}'
@@ -53,6 +62,7 @@ def kafka(topic: str, format: Format[T], *, key: str | None = None) -> Kafka[T]:
         topic: The topic's name.
         format: How a message's value becomes a record and back: `json(Type)` or `raw()`.
         key: For `write` only: the column whose value becomes the message's key (str as UTF-8, bytes as they are, int
-            in decimal digits). Records of `raw()` bring their own key.
+            in decimal digits). Records of `raw()` bring their own key, and so do those of a dataclass with a field that
+            is marked `lt.Key()`.
     """
     return Kafka(topic, format, key)

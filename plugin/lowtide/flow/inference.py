@@ -7,6 +7,7 @@ from typing import Any, get_origin
 
 from lowtide.errors import FlowError
 from lowtide.flow.calls import Call
+from lowtide.flow.columns import columns_of
 from lowtide.flow.endpoints import KafkaSink
 from lowtide.flow.findings import Finding
 from lowtide.flow.formats import RawFormat
@@ -40,7 +41,7 @@ from lowtide.flow.steps import (
 )
 from lowtide.flow.window_types import time_fault, typed_window
 
-_KEY_KINDS = {"str", "int", "bytes"}
+_KEY_KINDS = {"str", "int", "bytes", "UUID"}
 
 
 class Inference:
@@ -122,6 +123,7 @@ class Inference:
     def _infer(self, index: int, call: Call) -> Any:
         try:
             if isinstance(call.step, Read):
+                columns_of(call.step.source.format.record)
                 return schema_of(call.step.source.format.record).record
             if isinstance(call.step, Late):
                 return self.gives[self._flow.calls[call.parents[0]].parents[0]]
@@ -276,7 +278,7 @@ class Inference:
         for column in columns:
             if column in kinds and not kinds[column].can_be_key:
                 message = f"{column!r} is {kinds[column].name}, which cannot be a key"
-                self._fault(call, f"{message}; use str, int, bool, bytes, date, datetime, Enum or Literal")
+                self._fault(call, f"{message}; use str, int, bool, bytes, date, datetime, UUID, Enum or Literal")
 
     def _check_sink(self, call: Call, sink: KafkaSink, takes: type | None) -> None:
         if takes is None:
@@ -285,11 +287,13 @@ class Inference:
             self._fault(call, f"the sink takes {said(sink.format.record)}, but {said(takes)} arrives")
         elif sink.key is not None and isinstance(sink.format, RawFormat):
             self._fault(call, "records of raw() bring their own key; leave out key=")
+        elif sink.key is not None and (marked := columns_of(takes).key) is not None:
+            self._fault(call, f"{said(takes)} has its key marked: {marked!r} is lt.Key(); leave out key={sink.key!r}")
         elif sink.key is not None:
             self._check_columns(call, (sink.key,), takes)
             kind = schema_of(takes).kinds.get(sink.key)
             if kind is not None and kind.name.removesuffix(" | None") not in _KEY_KINDS:
-                self._fault(call, f"a message's key is str, int or bytes, but {sink.key!r} is {kind.name}")
+                self._fault(call, f"a message's key is str, int, bytes or UUID, but {sink.key!r} is {kind.name}")
 
     def _check_ends(self) -> None:
         calls = self._flow.calls
@@ -327,4 +331,4 @@ def _taken(call: Call, name: str, site: Site) -> str:
 
 def key_column(sink: KafkaSink) -> str | None:
     """The column that becomes the message's key, None for none."""
-    return "key" if isinstance(sink.format, RawFormat) else sink.key
+    return "key" if isinstance(sink.format, RawFormat) else sink.key_column
