@@ -181,6 +181,12 @@ class Program:
         """How many outputs of groupings have been taken back so far."""
         return sum([state.repairs for state in self._states.values() if isinstance(state, Grouping)])
 
+    @property
+    def late(self) -> dict[str, dict[str, int]]:
+        """By window step how many records were late so far, and why."""
+        nodes = [node for node in self._holding if isinstance(node, WindowNode)]
+        return {node.vertex.name: {"closed": node.late_seen.closed, "ahead": node.late_seen.ahead} for node in nodes}
+
     # -- input -----------------------------------------------------------------------------------------------------
 
     def feed_source(self, vertex: int, rows: SourceRows) -> Feed:
