@@ -54,7 +54,11 @@ class Judge:
 
     def expected(self) -> tuple[dict[str, dict[int, list[Output]]], Counter[tuple[bytes | None, bytes | None]]]:
         """By sink and lane what is to be delivered, and the dead letters."""
-        log = read_sources(self._conf.kafka, self._plan, self.fronts())
+        begins = {entry.number: entry.offset for entry in self.register().entries}
+        log = {
+            name: [each for each in found if each.position.sequence >= begins[each.position.front]]
+            for name, found in read_sources(self._conf.kafka, self._plan, self.fronts()).items()
+        }
         with ZooKeeperAccess.of(self._conf.zookeeper).store(self._job) as store:
             generation = store.lasts()[1]
         durable = read_lasts(self._conf.kafka, topic_of(self._job, generation), LASTS_WITHIN_S)

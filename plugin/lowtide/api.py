@@ -37,7 +37,7 @@ class Flow(FlowGraph):
                 where=str(site),
                 way_out="leave it out; a field that is the message's key is marked: Annotated[str, lt.Key()]",
             )
-        return Stream(self, self.add(Read(KafkaSource(source.topic, source.format)), name, (), site))
+        return Stream(self, self.add(Read(KafkaSource(source.topic, source.format, source.start)), name, (), site))
 
     def run_locally(
         self,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from lowtide.flow.formats import Format
+from lowtide.flow.start import EARLIEST, Start, StartAt, start_of
 
 T = TypeVar("T")
 
@@ -20,6 +21,7 @@ class Kafka(Generic[T]):
     topic: str
     format: Format[T]
     key: str | None = None
+    start: Start = EARLIEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +30,11 @@ class KafkaSource:
 
     topic: str
     format: Format[object]
+    start: Start = EARLIEST
 
     def __str__(self) -> str:
-        return f'kafka topic "{self.topic}" as {self.format}'
+        start = "" if self.start == EARLIEST else f" from {self.start} on"
+        return f'kafka topic "{self.topic}" as {self.format}{start}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,13 @@ class KafkaSink:
         return f'kafka topic "{self.topic}" as {self.format}{key}'
 
 
-def kafka(topic: str, format: Format[T], *, key: str | None = None) -> Kafka[T]:  # noqa: A002 - reads best so
+def kafka(
+    topic: str,
+    format: Format[T],  # noqa: A002 - reads best so
+    *,
+    key: str | None = None,
+    start: StartAt = "earliest",
+) -> Kafka[T]:
     """Name a Kafka topic to read from or to write to.
 
     Args:
@@ -64,5 +74,8 @@ def kafka(topic: str, format: Format[T], *, key: str | None = None) -> Kafka[T]:
         key: For `write` only: the column whose value becomes the message's key (str as UTF-8, bytes as they are, int
             in decimal digits). Records of `raw()` bring their own key, and so do those of a dataclass with a field that
             is marked `lt.Key()`.
+        start: For `read` only: where the job's first start begins to read; later ones go on from where it was. All
+            that is there, what comes from now on, what the log has stamped from a moment on, or offsets by partition.
+            Partitions that come later are read from their beginning.
     """
-    return Kafka(topic, format, key)
+    return Kafka(topic, format, key, start_of(start))

@@ -8,7 +8,7 @@ from typing import Any, get_origin
 from lowtide.errors import FlowError
 from lowtide.flow.calls import Call
 from lowtide.flow.columns import columns_of
-from lowtide.flow.endpoints import KafkaSink
+from lowtide.flow.endpoints import KafkaSink, KafkaSource
 from lowtide.flow.findings import Finding
 from lowtide.flow.formats import RawFormat
 from lowtide.flow.graph import DEAD_LETTERS, NAME, NAME_RULE, FlowGraph
@@ -124,6 +124,7 @@ class Inference:
         try:
             if isinstance(call.step, Read):
                 columns_of(call.step.source.format.record)
+                self._check_start(call, call.step.source)
                 return schema_of(call.step.source.format.record).record
             if isinstance(call.step, Late):
                 return self.gives[self._flow.calls[call.parents[0]].parents[0]]
@@ -137,6 +138,18 @@ class Inference:
             prefix = f"{_called(call)}: " if _function(call.step) is not None else ""
             self._fault(call, prefix + error.what + (f"; {error.way_out}" if error.way_out else ""))
         return None
+
+    def _check_start(self, call: Call, source: KafkaSource) -> None:
+        """Sources of one topic have the same fronts, which begin in one place."""
+        for other in self._flow.calls:
+            if other is call:
+                return
+            if isinstance(other.step, Read) and other.step.source.topic == source.topic:
+                known = other.step.source.start
+                if known != source.start:
+                    message = f"topic {source.topic!r} is read from start={known} at {other.site}, and here from"
+                    self._fault(call, f"{message} {source.start}; say the same in both places")
+                return
 
     def _takes_windows(self, call: Call) -> bool:
         for parent in call.parents:
