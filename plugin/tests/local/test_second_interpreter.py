@@ -150,7 +150,7 @@ def test_random_flows_give_every_lane_what_both_interpreters_and_the_workers_giv
         if not floors:
             assert run_workers(dice, plan, log, dice.choice(["optimistic", "ordered"])) == expected, f"seed {seed}"
         delivered += sum(len(lane) for found in lanes_of.values() for lane in found.values())
-    assert delivered > 300
+    assert delivered > 200
 
 
 @pytest.fixture(name="stand_in")
