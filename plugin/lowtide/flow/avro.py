@@ -75,7 +75,8 @@ class AvroFormat(Generic[T]):
                 way_out="give run_locally records, not the bytes of messages",
             )
         record: Any = self.record
-        return _reading(record, self.bound.registry).decode(messages)
+        registry: Any = self.bound.registry
+        return _reading(record, registry).decode(messages)
 
     def encode(self, rows: Sequence[T]) -> list[bytes | None]:
         """Write one record after the other."""

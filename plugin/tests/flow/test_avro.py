@@ -94,7 +94,9 @@ def test_what_is_written_is_what_is_read(server: RegistryServer) -> None:
     assert values[1] is None
     assert read(form, values[0]).rows == [WHOLE]
     assert list(map(repr, read(form, values[0]).rows)) == [repr(WHOLE)]
-    plain = schemaless_reader(io.BytesIO((values[0] or b"")[5:]), parse_schema(json.loads(schema_text(Order))), None)
+    plain: Any = schemaless_reader(
+        io.BytesIO((values[0] or b"")[5:]), parse_schema(json.loads(schema_text(Order))), None
+    )
     assert (plain["amount"], plain["colour"], plain["since"]) == (Decimal("-1.50"), "blue", 1_772_359_201_500)
     assert plain["lines"][0] == {"unitPrice": 1.5, "count": 1}
     again = pickle.loads(pickle.dumps(form))
