@@ -170,6 +170,24 @@ def test_a_key_that_is_touched_again_is_kept() -> None:
     assert not grouping._groups
 
 
+def taken_back(event: tuple[int, int, int]) -> Batch:
+    """The tombstone of a record."""
+    one = batch([event])
+    return Batch(one.ats, one.units, one.rows, [True])
+
+
+@pytest.mark.parametrize("name", ["scan", "flat_scan", "reduce", "aggregate", "deduplicate", "last"])
+def test_a_key_whose_newest_record_is_taken_back_is_forgotten_too(name: str) -> None:
+    """Its time had come while that record stood above the prune time, so that it waited no more."""
+    grouping = grouping_of(WRITES[name])
+    for tick, pruned in ((1, 2), (5, 6), (9, 7)):
+        grouping.insert(batch([(tick, 0, 1)]))
+        grouping.prune(pruned)
+    grouping.insert(taken_back((9, 0, 1)))
+    grouping.prune(END)
+    assert not grouping._groups
+
+
 def outcome(made: list[Batch | None]) -> list[tuple[Any, ...]]:
     pending = Pending("outputs")
     for each in made:
