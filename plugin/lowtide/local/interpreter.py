@@ -264,7 +264,9 @@ class Run:
         """Make a dead letter of a failure, or raise it."""
         message, timestamp = item.message, delivered_ms(item.order.tick, self._plan.slack_ms)
         if self._plan.dead_letters is None or failure.way_out:
-            raise (MessageRefused if isinstance(vertex.step, Read) else UserError)(vertex, message.position, failure)
+            error = (MessageRefused if isinstance(vertex.step, Read) else UserError)(vertex, message.position, failure)
+            error.name_clock(self._plan)
+            raise error
         original: tuple[bytes | None, bytes | None, bytes | None] = (None, as_json(failure.record), None)
         if vertex.level == 0:
             original = (message.key, message.value, message.headers or None)
