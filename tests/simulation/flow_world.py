@@ -15,7 +15,7 @@ from .verdict import Violation
 from .world import Step, Trace, World
 from .wrong import Wrong, draw_wrong
 
-MAX_DRAIN_ROUNDS = 200
+MAX_DRAIN_ROUNDS = 1000
 QUIET_ROUNDS = 12
 LAST_TICK = 10**6
 
@@ -376,7 +376,7 @@ class FlowWorld(World):
     def _round(self, tick: int) -> bool:
         """Everything that can happen happens once; whether records or min time moved."""
         life = self.life
-        before = sum(core.min_time for core in life.cores)
+        before = self._reached()
         moved = [self._read(log, tick) for log in self.job.logs.values()]
         for channel in list(life.channels):
             while life.channels[channel].queue:
@@ -394,9 +394,11 @@ class FlowWorld(World):
                 life.store(0)
             life.answer(0)
             moved.append(True)
-        # Behind what lies ahead of a window, min time goes on tick by tick.
-        early = any(map(len, life.early)) and sum(core.min_time for core in life.cores) > before
-        return early or any(moved)
+        return self._reached() > before or any(moved)
+
+    def _reached(self) -> int:
+        """How far min time has come; behind what lies ahead of a window, or is due, it goes on tick by tick."""
+        return sum(min(tick, LAST_TICK) for core in self.life.cores for tick in (core.min_time, core.horizon))
 
     def _read(self, log: Log, tick: int) -> bool:
         """A front reads what is left, or goes on to a tick; whether it read."""
