@@ -16,7 +16,11 @@ from lowtide.flow.endpoints import kafka
 from lowtide.flow.formats import json, raw
 from lowtide.flow.markers import Alias, Epoch, Header, Key, Offset, Partition, Precision, Timestamp, Tombstone, Topic
 from lowtide.flow.message import Message
+from lowtide.flow.stamped import Stamped, stamped
 from lowtide.flow.streams import Broadcast, KeyedStream, Stream
+from lowtide.flow.window_words import calendar, session, sliding, tumbling
+from lowtide.flow.windowed import Windowed
+from lowtide.flow.windows import Window
 from lowtide.version import __version__
 
 if TYPE_CHECKING:
@@ -37,12 +41,16 @@ __all__ = [
     "Partition",
     "Precision",
     "Raw",
+    "Stamped",
     "Stream",
     "Timestamp",
     "Tombstone",
     "Topic",
+    "Window",
+    "Windowed",
     "__version__",
     "agg",
+    "calendar",
     "days",
     "hours",
     "json",
@@ -52,6 +60,10 @@ __all__ = [
     "minutes",
     "raw",
     "seconds",
+    "session",
+    "sliding",
+    "stamped",
+    "tumbling",
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from lowtide.flow.moments import said_duration
 from lowtide.flow.plan import Plan, Vertex
 from lowtide.flow.signature import said
 from lowtide.flow.steps import (
@@ -14,6 +15,7 @@ from lowtide.flow.steps import (
     FlatMap,
     KeyBy,
     Last,
+    Late,
     Map,
     MapBatches,
     Merge,
@@ -21,6 +23,7 @@ from lowtide.flow.steps import (
     Relay,
     Scan,
     Step,
+    WindowBy,
     Write,
 )
 
@@ -68,6 +71,11 @@ def _verb(step: Step) -> str:
         return "exchange to the next level"
     if isinstance(step, Broadcast):
         return "exchange to all hash units"
+    if isinstance(step, WindowBy):
+        time = "log time" if step.time is None else f"{step.time}, waits {said_duration(step.wait)} for it"
+        return f"{step.windows} by {time}{', with updates' if step.emit == 'update' else ''}"
+    if isinstance(step, Late):
+        return "what is late"
     return f"{WORD[Last]} {step.count}" if isinstance(step, Last) else WORD[type(step)]
 
 
@@ -87,7 +95,7 @@ def _result(plan: Plan, vertex: Vertex, origins: list[str]) -> str:  # noqa: PLR
         return f", back to {plan.vertices[vertex.back].name} for at most {step.limit_turns} turns"
     if isinstance(step, Last):
         return f" -> {gives}{_until(step.ttl)}"
-    return f" -> {gives}" if isinstance(step, Map | FlatMap | MapBatches) else ""
+    return f" -> {gives}" if isinstance(step, Map | FlatMap | MapBatches | WindowBy | Late) else ""
 
 
 def _until(ttl: timedelta | None) -> str:

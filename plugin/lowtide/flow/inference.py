@@ -25,6 +25,7 @@ from lowtide.flow.steps import (
     FlatMap,
     KeyBy,
     Last,
+    Late,
     Loop,
     Map,
     MapBatches,
@@ -35,8 +36,10 @@ from lowtide.flow.steps import (
     Scan,
     Site,
     Step,
+    WindowBy,
     Write,
 )
+from lowtide.flow.window_types import time_fault, typed_window
 
 _KEY_KINDS = {"str", "int", "bytes", "UUID"}
 
@@ -113,8 +116,8 @@ class Inference:
     def _made_name(self, index: int, call: Call) -> str | None:
         if isinstance(call.step, KeyBy):
             return f"{self.names[call.parents[0]]}/by-{'-'.join(call.step.columns)}"
-        if isinstance(call.step, Last):
-            return f"{self.names[call.parents[0]]}/last"
+        if isinstance(call.step, Last | Late):
+            return f"{self.names[call.parents[0]]}/{WORD[type(call.step)]}"
         return f"{self._loops.name_of(index)}/head" if isinstance(call.step, Loop) else None
 
     def _infer(self, index: int, call: Call) -> Any:
@@ -123,6 +126,8 @@ class Inference:
                 columns_of(call.step.source.format.record)
                 self._check_start(call, call.step.source)
                 return schema_of(call.step.source.format.record).record
+            if isinstance(call.step, Late):
+                return self.gives[self._flow.calls[call.parents[0]].parents[0]]
             takes = self.gives[call.parents[0]]
             if not isinstance(call.step, Map | FlatMap | Filter) and self._takes_windows(call):
                 return None
@@ -130,7 +135,7 @@ class Inference:
         except Unreadable as problem:
             self._fault(call, f"{_called(call)} {problem}")
         except FlowError as error:
-            prefix = f"{_called(call)}: " if hasattr(call.step, "function") else ""
+            prefix = f"{_called(call)}: " if _function(call.step) is not None else ""
             self._fault(call, prefix + error.what + (f"; {error.way_out}" if error.way_out else ""))
         return None
 
@@ -165,6 +170,8 @@ class Inference:
             return self._infer_state(index, call, step, takes)
         if isinstance(step, Again):
             return self._infer_loop(call, step, takes)
+        if isinstance(step, WindowBy):
+            return self._infer_window(index, call, step, takes)
         if isinstance(step, Broadcast):
             self.steps[index] = typed_broadcast(step, takes)
         elif isinstance(step, Filter):
@@ -189,6 +196,25 @@ class Inference:
             scan = typed_scan(step, takes, self._beside(call))
         self.steps[index] = scan
         return scan.returns
+
+    def _infer_window(self, index: int, call: Call, step: WindowBy, takes: Any) -> Any:
+        fault = time_fault(step, takes)
+        if fault is not None:
+            self._fault(call, fault)
+        if step.result is None:
+            self._fault(
+                call, "nothing is made of its windows; add .aggregate(...), .reduce(...), .fold(...) or .apply(...)"
+            )
+            return None
+        taken = any(isinstance(each.step, Late) and each.parents == (index,) for each in self._flow.calls)
+        if step.time is None and (taken or step.late is not None):
+            self._fault(call, "its windows go by log time, for which nothing is late; leave out .late and late=")
+        elif step.time is not None and not taken and step.late is None:
+            self._fault(call, 'nobody takes its late records; write .late somewhere, or drop them by late="drop"')
+        elif taken and step.late is not None:
+            self._fault(call, 'late="drop" drops what .late takes; leave out one of the two')
+        self.steps[index], gives = typed_window(step, takes, self._key(call))
+        return gives
 
     def _key(self, call: Call) -> tuple[str, ...]:
         """The columns by which the records are keyed that a call takes."""
@@ -283,8 +309,9 @@ class Inference:
                 self._fault(call, f"a message's key is str, int, bytes or UUID, but {sink.key!r} is {kind.name}")
 
     def _check_ends(self) -> None:
-        parents = {parent for call in self._flow.calls for parent in call.parents}
-        for index, call in enumerate(self._flow.calls):
+        calls = self._flow.calls
+        parents = {parent for call in calls if not isinstance(call.step, Late) for parent in call.parents}
+        for index, call in enumerate(calls):
             if index in parents or isinstance(call.step, Write):
                 continue
             if isinstance(call.step, Broadcast):
@@ -296,8 +323,13 @@ class Inference:
 
 
 def _called(call: Call) -> str:
-    function = getattr(call.step, "function", None)
+    function = _function(call.step)
     return str(getattr(function, "__name__", None) or repr(function))
+
+
+def _function(step: Step) -> object:
+    """The function that a message about a step names, None for none."""
+    return getattr(step.result if isinstance(step, WindowBy) else step, "function", None)
 
 
 def _taken(call: Call, name: str, site: Site) -> str:

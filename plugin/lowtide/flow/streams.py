@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from lowtide.errors import FlowError
 from lowtide.flow import steps
@@ -12,19 +12,21 @@ from lowtide.flow.calls import check_text, count_of, function_of, name_of, sink_
 from lowtide.flow.durations import duration_of
 from lowtide.flow.endpoints import Kafka
 from lowtide.flow.steps import Site, Step
+from lowtide.flow.windows import Windows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from lowtide.flow.agg import Aggregate
     from lowtide.flow.graph import FlowGraph
+    from lowtide.flow.windowed import Windowed
 
 T = TypeVar("T")
 U = TypeVar("U")
 S = TypeVar("S")
 B = TypeVar("B")
 
-_KEYED = ("last", "scan", "flat_scan", "reduce", "aggregate", "deduplicate", "loop")
+_KEYED = ("last", "scan", "flat_scan", "reduce", "aggregate", "deduplicate", "window", "loop")
 
 
 class Stream(Generic[T]):
@@ -310,6 +312,35 @@ class KeyedStream(Stream[T]):
         kept = None if ttl is None else duration_of(word, "ttl", ttl)
         step = kind(function_of(function), initial, returns=returns, ttl=kept)
         return Stream(self._flow, self._write_down(step, name, also=also))
+
+    def window(
+        self,
+        name: str,
+        windows: Windows,
+        *,
+        time: str | None = None,
+        wait: timedelta | None = None,
+        ahead: timedelta = timedelta(days=1),
+        late: Literal["drop"] | None = None,
+        emit: Literal["close", "update"] = "close",
+    ) -> Windowed[T]:
+        """Cut each key's records into windows of time; what is made of them is said by the next word.
+
+        A window closes when nothing before its end and `wait` can come any more, on a quiet topic too.
+
+        Args:
+            name: The step's name, under which its open windows are kept.
+            windows: `tumbling(...)`, `sliding(...)`, `session(...)` or `calendar(...)`.
+            time: The column of event time; without it, windows go by log time and nothing is late.
+            wait: With `time`: how far log time may be ahead of a record's event time before the record is late.
+            ahead: A record whose event time is further ahead of log time is late too.
+            late: "drop" where late records are not wanted; else take `.late`.
+            emit: "close" for one result when a window closes, "update" for one with each record instead.
+        """
+        from lowtide.flow.windowed import Windowed, window_by
+
+        step = window_by(name, windows, time, wait, ahead, late, emit)
+        return Windowed(self._flow, self._write_down(step, name))
 
     def loop(
         self,

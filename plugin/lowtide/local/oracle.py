@@ -84,6 +84,7 @@ def compare(
     floors: Iterable[Floor],
     delivered: Mapping[int, Sequence[Output]],
     sink: str | None = None,
+    until: int | None = None,
 ) -> Verdict:
     """Compare what was delivered with a run here and now on the same log.
 
@@ -93,16 +94,21 @@ def compare(
         floors: The decisions about labels that the job has stored.
         delivered: The messages of each partition of the sink's topic; lane i is partition i.
         sink: Which sink; needed only if there are several.
+        until: The last tick that the job's time has come to; by default its end, at which all windows have closed.
 
     Raises:
         FlowError: the plan has several sinks, or none of that name.
         MessageRefused, UserError: as in a job, if the flow names no dead letters.
     """
-    return compare_lanes(expected_lanes(plan, log, floors, sink), delivered)
+    return compare_lanes(expected_lanes(plan, log, floors, sink, until), delivered)
 
 
 def expected_lanes(
-    plan: Plan, log: Mapping[str, Iterable[Message]], floors: Iterable[Floor], sink: str | None = None
+    plan: Plan,
+    log: Mapping[str, Iterable[Message]],
+    floors: Iterable[Floor],
+    sink: str | None = None,
+    until: int | None = None,
 ) -> dict[int, list[Output]]:
     """What a sink has to be given, per lane and in order; errors as `compare`."""
     names = [vertex.name for vertex in plan.sinks()]
@@ -110,7 +116,7 @@ def expected_lanes(
         asked = "no sink was named" if sink is None else f'no sink is named "{sink}"'
         raise FlowError(f"{asked}; the flow writes to {', '.join(names)}", way_out="name one of them")
     with _without_collection():
-        written, _ = run_log(plan, log, floors)
+        written, _ = run_log(plan, log, floors, until)
     lanes: dict[int, list[Output]] = {lane: [] for lane in range(plan.lanes)}
     for message in written[sink or names[0]]:
         lanes[message.lane].append(Output(message.key, message.value, message.timestamp, message.headers))

@@ -18,7 +18,9 @@ from lowtide.flow.graph import DEAD_LETTERS, FlowGraph
 from lowtide.flow.headers import pack_headers
 from lowtide.flow.inference import key_column
 from lowtide.flow.message import Message as Given
+from lowtide.flow.moments import micros_of, tick_due
 from lowtide.flow.plan import Plan, Vertex
+from lowtide.flow.stamped import Stamped
 from lowtide.flow.steps import Read, Write
 from lowtide.local.interpreter import OnCall, Run
 from lowtide.local.items import Item, Message, Order
@@ -50,35 +52,59 @@ class Delivered:
     headers: tuple[tuple[str, str | bytes | None], ...] = ()
 
 
-def run_records(flow: FlowGraph, inputs: Mapping[str, Iterable[object]]) -> dict[str, list[object]]:
+def run_records(
+    flow: FlowGraph, inputs: Mapping[str, Iterable[object]], until: datetime | None = None
+) -> dict[str, list[object]]:
     """Run a flow on records or messages' values per source; records per sink, failed ones under "dead-letters".
 
-    The records of a source stand in the order given, those of different sources in the order of the sources.
+    The records of a source stand in the order given, those of different sources in the order of the sources; `Stamped`
+    ones by their log time. Then time goes on, to `until` or to its end.
 
     Raises:
         FlowError: the flow does not fit together, or an input is of no source or of another type.
         MessageRefused, UserError: as in a job, if the flow names no dead letters; in any case if a function changed a
             record or a state in place, or returned a state that cannot be saved.
     """
-    return run_plan(compile_flow(flow, parallelism=1), inputs)
+    return run_plan(compile_flow(flow, parallelism=1), inputs, until=until)
 
 
 def run_plan(
-    plan: Plan, inputs: Mapping[str, Iterable[object]], on_call: OnCall | None = None
+    plan: Plan,
+    inputs: Mapping[str, Iterable[object]],
+    on_call: OnCall | None = None,
+    *,
+    until: datetime | None = None,
 ) -> dict[str, list[object]]:
     """`run_records` for a plan; `on_call` is told each call of a function."""
     sources = {vertex.name: vertex for vertex in plan.sources()}
     unknown = sorted(set(inputs) - set(sources))
     if unknown:
         raise FlowError(f"no source is named {', '.join(unknown)}; the flow reads {', '.join(sources)}")
-    run = Run(plan, on_call)
+    came: list[tuple[Order, Vertex, object]] = []
     for front, (name, vertex) in enumerate(sources.items()):
-        for sequence, record in enumerate(inputs.get(name, ())):
-            _take(run, vertex, Order(0, front, sequence), record)
+        came += [(order, vertex, record) for order, record in _labelled(front, inputs.get(name, ()), plan.slack_ms)]
+    came.sort(key=itemgetter(0))
+    last = None if until is None else tick_due(micros_of(until), plan.slack_ms * 1_000)
+    # Where no record has a log time, none can be ahead of it.
+    run = Run(plan, on_call, until=last, looks_ahead=any(order.tick for order, _, _ in came))
+    for order, vertex, record in came:
+        _take(run, vertex, order, record)
+    run.finish()
     written: dict[str, list[object]] = {
         vertex.name: [item.record for item in run.written[vertex.id]] for vertex in plan.sinks()
     }
     return {**written, DEAD_LETTERS: list(run.dead)} if plan.dead_letters is not None else written
+
+
+def _labelled(front: int, records: Iterable[object], slack_ms: int) -> list[tuple[Order, object]]:
+    """The records of a source with their places: labels never go back, and what has no stamp has log time 0."""
+    found: list[tuple[Order, object]] = []
+    for sequence, each in enumerate(records):
+        at = each.at if isinstance(each, Stamped) else each.timestamp if isinstance(each, Given) else None
+        tick = 0 if at is None or at.tzinfo is None else micros_of(at) // (slack_ms * 1_000)
+        label = max(tick, found[-1][0].tick) if found else tick
+        found.append((Order(label, front, sequence), each.record if isinstance(each, Stamped) else each))
+    return found
 
 
 def _take(run: Run, vertex: Vertex, order: Order, record: object) -> None:
@@ -107,7 +133,7 @@ def _message(vertex: Vertex, position: Position, given: Given) -> Message:
 
 
 def run_log(
-    plan: Plan, log: Mapping[str, Iterable[Message]], floors: Iterable[Floor] = ()
+    plan: Plan, log: Mapping[str, Iterable[Message]], floors: Iterable[Floor] = (), until: int | None = None
 ) -> tuple[dict[str, list[Delivered]], list[Dead]]:
     """Run a plan on the messages of each source, in the order of their labels, whatever order they are given in.
 
@@ -116,6 +142,7 @@ def run_log(
         log: The messages of each source by its name; offsets are unique in a front. Sources that read one topic have
             the same messages in the same fronts.
         floors: The decisions about labels that a run has stored.
+        until: The last tick that the run's time has come to; by default time goes on until nothing is due.
 
     Returns:
         What each sink is given, by its name, in order; every lane's own sequence is what a job must reproduce. And
@@ -128,9 +155,10 @@ def run_log(
     for vertex, message in messages:
         front, sequence = message.position.front, message.position.sequence
         ordered.append((Order(labels[message.position], front, sequence, paths[vertex.id]), vertex, message))
-    run = Run(plan)
+    run = Run(plan, until=until)
     for order, vertex, message in sorted(ordered, key=itemgetter(0)):
         run.read(vertex, order, message)
+    run.finish()
     return {vertex.name: _delivered(plan, vertex, run.written[vertex.id]) for vertex in plan.sinks()}, run.dead
 
 

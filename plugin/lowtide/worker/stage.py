@@ -297,6 +297,7 @@ class LevelStage:
         return replace(
             self._figures.gauges(),
             repairs=core.program.repairs,
+            late=core.program.late or None,
             delivered_time=core.delivered_time,
             waiting=sum(map(len, core.barriers.values())),
             front=None if core.front is None else front_gauges(core.front),

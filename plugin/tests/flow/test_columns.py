@@ -188,7 +188,7 @@ def test_a_run_here_and_now_takes_whole_messages() -> None:
     assert letter.error.endswith("Customer.id: expected str, found None")
     stood = lt.Flow("stood")
     stood.read("in", lt.kafka("topic", lt.json(Stood))).write("out", lt.kafka("out", lt.json(Stood)))
-    (row,) = stood.run_locally(**{"in": [lt.Message(None, b'{"text":"x"}', timestamp=MOMENT)]})["out"]
+    (row,) = stood.run_locally({"in": [lt.Message(None, b'{"text":"x"}', timestamp=MOMENT)]})["out"]
     assert row == Stood("topic", "x", 0, 0, MOMENT)
     with pytest.raises(FlowError, match="has no time zone"):
-        stood.run_locally(**{"in": [lt.Message(None, b"{}", timestamp=MOMENT.replace(tzinfo=None))]})
+        stood.run_locally({"in": [lt.Message(None, b"{}", timestamp=MOMENT.replace(tzinfo=None))]})

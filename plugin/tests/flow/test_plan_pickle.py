@@ -31,10 +31,10 @@ def test_a_flow_that_was_run_here_can_still_be_sent_to_workers() -> None:
     flow = Flow("again")
     stream = flow.read("in", kafka("in", json(Order))).map(double, returns=Order)
     stream.write("out", kafka("out", json(Order)))
-    assert flow.run_locally(**{"in": [b'{"number": 1}']})["out"] == [Order(2)]
+    assert flow.run_locally({"in": [b'{"number": 1}']})["out"] == [Order(2)]
     plan = load_plan(dump_plan(compile_flow(flow, parallelism=1)))
     assert [vertex.name for vertex in plan.vertices] == ["in", "double", "out/exchange", "out"]
-    assert flow.run_locally(**{"in": [b'{"number": 2}']})["out"] == [Order(4)]
+    assert flow.run_locally({"in": [b'{"number": 2}']})["out"] == [Order(4)]
 
 
 @dataclass(frozen=True)

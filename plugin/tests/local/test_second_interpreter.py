@@ -197,7 +197,7 @@ def test_the_example_flows_give_what_the_second_interpreter_gives(name: str, mon
         }
         lanes, letters = again.run_log(log, lanes=4)
         assert run_oracle(plan, log, []) == (lanes, Counter(letters))
-    here, there = flow.run_locally(**{source: values}), again.run_locally(**{source: values})
+    here, there = flow.run_locally({source: values}), again.run_locally({source: values})
     for sink in plan.sinks():
         assert here[sink.name]
         assert list(map(repr, here[sink.name])) == list(map(repr, there[sink.name]))

@@ -22,6 +22,28 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 from interpreter_bytes import ORIGIN, dumped, marked, normal, record_of, unit_of, unit_of_front, written
+from interpreter_windows import (
+    EPOCH,
+    Bags,
+    Kind,
+    Result,
+    Stamped,
+    Window,
+    aggregating,
+    applying,
+    calendar,
+    folding,
+    reducing,
+    session,
+    sliding,
+    stamped,
+    tumbling,
+)
+
+__all__ = ["Stamped", "Window", "calendar", "session", "sliding", "stamped", "tumbling"]
+
+CLOCK = -1
+"""The port at which the clock calls."""
 
 LOOP = 1
 """What a pass through a loop appends to the path: any number would do, as nothing else comes of such a record."""
@@ -196,6 +218,20 @@ class Stream:
     def deduplicate(self, name: str, *, within: timedelta) -> Stream:
         return self._then("deduplicate", name, within=within)
 
+    def window(
+        self,
+        name: str,
+        windows: Kind,
+        *,
+        time: str | None = None,
+        wait: timedelta = timedelta(0),
+        ahead: timedelta = timedelta(days=1),
+        late: str | None = None,
+        emit: str = "close",
+    ) -> Windowed:
+        rest = {"windows": windows, "time": time, "wait": wait, "ahead": ahead, "emit": emit}
+        return Windowed(self._flow, self._then("window", name, **rest)._step)
+
     def broadcast(self, name: str, function: Any, initial: Any) -> Stream:
         return self._then("broadcast", name, function=function, initial=initial)
 
@@ -212,6 +248,40 @@ class Stream:
         self._then("write", name, sink=sink)
 
 
+class Windowed:
+    """Windows, of which nothing is made yet."""
+
+    def __init__(self, flow: Flow, step: Step) -> None:
+        self._flow, self._step = flow, step
+        self._takes = step.gives
+
+    @property
+    def late(self) -> Stream:
+        if "late" not in self._step.rest:
+            late = Step("late", f"{self._step.name}/late", [])
+            late.level, late.keys, late.gives = self._step.level, self._step.keys, self._takes
+            self._step.rest["late"] = late
+            self._flow.steps.append(late)
+        return Stream(self._flow, self._step.rest["late"])
+
+    def _made(self, result: Result, gives: Any) -> Stream:
+        self._step.rest["result"], self._step.gives = result, gives
+        return Stream(self._flow, self._step)
+
+    def aggregate(self, record: Any, **columns: Any) -> Stream:
+        return self._made(aggregating(record, self._step.keys, columns), record)
+
+    def reduce(self, function: Any) -> Stream:
+        return self._made(reducing(function), self._takes)
+
+    def fold(self, function: Any, initial: Any, finish: Any, *, merge: Any = None, returns: Any = None) -> Stream:
+        gives = returns or typing.get_type_hints(finish)["return"]
+        return self._made(folding(function, initial, finish, merge), gives)
+
+    def apply(self, function: Any, *, returns: Any = None) -> Stream:
+        return self._made(applying(function), returns or typing.get_args(typing.get_type_hints(function)["return"])[0])
+
+
 class Flow:
     """A flow, and what it gives."""
 
@@ -225,20 +295,29 @@ class Flow:
         self.steps.append(step)
         return Stream(self, step)
 
-    def run_locally(self, **inputs: Iterable[Any]) -> dict[str, list[Any]]:
-        """As users call it: sources one after the other, each in the order given."""
+    def run_locally(
+        self,
+        inputs: Mapping[str, Iterable[Any]] | None = None,
+        *,
+        until: datetime | None = None,
+        **named: Iterable[Any],
+    ) -> dict[str, list[Any]]:
+        """As users call it: sources one after the other, each in the order given, or all by their log times."""
         start: list[tuple[Step, Record]] = []
         for front, step in enumerate(step for step in self.steps if step.kind == "read"):
-            for offset, value in enumerate(inputs.get(step.name, ())):
+            tick = -(2**62)
+            for offset, each in enumerate({**(inputs or {}), **named}.get(step.name, ())):
+                value, at = each if isinstance(each, Stamped) else (each, getattr(each, "timestamp", None) or EPOCH)
+                tick = max(tick, (at - EPOCH) // timedelta(milliseconds=2))
                 message = Came(front, offset, 0, None, value if isinstance(value, bytes) else dumped(value))
                 if isinstance(value, Message):
                     stamp = 0 if value.timestamp is None else round((value.timestamp - ORIGIN).total_seconds() * 1000)
                     rest = value.key, value.value, tuple(value.headers), step.rest["source"].topic
                     message = Came(front, offset, stamp, *rest)
-                    value = value.value  # noqa: PLW2901 - from here on it is one like any other
-                start.append((step, Record(0, (), value, message)))
-        run = Run(self, slack_ms=1, units=1)
-        run.take(start)
+                    value = value.value
+                start.append((step, Record(tick, (), value, message)))
+        run = Run(self, slack_ms=2, units=128, looks_ahead=any(record.tick for _, record in start))
+        run.take(start, None if until is None else -((EPOCH - until) // timedelta(milliseconds=2)))
         written = {step.name: [record.value for record in run.written[step]] for step in run.written}
         return written if self.dead_letters is None else {**written, "dead-letters": run.letters}
 
@@ -291,8 +370,15 @@ def labelled(messages: Iterable[Came], floors: Sequence[Said], slack_ms: int) ->
 class Run:
     """One run: the record that is first in the order takes its next step, until none is left."""
 
-    def __init__(self, flow: Flow, *, slack_ms: int, units: int) -> None:
+    def __init__(self, flow: Flow, *, slack_ms: int, units: int, looks_ahead: bool = True) -> None:
         self._flow, self._slack_ms, self._units = flow, slack_ms, units
+        self._bags = {
+            step: Bags(step.rest, number, slack_ms=slack_ms, units=units, looks_ahead=looks_ahead)
+            for number, step in enumerate(flow.steps)
+            if step.kind == "window"
+        }
+        self._called_at: set[tuple[Step, int, int]] = set()
+        """The windows, ticks and units at which the clock calls or has called."""
         self._queue: list[tuple[Any, int, Step, int, Record]] = []
         self._number = count()
         self._kept: dict[Step, dict[Any, Any]] = {step: {} for step in flow.steps}
@@ -302,11 +388,15 @@ class Run:
         self.written: dict[Step, list[Record]] = {step: [] for step in flow.steps if step.kind == "write"}
         self.letters: list[Letter] = []
 
-    def take(self, start: Iterable[tuple[Step, Record]]) -> None:
+    def take(self, start: Iterable[tuple[Step, Record]], until: int | None = None) -> None:
         for step, record in start:
             self._put(step, 0, record)
         while self._queue:
             _, _, step, port, record = heapq.heappop(self._queue)
+            if port == CLOCK:
+                if until is None or record.tick <= until:
+                    self._close(step, record)
+                continue
             named = step.parents[1] if step.kind == "scan" and port == 1 else step
             try:
                 results = self._done(step, port, record)
@@ -346,7 +436,31 @@ class Run:
             return self._with_state(step, port, record)
         if kind == "deduplicate":
             return self._new(step, record)
+        if kind == "window":
+            return self._windowed(step, record)
         return [record] if kind == "merge" else self._called(step, record)
+
+    def _windowed(self, step: Step, record: Record) -> list[Record]:
+        key, bags, unit = tuple(getattr(record.value, column) for column in step.keys), self._bags[step], record.unit
+        assert unit is not None
+        is_late, outs, ticks = called(lambda: bags.take(key, record), record)
+        for tick in ticks:
+            if (step, tick, unit) not in self._called_at:
+                self._called_at.add((step, tick, unit))
+                clock = Came(*bags.place(tick, unit)[1:], 0, None, None)
+                self._put(step, CLOCK, Record(tick, (), None, clock, unit))
+        if is_late and "late" in step.rest:
+            self._pass_on(step.rest["late"], record)
+        return [record._replace(value=out).below(number) for number, out in enumerate(outs, 1)]
+
+    def _close(self, step: Step, clock: Record) -> None:
+        """Give what a step's windows give that close at a tick, each with its number."""
+        number = 0
+        assert clock.unit is not None
+        for window, kept in self._bags[step].close(clock.tick, clock.unit):
+            for out in [] if step.rest["emit"] == "update" else step.rest["result"].finish(window, kept):
+                number += 1
+                self._pass_on(step, clock._replace(value=out, path=(number,)))
 
     def _called(self, step: Step, record: Record) -> list[Record]:
         function = step.rest["function"]

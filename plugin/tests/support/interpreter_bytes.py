@@ -22,9 +22,13 @@ __all__ = ["dumped", "loaded", "marked", "normal", "record_of", "unit_of", "unit
 
 def unit_of(key: Sequence[Any], units: int) -> int:
     """The hash unit of a key: `snapshots/README.md`."""
+    return xxhash.xxh3_64_intdigest(whole_bytes(key)) % units
+
+
+def whole_bytes(key: Sequence[Any]) -> bytes:
+    """The canonical bytes of a key, of the same place."""
     parts = [key_bytes(value) for value in key]
-    whole = parts[0] if len(parts) == 1 else b"".join(struct.pack("<I", len(part)) + part for part in parts)
-    return xxhash.xxh3_64_intdigest(whole) % units
+    return parts[0] if len(parts) == 1 else b"".join(struct.pack("<I", len(part)) + part for part in parts)
 
 
 def key_bytes(value: Any) -> bytes:

@@ -223,6 +223,50 @@ def bare(summary: Summary) -> Thing:
     )
 
 
+@dataclass(frozen=True)
+class Timed:
+    key: str
+    number: int
+    when: datetime
+
+
+def timed(thing: Thing) -> Timed:
+    """At a time near that of the log, which begins in 1970: some come too late."""
+    millis = thing.number * 7 % 90 + (1_000 if thing.other % 2 else 0)
+    return Timed(thing.key, thing.number, datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=millis))
+
+
+@dataclass(frozen=True)
+class Summed:
+    window_start: datetime
+    window_end: datetime
+    name: str
+    total: int
+    timeds: int
+
+
+def unsummed(summed: Summed) -> Timed:
+    return Timed(summed.name, summed.total * 10 + summed.timeds, summed.window_end)
+
+
+def untimed(timed: Timed) -> Thing:
+    return Thing(timed.key, timed.number, at=timed.when)
+
+
+def put_together(one: Timed, other: Timed) -> Timed:
+    if (one.number + other.number) % 19 == 6:
+        raise ValueError("not these two")
+    return Timed(other.key, (one.number * 31 + other.number) % PRIME, max(one.when, other.when))
+
+
+def counted_on(state: int, timed: Timed) -> int:
+    return (state * 31 + timed.number) % PRIME
+
+
+def added_up(one: int, other: int) -> int:
+    return (one * 7 + other) % PRIME
+
+
 class Writer:
     """Writes one flow; with dice of the same seed the same flow, whatever the package."""
 
@@ -274,6 +318,7 @@ class Writer:
             self._keyed,
             self._merged,
             self._beside,
+            self._windowed,
         ]
         dice.choice(steps)(stream)
 
@@ -366,6 +411,47 @@ class Writer:
         else:
             scan = keyed.scan(self._name("compared"), compared, Total(), ttl=ttl, broadcast=beside)
         self._add(scan, stream, other)
+
+    def _windowed(self, stream: Any) -> None:
+        dice, package = self._dice, self._package
+        made = stream.map(timed, name=self._name("timed"))
+        keyed = made.key_by(*dice.choice([("key",), ("when", "number"), ("number",)]), name=self._name("by"))
+        size, number = timedelta(milliseconds=dice.choice([10, 25, 60])), dice.randrange(4)
+        every = timedelta(milliseconds=dice.choice([5, 7, 10]))
+        cuts = [package.tumbling(size, offset=every), package.sliding(size, every), package.session(size)]
+        windows = [*cuts, package.calendar("month", "Europe/Berlin")][number]
+        rest: dict[str, Any] = {"emit": dice.choice(["close", "update"])} if number != 2 else {}
+        in_log_time = dice.random() < 0.3
+        if not in_log_time:
+            rest |= {"time": "when", "wait": timedelta(milliseconds=dice.choice([0, 7, 40]))}
+        windowed = keyed.window(self._name("window"), windows, **rest)
+        lates = [] if in_log_time else [windowed.late]
+        results = [
+            lambda: windowed.reduce(put_together),
+            lambda: windowed.fold(counted_on, 0, self._finish(), merge=added_up, returns=Timed),
+            lambda: windowed.apply(self._listing(), returns=Timed),
+            lambda: windowed.aggregate(
+                Summed,
+                name=package.agg.first("key"),
+                total=package.agg.sum("number"),
+                timeds=package.agg.count(),
+            ).map(unsummed, name=self._name("unsummed")),
+        ]
+        for given in [dice.choice(results)(), *lates]:
+            self._add(given.map(untimed, name=self._name("untimed")), stream)
+
+    def _finish(self) -> Any:
+        def finish(window: Any, state: int) -> Timed:
+            return Timed(repr(window.key), state, window.start)
+
+        return finish
+
+    def _listing(self) -> Any:
+        def listing(window: Any, timeds: tuple[Timed, ...]) -> Iterator[Timed]:
+            for each in timeds[: len(timeds) % 3]:
+                yield replace(each, number=sum(one.number for one in timeds))
+
+        return listing
 
     def _end(self, stream: Any) -> None:
         topic = self._name("out")

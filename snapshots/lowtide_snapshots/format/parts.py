@@ -21,7 +21,7 @@ __all__ = ["KINDS", "PART_FORMAT", "Data", "PartHead", "decode_part", "encode_pa
 Data: TypeAlias = bytes | bytearray | memoryview
 
 PART_FORMAT = 2
-KINDS = ("scan", "last", "broadcast", "deduplicate")
+KINDS = ("scan", "last", "broadcast", "deduplicate", "window", "window_records")
 ROW_GROUP_ROWS = 131_072
 COMPRESSION_LEVEL = 1
 
@@ -33,11 +33,14 @@ _ORDER_KEY = {
     "child": pa.binary(),
     "trace": pa.uint64(),
 }
+_BOUNDS = {"window_start": pa.timestamp("us", tz="UTC"), "window_end": pa.timestamp("us", tz="UTC")}
 _COLUMNS = {
     "scan": ("key", "state"),
     "last": ("key", *_ORDER_KEY, "record"),
     "broadcast": ("state",),
     "deduplicate": ("key", "tick"),
+    "window": ("key", *_BOUNDS, "state"),
+    "window_records": ("key", *_BOUNDS, *_ORDER_KEY, "record"),
 }
 _OPTIONAL = {"scan": ("tick",)}
 """Columns after the others that a part of a kind may have, since format 2."""
@@ -165,7 +168,7 @@ def _mismatch(kind: str, table: pa.Table) -> str:
     if names not in (wanted_names, wanted_names + _OPTIONAL.get(kind, ())):
         return f"its columns are {table.column_names}, and those of kind {kind} are {list(wanted_names)}"
     for column in table.schema:
-        wanted = _ORDER_KEY.get(column.name)
+        wanted = {**_ORDER_KEY, **_BOUNDS}.get(column.name)
         if wanted is not None and column.type != wanted:
             return f"column {column.name} is {column.type}, not {wanted}"
         if column.name in ("key", "record") and not pa.types.is_struct(column.type):

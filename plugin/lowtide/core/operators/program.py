@@ -34,6 +34,7 @@ from lowtide.core.operators.per_record import FilterNode, FlatMapNode, MapNode, 
 from lowtide.core.operators.scan import FlatScanGrouping, ScanGrouping
 from lowtide.core.operators.sink import WriteNode
 from lowtide.core.operators.source import SourceNode
+from lowtide.core.operators.window_node import LateNode, WindowNode
 from lowtide.flow.durations import ticks_of
 from lowtide.flow.plan import Plan, Vertex
 from lowtide.flow.steps import (
@@ -43,12 +44,14 @@ from lowtide.flow.steps import (
     FlatMap,
     FlatScan,
     Last,
+    Late,
     Loop,
     Map,
     MapBatches,
     Merge,
     Read,
     Scan,
+    WindowBy,
     Write,
 )
 
@@ -77,12 +80,12 @@ class Program:
                 self._nodes[vertex.id] = self._node(vertex)
         self._holding = [node for node in self._nodes.values() if isinstance(node, Holding)]
         self._clocks = [node for node in self._holding if node.vertex.id in plan.clocked]
-        self._states: dict[str, Grouping | BesideNode] = {}
+        self._states: dict[str, Grouping | BesideNode | WindowNode] = {}
         """By the name of the step."""
         for node in self._nodes.values():
             if isinstance(node, GroupingNode):
                 self._states[node.vertex.name] = node.grouping
-            elif isinstance(node, BesideNode):
+            elif isinstance(node, BesideNode | WindowNode):
                 self._states[node.vertex.name] = node
         self._lead()
 
@@ -95,6 +98,10 @@ class Program:
             return SourceNode(vertex, self.plan, self._limits)
         if isinstance(step, Last | Scan | Deduplicate):
             return self._stateful(vertex)
+        if isinstance(step, WindowBy):
+            return WindowNode(vertex, self.plan)
+        if isinstance(step, Late):
+            return LateNode(vertex)
         if isinstance(step, Merge):
             return MergeNode(vertex, self.plan.name)
         if isinstance(step, Loop):
@@ -138,6 +145,8 @@ class Program:
                 continue
             children = self.plan.children(vertex.id)
             node.lead([(self._nodes[child.id], child.parents.index(vertex.id)) for child in children])
+            if isinstance(node, WindowNode) and (late := self.plan.late_of(vertex.id)) is not None:
+                node.lead_late(self._nodes[late.id])
         outward = self.plan.outward if self._holding else frozenset()
         for node in self._holding:
             node.outward = node.vertex.id in outward
@@ -171,6 +180,12 @@ class Program:
     def repairs(self) -> int:
         """How many outputs of groupings have been taken back so far."""
         return sum([state.repairs for state in self._states.values() if isinstance(state, Grouping)])
+
+    @property
+    def late(self) -> dict[str, dict[str, int]]:
+        """By window step how many records were late so far, and why."""
+        nodes = [node for node in self._holding if isinstance(node, WindowNode)]
+        return {node.vertex.name: {"closed": node.late_seen.closed, "ahead": node.late_seen.ahead} for node in nodes}
 
     # -- input -----------------------------------------------------------------------------------------------------
 

@@ -26,20 +26,26 @@ _AS_DECLARED = "return a state of the types that its annotation declares"
 
 
 class States(Watch):
-    """The states of one scan or broadcast.
+    """The states of one scan, broadcast or window.
+
+    Args:
+        vertex: The step.
+        hint: The states' type, where the step itself does not say it.
 
     Attributes:
         fixed: Whether they are immutable and small: then each is looked at by `saves` alone, and none is watched.
         saves: Whether a state comes back from a snapshot as it is; quick, and `fault` is the judge of what it refuses.
     """
 
-    def __init__(self, vertex: Vertex) -> None:
-        assert isinstance(vertex.step, Scan | Broadcast)
+    def __init__(self, vertex: Vertex, hint: Any = None) -> None:
         super().__init__()
+        if hint is None:
+            assert isinstance(vertex.step, Scan | Broadcast)
+            hint = vertex.step.state
         self._vertex = vertex
-        self._kind = kind_of(vertex.step.state, "its state")
-        self._classes = classes_of(vertex.step.state)
-        self._initial = vertex.step.initial
+        self._kind = kind_of(hint, "its state")
+        self._classes = classes_of(hint)
+        self._initial = getattr(vertex.step, "initial", None)
         self._initially = encode_rows([self._initial])
         self.fixed = is_fixed(self._kind)
         self.saves = saves_of(self._kind)
