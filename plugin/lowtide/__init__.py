@@ -16,6 +16,7 @@ from lowtide.flow.endpoints import kafka
 from lowtide.flow.formats import json, raw
 from lowtide.flow.markers import Alias, Epoch, Header, Key, Offset, Partition, Precision, Timestamp, Tombstone, Topic
 from lowtide.flow.message import Message
+from lowtide.flow.protobuf import protobuf
 from lowtide.flow.stamped import Stamped, stamped
 from lowtide.flow.streams import Broadcast, KeyedStream, Stream
 from lowtide.flow.window_words import calendar, session, sliding, tumbling
@@ -58,6 +59,7 @@ __all__ = [
     "main",
     "millis",
     "minutes",
+    "protobuf",
     "raw",
     "seconds",
     "session",
