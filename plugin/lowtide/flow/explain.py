@@ -11,8 +11,10 @@ from lowtide.flow.steps import (
     WORD,
     Again,
     Broadcast,
+    Connect,
     Deduplicate,
     FlatMap,
+    JoinTable,
     KeyBy,
     Last,
     Late,
@@ -23,6 +25,7 @@ from lowtide.flow.steps import (
     Relay,
     Scan,
     Step,
+    Table,
     WindowBy,
     Write,
 )
@@ -60,6 +63,9 @@ def _does(plan: Plan, vertex: Vertex) -> str:
     if isinstance(step, Read):
         return f"{WORD[Read]} {step.source} -> {gives}"
     origins = [plan.vertices[parent].name for parent in vertex.parents]
+    if isinstance(step, Connect):
+        takes = ", ".join(f"{said(plan.vertices[each].gives)} of {plan.vertices[each].name}" for each in vertex.parents)
+        return f"{_verb(step)}: {takes}"
     takes = f"{said(vertex.takes)} of {', '.join(origins) if isinstance(step, Merge) else origins[0]}"
     return f"{_verb(step)}: {takes}{_result(plan, vertex, origins)}"
 
@@ -88,6 +94,10 @@ def _result(plan: Plan, vertex: Vertex, origins: list[str]) -> str:  # noqa: PLR
     if isinstance(step, Scan):
         beside = "".join(f" beside {origin}" for origin in origins[1:])
         return f"{beside} -> {gives}, with the state {said(step.state)}{_until(step.ttl)}"
+    if isinstance(step, Table):
+        return f"{'' if step.deleted is None else f', gone where {step.deleted} is True'}{_until(step.ttl)}"
+    if isinstance(step, JoinTable):
+        return f" with {origins[1]}, {step.how} -> {gives}"
     if isinstance(step, Deduplicate):
         return f" within {step.within}"
     if isinstance(step, Again):

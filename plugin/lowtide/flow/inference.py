@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import reduce
+from operator import or_
 from typing import Any, get_origin
 
 from lowtide.errors import FlowError
@@ -11,6 +13,7 @@ from lowtide.flow.endpoints import KafkaSink
 from lowtide.flow.findings import Finding
 from lowtide.flow.formats import RawFormat
 from lowtide.flow.graph import DEAD_LETTERS, NAME, NAME_RULE, FlowGraph
+from lowtide.flow.join_types import Side, connect_faults, deleted_fault, key_fault, typed_pairing
 from lowtide.flow.loops import Loops
 from lowtide.flow.schema import schema_of
 from lowtide.flow.signature import NOTHING, Unreadable, accepts, element_of, said, signature_of
@@ -19,9 +22,12 @@ from lowtide.flow.steps import (
     WORD,
     Again,
     Broadcast,
+    Connect,
     Deduplicate,
     Filter,
     FlatMap,
+    FlatScan,
+    JoinTable,
     KeyBy,
     Last,
     Late,
@@ -35,6 +41,7 @@ from lowtide.flow.steps import (
     Scan,
     Site,
     Step,
+    Table,
     WindowBy,
     Write,
 )
@@ -94,6 +101,8 @@ class Inference:
             self._fault(call, f"not a step's name: {NAME_RULE}")
         if name is None:
             self._fault(call, f"{word} needs a name, as its function has none: add name=")
+        if isinstance(call.step, Table) and isinstance(name, str):
+            name = f"{name}/{word}"  # It may well be called as its source is.
         self.names.append(name or word)
         if name is None:
             return
@@ -117,6 +126,8 @@ class Inference:
             return f"{self.names[call.parents[0]]}/by-{'-'.join(call.step.columns)}"
         if isinstance(call.step, Last | Late):
             return f"{self.names[call.parents[0]]}/{WORD[type(call.step)]}"
+        if isinstance(call.step, Connect):
+            return f"{'+'.join(self.names[parent] for parent in call.parents)}/connect"
         return f"{self._loops.name_of(index)}/head" if isinstance(call.step, Loop) else None
 
     def _infer(self, index: int, call: Call) -> Any:
@@ -127,6 +138,8 @@ class Inference:
                 return self.gives[self._flow.calls[call.parents[0]].parents[0]]
             takes = self.gives[call.parents[0]]
             if not isinstance(call.step, Map | FlatMap | Filter) and self._takes_windows(call):
+                return None
+            if self._takes_connected(call):
                 return None
             return self._infer_after(index, call, takes)
         except Unreadable as problem:
@@ -144,7 +157,17 @@ class Inference:
                 return True
         return False
 
-    def _infer_after(self, index: int, call: Call, takes: Any) -> Any:
+    def _takes_connected(self, call: Call) -> bool:
+        found = [parent for parent in call.parents if isinstance(self.steps[parent], Connect)]
+        if not found or (type(call.step) in (Scan, FlatScan) and len(call.parents) == 1):
+            return False
+        after = "a scan with a broadcast" if isinstance(call.step, Scan) else WORD[type(call.step)]
+        self._fault(
+            call, f"connect brings streams together for scan and flat_scan, not for {after}; map each, then merge them"
+        )
+        return True
+
+    def _infer_after(self, index: int, call: Call, takes: Any) -> Any:  # noqa: PLR0911 - one line per kind of step
         step = call.step
         if isinstance(step, Map | FlatMap):
             return self._infer_function(call, step, takes)
@@ -157,6 +180,8 @@ class Inference:
             return self._infer_loop(call, step, takes)
         if isinstance(step, WindowBy):
             return self._infer_window(index, call, step, takes)
+        if isinstance(step, Connect | JoinTable):
+            return self._infer_ports(call, step)
         if isinstance(step, Broadcast):
             self.steps[index] = typed_broadcast(step, takes)
         elif isinstance(step, Filter):
@@ -201,6 +226,26 @@ class Inference:
         self.steps[index], gives = typed_window(step, takes, self._key(call))
         return gives
 
+    def _infer_ports(self, call: Call, step: Connect | JoinTable) -> Any:
+        sides = [self._side(parent) for parent in call.parents]
+        types = [record for record, _ in sides]
+        if isinstance(step, Connect):
+            if len(set(call.parents)) < len(call.parents):
+                self._fault(call, "a stream is connected with itself, so each of its records would come twice")
+            for message in connect_faults(sides):
+                self._fault(call, message)
+            return None if None in types else reduce(or_, types)
+        fault = key_fault(sides)
+        if fault is not None:
+            self._fault(call, fault)
+        if step.how == "left" and types[1] is not None:
+            types[1] |= None
+        return typed_pairing(step.function, step.returns, types)
+
+    def _side(self, index: int) -> Side:
+        """The records of a keyed stream, or a table."""
+        return self.gives[index], self._key(self._flow.calls[index])
+
     def _key(self, call: Call) -> tuple[str, ...]:
         """The columns by which the records are keyed that a call takes."""
         while not isinstance(call.step, KeyBy):
@@ -211,6 +256,10 @@ class Inference:
         if isinstance(step, KeyBy):
             self._check_columns(call, step.columns, takes)
             self._check_keys(call, step.columns, takes)
+        elif isinstance(step, Table):
+            fault = deleted_fault(step.deleted, takes)
+            if fault is not None:
+                self._fault(call, fault)
         elif isinstance(step, Write):
             self._check_sink(call, step.sink, takes)
 
@@ -301,6 +350,10 @@ class Inference:
                 self._fault(
                     call, "no scan looks at this broadcast; use it with .scan(..., broadcast=...), or remove it"
                 )
+            elif isinstance(call.step, Table):
+                self._fault(call, "nothing joins this table; use it with .join_table(...), or remove it")
+            elif isinstance(call.step, Connect):
+                self._fault(call, "nothing takes what is connected; add .scan(...) or .flat_scan(...), or remove it")
             else:
                 self._fault(call, "nothing takes these records; end the stream with .write(...), or remove the step")
 

@@ -14,6 +14,7 @@ from lowtide.flow.steps import (
     CLOCKED,
     STATEFUL,
     Broadcast,
+    Connect,
     KeyBy,
     Late,
     Loop,
@@ -23,6 +24,7 @@ from lowtide.flow.steps import (
     Scan,
     Site,
     Step,
+    Table,
     WindowBy,
     Write,
 )
@@ -44,7 +46,7 @@ class Vertex:
             that is no source.
         level: Where it runs; of an exchange, the level that receives.
         parents: Ids of the vertices whose records it takes, by port; none for a source. All of its own level, of an
-            exchange of the level before. A scan with a broadcast takes it at port 1.
+            exchange of the level before. A scan with a broadcast takes it at port 1, and so does a join its table.
         step: What it does.
         takes: The type of the records that come in (at port 0); of a source, that come out.
         gives: The type of the records that come out; of a sink, that go in; of `last` the alias tuple[T, ...]; of a
@@ -139,12 +141,26 @@ class Plan:
         """All exchanges."""
         return (vertex for vertex in self.vertices if vertex.is_exchange)
 
-    def key_of(self, vertex: Vertex) -> tuple[str, ...]:
-        """The columns by which the records are keyed that reach a `last`, a `scan` or a loop."""
+    def keyed(self, vertex: Vertex, port: int = 0) -> Vertex:
+        """The `key_by` that a stateful step or a loop has at a port; of several connected streams the first one's."""
         while not isinstance(vertex.step, KeyBy):
             assert vertex.parents, f"{vertex.name} stands behind no key_by"
-            vertex = self.vertices[vertex.parents[0]]
-        return vertex.step.columns
+            vertex, port = self.vertices[vertex.parents[port]], 0
+        return vertex
+
+    def key_of(self, vertex: Vertex, port: int = 0) -> tuple[str, ...]:
+        """The columns by which the records are keyed that reach a stateful step or a loop at a port; see `keyed`."""
+        step = self.keyed(vertex, port).step
+        assert isinstance(step, KeyBy)
+        return step.columns
+
+    def connected(self, scan: Vertex) -> dict[type, tuple[str, ...]]:
+        """By type of record the columns it is keyed by, for a scan of connected streams; empty for any other."""
+        connect = self.vertices[scan.parents[0]]
+        if not isinstance(connect.step, Connect):
+            return {}
+        ports = range(len(connect.parents))
+        return {self.keyed(connect, port).gives: self.key_of(connect, port) for port in ports}
 
     def broadcast_of(self, scan: Vertex) -> Vertex | None:
         """The broadcast that a scan looks at, at port 1 and perhaps through relays; None if it does not."""
@@ -152,6 +168,13 @@ class Plan:
             return None
         vertex = self.vertices[scan.parents[1]]
         while not isinstance(vertex.step, Broadcast):
+            vertex = self.vertices[vertex.parents[0]]
+        return vertex
+
+    def table_of(self, join: Vertex) -> Vertex:
+        """The table that a `join_table` looks at, at port 1 and perhaps through relays."""
+        vertex = self.vertices[join.parents[1]]
+        while not isinstance(vertex.step, Table):
             vertex = self.vertices[vertex.parents[0]]
         return vertex
 

@@ -247,7 +247,42 @@ class WindowBy:
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """The records that came too late for the windows of its parent, as they were."""
+    """The records that came too late for the windows of its parent, or for a join at one of its ports, as they were."""
+
+    port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """The records of keyed streams of any types in one, in order, for scans."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The newest record of every key, for `join_table`.
+
+    Attributes:
+        deleted: The column that says of a record, by being True, that its key is gone; None for none.
+        ttl: After so much log time without a record a key has no row any more; None for never.
+    """
+
+    deleted: str | None = None
+    ttl: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JoinTable:
+    """Every record becomes `function(record, row)`, the row being its key's in a table, as of the record's place.
+
+    Attributes:
+        function: Changes nothing in place.
+        how: Whether a record without a row is left out, or comes with None.
+        returns: The type of the results; in a plan always there.
+    """
+
+    function: Function
+    how: Literal["inner", "left"]
+    returns: type | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,13 +330,16 @@ Step = (
     | Broadcast
     | WindowBy
     | Late
+    | Connect
+    | Table
+    | JoinTable
     | Merge
     | Loop
     | Again
     | Write
 )
 
-STATEFUL = (Last, Scan, Deduplicate, Broadcast, WindowBy, Loop)
+STATEFUL = (Last, Scan, Deduplicate, Broadcast, WindowBy, Connect, JoinTable, Loop)
 """Steps whose work needs to be in order, and so min time."""
 
 CLOCKED = (WindowBy,)
@@ -325,6 +363,9 @@ WORD = {
     Broadcast: "broadcast",
     WindowBy: "window",
     Late: "late",
+    Connect: "connect",
+    Table: "table",
+    JoinTable: "join_table",
     Merge: "merge",
     Loop: "loop",
     Again: "loop",

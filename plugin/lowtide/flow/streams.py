@@ -19,14 +19,28 @@ if TYPE_CHECKING:
 
     from lowtide.flow.agg import Aggregate
     from lowtide.flow.graph import FlowGraph
+    from lowtide.flow.joins import Table
     from lowtide.flow.windowed import Windowed
 
 T = TypeVar("T")
 U = TypeVar("U")
 S = TypeVar("S")
 B = TypeVar("B")
+R = TypeVar("R")
 
-_KEYED = ("last", "scan", "flat_scan", "reduce", "aggregate", "deduplicate", "window", "loop")
+_KEYED = (
+    "last",
+    "scan",
+    "flat_scan",
+    "reduce",
+    "aggregate",
+    "deduplicate",
+    "window",
+    "table",
+    "join_table",
+    "connect",
+    "loop",
+)
 
 
 class Stream(Generic[T]):
@@ -341,6 +355,84 @@ class KeyedStream(Stream[T]):
 
         step = window_by(name, windows, time, wait, ahead, late, emit)
         return Windowed(self._flow, self._write_down(step, name))
+
+    def table(self, name: str, *, deleted: str | None = None, ttl: timedelta | None = None) -> Table[T]:
+        """Keep the newest record of every key, for `join_table`.
+
+        Args:
+            name: The table's name.
+            deleted: A column of type bool: a record that has True there takes its key out.
+            ttl: A key whose last record is so old in log time has no row any more; by default it keeps it for ever.
+        """
+        from lowtide.flow.joins import Table, table_of
+
+        return Table(self._flow, self._write_down(table_of(name, deleted, ttl), name))
+
+    @overload
+    def join_table(
+        self,
+        name: str,
+        table: Table[R],
+        function: Callable[[T, R], U],
+        *,
+        how: Literal["inner"] = "inner",
+        returns: type[U] | None = None,
+    ) -> Stream[U]: ...
+
+    @overload
+    def join_table(
+        self,
+        name: str,
+        table: Table[R],
+        function: Callable[[T, R | None], U],
+        *,
+        how: Literal["left"],
+        returns: type[U] | None = None,
+    ) -> Stream[U]: ...
+
+    def join_table(
+        self,
+        name: str,
+        table: Table[Any],
+        function: Callable[..., Any],
+        *,
+        how: Literal["inner", "left"] = "inner",
+        returns: type[Any] | None = None,
+    ) -> Stream[Any]:
+        """Turn every record and its key's row of the table, as of the record's place in the order, into one.
+
+        A change of the table gives nothing by itself.
+
+        Args:
+            name: The step's name, under which its rows are kept.
+            table: What `.key_by(...).table(...)` returned; keyed by as many columns of the same types.
+            function: Takes the record and the row; deterministic, and changes neither.
+            how: "inner" leaves out records without a row; with "left" the function gets None for it.
+            returns: The type of the results if the function's annotations do not say it.
+        """
+        from lowtide.flow.joins import join_table_of
+
+        also, step = join_table_of(self._flow, name, table, function, how, returns)
+        return Stream(self._flow, self._write_down(step, name, also=also))
+
+    def connect(self, *others: KeyedStream[R]) -> KeyedStream[T | R]:
+        """Bring the records of keyed streams of any types together, for `scan` and `flat_scan`, in Lowtide's order.
+
+        The function gets whichever record comes, and tells them apart by `match`.
+
+        Args:
+            others: Streams keyed by as many columns, of the same types.
+        """
+        for other in others:
+            self._check_ours(other, "connect")
+            if not isinstance(other, KeyedStream):
+                way_out = "write .key_by(...) directly before it"
+                raise FlowError(
+                    f"connect takes keyed streams, found {other!r}", where=str(user_site()), way_out=way_out
+                )
+        if not others:
+            raise FlowError("connect takes one or more other streams", where=str(user_site()))
+        return KeyedStream(self._flow, self._write_down(steps.Connect(), None, also=[other._call for other in others]))
 
     def loop(
         self,

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from lowtide.core.operators.exchange import front_unit
 from lowtide.core.operators.failure import Dead, Failure, MessageRefused, UserError, as_json, unreadable
 from lowtide.core.operators.keys import key_of
 from lowtide.core.operators.loop import key_changed, key_refused, misfit, too_many_turns
 from lowtide.core.operators.order import delivered_ms
+from lowtide.core.operators.pairing import Pairing
 from lowtide.core.operators.per_record import not_bool
 from lowtide.core.operators.watch import record_watch
 from lowtide.flow.plan import Plan, Vertex
@@ -22,7 +24,9 @@ from lowtide.flow.schema import schema_of
 from lowtide.flow.steps import (
     Again,
     Broadcast,
+    Connect,
     Deduplicate,
+    JoinTable,
     KeyBy,
     Last,
     Loop,
@@ -30,11 +34,13 @@ from lowtide.flow.steps import (
     Merge,
     Read,
     Scan,
+    Table,
     WindowBy,
     Write,
 )
 from lowtide.local.calls import Failed, call, called
 from lowtide.local.items import Item, Message, Order
+from lowtide.local.joins import ROWS, Rows
 from lowtide.local.plain_records import is_plain
 from lowtide.local.state import Scanned, Seen, Windows
 from lowtide.local.windows import TimedWindows
@@ -88,6 +94,7 @@ class Run:
             if isinstance(vertex.step, WindowBy)
         }
         self._seen = {vertex.id: Seen(plan, vertex) for vertex in plan.vertices if isinstance(vertex.step, Deduplicate)}
+        self._tables = {vertex.id: Rows(plan, vertex) for vertex in plan.vertices if isinstance(vertex.step, JoinTable)}
         self._watches = {vertex.id: record_watch(vertex) for vertex in plan.vertices}
         self._scanned = {vertex.id: Scanned(plan, vertex) for vertex in plan.vertices if isinstance(vertex.step, Scan)}
 
@@ -164,6 +171,8 @@ class Run:
                 ways = [self._turned(vertex, vertex.step, item)]
             elif isinstance(vertex.step, WindowBy):
                 ways = self._windowed(vertex, item)
+            elif isinstance(vertex.step, JoinTable):
+                return self._with_row(vertex, port, item)
             else:
                 ways = [_Way(vertex, None, result) for result in self._step(vertex, port, item)]
         except Failed as failed:
@@ -183,6 +192,27 @@ class Run:
         late = self._plan.late_of(vertex.id) if is_late else None
         return [_Way(each, None, item) for each in (late,) if each] + [_Way(vertex, None, each) for each in results]
 
+    def _with_row(self, vertex: Vertex, port: int, item: Item) -> list[_Way]:
+        """What comes of a record and its key's row; nothing of a new row."""
+        rows = self._tables[vertex.id]
+        if port == ROWS:
+            rows.put(item)
+            return []
+        row = rows.of(item)
+        if row is None and rows.inner:
+            return []
+        return self._paired(vertex, item, item.record, row, rows.pairing)
+
+    def _paired(self, vertex: Vertex, item: Item, left: Any, right: Any, pairing: Pairing) -> list[_Way]:
+        """What a join's function makes of a pair, in the place of an item, whose record it is called for."""
+        out, failure = pairing(item.record, left, right, item.message.position)
+        if self._on_call is not None:
+            self._on_call(vertex, (left, right), None if failure else (None, [out]))
+        if failure is None:
+            return [_Way(vertex, None, item.becomes(out))]
+        self._fail(vertex, item, failure)
+        return []
+
     def _step(self, vertex: Vertex, port: int, item: Item) -> list[Item]:
         step = vertex.step
         if isinstance(step, Write):
@@ -195,7 +225,7 @@ class Run:
             return [item] if self._seen[vertex.id].goes_on(item) else []
         elif isinstance(step, Scan):
             self._scanned[vertex.id].see(item)
-        elif isinstance(step, Merge | Loop):
+        elif isinstance(step, Merge | Loop | Connect | Table):
             return [item.child(vertex.loop_mark) if isinstance(step, Loop) else item]
         else:
             return [self._exchanged(vertex, item)] if vertex.is_exchange else call(vertex, item)

@@ -229,6 +229,17 @@ class Stream:
         rest = {"windows": windows, "time": time, "wait": wait, "ahead": ahead, "emit": emit}
         return Windowed(self._flow, self._then("window", name, **rest)._step)
 
+    def table(self, name: str, *, deleted: str | None = None, ttl: timedelta | None = None) -> Stream:
+        return self._then("table", name, deleted=deleted, ttl=ttl)
+
+    def join_table(self, name: str, table: Stream, function: Any, *, how: str = "inner", returns: Any = None) -> Stream:
+        stream = self._then("join_table", name, table, function=function, how=how)
+        stream._step.gives = returns or typing.get_type_hints(function)["return"]
+        return stream
+
+    def connect(self, *others: Stream) -> Stream:
+        return self._then("connect", None, *others)
+
     def broadcast(self, name: str, function: Any, initial: Any) -> Stream:
         return self._then("broadcast", name, function=function, initial=initial)
 
@@ -293,7 +304,11 @@ class Flow:
         return Stream(self, step)
 
     def run_locally(
-        self, inputs: Mapping[str, Iterable[Any]] | None = None, *, until: datetime | None = None, **named: Iterable[Any]
+        self,
+        inputs: Mapping[str, Iterable[Any]] | None = None,
+        *,
+        until: datetime | None = None,
+        **named: Iterable[Any],
     ) -> dict[str, list[Any]]:
         """As users call it: sources one after the other, each in the order given, or all by their log times."""
         start: list[tuple[Step, Record]] = []
@@ -426,7 +441,9 @@ class Run:
             return self._new(step, record)
         if kind == "window":
             return self._windowed(step, record)
-        return [record] if kind == "merge" else self._called(step, record)
+        if kind == "join_table":
+            return self._with_row(step, port, record)
+        return [record] if kind in ("merge", "connect", "table") else self._called(step, record)
 
     def _windowed(self, step: Step, record: Record) -> list[Record]:
         key, bags, unit = tuple(getattr(record.value, column) for column in step.keys), self._bags[step], record.unit
@@ -483,7 +500,10 @@ class Run:
         if port == 1:
             self._see(step.parents[1], record)
             return []
-        key, kept, rest = tuple(getattr(value, column) for column in step.keys), self._kept[step], step.rest
+        before_it = step.parents[0]
+        keyed = {each.gives: each.keys for each in before_it.parents} if before_it.kind == "connect" else {}
+        columns = keyed.get(type(value), step.keys)
+        key, kept, rest = tuple(getattr(value, column) for column in columns), self._kept[step], step.rest
         if rest["ttl"] is not None and self._age(step, key, record) >= rest["ttl"]:
             kept.pop(key, None)
         self._touched[step][key] = record.tick
@@ -503,6 +523,23 @@ class Run:
             raise Failed(value)
         kept[key] = state
         return [record._replace(value=output)]
+
+    def _with_row(self, step: Step, port: int, record: Record) -> list[Record]:
+        table, rows = step.parents[1], self._kept[step]
+        key = tuple(getattr(record.value, column) for column in step.parents[port].keys)
+        if port == 1:
+            rows[key] = None if table.rest["deleted"] and getattr(record.value, table.rest["deleted"]) else record.value
+            self._touched[step][key] = record.tick
+            return []
+        row = rows.get(key)
+        if table.rest["ttl"] is not None and self._age(step, key, record) >= table.rest["ttl"]:
+            row = None
+        if row is None and step.rest["how"] == "inner":
+            return []
+        result = called(lambda: step.rest["function"](record.value, row), record)
+        if type(result) is not step.gives:
+            raise Failed(record.value)
+        return [record._replace(value=result)]
 
     def _new(self, step: Step, record: Record) -> list[Record]:
         key = tuple(getattr(record.value, column) for column in step.keys)

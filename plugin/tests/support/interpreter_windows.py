@@ -66,7 +66,9 @@ def calendar(unit: str, tz: str) -> Kind:
         last = first + timedelta(days=1)
         while not begins(last):
             last += timedelta(days=1)
-        return [(each.replace(tzinfo=zone).astimezone(UTC), last.replace(tzinfo=zone).astimezone(UTC)) for each in (first,)]
+        return [
+            (each.replace(tzinfo=zone).astimezone(UTC), last.replace(tzinfo=zone).astimezone(UTC)) for each in (first,)
+        ]
 
     return Kind(spans)
 
@@ -85,7 +87,9 @@ class Result(NamedTuple):
 
 
 def reducing(function: Any) -> Result:
-    return Result(lambda kept, _, value: value if kept is None else function(kept, value), function, lambda _, kept: [kept])
+    return Result(
+        lambda kept, _, value: value if kept is None else function(kept, value), function, lambda _, kept: [kept]
+    )
 
 
 def folding(function: Any, initial: Any, finish: Any, merge: Any) -> Result:

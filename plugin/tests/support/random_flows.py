@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from enum import Enum
 from typing import Any, Literal
 
@@ -192,7 +192,7 @@ class Timed:
 def timed(thing: Thing) -> Timed:
     """At a time near that of the log, which begins in 1970: some come too late."""
     millis = thing.number * 7 % 90 + (1_000 if thing.other % 2 else 0)
-    return Timed(thing.key, thing.number, datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=millis))
+    return Timed(thing.key, thing.number, datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=millis))
 
 
 @dataclass(frozen=True)
@@ -210,6 +210,46 @@ def unsummed(summed: Summed) -> Timed:
 
 def untimed(timed: Timed) -> Thing:
     return Thing(timed.key, timed.number, at=timed.when)
+
+
+def priced(thing: Thing, row: Thing) -> Thing:
+    if (thing.number + row.number) % 13 == 4:
+        raise ValueError("not with this row")
+    return replace(thing, number=(thing.number * 5 + row.number) % PRIME, note=f"{thing.note[:9]}{row.note[:9]}")
+
+
+def priced_or_not(thing: Thing, row: Thing | None) -> Thing:
+    return replace(thing, note=f"{thing.note[:9]}-") if row is None else priced(thing, row)
+
+
+@dataclass(frozen=True)
+class Gone:
+    name: str
+    number: int
+    is_gone: bool
+
+
+def gone(thing: Thing) -> Gone:
+    return Gone(thing.key, thing.number, thing.number % 4 == 1)
+
+
+def with_gone(thing: Thing, row: Gone | None) -> Thing:
+    return replace(thing, number=thing.number + (1_000 if row is None else row.number))
+
+
+def either_of(total: Total, record: Thing | Gone) -> tuple[Total, Thing]:
+    match record:
+        case Gone():
+            if record.number % 9 == 8:
+                raise ValueError("eight")
+            return Total(), Thing(record.name, total.trail)
+        case Thing():
+            return followed(total, record)
+
+
+def all_of_either(total: Total, record: Thing | Gone) -> tuple[Total, list[Thing]]:
+    after, made = either_of(total, record)
+    return after, [made] * (made.number % 3)
 
 
 def put_together(one: Timed, other: Timed) -> Timed:
@@ -274,6 +314,8 @@ class Writer:
             self._merged,
             self._beside,
             self._windowed,
+            self._tabled,
+            self._connected,
         ]
         dice.choice(steps)(stream)
 
@@ -366,6 +408,32 @@ class Writer:
         else:
             scan = keyed.scan(self._name("compared"), compared, Total(), ttl=ttl, broadcast=beside)
         self._add(scan, stream, other)
+
+    def _tabled(self, stream: Any) -> None:
+        dice, other = self._dice, self._dice.choice(self._streams)
+        ttl = self._ttl()
+        if dice.random() < 0.5:
+            made = other.map(gone, name=self._name("gone"))
+            table = made.key_by("name", name=self._name("by")).table(self._name("table"), deleted="is_gone", ttl=ttl)
+            function, how, columns = with_gone, "left", ("key",)
+        else:
+            columns = dice.choice([("key",), ("other", "key"), ("size",)])
+            table = other.key_by(*columns, name=self._name("by")).table(self._name("table"), ttl=ttl)
+            how = dice.choice(["inner", "left"])
+            function = priced_or_not if how == "left" else priced  # type: ignore[assignment]
+        keyed = stream.key_by(*columns, name=self._name("by"))
+        self._add(keyed.join_table(self._name("priced"), table, function, how=how), stream, other)
+
+    def _connected(self, stream: Any) -> None:
+        other = self._dice.choice(self._streams)
+        made = other.map(gone, name=self._name("gone")).key_by("name", name=self._name("by"))
+        keyed = stream.key_by("key", name=self._name("by"))
+        one, two = self._dice.choice([(keyed, made), (made, keyed)])
+        connected, ttl = one.connect(two), self._ttl()
+        if self._dice.random() < 0.5:
+            self._add(connected.scan(self._name("either"), either_of, Total(), ttl=ttl), stream, other)
+        else:
+            self._add(connected.flat_scan(self._name("either"), all_of_either, Total(), ttl=ttl), stream, other)
 
     def _windowed(self, stream: Any) -> None:
         dice, package = self._dice, self._package

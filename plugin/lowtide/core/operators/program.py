@@ -18,10 +18,12 @@ from typing import Any
 from lowtide.core.fronts.source_rows import SourceRows
 from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.beside import BesideNode
+from lowtide.core.operators.connect import ConnectNode
 from lowtide.core.operators.deduplicate import DeduplicateGrouping
 from lowtide.core.operators.exchange import EntryNode, ExchangeNode
 from lowtide.core.operators.group import Key
 from lowtide.core.operators.grouping import NOTHING, Grouping, GroupingNode
+from lowtide.core.operators.join_table import TableJoinNode, TableNode
 from lowtide.core.operators.last import LastGrouping
 from lowtide.core.operators.limits import Limits
 from lowtide.core.operators.loop import AgainNode, LoopNode
@@ -39,10 +41,12 @@ from lowtide.flow.durations import ticks_of
 from lowtide.flow.plan import Plan, Vertex
 from lowtide.flow.steps import (
     Again,
+    Connect,
     Deduplicate,
     Filter,
     FlatMap,
     FlatScan,
+    JoinTable,
     Last,
     Late,
     Loop,
@@ -51,6 +55,7 @@ from lowtide.flow.steps import (
     Merge,
     Read,
     Scan,
+    Table,
     WindowBy,
     Write,
 )
@@ -80,12 +85,12 @@ class Program:
                 self._nodes[vertex.id] = self._node(vertex)
         self._holding = [node for node in self._nodes.values() if isinstance(node, Holding)]
         self._clocks = [node for node in self._holding if node.vertex.id in plan.clocked]
-        self._states: dict[str, Grouping | BesideNode | WindowNode] = {}
+        self._states: dict[str, Grouping | BesideNode | WindowNode | TableJoinNode] = {}
         """By the name of the step."""
         for node in self._nodes.values():
             if isinstance(node, GroupingNode):
                 self._states[node.vertex.name] = node.grouping
-            elif isinstance(node, BesideNode | WindowNode):
+            elif isinstance(node, BesideNode | WindowNode | TableJoinNode):
                 self._states[node.vertex.name] = node
         self._lead()
 
@@ -98,10 +103,8 @@ class Program:
             return SourceNode(vertex, self.plan, self._limits)
         if isinstance(step, Last | Scan | Deduplicate):
             return self._stateful(vertex, step)
-        if isinstance(step, WindowBy):
-            return WindowNode(vertex, self.plan)
-        if isinstance(step, Late):
-            return LateNode(vertex)
+        if isinstance(step, WindowBy | Late | Connect | Table | JoinTable):
+            return self._held(vertex, step)
         if isinstance(step, Merge):
             return MergeNode(vertex, self.plan.name)
         if isinstance(step, Loop):
@@ -117,6 +120,20 @@ class Program:
         assert node is not None, f"no node for {step}"
         return node
 
+    def _held(self, vertex: Vertex, step: WindowBy | Late | Connect | Table | JoinTable) -> Node:
+        """A step that always runs in order, or stands at one."""
+        if isinstance(step, WindowBy):
+            return WindowNode(vertex, self.plan)
+        if isinstance(step, Late):
+            return LateNode(vertex)
+        if isinstance(step, Connect):
+            return ConnectNode(vertex, len(vertex.parents))
+        if isinstance(step, Table):
+            return TableNode(vertex)
+        table = self.plan.table_of(vertex).step
+        assert isinstance(table, Table)
+        return TableJoinNode(vertex, self.plan, table, self._ticks(table))
+
     def _stateful(self, vertex: Vertex, step: Last | Scan | Deduplicate) -> Node:
         columns = self.plan.key_of(vertex)
         beside = self.plan.broadcast_of(vertex) if isinstance(step, Scan) else None
@@ -129,9 +146,14 @@ class Program:
             return DeduplicateGrouping(vertex, columns, ticks_of(step.within, self.plan.slack_ms))
         if isinstance(step, Last):
             return LastGrouping(vertex, columns, self._ticks(step))
-        return (FlatScanGrouping if isinstance(step, FlatScan) else ScanGrouping)(vertex, columns, self._ticks(step))
+        kind = FlatScanGrouping if isinstance(step, FlatScan) else ScanGrouping
+        scan = kind(vertex, columns, self._ticks(step))
+        connected = self.plan.connected(vertex)
+        if connected:
+            scan.key_by_type(connected)
+        return scan
 
-    def _ticks(self, step: Last | Scan) -> int | None:
+    def _ticks(self, step: Last | Scan | Table) -> int | None:
         return None if step.ttl is None else ticks_of(step.ttl, self.plan.slack_ms)
 
     def _lead(self) -> None:

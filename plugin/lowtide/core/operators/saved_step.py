@@ -18,7 +18,18 @@ from lowtide.flow.nested_kinds import Mapping as MappingKind
 from lowtide.flow.nested_kinds import Sequenced, Struct
 from lowtide.flow.plan import Plan, Vertex
 from lowtide.flow.schema import kind_of, schema_of
-from lowtide.flow.steps import Applied, Broadcast, Combined, Deduplicate, Folded, Last, Reduced, Scan, WindowBy
+from lowtide.flow.steps import (
+    Applied,
+    Broadcast,
+    Combined,
+    Deduplicate,
+    Folded,
+    JoinTable,
+    Last,
+    Reduced,
+    Scan,
+    WindowBy,
+)
 from lowtide.flow.windows import Span
 from lowtide_snapshots.format.manifest import VertexShape, shape_of
 
@@ -36,12 +47,12 @@ class SavedStep:
         vertex: The step's name.
         kind: One of `lowtide_snapshots.format.parts.KINDS`.
         key: The key's columns as a struct's type; None where there is no key.
-        state: The type of the state; of `last`, and of windows that keep their records, that of these; of `deduplicate`
-            that of ticks.
+        state: The type of the state; of `last`, of windows that keep their records, and of tables that of these; of
+            `deduplicate` that of ticks.
     """
 
     def __init__(self, plan: Plan, vertex: Vertex) -> None:
-        step = vertex.step
+        step, port = vertex.step, 0
         self.vertex = vertex.name
         self._names: tuple[str, ...] = ()
         self._keys: list[Kind] = []
@@ -54,13 +65,17 @@ class SavedStep:
             self._kind = kind_of(_window_state(vertex, step), f"the state of {vertex.name}")
         elif isinstance(step, Deduplicate):
             self.kind, self._kind = "deduplicate", SCALARS[int]
+        elif isinstance(step, JoinTable):
+            port = 1
+            self.kind, self._kind = "table", kind_of(plan.vertices[vertex.parents[port]].gives, vertex.name)
+            self._forgets = getattr(plan.table_of(vertex).step, "ttl", None) is not None
         else:
             assert isinstance(step, Scan | Broadcast), f"{vertex.name} keeps no state"
             self.kind = "scan" if isinstance(step, Scan) else "broadcast"
             self._kind = kind_of(step.state, f"the state of {vertex.name}")
         if self.kind != "broadcast":
-            self._names = plan.key_of(vertex)
-            known = schema_of(vertex.takes).kinds
+            self._names = plan.key_of(vertex, port)
+            known = schema_of(plan.keyed(vertex, port).gives).kinds
             self._keys = [known[name] for name in self._names]
         types = zip(self._names, self._keys, strict=True)
         self.key = pa.struct([pa.field(name, kind.arrow) for name, kind in types]) if self._names else None
@@ -92,11 +107,12 @@ class SavedStep:
             columns = {"key": self._key_column([key for key, _ in entries])}
             if self.kind == "deduplicate":
                 return pa.table(columns | {"tick": pa.array([tick for _, tick in entries], pa.int64())})
+            content = "record" if self.kind == "table" else "state"
             if self._forgets:
-                columns["state"] = self._kind.encode([state for _, (state, _) in entries])
+                columns[content] = self._kind.encode([state for _, (state, _) in entries])
                 columns["tick"] = pa.array([tick for _, (_, tick) in entries], pa.int64())
             else:
-                columns["state"] = self._kind.encode([state for _, state in entries])
+                columns[content] = self._kind.encode([state for _, state in entries])
             return pa.table(columns)
         except Mismatch as mismatch:
             raise LifeEnded(
@@ -118,7 +134,7 @@ class SavedStep:
                 return self._windows_of(columns)
             if self.kind == "deduplicate":
                 return list(zip(self._keys_of(columns["key"]), columns["tick"].to_pylist(), strict=True))
-            states = self._kind.decode(_fitted(self._kind, columns["state"]))
+            states = self._kind.decode(_fitted(self._kind, columns["record" if self.kind == "table" else "state"]))
             keys = [None] * len(states) if self.key is None else self._keys_of(columns["key"])
         except (Mismatch, AssertionError) as error:
             raise LifeEnded(
@@ -237,7 +253,7 @@ def saved_steps(plan: Plan, level: int | None = None) -> dict[str, SavedStep]:
     """How each step of a plan is saved that keeps state, by name; of one level if it is given."""
     found = {}
     for vertex in plan.vertices:
-        if isinstance(vertex.step, Last | Scan | Deduplicate | WindowBy) and level in (None, vertex.level):
+        if isinstance(vertex.step, Last | Scan | Deduplicate | WindowBy | JoinTable) and level in (None, vertex.level):
             found[vertex.name] = SavedStep(plan, vertex)
             beside = plan.broadcast_of(vertex) if isinstance(vertex.step, Scan) else None
             if beside is not None:

@@ -1,0 +1,95 @@
+"""The types of joins: whether keys can meet, and functions take what comes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+from lowtide.flow.schema import schema_of
+from lowtide.flow.signature import Unreadable, accepts, said, says_nothing, signature_of
+from lowtide.flow.steps import Function
+
+__all__ = ["Side", "connect_faults", "deleted_fault", "key_fault", "typed_pairing"]
+
+Side = tuple[Any, tuple[str, ...]]
+"""The type of a stream's records, None where a fault hides it, and the columns that they are keyed by."""
+
+
+def typed_pairing(function: Function, returns: type | None, takes: Sequence[Any]) -> Any:
+    """The type of what a join's function gives.
+
+    Args:
+        function: The user's.
+        returns: What the user said of it.
+        takes: The types of its two arguments, None where a fault hides one.
+
+    Raises:
+        Unreadable: what does not fit, to stand behind the function's name.
+        SchemaRefused: no column can hold the results.
+    """
+    signature = signature_of(function, "the record", "the other")
+    for hint, arrives in zip(signature.takes, takes, strict=True):
+        if arrives is not None and not accepts(hint, arrives):
+            raise Unreadable(f"takes {said(hint)}, but {said(arrives)} arrives")
+    if says_nothing(signature.returns):
+        if returns is None:
+            raise Unreadable("does not say what it returns: annotate it, or add returns=Type")
+        return schema_of(returns).record
+    if returns not in (None, signature.returns):
+        raise Unreadable(f"returns {said(signature.returns)}, but returns= says {said(returns)}")
+    return schema_of(signature.returns).record
+
+
+def key_fault(sides: Sequence[Side]) -> str | None:
+    """Why the keys of streams would never meet; None if they can."""
+    kinds = [_kinds(side) for side in sides]
+    for (one, one_kinds), (other, other_kinds) in pairwise(zip(sides, kinds, strict=True)):
+        columns, other_columns = ", ".join(one[1]), ", ".join(other[1])
+        if len(one[1]) != len(other[1]):
+            return f"the streams are keyed by {columns} and by {other_columns}; key both by as many columns"
+        if one_kinds is None or other_kinds is None:
+            continue
+        if one_kinds != other_kinds:
+            return (
+                f"keys by {columns} are {', '.join(one_kinds)}, and keys by {other_columns} are "
+                f"{', '.join(other_kinds)}: they would never meet; use map before key_by"
+            )
+    return None
+
+
+def connect_faults(sides: Sequence[Side]) -> Iterator[str]:
+    """What keeps streams from being connected."""
+    keyed: dict[Any, tuple[str, ...]] = {}
+    for record, columns in sides:
+        if record is None:
+            continue
+        if keyed.setdefault(record, columns) != columns:
+            yield (
+                f"two streams of {said(record)} are keyed by {', '.join(keyed[record])} and by {', '.join(columns)}, "
+                "and the function could not tell their records apart; map one of them to a type of its own"
+            )
+    fault = key_fault(sides)
+    if fault is not None:
+        yield fault
+
+
+def deleted_fault(deleted: str | None, takes: Any) -> str | None:
+    """What is wrong with the column that says that a table's key is gone; None if nothing is."""
+    if deleted is None or takes is None:
+        return None
+    kinds = schema_of(takes).kinds
+    if deleted not in kinds:
+        return f"{said(takes)} has no column {deleted!r}; it has {', '.join(kinds)}"
+    if kinds[deleted].name != "bool":
+        return f"deleted={deleted!r} is {kinds[deleted].name}, and has to be bool; make one of it by map"
+    return None
+
+
+def _kinds(side: Side) -> list[str] | None:
+    """The kinds of a key's columns, whether or not they may be None; None where a fault hides them."""
+    record, columns = side
+    known = {} if record is None else schema_of(record).kinds
+    if any(column not in known for column in columns):
+        return None
+    return [known[column].name.removesuffix(" | None") for column in columns]
