@@ -161,7 +161,7 @@ class Inference:
         found = [parent for parent in call.parents if isinstance(self.steps[parent], Connect)]
         if not found or (type(call.step) in (Scan, FlatScan) and len(call.parents) == 1):
             return False
-        after = "a scan with a broadcast" if isinstance(call.step, Scan) else WORD[type(call.step)]
+        after = f"{WORD[type(call.step)]}{' with a broadcast' if len(call.parents) > 1 else ''}"
         self._fault(
             call, f"connect brings streams together for scan and flat_scan, not for {after}; map each, then merge them"
         )

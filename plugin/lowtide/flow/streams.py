@@ -424,15 +424,16 @@ class KeyedStream(Stream[T]):
             others: Streams keyed by as many columns, of the same types.
         """
         for other in others:
-            self._check_ours(other, "connect")
-            if not isinstance(other, KeyedStream):
-                way_out = "write .key_by(...) directly before it"
-                raise FlowError(
-                    f"connect takes keyed streams, found {other!r}", where=str(user_site()), way_out=way_out
-                )
+            self._check_keyed(other, "connect")
         if not others:
             raise FlowError("connect takes one or more other streams", where=str(user_site()))
         return KeyedStream(self._flow, self._write_down(steps.Connect(), None, also=[other._call for other in others]))
+
+    def _check_keyed(self, other: object, step: str) -> None:
+        self._check_ours(other, step)
+        if not isinstance(other, KeyedStream):
+            way_out = "write .key_by(...) directly before it"
+            raise FlowError(f"{step} takes keyed streams, found {other!r}", where=str(user_site()), way_out=way_out)
 
     def loop(
         self,

@@ -415,9 +415,9 @@ class Writer:
         if dice.random() < 0.5:
             made = other.map(gone, name=self._name("gone"))
             table = made.key_by("name", name=self._name("by")).table(self._name("table"), deleted="is_gone", ttl=ttl)
-            function, how, columns = with_gone, "left", ("key",)
+            function, how, columns = with_gone, "left", ["key"]
         else:
-            columns = dice.choice([("key",), ("other", "key"), ("size",)])
+            columns = dice.choice([["key"], ["other", "key"], ["size"]])
             table = other.key_by(*columns, name=self._name("by")).table(self._name("table"), ttl=ttl)
             how = dice.choice(["inner", "left"])
             function = priced_or_not if how == "left" else priced  # type: ignore[assignment]

@@ -1,0 +1,175 @@
+"""Joins in a flow: what is refused and why, and what the plan says of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import lowtide as lt
+from lowtide.errors import FlowError
+from lowtide.flow.check import check_flow
+from lowtide.flow.compiler import compile_flow
+from lowtide.flow.explain import explain
+from lowtide.flow.plan_pickle import dump_plan, load_plan
+from lowtide.local.run import run_plan
+
+
+@dataclass(frozen=True)
+class Item:
+    product: str
+    number: int = 0
+    name: str = "?"
+
+
+@dataclass(frozen=True)
+class Product:
+    id: str
+    name: str
+    gone: bool = False
+    number: int = 0
+    maker: str | None = None
+
+
+def named(item: Item, product: Product) -> Item:
+    return replace(item, name=product.name)
+
+
+def named_or_not(item: Item, product: Product | None) -> Item:
+    return item if product is None else named(item, product)
+
+
+def counted(count: int, record: Item | Product) -> tuple[int, Item]:
+    match record:
+        case Item():
+            return count + record.number, Item(record.product, count + record.number)
+        case Product():
+            return 0, Item(record.id, -1)
+
+
+class Streams:
+    """A flow of two sources, keyed alike."""
+
+    def __init__(self) -> None:
+        self.flow = lt.Flow("joins")
+        self.items = self.flow.read("items", lt.kafka("items", lt.json(Item)))
+        self.products = self.flow.read("products", lt.kafka("products", lt.json(Product)))
+        self.by_product, self.by_id = self.items.key_by("product"), self.products.key_by("id")
+
+    def out(self, stream: Any, name: str = "out", record: type = Item) -> None:
+        stream.write(name, lt.kafka(name, lt.json(record)))
+
+
+def tabled(table: Callable[[Streams], Any], function: Any = named, **rest: Any) -> Callable[[Streams], None]:
+    return lambda s: s.out(s.by_product.join_table("named", table(s), function, **rest))
+
+
+def number_of(item: Item, product: Product) -> int:
+    return product.number
+
+
+def swapped(item: Product, product: Item) -> Item:
+    return product
+
+
+def unsaid(item, product):  # type: ignore[no-untyped-def]
+    return item
+
+
+REFUSED: list[tuple[Callable[[Streams], Any], str]] = [
+    (tabled(lambda s: s.by_id.table("t", deleted="lost")), "Product has no column 'lost'"),
+    (tabled(lambda s: s.by_id.table("t", deleted="name")), "deleted='name' is str, and has to be bool"),
+    (tabled(lambda s: s.products.key_by("number").table("t")), "keys by product are str, and keys by number are int"),
+    (tabled(lambda s: s.products.key_by("id", "name").table("t")), "keyed by product and by id, name"),
+    (tabled(lambda s: s.by_id.table("t"), how="left"), "named takes Product, but Product | None arrives"),
+    (tabled(lambda s: s.by_id.table("t"), swapped), "swapped takes Product, but Item arrives"),
+    (tabled(lambda s: s.by_id.table("t"), number_of), "int"),
+    (tabled(lambda s: s.by_id.table("t"), unsaid), "unsaid does not say what it returns"),
+    (tabled(lambda s: s.by_id.table("t"), returns=Product), "named returns Item, but returns= says Product"),
+    (tabled(lambda s: s.by_id.table("t", ttl=timedelta(microseconds=1))), "ttl=0:00:00.000001 is shorter than a tick"),
+    (lambda s: (s.by_id.table("t"), s.out(s.items)), "nothing joins this table"),
+    (lambda s: (s.by_product.connect(s.by_id), s.out(s.items)), "nothing takes what is connected"),
+    (lambda s: s.out(s.by_product.connect(s.by_id)), "not for write; map each, then merge them"),
+    (lambda s: s.out(s.by_product.connect(s.by_id).map(named)), "not for map"),
+    (lambda s: s.out(s.by_product.connect(s.by_id).reduce("r", max)), "not for reduce"),
+    (lambda s: s.out(s.by_product.connect(s.by_product).scan("s", counted, 0)), "connected with itself"),
+    (
+        lambda s: s.out(s.by_product.connect(s.items.key_by("name")).scan("s", counted, 0)),
+        "two streams of Item are keyed by product and by name",
+    ),
+    (
+        lambda s: s.out(s.by_product.connect(s.products.key_by("number")).scan("s", counted, 0)),
+        "they would never meet; use map before key_by",
+    ),
+]
+
+
+@pytest.mark.parametrize(("write", "message"), REFUSED)
+def test_what_does_not_fit_is_refused_with_a_way_out(write: Callable[[Streams], Any], message: str) -> None:
+    streams = Streams()
+    write(streams)
+    found = check_flow(streams.flow)
+    assert found, "nothing was found"
+    assert message in "\n".join(map(str, found))
+
+
+def looped(s: Streams) -> None:
+    table = s.by_id.table("t")
+    s.out(s.by_product.loop("l", lambda inside: inside.join_table("j", table, named), big, limit_turns=2))
+
+
+def big(item: Item) -> bool:
+    return item.number > 3
+
+
+def test_a_loop_has_no_joins_in_it() -> None:
+    streams = Streams()
+    looped(streams)
+    assert "join_table cannot stand in the loop 'l'" in "\n".join(map(str, check_flow(streams.flow)))
+
+
+AT_ONCE: list[tuple[Callable[[Streams], Any], str]] = [
+    (lambda s: s.by_product.join_table("j", s.by_id, named), "join_table takes a table of the flow 'joins'"),
+    (lambda s: s.by_product.join_table("j", s.by_id.table("t"), named, how="outer"), 'how= takes "inner" or "left"'),
+    (lambda s: s.by_id.table("t", deleted=True), "deleted= takes the name of a column"),
+    (lambda s: s.by_id.table("t", ttl=3), "table takes ttl=, a duration"),
+    (lambda s: s.products.table("t"), "table works per key"),
+    (lambda s: s.by_product.connect(s.products), "connect takes keyed streams"),
+    (lambda s: s.by_product.connect(Streams().by_id), "connect takes streams of its own flow"),
+    (lambda s: s.by_product.connect(), "connect takes one or more other streams"),
+]
+
+
+@pytest.mark.parametrize(("write", "message"), AT_ONCE)
+def test_what_no_flow_can_mean_is_refused_at_once(write: Callable[[Streams], Any], message: str) -> None:
+    with pytest.raises(FlowError, match=re.escape(message)):
+        write(Streams())
+
+
+def joined_and_connected() -> lt.Flow:
+    streams = Streams()
+    table = streams.by_id.table("products", deleted="gone", ttl=lt.days(1))
+    named_items = streams.by_product.join_table("named", table, named_or_not, how="left")
+    streams.out(named_items)
+    streams.out(named_items.key_by("name").connect(streams.by_id).scan("counted", counted, 0), "counts")
+    return streams.flow
+
+
+def test_a_plan_goes_to_workers_and_says_what_its_joins_do() -> None:
+    plan = load_plan(dump_plan(compile_flow(joined_and_connected(), parallelism=1)))
+    out = run_plan(plan, {"items": [Item("1", 3), Item("2", 4)], "products": [Product("1", "tea")]})
+    assert out["out"] == [Item("1", 3), Item("2", 4)]  # Sources come one after the other: the table is last.
+    text = explain(plan)
+    assert "table: Product of products/by-id, gone where gone is True, forgotten after 1 day" in text
+    assert "join_table: Item of items/by-product with products/table, left -> Item" in text
+    assert re.search(r"connect: Item of named/by-name, Product of .*relay", text)
+
+
+def test_keys_may_be_none_on_one_side() -> None:
+    streams = Streams()
+    streams.out(streams.by_product.join_table("j", streams.products.key_by("maker").table("t"), named))
+    assert not [finding for finding in check_flow(streams.flow) if finding.step == "j"]
