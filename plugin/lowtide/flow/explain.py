@@ -14,6 +14,7 @@ from lowtide.flow.steps import (
     Connect,
     Deduplicate,
     FlatMap,
+    Join,
     JoinTable,
     KeyBy,
     Last,
@@ -98,6 +99,8 @@ def _result(plan: Plan, vertex: Vertex, origins: list[str]) -> str:  # noqa: PLR
         return f"{'' if step.deleted is None else f', gone where {step.deleted} is True'}{_until(step.ttl)}"
     if isinstance(step, JoinTable):
         return f" with {origins[1]}, {step.how} -> {gives}"
+    if isinstance(step, Join):
+        return f" with {origins[1]}, {_near(step)} -> {gives}"
     if isinstance(step, Deduplicate):
         return f" within {step.within}"
     if isinstance(step, Again):
@@ -106,6 +109,14 @@ def _result(plan: Plan, vertex: Vertex, origins: list[str]) -> str:  # noqa: PLR
     if isinstance(step, Last):
         return f" -> {gives}{_until(step.ttl)}"
     return f" -> {gives}" if isinstance(step, Map | FlatMap | MapBatches | WindowBy | Late) else ""
+
+
+def _near(step: Join) -> str:
+    near = f"{step.how}, from {said_duration(step.before)} before to {said_duration(step.after)} after"
+    if step.time is None:
+        return f"{near} in log time"
+    waits = " and ".join(said_duration(wait) for wait in dict.fromkeys(step.wait))
+    return f"{near} by {' and '.join(step.time)}, waits {waits} for it"
 
 
 def _until(ttl: timedelta | None) -> str:

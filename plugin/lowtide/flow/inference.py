@@ -13,7 +13,7 @@ from lowtide.flow.endpoints import KafkaSink
 from lowtide.flow.findings import Finding
 from lowtide.flow.formats import RawFormat
 from lowtide.flow.graph import DEAD_LETTERS, NAME, NAME_RULE, FlowGraph
-from lowtide.flow.join_types import Side, connect_faults, deleted_fault, key_fault, typed_pairing
+from lowtide.flow.join_types import Side, connect_faults, deleted_fault, join_faults, key_fault, typed_pairing
 from lowtide.flow.loops import Loops
 from lowtide.flow.schema import schema_of
 from lowtide.flow.signature import NOTHING, Unreadable, accepts, element_of, said, signature_of
@@ -27,6 +27,7 @@ from lowtide.flow.steps import (
     Filter,
     FlatMap,
     FlatScan,
+    Join,
     JoinTable,
     KeyBy,
     Last,
@@ -125,7 +126,8 @@ class Inference:
         if isinstance(call.step, KeyBy):
             return f"{self.names[call.parents[0]]}/by-{'-'.join(call.step.columns)}"
         if isinstance(call.step, Last | Late):
-            return f"{self.names[call.parents[0]]}/{WORD[type(call.step)]}"
+            other = "-other" if isinstance(call.step, Late) and call.step.port else ""
+            return f"{self.names[call.parents[0]]}/{WORD[type(call.step)]}{other}"
         if isinstance(call.step, Connect):
             return f"{'+'.join(self.names[parent] for parent in call.parents)}/connect"
         return f"{self._loops.name_of(index)}/head" if isinstance(call.step, Loop) else None
@@ -135,7 +137,7 @@ class Inference:
             if isinstance(call.step, Read):
                 return schema_of(call.step.source.format.record).record
             if isinstance(call.step, Late):
-                return self.gives[self._flow.calls[call.parents[0]].parents[0]]
+                return self.gives[self._flow.calls[call.parents[0]].parents[call.step.port]]
             takes = self.gives[call.parents[0]]
             if not isinstance(call.step, Map | FlatMap | Filter) and self._takes_windows(call):
                 return None
@@ -180,8 +182,8 @@ class Inference:
             return self._infer_loop(call, step, takes)
         if isinstance(step, WindowBy):
             return self._infer_window(index, call, step, takes)
-        if isinstance(step, Connect | JoinTable):
-            return self._infer_ports(call, step)
+        if isinstance(step, Connect | JoinTable | Join):
+            return self._infer_ports(index, call, step)
         if isinstance(step, Broadcast):
             self.steps[index] = typed_broadcast(step, takes)
         elif isinstance(step, Filter):
@@ -216,7 +218,7 @@ class Inference:
                 call, "nothing is made of its windows; add .aggregate(...), .reduce(...), .fold(...) or .apply(...)"
             )
             return None
-        taken = any(isinstance(each.step, Late) and each.parents == (index,) for each in self._flow.calls)
+        taken = bool(self._lates(index))
         if step.time is None and (taken or step.late is not None):
             self._fault(call, "its windows go by log time, for which nothing is late; leave out .late and late=")
         elif step.time is not None and not taken and step.late is None:
@@ -226,8 +228,10 @@ class Inference:
         self.steps[index], gives = typed_window(step, takes, self._key(call))
         return gives
 
-    def _infer_ports(self, call: Call, step: Connect | JoinTable) -> Any:
+    def _infer_ports(self, index: int, call: Call, step: Connect | JoinTable | Join) -> Any:
         sides = [self._side(parent) for parent in call.parents]
+        if isinstance(step, Join):
+            return self._infer_join(index, call, step, sides)
         types = [record for record, _ in sides]
         if isinstance(step, Connect):
             if len(set(call.parents)) < len(call.parents):
@@ -241,6 +245,20 @@ class Inference:
         if step.how == "left" and types[1] is not None:
             types[1] |= None
         return typed_pairing(step.function, step.returns, types)
+
+    def _infer_join(self, index: int, call: Call, step: Join, sides: list[Side]) -> Any:
+        for message in join_faults(step, sides, self._lates(index)):
+            self._fault(call, message)
+        types = [record for record, _ in sides]
+        for port, outer in enumerate(reversed(step.outer)):
+            if outer and types[port] is not None:
+                types[port] |= None
+        return typed_pairing(step.function, step.returns, types)
+
+    def _lates(self, index: int) -> set[int]:
+        """The ports of a call whose late records are taken."""
+        found = (each for each in self._flow.calls if each.parents == (index,))
+        return {each.step.port for each in found if isinstance(each.step, Late)}
 
     def _side(self, index: int) -> Side:
         """The records of a keyed stream, or a table."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
 from lowtide.flow.schema import schema_of
 from lowtide.flow.signature import Unreadable, accepts, said, says_nothing, signature_of
-from lowtide.flow.steps import Function
+from lowtide.flow.steps import Function, Join
+from lowtide.flow.window_types import moment_fault
 
-__all__ = ["Side", "connect_faults", "deleted_fault", "key_fault", "typed_pairing"]
+__all__ = ["Side", "connect_faults", "deleted_fault", "join_faults", "key_fault", "typed_pairing"]
 
 Side = tuple[Any, tuple[str, ...]]
 """The type of a stream's records, None where a fault hides it, and the columns that they are keyed by."""
@@ -84,6 +85,34 @@ def deleted_fault(deleted: str | None, takes: Any) -> str | None:
     if kinds[deleted].name != "bool":
         return f"deleted={deleted!r} is {kinds[deleted].name}, and has to be bool; make one of it by map"
     return None
+
+
+def join_faults(step: Join, sides: Sequence[Side], lates: Collection[int]) -> Iterator[str]:
+    """What is wrong with a join, but for its function.
+
+    Args:
+        step: The join.
+        sides: What it takes.
+        lates: The ports of which late records are taken.
+    """
+    fault = key_fault(sides)
+    if fault is not None:
+        yield fault
+    if step.time is None:
+        if not step.before and not step.after:
+            yield "it has no bound, so nothing could ever be forgotten; give it before= or after=, or use join_table"
+        if lates or step.late is not None:
+            yield "it goes by log time, for which nothing is late; leave out .late, .late_other and late="
+        return
+    for column, (record, _) in zip(step.time, sides, strict=True):
+        fault = moment_fault(column, record)
+        if fault is not None:
+            yield fault
+    if step.late is None and len(lates) < len(sides):
+        lacking = " and ".join(word for port, word in enumerate((".late", ".late_other")) if port not in lates)
+        yield f'nobody takes its late records; write {lacking} somewhere, or drop them by late="drop"'
+    elif step.late is not None and lates:
+        yield 'late="drop" drops what .late and .late_other take; leave out one of the two'
 
 
 def _kinds(side: Side) -> list[str] | None:

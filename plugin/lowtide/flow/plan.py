@@ -15,6 +15,7 @@ from lowtide.flow.steps import (
     STATEFUL,
     Broadcast,
     Connect,
+    Join,
     KeyBy,
     Late,
     Loop,
@@ -79,6 +80,11 @@ class Vertex:
         return LOOP_MARK | self.id
 
 
+def side_of(join: Vertex, port: int) -> str:
+    """What one side of a join is called in snapshots, where each is kept by itself."""
+    return f"{join.name}/{('left', 'right')[port]}"
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Everything that the workers of a flow have to know about it.
@@ -109,13 +115,13 @@ class Plan:
         """The vertices that take the records of this one, in the order they were written; not back to a loop's head.
 
         Where there are several, a record's child path gets the child's number, counted from 1, on the way. Who takes
-        what is late for a window is not among them.
+        what is late is not among them.
         """
         return tuple(each for each in self.vertices if vertex in each.parents and not isinstance(each.step, Late))
 
-    def late_of(self, window: int) -> Vertex | None:
-        """The vertex that takes what is late for a window; None where it is dropped."""
-        found = (each for each in self.vertices if window in each.parents and isinstance(each.step, Late))
+    def late_of(self, step: int, port: int = 0) -> Vertex | None:
+        """The vertex that takes what is late for a window, or for a join at a port; None where it is dropped."""
+        found = (each for each in self.vertices if step in each.parents and each.step == Late(port))
         return next(found, None)
 
     def sources(self) -> Iterator[Vertex]:
@@ -202,7 +208,8 @@ class Plan:
     @property
     def clocked(self) -> frozenset[int]:
         """The vertices that send what time alone brings."""
-        return frozenset(vertex.id for vertex in self.vertices if isinstance(vertex.step, CLOCKED))
+        clocked = (vertex for vertex in self.vertices if isinstance(vertex.step, CLOCKED))
+        return frozenset(each.id for each in clocked if not isinstance(each.step, Join) or any(each.step.outer))
 
     @property
     def outward(self) -> frozenset[int]:

@@ -286,6 +286,38 @@ class JoinTable:
 
 
 @dataclass(frozen=True, slots=True)
+class Join:
+    """Pairs of the records of two streams that have one key and lie near each other in time become records.
+
+    Attributes:
+        function: Takes the two, one of them None where an unpaired record comes out; changes nothing in place.
+        how: Of which streams unpaired records come out.
+        before: How far before the left record's time the right one's may lie.
+        after: How far after it.
+        time: The columns of event time, left and right; None for log time.
+        wait: How long log time waits for each stream's event time.
+        ahead: A record whose event time is further ahead of log time is late.
+        late: "drop" where nobody takes what is late.
+        returns: The type of the results; in a plan always there.
+    """
+
+    function: Function
+    how: Literal["inner", "left", "right", "outer"]
+    before: timedelta
+    after: timedelta
+    time: tuple[str, str] | None = None
+    wait: tuple[timedelta, timedelta] = (ZERO, ZERO)
+    ahead: timedelta = ZERO
+    late: Literal["drop"] | None = None
+    returns: type | None = None
+
+    @property
+    def outer(self) -> tuple[bool, bool]:
+        """Whether unpaired records come out, left and right."""
+        return self.how in ("left", "outer"), self.how in ("right", "outer")
+
+
+@dataclass(frozen=True, slots=True)
 class Merge:
     """The records of several streams of one type in one."""
 
@@ -333,16 +365,17 @@ Step = (
     | Connect
     | Table
     | JoinTable
+    | Join
     | Merge
     | Loop
     | Again
     | Write
 )
 
-STATEFUL = (Last, Scan, Deduplicate, Broadcast, WindowBy, Connect, JoinTable, Loop)
+STATEFUL = (Last, Scan, Deduplicate, Broadcast, WindowBy, Connect, JoinTable, Join, Loop)
 """Steps whose work needs to be in order, and so min time."""
 
-CLOCKED = (WindowBy,)
+CLOCKED = (WindowBy, Join)
 """Steps that send what time alone brings, with no record that causes it: they say what is due (R6b)."""
 
 WORD = {
@@ -366,6 +399,7 @@ WORD = {
     Connect: "connect",
     Table: "table",
     JoinTable: "join_table",
+    Join: "join",
     Merge: "merge",
     Loop: "loop",
     Again: "loop",

@@ -26,6 +26,7 @@ from lowtide.flow.steps import (
     Broadcast,
     Connect,
     Deduplicate,
+    Join,
     JoinTable,
     KeyBy,
     Last,
@@ -40,7 +41,7 @@ from lowtide.flow.steps import (
 )
 from lowtide.local.calls import Failed, call, called
 from lowtide.local.items import Item, Message, Order
-from lowtide.local.joins import ROWS, Rows
+from lowtide.local.joins import ROWS, Pairs, Rows
 from lowtide.local.plain_records import is_plain
 from lowtide.local.state import Scanned, Seen, Windows
 from lowtide.local.windows import TimedWindows
@@ -94,6 +95,11 @@ class Run:
             if isinstance(vertex.step, WindowBy)
         }
         self._seen = {vertex.id: Seen(plan, vertex) for vertex in plan.vertices if isinstance(vertex.step, Deduplicate)}
+        self._pairs = {
+            vertex.id: Pairs(plan, vertex, looks_ahead=looks_ahead)
+            for vertex in plan.vertices
+            if isinstance(vertex.step, Join)
+        }
         self._tables = {vertex.id: Rows(plan, vertex) for vertex in plan.vertices if isinstance(vertex.step, JoinTable)}
         self._watches = {vertex.id: record_watch(vertex) for vertex in plan.vertices}
         self._scanned = {vertex.id: Scanned(plan, vertex) for vertex in plan.vertices if isinstance(vertex.step, Scan)}
@@ -120,14 +126,19 @@ class Run:
 
     def _come_to(self, order: Order | None) -> None:
         """Let the clock bring all that stands before a place in the order."""
-        while self._timed:
-            dues = [(place, id_) for id_, timed in self._timed.items() if (place := timed.next) is not None]
+        clocked = {**self._timed, **self._pairs}
+        while clocked:
+            dues = [(place, id_) for id_, timed in clocked.items() if (place := timed.next) is not None]
             if not dues:
                 return
             place, id_ = min(dues)
             if (order is not None and place > order) or (self._until is not None and place.tick > self._until):
                 return
             vertex = self._plan.vertices[id_]
+            if id_ in self._pairs:
+                for item, left, right in self._pairs[id_].fire():
+                    self._go(self._paired(vertex, item, left, right, self._pairs[id_].pairing))
+                continue
             for item, failure in self._timed[id_].fire():
                 if failure is None:
                     self._walk(vertex, item)
@@ -135,8 +146,11 @@ class Run:
                     self._fail(vertex, item, failure)
 
     def _walk(self, vertex: Vertex, item: Item) -> None:
-        """Take what came out of a vertex all its way: by a stack instead of calls, as loops may be deep."""
-        ways = [_Way(vertex, None, item)]
+        """Take what came out of a vertex all its way."""
+        self._go([_Way(vertex, None, item)])
+
+    def _go(self, ways: list[_Way]) -> None:
+        """Go all ways to their ends: by a stack instead of calls, as loops may be deep."""
         while ways:
             way = ways.pop()
             ahead = self._behind(way.vertex, way.item) if way.port is None else self._into(way, way.port)
@@ -173,6 +187,8 @@ class Run:
                 ways = self._windowed(vertex, item)
             elif isinstance(vertex.step, JoinTable):
                 return self._with_row(vertex, port, item)
+            elif isinstance(vertex.step, Join):
+                return self._joined(vertex, port, item)
             else:
                 ways = [_Way(vertex, None, result) for result in self._step(vertex, port, item)]
         except Failed as failed:
@@ -202,6 +218,15 @@ class Run:
         if row is None and rows.inner:
             return []
         return self._paired(vertex, item, item.record, row, rows.pairing)
+
+    def _joined(self, vertex: Vertex, port: int, item: Item) -> list[_Way]:
+        """What comes of the pairs that a record makes; what is late goes as it was."""
+        join = self._pairs[vertex.id]
+        pairs = join.take(port, item)
+        if pairs is None:
+            late = self._plan.late_of(vertex.id, port)
+            return [] if late is None else [_Way(late, None, item)]
+        return [way for place, left, right in pairs for way in self._paired(vertex, place, left, right, join.pairing)]
 
     def _paired(self, vertex: Vertex, item: Item, left: Any, right: Any, pairing: Pairing) -> list[_Way]:
         """What a join's function makes of a pair, in the place of an item, whose record it is called for."""

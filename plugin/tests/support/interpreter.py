@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 from interpreter_bytes import dumped, loaded, normal, unit_of, unit_of_front
+from interpreter_joins import Nears
 from interpreter_windows import (
     EPOCH,
     Bags,
@@ -237,6 +238,27 @@ class Stream:
         stream._step.gives = returns or typing.get_type_hints(function)["return"]
         return stream
 
+    def join(
+        self,
+        name: str,
+        other: Stream,
+        function: Any,
+        *,
+        before: timedelta = timedelta(0),
+        after: timedelta = timedelta(0),
+        time: tuple[str, str] | None = None,
+        wait: Any = None,
+        ahead: timedelta = timedelta(days=1),
+        late: str | None = None,
+        how: str = "inner",
+        returns: Any = None,
+    ) -> Joined:
+        wait = wait if isinstance(wait, tuple) else (wait or timedelta(0),) * 2
+        rest = {"before": before, "after": after, "time": time, "wait": wait, "ahead": ahead, "how": how}
+        made = self._then("join", name, other, function=function, **rest)._step
+        made.gives = returns or typing.get_type_hints(function)["return"]
+        return Joined(self._flow, made)
+
     def connect(self, *others: Stream) -> Stream:
         return self._then("connect", None, *others)
 
@@ -254,6 +276,27 @@ class Stream:
 
     def write(self, name: str, sink: Kafka) -> None:
         self._then("write", name, sink=sink)
+
+
+class Joined(Stream):
+    """Pairs, and what came too late to be one."""
+
+    @property
+    def late(self) -> Stream:
+        return self._late(0)
+
+    @property
+    def late_other(self) -> Stream:
+        return self._late(1)
+
+    def _late(self, port: int) -> Stream:
+        lates = self._step.rest.setdefault("lates", {})
+        if port not in lates:
+            of = self._step.parents[port]
+            late = lates[port] = Step("late", f"{self._step.name}/late{port}", [])
+            late.level, late.keys, late.gives = self._step.level, of.keys, of.gives
+            self._flow.steps.append(late)
+        return Stream(self._flow, lates[port])
 
 
 class Windowed:
@@ -380,6 +423,11 @@ class Run:
             for number, step in enumerate(flow.steps)
             if step.kind == "window"
         }
+        self._nears = {
+            step: Nears(step.rest, number, slack_ms=slack_ms, units=units, looks_ahead=looks_ahead)
+            for number, step in enumerate(flow.steps)
+            if step.kind == "join"
+        }
         self._called_at: set[tuple[Step, int, int]] = set()
         """The windows, ticks and units at which the clock calls or has called."""
         self._queue: list[tuple[Any, int, Step, int, Record]] = []
@@ -398,7 +446,7 @@ class Run:
             _, _, step, port, record = heapq.heappop(self._queue)
             if port == CLOCK:
                 if until is None or record.tick <= until:
-                    self._close(step, record)
+                    (self._close if step.kind == "window" else self._leave_alone)(step, record)
                 continue
             named = step.parents[1] if step.kind == "scan" and port == 1 else step
             try:
@@ -413,14 +461,19 @@ class Run:
         heapq.heappush(self._queue, (record.place, next(self._number), step, port, record))
 
     def _pass_on(self, step: Step, record: Record) -> None:
-        takers = list(dict.fromkeys(step.takers))
-        for number, taker in enumerate(takers, 1):
+        takers = [
+            (taker, port)
+            for taker in dict.fromkeys(step.takers)
+            for port, parent in enumerate(taker.parents)
+            if parent is step
+        ]
+        for number, (taker, port) in enumerate(takers, 1):
             branch = record.below(number) if len(takers) > 1 else record
             if taker.level > step.level or (taker.kind == "write" and taker.level == 0):
                 branch = branch._replace(value=normal(step.gives, branch.value))
             if branch.unit is None and taker.level > 0 and taker.kind != "key_by":
                 branch = branch._replace(unit=unit_of_front(branch.message.front, self._units))
-            self._put(taker, taker.parents.index(step), branch)
+            self._put(taker, port, branch)
 
     def _done(self, step: Step, port: int, record: Record) -> list[Record]:
         kind, value = step.kind, record.value
@@ -443,6 +496,8 @@ class Run:
             return self._windowed(step, record)
         if kind == "join_table":
             return self._with_row(step, port, record)
+        if kind == "join":
+            return self._joined(step, port, record)
         return [record] if kind in ("merge", "connect", "table") else self._called(step, record)
 
     def _windowed(self, step: Step, record: Record) -> list[Record]:
@@ -450,13 +505,51 @@ class Run:
         assert unit is not None
         is_late, outs, ticks = called(lambda: bags.take(key, record), record)
         for tick in ticks:
-            if (step, tick, unit) not in self._called_at:
-                self._called_at.add((step, tick, unit))
-                tick, _, number = bags.place(tick, unit)
-                self._put(step, CLOCK, Record(tick, (), None, Came(-1, number, 0, None, None), unit))
+            self._call_at(step, bags.place(tick, unit), unit)
         if is_late and "late" in step.rest:
             self._pass_on(step.rest["late"], record)
         return [record._replace(value=out).below(number) for number, out in enumerate(outs, 1)]
+
+    def _call_at(self, step: Step, place: tuple[int, int, int], unit: int) -> None:
+        """Have the clock call a step at a place, once."""
+        tick, _, number = place
+        if (step, tick, unit) not in self._called_at:
+            self._called_at.add((step, tick, unit))
+            self._put(step, CLOCK, Record(tick, (), None, Came(-1, number, 0, None, None), unit))
+
+    def _joined(self, step: Step, port: int, record: Record) -> list[Record]:
+        key, nears, unit = (
+            tuple(getattr(record.value, column) for column in step.parents[port].keys),
+            self._nears[step],
+            record.unit,
+        )
+        assert unit is not None
+        if nears.is_late(port, record):
+            if port in step.rest.get("lates", {}):
+                self._pass_on(step.rest["lates"][port], record)
+            return []
+        self._call_at(step, nears.place(nears.ends(port, record), unit), unit)
+        found = []
+        for number, pair in enumerate(nears.take(key, port, record), 1):
+            found += self._called_with(step, record.below(number), *pair)
+        return found
+
+    def _leave_alone(self, step: Step, clock: Record) -> None:
+        """Give the records of a join that have found no partner, each with its number."""
+        assert clock.unit is not None
+        for number, (value, pair) in enumerate(self._nears[step].leave(clock.tick, clock.unit), 1):
+            for out in self._called_with(step, clock._replace(value=value, path=(number,)), *pair):
+                self._pass_on(step, out)
+
+    def _called_with(self, step: Step, record: Record, left: Any, right: Any) -> list[Record]:
+        try:
+            result = called(lambda: step.rest["function"](left, right), record)
+            if type(result) is not step.gives:
+                raise Failed(record.value)
+        except Failed as failed:
+            self._bury(step, record, failed.args[0])
+            return []
+        return [record._replace(value=result)]
 
     def _close(self, step: Step, clock: Record) -> None:
         """Give what a step's windows give that close at a tick, each with its number."""

@@ -258,6 +258,29 @@ def put_together(one: Timed, other: Timed) -> Timed:
     return Timed(other.key, (one.number * 31 + other.number) % PRIME, max(one.when, other.when))
 
 
+def pair_of(left: Timed, right: Timed) -> Timed:
+    if (left.number * 3 + right.number) % 29 == 5:
+        raise ValueError("not this pair")
+    return Timed(f"{left.key[:9]}{right.key[:9]}", (left.number * 31 + right.number) % PRIME, left.when)
+
+
+def left_pair(left: Timed, right: Timed | None) -> Timed:
+    return pair_of(left, left if right is None else right)
+
+
+def right_pair(left: Timed | None, right: Timed) -> Timed:
+    return pair_of(right if left is None else left, right)
+
+
+def outer_pair(left: Timed | None, right: Timed | None) -> Timed:
+    some = left or right
+    assert some is not None
+    return pair_of(left or some, right or some)
+
+
+PAIRED: dict[str, Any] = {"inner": pair_of, "left": left_pair, "right": right_pair, "outer": outer_pair}
+
+
 def counted_on(state: int, timed: Timed) -> int:
     return (state * 31 + timed.number) % PRIME
 
@@ -316,6 +339,8 @@ class Writer:
             self._windowed,
             self._tabled,
             self._connected,
+            self._joined,
+            self._joined,
         ]
         dice.choice(steps)(stream)
 
@@ -423,6 +448,29 @@ class Writer:
             function = priced_or_not if how == "left" else priced  # type: ignore[assignment]
         keyed = stream.key_by(*columns, name=self._name("by"))
         self._add(keyed.join_table(self._name("priced"), table, function, how=how), stream, other)
+
+    def _joined(self, stream: Any) -> None:
+        """Two streams, or one with itself."""
+        dice, other = self._dice, self._dice.choice(self._streams)
+        one, two = (each.map(timed, name=self._name("timed")) for each in (stream, other))
+        columns = dice.choice([("key",), ("number",), ("key", "number")])
+        left = one.key_by(*columns, name=self._name("by"))
+        right = left if dice.random() < 0.2 else two.key_by(*columns, name=self._name("by"))
+        if right is left:
+            self._add(two.map(untimed, name=self._name("untimed")), other)
+        bounds = [timedelta(milliseconds=dice.choice([0, 3, 25, 60])) for _ in range(2)]
+        rest: dict[str, Any] = {"before": bounds[0], "after": bounds[1]}
+        in_log_time = dice.random() < 0.3
+        if in_log_time:
+            rest["after"] += timedelta(milliseconds=1)
+        else:
+            waits = [timedelta(milliseconds=dice.choice([0, 7, 40])) for _ in range(2)]
+            rest |= {"time": ("when", "when"), "wait": dice.choice([waits[0], tuple(waits)])}
+        how = dice.choice(["inner", "left", "right", "outer"])
+        joined = left.join(self._name("pairs"), right, PAIRED[how], how=how, **rest)
+        lates = [] if in_log_time else [joined.late, joined.late_other]
+        for given in [joined, *lates]:
+            self._add(given.map(untimed, name=self._name("untimed")), stream, other)
 
     def _connected(self, stream: Any) -> None:
         other = self._dice.choice(self._streams)

@@ -21,7 +21,7 @@ __all__ = ["KINDS", "PART_FORMAT", "Data", "PartHead", "decode_part", "encode_pa
 Data: TypeAlias = bytes | bytearray | memoryview
 
 PART_FORMAT = 2
-KINDS = ("scan", "last", "broadcast", "deduplicate", "window", "window_records", "table")
+KINDS = ("scan", "last", "broadcast", "deduplicate", "window", "window_records", "table", "join")
 ROW_GROUP_ROWS = 131_072
 COMPRESSION_LEVEL = 1
 
@@ -41,6 +41,7 @@ _COLUMNS = {
     "deduplicate": ("key", "tick"),
     "window": ("key", *_BOUNDS, "state"),
     "table": ("key", "record"),
+    "join": ("key", *_ORDER_KEY, "record", "paired"),
     "window_records": ("key", *_BOUNDS, *_ORDER_KEY, "record"),
 }
 _OPTIONAL = {"scan": ("tick",), "table": ("tick",)}

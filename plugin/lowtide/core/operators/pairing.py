@@ -10,7 +10,7 @@ from lowtide.core.operators.order import Position
 from lowtide.core.operators.per_record import said_type
 from lowtide.core.operators.watch import watch_of
 from lowtide.flow.plan import Vertex
-from lowtide.flow.steps import JoinTable
+from lowtide.flow.steps import Join, JoinTable
 
 __all__ = ["Pairing"]
 
@@ -24,7 +24,7 @@ class Pairing:
     """
 
     def __init__(self, vertex: Vertex, taken: Sequence[type]) -> None:
-        assert isinstance(vertex.step, JoinTable)
+        assert isinstance(vertex.step, JoinTable | Join)
         self._function = vertex.step.function
         self._gives = vertex.gives
         self._watch = watch_of(vertex, self._function, taken)

@@ -23,6 +23,8 @@ from lowtide.core.operators.deduplicate import DeduplicateGrouping
 from lowtide.core.operators.exchange import EntryNode, ExchangeNode
 from lowtide.core.operators.group import Key
 from lowtide.core.operators.grouping import NOTHING, Grouping, GroupingNode
+from lowtide.core.operators.join_node import JoinNode
+from lowtide.core.operators.join_side import Side
 from lowtide.core.operators.join_table import TableJoinNode, TableNode
 from lowtide.core.operators.last import LastGrouping
 from lowtide.core.operators.limits import Limits
@@ -46,6 +48,7 @@ from lowtide.flow.steps import (
     Filter,
     FlatMap,
     FlatScan,
+    Join,
     JoinTable,
     Last,
     Late,
@@ -85,13 +88,15 @@ class Program:
                 self._nodes[vertex.id] = self._node(vertex)
         self._holding = [node for node in self._nodes.values() if isinstance(node, Holding)]
         self._clocks = [node for node in self._holding if node.vertex.id in plan.clocked]
-        self._states: dict[str, Grouping | BesideNode | WindowNode | TableJoinNode] = {}
-        """By the name of the step."""
+        self._states: dict[str, Grouping | BesideNode | WindowNode | TableJoinNode | Side] = {}
+        """By the name of the step, or of a join's side."""
         for node in self._nodes.values():
             if isinstance(node, GroupingNode):
                 self._states[node.vertex.name] = node.grouping
             elif isinstance(node, BesideNode | WindowNode | TableJoinNode):
                 self._states[node.vertex.name] = node
+            elif isinstance(node, JoinNode):
+                self._states |= {side.name: side for side in node.sides}
         self._lead()
 
     def _node(self, vertex: Vertex) -> Node:  # noqa: PLR0911 - one line per kind of step
@@ -103,7 +108,7 @@ class Program:
             return SourceNode(vertex, self.plan, self._limits)
         if isinstance(step, Last | Scan | Deduplicate):
             return self._stateful(vertex, step)
-        if isinstance(step, WindowBy | Late | Connect | Table | JoinTable):
+        if isinstance(step, WindowBy | Late | Connect | Table | JoinTable | Join):
             return self._held(vertex, step)
         if isinstance(step, Merge):
             return MergeNode(vertex, self.plan.name)
@@ -120,12 +125,14 @@ class Program:
         assert node is not None, f"no node for {step}"
         return node
 
-    def _held(self, vertex: Vertex, step: WindowBy | Late | Connect | Table | JoinTable) -> Node:
+    def _held(self, vertex: Vertex, step: WindowBy | Late | Connect | Table | JoinTable | Join) -> Node:
         """A step that always runs in order, or stands at one."""
         if isinstance(step, WindowBy):
             return WindowNode(vertex, self.plan)
         if isinstance(step, Late):
             return LateNode(vertex)
+        if isinstance(step, Join):
+            return JoinNode(vertex, self.plan)
         if isinstance(step, Connect):
             return ConnectNode(vertex, len(vertex.parents))
         if isinstance(step, Table):
@@ -166,6 +173,10 @@ class Program:
             node.lead([(self._nodes[child.id], child.parents.index(vertex.id)) for child in children])
             if isinstance(node, WindowNode) and (late := self.plan.late_of(vertex.id)) is not None:
                 node.lead_late(self._nodes[late.id])
+            for port in range(2) if isinstance(node, JoinNode) else ():
+                late = self.plan.late_of(vertex.id, port)
+                if late is not None:
+                    node.lead_late(port, self._nodes[late.id])
         outward = self.plan.outward if self._holding else frozenset()
         for node in self._holding:
             node.outward = node.vertex.id in outward

@@ -16,7 +16,7 @@ from lowtide.errors import LifeEnded
 from lowtide.flow.kinds import SCALARS, Kind, Mismatch, Nullable
 from lowtide.flow.nested_kinds import Mapping as MappingKind
 from lowtide.flow.nested_kinds import Sequenced, Struct
-from lowtide.flow.plan import Plan, Vertex
+from lowtide.flow.plan import Plan, Vertex, side_of
 from lowtide.flow.schema import kind_of, schema_of
 from lowtide.flow.steps import (
     Applied,
@@ -24,6 +24,7 @@ from lowtide.flow.steps import (
     Combined,
     Deduplicate,
     Folded,
+    Join,
     JoinTable,
     Last,
     Reduced,
@@ -47,13 +48,14 @@ class SavedStep:
         vertex: The step's name.
         kind: One of `lowtide_snapshots.format.parts.KINDS`.
         key: The key's columns as a struct's type; None where there is no key.
-        state: The type of the state; of `last`, of windows that keep their records, and of tables that of these; of
+        state: The type of the state; of `last`, joins, tables, and windows that keep their records that of these; of
             `deduplicate` that of ticks.
     """
 
-    def __init__(self, plan: Plan, vertex: Vertex) -> None:
-        step, port = vertex.step, 0
-        self.vertex = vertex.name
+    def __init__(self, plan: Plan, vertex: Vertex, port: int = 0) -> None:
+        """Look at a step, of a join at one of its sides."""
+        step = vertex.step
+        self.vertex = side_of(vertex, port) if isinstance(step, Join) else vertex.name
         self._names: tuple[str, ...] = ()
         self._keys: list[Kind] = []
         self._kind: Kind
@@ -65,6 +67,8 @@ class SavedStep:
             self._kind = kind_of(_window_state(vertex, step), f"the state of {vertex.name}")
         elif isinstance(step, Deduplicate):
             self.kind, self._kind = "deduplicate", SCALARS[int]
+        elif isinstance(step, Join):
+            self.kind, self._kind = "join", kind_of(plan.vertices[vertex.parents[port]].gives, vertex.name)
         elif isinstance(step, JoinTable):
             port = 1
             self.kind, self._kind = "table", kind_of(plan.vertices[vertex.parents[port]].gives, vertex.name)
@@ -102,6 +106,8 @@ class SavedStep:
                 return self._elements(entries)
             if self.kind in _WINDOWS:
                 return self._windows(entries)
+            if self.kind == "join":
+                return self._waiting(entries)
             if self.kind == "broadcast":
                 return pa.table({"state": self._kind.encode([state for _, state in entries])})
             columns = {"key": self._key_column([key for key, _ in entries])}
@@ -132,6 +138,8 @@ class SavedStep:
                 return self._elements_of(columns)
             if self.kind in _WINDOWS:
                 return self._windows_of(columns)
+            if self.kind == "join":
+                return self._waiting_of(columns)
             if self.kind == "deduplicate":
                 return list(zip(self._keys_of(columns["key"]), columns["tick"].to_pylist(), strict=True))
             states = self._kind.decode(_fitted(self._kind, columns["record" if self.kind == "table" else "state"]))
@@ -201,6 +209,18 @@ class SavedStep:
             found.setdefault(key, []).append((span, state))
         return list(found.items())
 
+    def _waiting(self, entries: Sequence[tuple[Key, Any]]) -> pa.Table:
+        """One row per record that waits for partners."""
+        table = self._elements([(key, [(at, row) for at, row, _ in saved]) for key, saved in entries])
+        paired = [is_paired for _, saved in entries for _, _, is_paired in saved]
+        return table.append_column("paired", pa.array(paired, pa.bool_()))
+
+    def _waiting_of(self, columns: dict[str, pa.Array]) -> list[tuple[Key, Any]]:
+        paired = iter(columns["paired"].to_pylist())
+        return [
+            (key, [(at, row, next(paired)) for at, row in elements]) for key, elements in self._elements_of(columns)
+        ]
+
     def _elements(self, entries: Sequence[tuple[Key, Any]]) -> pa.Table:
         elements = list(chain.from_iterable(elements for _, elements in entries))
         at = [OrderKey.of(at) for at, _ in elements]
@@ -253,6 +273,8 @@ def saved_steps(plan: Plan, level: int | None = None) -> dict[str, SavedStep]:
     """How each step of a plan is saved that keeps state, by name; of one level if it is given."""
     found = {}
     for vertex in plan.vertices:
+        if isinstance(vertex.step, Join) and level in (None, vertex.level):
+            found |= {side_of(vertex, port): SavedStep(plan, vertex, port) for port in range(2)}
         if isinstance(vertex.step, Last | Scan | Deduplicate | WindowBy | JoinTable) and level in (None, vertex.level):
             found[vertex.name] = SavedStep(plan, vertex)
             beside = plan.broadcast_of(vertex) if isinstance(vertex.step, Scan) else None
