@@ -97,7 +97,7 @@ def letters_of(dead: Sequence[Any]) -> Counter[Letter]:
 
 
 def unnumbered(letter: Letter) -> Letter:
-    """Of what the clock brings the hash unit, without the step's number: an exchange of its own has none in the other."""
+    """A letter that does not say which step's clock it was: the two number steps differently."""
     return letter if letter.front >= 0 else letter._replace(offset=letter.offset % UNITS)
 
 
