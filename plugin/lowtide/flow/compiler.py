@@ -13,7 +13,7 @@ from lowtide.errors import FlowError
 from lowtide.flow.calls import Call
 from lowtide.flow.findings import Finding, FlowRefused
 from lowtide.flow.graph import FlowGraph
-from lowtide.flow.inference import Inference, key_column
+from lowtide.flow.inference import Inference
 from lowtide.flow.plan import Grouping, Plan, Vertex
 from lowtide.flow.steps import (
     Again,
@@ -123,7 +123,7 @@ class _Layout:
     def _met(self, index: int, call: Call, parents: list[Vertex]) -> list[Vertex]:
         """The parents of a call, brought to one level, and of a write to one behind an exchange."""
         if isinstance(call.step, Write) and parents[0].level == 0:
-            key = key_column(call.step.sink) if call.step.sink.key is not None else None
+            key = call.step.sink.key_column
             step = KeyBy(() if key is None else (key,))
             return [self._add(f"{call.name}/exchange", step, parents, self._gives[index], call.site)]
         level = max((parent.level for parent in parents), default=0)

@@ -9,7 +9,8 @@ from typing import Any, get_origin
 
 from lowtide.errors import FlowError
 from lowtide.flow.calls import Call
-from lowtide.flow.endpoints import KafkaSink
+from lowtide.flow.columns import columns_of
+from lowtide.flow.endpoints import KafkaSink, KafkaSource
 from lowtide.flow.findings import Finding
 from lowtide.flow.formats import RawFormat
 from lowtide.flow.graph import DEAD_LETTERS, NAME, NAME_RULE, FlowGraph
@@ -48,7 +49,7 @@ from lowtide.flow.steps import (
 )
 from lowtide.flow.window_types import time_fault, typed_window
 
-_KEY_KINDS = {"str", "int", "bytes"}
+_KEY_KINDS = {"str", "int", "bytes", "UUID"}
 
 
 class Inference:
@@ -135,6 +136,8 @@ class Inference:
     def _infer(self, index: int, call: Call) -> Any:
         try:
             if isinstance(call.step, Read):
+                columns_of(call.step.source.format.record)
+                self._check_start(call, call.step.source)
                 return schema_of(call.step.source.format.record).record
             if isinstance(call.step, Late):
                 return self.gives[self._flow.calls[call.parents[0]].parents[call.step.port]]
@@ -150,6 +153,18 @@ class Inference:
             prefix = f"{_called(call)}: " if _function(call.step) is not None else ""
             self._fault(call, prefix + error.what + (f"; {error.way_out}" if error.way_out else ""))
         return None
+
+    def _check_start(self, call: Call, source: KafkaSource) -> None:
+        """Sources of one topic have the same fronts, which begin in one place."""
+        for other in self._flow.calls:
+            if other is call:
+                return
+            if isinstance(other.step, Read) and other.step.source.topic == source.topic:
+                known = other.step.source.start
+                if known != source.start:
+                    message = f"topic {source.topic!r} is read from start={known} at {other.site}, and here from"
+                    self._fault(call, f"{message} {source.start}; say the same in both places")
+                return
 
     def _takes_windows(self, call: Call) -> bool:
         for parent in call.parents:
@@ -343,7 +358,7 @@ class Inference:
         for column in columns:
             if column in kinds and not kinds[column].can_be_key:
                 message = f"{column!r} is {kinds[column].name}, which cannot be a key"
-                self._fault(call, f"{message}; use str, int, bool, bytes, date, datetime, Enum or Literal")
+                self._fault(call, f"{message}; use str, int, bool, bytes, date, datetime, UUID, Enum or Literal")
 
     def _check_sink(self, call: Call, sink: KafkaSink, takes: type | None) -> None:
         if takes is None:
@@ -352,11 +367,13 @@ class Inference:
             self._fault(call, f"the sink takes {said(sink.format.record)}, but {said(takes)} arrives")
         elif sink.key is not None and isinstance(sink.format, RawFormat):
             self._fault(call, "records of raw() bring their own key; leave out key=")
+        elif sink.key is not None and (marked := columns_of(takes).key) is not None:
+            self._fault(call, f"{said(takes)} has its key marked: {marked!r} is lt.Key(); leave out key={sink.key!r}")
         elif sink.key is not None:
             self._check_columns(call, (sink.key,), takes)
             kind = schema_of(takes).kinds.get(sink.key)
             if kind is not None and kind.name.removesuffix(" | None") not in _KEY_KINDS:
-                self._fault(call, f"a message's key is str, int or bytes, but {sink.key!r} is {kind.name}")
+                self._fault(call, f"a message's key is str, int, bytes or UUID, but {sink.key!r} is {kind.name}")
 
     def _check_ends(self) -> None:
         calls = self._flow.calls
@@ -398,4 +415,4 @@ def _taken(call: Call, name: str, site: Site) -> str:
 
 def key_column(sink: KafkaSink) -> str | None:
     """The column that becomes the message's key, None for none."""
-    return "key" if isinstance(sink.format, RawFormat) else sink.key
+    return "key" if isinstance(sink.format, RawFormat) else sink.key_column

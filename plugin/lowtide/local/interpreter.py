@@ -109,7 +109,7 @@ class Run:
         assert isinstance(source.step, Read)
         self._come_to(order)
         format_ = source.step.source.format
-        decoded = format_.decode([message.key], [message.value])
+        decoded = format_.decode(message.rows)
         for _, reason in decoded.failures:
             self._fail(source, Item(None, order, message), unreadable(0, message.value, format_, source.gives, reason))
         for record in decoded.rows:
@@ -305,7 +305,9 @@ class Run:
         message, timestamp = item.message, delivered_ms(item.order.tick, self._plan.slack_ms)
         if self._plan.dead_letters is None or failure.way_out:
             raise (MessageRefused if isinstance(vertex.step, Read) else UserError)(vertex, message.position, failure)
-        original = (message.key, message.value) if vertex.level == 0 else (None, as_json(failure.record))
+        original: tuple[bytes | None, bytes | None, bytes | None] = (None, as_json(failure.record), None)
+        if vertex.level == 0:
+            original = (message.key, message.value, message.headers or None)
         self.dead.append(Dead(vertex.name, message.position, timestamp, failure.error, *original))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from operator import itemgetter
 
 from lowtide.core.fronts.floors import NO_TICK
@@ -12,16 +12,21 @@ from lowtide.core.operators.failure import Dead, as_json
 from lowtide.core.operators.keys import plain
 from lowtide.core.operators.order import Position, delivered_ms
 from lowtide.errors import FlowError
+from lowtide.flow.columns import columns_of
 from lowtide.flow.compiler import compile_flow
 from lowtide.flow.graph import DEAD_LETTERS, FlowGraph
+from lowtide.flow.headers import pack_headers
 from lowtide.flow.inference import key_column
+from lowtide.flow.message import Message as Given
 from lowtide.flow.moments import micros_of, tick_due
 from lowtide.flow.plan import Plan, Vertex
 from lowtide.flow.stamped import Stamped
-from lowtide.flow.steps import Write
+from lowtide.flow.steps import Read, Write
 from lowtide.local.interpreter import OnCall, Run
 from lowtide.local.items import Item, Message, Order
 from lowtide_tracker.floors import Floor
+
+ORIGIN = datetime(1970, 1, 1, tzinfo=UTC)
 
 __all__ = ["Delivered", "Message", "Order", "label_log", "run_log", "run_plan", "run_records"]
 
@@ -36,6 +41,7 @@ class Delivered:
         value: The message's value, None for Kafka's tombstone.
         timestamp: When its tick began, in ms.
         order: The order key of the record, without its trace.
+        headers: The message's headers, in order.
     """
 
     lane: int
@@ -43,6 +49,7 @@ class Delivered:
     value: bytes | None
     timestamp: int
     order: Order
+    headers: tuple[tuple[str, str | bytes | None], ...] = ()
 
 
 def run_records(
@@ -93,7 +100,8 @@ def _labelled(front: int, records: Iterable[object], slack_ms: int) -> list[tupl
     """The records of a source with their places: labels never go back, and what has no stamp has log time 0."""
     found: list[tuple[Order, object]] = []
     for sequence, each in enumerate(records):
-        tick = micros_of(each.at) // (slack_ms * 1_000) if isinstance(each, Stamped) else 0
+        at = each.at if isinstance(each, Stamped) else each.timestamp if isinstance(each, Given) else None
+        tick = 0 if at is None or at.tzinfo is None else micros_of(at) // (slack_ms * 1_000)
         label = max(tick, found[-1][0].tick) if found else tick
         found.append((Order(label, front, sequence), each.record if isinstance(each, Stamped) else each))
     return found
@@ -103,12 +111,25 @@ def _take(run: Run, vertex: Vertex, order: Order, record: object) -> None:
     """Take a record, or the bytes of one, as if it had been read."""
     position = Position(order.front, order.sequence)
     if isinstance(record, bytes):
-        run.read(vertex, order, Message(position, 0, None, record))
+        record = Given(value=record)
+    if isinstance(record, Given):
+        run.read(vertex, order, _message(vertex, position, record))
     elif type(record) is vertex.gives:
         run.take(vertex, Item(record, order, Message(position, 0, None, as_json(record))))
     else:
-        expected = f"{vertex.gives.__qualname__} or bytes"
+        expected = f"{vertex.gives.__qualname__}, bytes or Message"
         raise FlowError(f'source "{vertex.name}" takes {expected}, found {type(record).__qualname__}: {record!r}')
+
+
+def _message(vertex: Vertex, position: Position, given: Given) -> Message:
+    assert isinstance(vertex.step, Read)
+    stamp = 0
+    if given.timestamp is not None:
+        if given.timestamp.tzinfo is None:
+            raise FlowError(f'source "{vertex.name}": the timestamp {given.timestamp} of a message has no time zone')
+        stamp = (given.timestamp - ORIGIN) // timedelta(milliseconds=1)
+    headers = pack_headers(given.headers)
+    return Message(position, stamp, given.key, given.value, headers, vertex.step.source.topic)
 
 
 def run_log(
@@ -166,14 +187,13 @@ def _delivered(plan: Plan, vertex: Vertex, items: Iterable[Item]) -> list[Delive
     """The messages of a sink."""
     assert isinstance(vertex.step, Write)
     sink, lanes = vertex.step.sink, plan.lane_of_unit().tolist()
-    column = key_column(sink)
+    column, columns = key_column(sink), columns_of(sink.format.record)
     delivered = []
     for item in items:
         key = None if column is None else _key_bytes(getattr(item.record, column))
         value = sink.format.encode([item.record])[0]
-        delivered.append(
-            Delivered(lanes[item.unit], key, value, delivered_ms(item.order.tick, plan.slack_ms), item.order)
-        )
+        timestamp, headers = delivered_ms(item.order.tick, plan.slack_ms), tuple(columns.headers(item.record) or ())
+        delivered.append(Delivered(lanes[item.unit], key, value, timestamp, item.order, headers))
     return delivered
 
 

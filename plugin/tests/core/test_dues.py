@@ -71,8 +71,8 @@ def timers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scans that are timers are made into such nodes, which keep no state that a program would save."""
     real = Program._stateful
 
-    def stateful(self: Program, vertex: Vertex, step: Any) -> Node:
-        return TimerNode(vertex) if isinstance(step, Timer) else real(self, vertex, step)
+    def stateful(self: Program, vertex: Vertex) -> Node:
+        return TimerNode(vertex) if isinstance(vertex.step, Timer) else real(self, vertex)
 
     def restore(self: Program, captured: Mapping[str, Any], tick: int) -> None:
         for node in self._clocks:

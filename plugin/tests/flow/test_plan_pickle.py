@@ -48,13 +48,15 @@ class Basket:
 READ = """
 import dataclasses, pickle, sys
 import lowtide
+from lowtide.core.fronts.source_rows import SourceRows
 from lowtide.flow.formats import JsonFormat
 
 Basket = pickle.load(open(sys.argv[1], "rb"))
 owner, items, limit, _ = dataclasses.fields(Basket)
 assert owner.default is owner.default_factory is limit.default_factory is dataclasses.MISSING
 assert items.default is dataclasses.MISSING
-decoded = JsonFormat(Basket).decode([None], [b'{"owner": "ann"}'])
+rows = SourceRows(0, [0], [0], [None], [b'{"owner": "ann"}'])
+decoded = JsonFormat(Basket).decode(rows)
 assert not decoded.failures, decoded.failures
 print(decoded.rows == [Basket("ann", [], 3, shop="here")], decoded.rows[0])
 """

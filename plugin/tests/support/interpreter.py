@@ -21,7 +21,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from interpreter_bytes import dumped, loaded, normal, unit_of, unit_of_front
+from interpreter_bytes import ORIGIN, dumped, marked, normal, record_of, unit_of, unit_of_front, written
 from interpreter_joins import Nears
 from interpreter_windows import (
     EPOCH,
@@ -67,13 +67,16 @@ class Kafka(NamedTuple):
 
 
 class Came(NamedTuple):
-    """A message of a source: its front and offset, the log's timestamp in ms, key and value."""
+    """A message of a source: its front and offset, the log's timestamp in ms, key and value, and what else it has."""
 
     front: int
     offset: int
     timestamp: int
     key: bytes | None
     value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    topic: str = ""
+    partition: int = 0
 
 
 class Said(NamedTuple):
@@ -358,9 +361,14 @@ class Flow:
         for front, step in enumerate(step for step in self.steps if step.kind == "read"):
             tick = -(2**62)
             for offset, each in enumerate({**(inputs or {}), **named}.get(step.name, ())):
-                value, at = each if isinstance(each, Stamped) else (each, EPOCH)
+                value, at = each if isinstance(each, Stamped) else (each, getattr(each, "timestamp", None) or EPOCH)
                 tick = max(tick, (at - EPOCH) // timedelta(milliseconds=2))
                 message = Came(front, offset, 0, None, value if isinstance(value, bytes) else dumped(value))
+                if isinstance(value, Message):
+                    stamp = 0 if value.timestamp is None else round((value.timestamp - ORIGIN).total_seconds() * 1000)
+                    rest = value.key, value.value, tuple(value.headers), step.rest["source"].topic
+                    message = Came(front, offset, stamp, *rest)
+                    value = value.value
                 start.append((step, Record(tick, (), value, message)))
         run = Run(self, slack_ms=2, units=128, looks_ahead=any(record.tick for _, record in start))
         run.take(start, None if until is None else -((EPOCH - until) // timedelta(milliseconds=2)))
@@ -375,8 +383,8 @@ class Flow:
         slack_ms: int = 2,
         units: int = 128,
         lanes: int = 1,
-    ) -> tuple[dict[str, dict[int, list[tuple[bytes | None, bytes | None, int]]]], list[Letter]]:
-        """What each lane of each sink is given, as (key, value, timestamp) in order, and the dead letters."""
+    ) -> tuple[dict[str, dict[int, list[tuple[Any, ...]]]], list[Letter]]:
+        """What each lane of each sink is given, as (key, value, timestamp, *headers) in order, and the dead letters."""
         reads = [step for step in self.steps if step.kind == "read"]
         start = []
         for step in reads:
@@ -391,10 +399,10 @@ class Flow:
         for step, records in run.written.items():
             lanes_of = out.setdefault(step.name, {})
             for record in records:
-                key, value = message_of(step.rest["sink"], record.value)
+                key, value, headers = message_of(step.rest["sink"], record.value)
                 assert record.unit is not None
                 lane = record.unit * lanes // units
-                lanes_of.setdefault(lane, []).append((key, value, max(1, record.tick * slack_ms)))
+                lanes_of.setdefault(lane, []).append((key, value, max(1, record.tick * slack_ms), *headers))
         return out, run.letters
 
 
@@ -488,16 +496,18 @@ class Run:
             return [record.below(LOOP)._replace(turns=record.turns + 1)]
         if kind == "broadcast":
             return [record.below(1)]
-        if kind in ("last", "scan"):
-            return self._with_state(step, port, record)
+        ported = {
+            "last": self._with_state,
+            "scan": self._with_state,
+            "join_table": self._with_row,
+            "join": self._joined,
+        }
+        if kind in ported:
+            return ported[kind](step, port, record)
         if kind == "deduplicate":
             return self._new(step, record)
         if kind == "window":
             return self._windowed(step, record)
-        if kind == "join_table":
-            return self._with_row(step, port, record)
-        if kind == "join":
-            return self._joined(step, port, record)
         return [record] if kind in ("merge", "connect", "table") else self._called(step, record)
 
     def _windowed(self, step: Step, record: Record) -> list[Record]:
@@ -657,17 +667,18 @@ class Run:
         if declared is Raw:
             return Raw(message.key, message.value)
         try:
-            return loaded(declared, message.value)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            return record_of(declared, message)
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
             raise Failed(message.value) from error
 
     def _placed(self, sink: Kafka, record: Record) -> Record:
         """A record with its unit: without a key_by, that of the sink's key, or of its front."""
         if record.unit is not None:
             return record
-        if sink.key is None:
+        column = key_column(sink)
+        if column is None:
             return record._replace(unit=unit_of_front(record.message.front, self._units))
-        return record._replace(unit=unit_of([getattr(record.value, sink.key)], self._units))
+        return record._replace(unit=unit_of([getattr(record.value, column)], self._units))
 
     def _bury(self, step: Step, record: Record, value: Any) -> None:
         message = record.message
@@ -699,13 +710,22 @@ def batched(function: Any, step: Step, value: Any) -> Any:
     return step.gives(**row)
 
 
-def message_of(sink: Kafka, record: Any) -> tuple[bytes | None, bytes | None]:
+def key_column(sink: Kafka) -> str | None:
+    return sink.key or next(iter(marked(sink.record, "Key")), None)
+
+
+def message_of(sink: Kafka, record: Any) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes]]]:
     if isinstance(record, Raw):
-        return record.key, record.value
-    key = None if sink.key is None else getattr(record, sink.key)
-    if key is None or isinstance(key, bytes):
-        return key, dumped(record)
-    return str(key.value if isinstance(key, Enum) else key).encode(), dumped(record)
+        return record.key, record.value, []
+    column = key_column(sink)
+    key = None if column is None else getattr(record, column)
+    if not (key is None or isinstance(key, bytes)):
+        key = str(key.value if isinstance(key, Enum) else key).encode()
+    found = [(mark.name, getattr(record, name)) for name, mark in marked(type(record), "Header").items()]
+    headers = [
+        (name, value.encode() if isinstance(value, str) else value) for name, value in found if value is not None
+    ]
+    return key, written(record), headers
 
 
 # -- the other words of the package ------------------------------------------------------------------------------------
@@ -725,6 +745,61 @@ def raw() -> Any:
 
 def main(_: Flow) -> None:
     """Nothing runs here."""
+
+
+class Message(NamedTuple):
+    """A message for `run_locally`."""
+
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    timestamp: datetime | None = None
+
+
+class Named(NamedTuple):
+    """A marker with a name, or a unit."""
+
+    name: str
+
+    @property
+    def unit(self) -> str:
+        return self.name
+
+
+class Alias(Named):
+    """A field's name in the value."""
+
+
+class Epoch(Named):
+    """An integer that is a time."""
+
+
+class Header(Named):
+    """A header."""
+
+
+class Key:
+    """The key."""
+
+
+class Timestamp:
+    """The log's timestamp."""
+
+
+class Topic:
+    """The topic."""
+
+
+class Partition:
+    """The partition."""
+
+
+class Offset:
+    """The offset."""
+
+
+class Tombstone:
+    """Whether there is no value."""
 
 
 KeyedStream = Broadcast = Stream

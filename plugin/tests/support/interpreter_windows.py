@@ -135,7 +135,8 @@ class Bags:
 
     def closing(self, end: datetime) -> int:
         """The first tick that is not before an end and its wait."""
-        return -((EPOCH - end - self._rest["wait"]) // self._slack)
+        tick: int = -((EPOCH - end - self._rest["wait"]) // self._slack)
+        return tick
 
     def place(self, tick: int, unit: int) -> tuple[int, int, int]:
         return tick, -1, self._first + unit
@@ -159,7 +160,8 @@ class Bags:
         kind, result = self._rest["windows"], self._rest["result"]
 
         def closed(end: datetime) -> bool:
-            return self.place(self.closing(end), record.unit) < record.place[:3]
+            place: tuple[int, int, int] = record.place[:3]
+            return self.place(self.closing(end), record.unit) < place
 
         if kind.gap is None:
             spans = kind.spans(at)

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, timezone
 from enum import Enum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from lowtide import Alias, Epoch, Header, Key, Offset, Partition, Timestamp, Tombstone, Topic
 
 SINKS = ("key", "other", "number", "data", None)
 PRIME = 1_000_003
@@ -36,6 +38,30 @@ class Thing:
     data: bytes = b""
     named: dict[str, float] = field(default_factory=dict)
     size: Literal["s", "l"] = "s"
+
+
+@dataclass(frozen=True)
+class Note:
+    text: Annotated[str, Alias("says")]
+    written: tuple[Annotated[datetime, Epoch("s")], ...] = ()
+
+
+@dataclass(frozen=True)
+class Letter:
+    """With every marker; values of things are values of letters too."""
+
+    id: Annotated[str | None, Key()]
+    number: int
+    at: Annotated[datetime, Timestamp()]
+    topic: Annotated[str, Topic()]
+    partition: Annotated[int, Partition()]
+    offset: Annotated[int, Offset()]
+    name: Annotated[str, Alias("key")] = ""
+    since: Annotated[datetime | None, Epoch("ms")] = None
+    trace: Annotated[str | None, Header("trace-id")] = None
+    blob: Annotated[bytes | None, Header("blob")] = None
+    notes: list[Note] = field(default_factory=list)
+    gone: Annotated[bool, Tombstone()] = False
 
 
 @dataclass(frozen=True)
@@ -79,6 +105,21 @@ def adorned(thing: Thing) -> Thing:
 
 def of_raw(message: Any) -> Thing:
     return Thing((message.key or b"none").hex(), len(message.value or b""), data=message.value or b"")
+
+
+def of_letter(letter: Letter) -> Thing:
+    where = f"{letter.topic}/{letter.partition}/{letter.offset}/{letter.trace}"
+    return Thing(
+        letter.name, letter.number, letter.offset, where, at=letter.since or letter.at, data=letter.blob or b""
+    )
+
+
+def to_letter(thing: Thing) -> Letter:
+    at = thing.at or datetime(2026, 1, 31, tzinfo=UTC)
+    notes = [Note(part.name, (at,) * thing.other) for part in thing.parts]
+    blob = thing.data or None
+    gone = thing.number % 4 == 2
+    return Letter(thing.key, thing.number, at, "", 0, 0, thing.note, thing.at, thing.key or None, blob, notes, gone)
 
 
 def refused(thing: Thing) -> Thing:
@@ -307,8 +348,12 @@ class Writer:
         dice = self._dice
         for number in range(dice.choice([1, 1, 2, 3])):
             topic = f"topic-{number if dice.random() < 0.7 else 0}"
-            if dice.random() < 0.8:
+            if dice.random() < 0.7:
                 self._add(self.flow.read(f"source{number}", self._package.kafka(topic, self._package.json(Thing))))
+                continue
+            if dice.random() < 0.5:
+                letters = self.flow.read(f"source{number}", self._package.kafka(topic, self._package.json(Letter)))
+                self._add(letters.map(of_letter, name=self._name("of_letter")))
                 continue
             raw = self.flow.read(f"source{number}", self._package.kafka(topic, self._package.raw()))
             self._add(raw.map(of_raw, name=self._name("of_raw")))
@@ -491,7 +536,7 @@ class Writer:
         every = timedelta(milliseconds=dice.choice([5, 7, 10]))
         cuts = [package.tumbling(size, offset=every), package.sliding(size, every), package.session(size)]
         windows = [*cuts, package.calendar("month", "Europe/Berlin")][number]
-        rest = {"emit": dice.choice(["close", "update"])} if number != 2 else {}
+        rest: dict[str, Any] = {"emit": dice.choice(["close", "update"])} if number != 2 else {}
         in_log_time = dice.random() < 0.3
         if not in_log_time:
             rest |= {"time": "when", "wait": timedelta(milliseconds=dice.choice([0, 7, 40]))}
@@ -532,6 +577,10 @@ class Writer:
                 lambda thing: made(thing.data or None, thing.key.encode()), name=f"raw-{topic}", returns=made
             )
             raw.write(topic, package.kafka(topic, package.raw()))
+            return
+        if self._dice.random() < 0.2:
+            letters = stream.map(to_letter, name=self._name("to_letter"))
+            letters.write(topic, self._package.kafka(topic, self._package.json(Letter)))
             return
         key = self._dice.choice(SINKS)
         stream.write(topic, self._package.kafka(topic, self._package.json(Thing), key=key))

@@ -107,7 +107,7 @@ class Program:
         if isinstance(step, Read):
             return SourceNode(vertex, self.plan, self._limits)
         if isinstance(step, Last | Scan | Deduplicate):
-            return self._stateful(vertex, step)
+            return self._stateful(vertex)
         if isinstance(step, WindowBy | Late | Connect | Table | JoinTable | Join):
             return self._held(vertex, step)
         if isinstance(step, Merge):
@@ -141,20 +141,22 @@ class Program:
         assert isinstance(table, Table)
         return TableJoinNode(vertex, self.plan, table, self._ticks(table))
 
-    def _stateful(self, vertex: Vertex, step: Last | Scan | Deduplicate) -> Node:
-        columns = self.plan.key_of(vertex)
+    def _stateful(self, vertex: Vertex) -> Node:
+        columns, step = self.plan.key_of(vertex), vertex.step
         beside = self.plan.broadcast_of(vertex) if isinstance(step, Scan) else None
         if beside is not None and isinstance(step, Scan):
             return BesideNode(vertex, beside, columns, self._ticks(step))
-        return (OrderedNode if self._mode == "ordered" else GroupingNode)(vertex, self._grouping(vertex, step, columns))
+        grouping = self._grouping(vertex, columns)
+        return (OrderedNode if self._mode == "ordered" else GroupingNode)(vertex, grouping)
 
-    def _grouping(self, vertex: Vertex, step: Last | Scan | Deduplicate, columns: Sequence[str]) -> Grouping:
+    def _grouping(self, vertex: Vertex, columns: Sequence[str]) -> Grouping:
+        step = vertex.step
         if isinstance(step, Deduplicate):
             return DeduplicateGrouping(vertex, columns, ticks_of(step.within, self.plan.slack_ms))
         if isinstance(step, Last):
             return LastGrouping(vertex, columns, self._ticks(step))
-        kind = FlatScanGrouping if isinstance(step, FlatScan) else ScanGrouping
-        scan = kind(vertex, columns, self._ticks(step))
+        assert isinstance(step, Scan), f"{vertex.name} keeps no state"
+        scan = (FlatScanGrouping if isinstance(step, FlatScan) else ScanGrouping)(vertex, columns, self._ticks(step))
         connected = self.plan.connected(vertex)
         if connected:
             scan.key_by_type(connected)
@@ -210,6 +212,12 @@ class Program:
     def repairs(self) -> int:
         """How many outputs of groupings have been taken back so far."""
         return sum([state.repairs for state in self._states.values() if isinstance(state, Grouping)])
+
+    @property
+    def late(self) -> dict[str, dict[str, int]]:
+        """By window step how many records were late so far, and why."""
+        nodes = [node for node in self._holding if isinstance(node, WindowNode)]
+        return {node.vertex.name: {"closed": node.late_seen.closed, "ahead": node.late_seen.ahead} for node in nodes}
 
     # -- input -----------------------------------------------------------------------------------------------------
 

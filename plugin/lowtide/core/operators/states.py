@@ -95,6 +95,8 @@ class States(Watch):
 
 def classes_of(hint: Any) -> frozenset[type]:
     """The classes that values of a type may be of: of `dict[str, int] | None` dict and NoneType."""
+    if hasattr(hint, "__metadata__"):
+        return classes_of(get_args(hint)[0])
     origin = get_origin(hint)
     if origin in (Union, UnionType):
         return frozenset().union(*map(classes_of, get_args(hint)))

@@ -25,17 +25,17 @@ __all__ = ["LateNode", "LateSeen", "WindowNode"]
 
 
 class LateSeen:
-    """How many records were late, and by how much at most.
+    """How many records were late.
 
     Attributes:
-        count: Those that came when a window of theirs had closed.
+        closed: Those that came when a window of theirs had closed.
         ahead: Those whose time lay too far ahead.
     """
 
-    __slots__ = ("ahead", "count")
+    __slots__ = ("ahead", "closed")
 
     def __init__(self) -> None:
-        self.count = 0
+        self.closed = 0
         self.ahead = 0
 
 
@@ -166,7 +166,7 @@ class WindowNode(Holding):
                 made.fail(at, unit, Fault(self.vertex, refused.failure, None))
                 continue
             if missed:
-                self.late_seen.count += 1
+                self.late_seen.closed += 1
                 lates.append(index)
         self._emit(made, tick, feed)
         if lates and self._late is not None:

@@ -142,7 +142,7 @@ def test_workers_give_what_the_interpreter_gives(batch: int) -> None:
         delivered += sum(map(len, written.values()))
         dead_letters += len(dead)
     assert delivered > 800
-    assert dead_letters > 20
+    assert dead_letters > 5
 
 
 class Level:
