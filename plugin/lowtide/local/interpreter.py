@@ -126,7 +126,7 @@ class Run:
 
     def _come_to(self, order: Order | None) -> None:
         """Let the clock bring all that stands before a place in the order."""
-        clocked = {**self._timed, **self._pairs}
+        clocked: dict[int, TimedWindows | Pairs] = {**self._timed, **self._pairs}
         while clocked:
             dues = [(place, id_) for id_, timed in clocked.items() if (place := timed.next) is not None]
             if not dues:

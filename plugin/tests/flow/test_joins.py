@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -24,6 +24,7 @@ class Item:
     product: str
     number: int = 0
     name: str = "?"
+    at: datetime = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class Product:
     gone: bool = False
     number: int = 0
     maker: str | None = None
+    made: datetime = datetime(2026, 3, 1, tzinfo=UTC)
+    maybe: datetime | None = None
 
 
 def named(item: Item, product: Product) -> Item:
@@ -56,12 +59,14 @@ class Streams:
 
     def __init__(self) -> None:
         self.flow = lt.Flow("joins")
-        self.items = self.flow.read("items", lt.kafka("items", lt.json(Item)))
-        self.products = self.flow.read("products", lt.kafka("products", lt.json(Product)))
-        self.by_product, self.by_id = self.items.key_by("product"), self.products.key_by("id")
+        # Of any type, as much of what is written here is not typed as it should be.
+        self.items: Any = self.flow.read("items", lt.kafka("items", lt.json(Item)))
+        self.products: Any = self.flow.read("products", lt.kafka("products", lt.json(Product)))
+        self.by_product: Any = self.items.key_by("product")
+        self.by_id: Any = self.products.key_by("id")
 
-    def out(self, stream: Any, name: str = "out", record: type = Item) -> None:
-        stream.write(name, lt.kafka(name, lt.json(record)))
+    def out(self, stream: Any, name: str = "out", record: type = Item) -> Any:
+        return stream.write(name, lt.kafka(name, lt.json(record)))
 
 
 def tabled(table: Callable[[Streams], Any], function: Any = named, **rest: Any) -> Callable[[Streams], None]:
@@ -108,6 +113,32 @@ REFUSED: list[tuple[Callable[[Streams], Any], str]] = [
 ]
 
 
+def near(*, left: str = "product", right: str = "id", function: Any = named, **rest: Any) -> Callable[[Streams], Any]:
+    """A join that would do, but for what is said; its late records go to nowhere unless it is."""
+    rest = {"after": lt.hours(1), "time": ("at", "made"), "wait": lt.minutes(1), "late": "drop"} | rest
+    rest = {word: value for word, value in rest.items() if value != "not at all"}
+    return lambda s: s.out(
+        s.items.key_by(left, name="near-left").join(
+            "near", s.products.key_by(right, name="near-right"), function, **rest
+        )
+    )
+
+
+NO_TIME: Any = {"time": "not at all", "wait": "not at all", "late": "not at all"}
+
+REFUSED += [
+    (near(right="number"), "keys by product are str, and keys by number are int: they would never meet"),
+    (near(time=("att", "made")), "Item has no column 'att'"),
+    (near(time=("at", "number")), "time='number' is int, and has to be a datetime that is never None"),
+    (near(time=("at", "maybe")), "time='maybe' is datetime with a time zone | None"),
+    (near(late="not at all"), "nobody takes its late records; write .late and .late_other somewhere"),
+    (near(how="left"), "named takes Product, but Product | None arrives"),
+    (near(how="right", function=named_or_not), "named_or_not takes Item, but Item | None arrives"),
+    (near(**NO_TIME, after=timedelta()), "it has no bound, so nothing could ever be forgotten"),
+    (near(**NO_TIME | {"late": "drop"}), "it goes by log time, for which nothing is late"),
+]
+
+
 @pytest.mark.parametrize(("write", "message"), REFUSED)
 def test_what_does_not_fit_is_refused_with_a_way_out(write: Callable[[Streams], Any], message: str) -> None:
     streams = Streams()
@@ -115,6 +146,18 @@ def test_what_does_not_fit_is_refused_with_a_way_out(write: Callable[[Streams], 
     found = check_flow(streams.flow)
     assert found, "nothing was found"
     assert message in "\n".join(map(str, found))
+
+
+def test_late_records_are_all_taken_or_all_dropped() -> None:
+    streams = Streams()
+    bounds = {"after": lt.hours(1), "time": ("at", "made"), "wait": lt.minutes(1)}
+    joined = streams.by_product.join("near", streams.by_id, named, **bounds)
+    streams.out(joined)
+    streams.out(joined.late, "late")
+    assert "nobody takes its late records; write .late_other somewhere" in "\n".join(map(str, check_flow(streams.flow)))
+    assert joined.late is joined.late
+    streams.out(joined.late_other, "late-other", Product)
+    assert check_flow(streams.flow) == []
 
 
 def looped(s: Streams) -> None:
@@ -141,6 +184,16 @@ AT_ONCE: list[tuple[Callable[[Streams], Any], str]] = [
     (lambda s: s.by_product.connect(s.products), "connect takes keyed streams"),
     (lambda s: s.by_product.connect(Streams().by_id), "connect takes streams of its own flow"),
     (lambda s: s.by_product.connect(), "connect takes one or more other streams"),
+    (lambda s: s.by_product.join("j", s.products, named), "join takes keyed streams"),
+    (near(wait="not at all"), "time= stands without wait="),
+    (near(time="not at all"), "wait= stands without time="),
+    (near(time="at"), "time= takes the names of two columns"),
+    (near(wait=(lt.hours(1),)), "wait= takes one duration, or one for each stream"),
+    (near(wait=5), "wait= takes a duration of 0 to 100 years"),
+    (near(before=lt.hours(-1)), "before= takes a duration of 0 to 100 years"),
+    (near(how="both"), 'how= takes "inner", "left", "right" or "outer"'),
+    (near(late="keep"), 'late= takes "drop" or nothing'),
+    (lambda s: s.items.join("j", s.by_id, named), "join works per key"),
 ]
 
 
@@ -155,6 +208,9 @@ def joined_and_connected() -> lt.Flow:
     table = streams.by_id.table("products", deleted="gone", ttl=lt.days(1))
     named_items = streams.by_product.join_table("named", table, named_or_not, how="left")
     streams.out(named_items)
+    other = streams.items.key_by("product", name="other")
+    near_items = other.join("near", streams.by_id, named_or_not, before=lt.minutes(90), how="left")
+    streams.out(near_items, "near")
     streams.out(named_items.key_by("name").connect(streams.by_id).scan("counted", counted, 0), "counts")
     return streams.flow
 
@@ -163,7 +219,9 @@ def test_a_plan_goes_to_workers_and_says_what_its_joins_do() -> None:
     plan = load_plan(dump_plan(compile_flow(joined_and_connected(), parallelism=1)))
     out = run_plan(plan, {"items": [Item("1", 3), Item("2", 4)], "products": [Product("1", "tea")]})
     assert out["out"] == [Item("1", 3), Item("2", 4)]  # Sources come one after the other: the table is last.
+    assert out["near"] == [Item("1", 3, "tea"), Item("2", 4)]  # Without stamps all is at one time.
     text = explain(plan)
+    assert "join: Item of other with products/by-id, left, from 90 min before to 0 s after in log time -> Item" in text
     assert "table: Product of products/by-id, gone where gone is True, forgotten after 1 day" in text
     assert "join_table: Item of items/by-product with products/table, left -> Item" in text
     assert re.search(r"connect: Item of named/by-name, Product of .*relay", text)

@@ -40,7 +40,8 @@ class Nears:
         return tick, -1, self._first + unit
 
     def _due(self, at: datetime) -> int:
-        return -((EPOCH - at) // self._slack)
+        due: int = -((EPOCH - at) // self._slack)
+        return due
 
     def _at(self, port: int, record: Any) -> datetime:
         time = self._rest["time"]

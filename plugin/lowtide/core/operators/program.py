@@ -175,10 +175,11 @@ class Program:
             node.lead([(self._nodes[child.id], child.parents.index(vertex.id)) for child in children])
             if isinstance(node, WindowNode) and (late := self.plan.late_of(vertex.id)) is not None:
                 node.lead_late(self._nodes[late.id])
-            for port in range(2) if isinstance(node, JoinNode) else ():
-                late = self.plan.late_of(vertex.id, port)
-                if late is not None:
-                    node.lead_late(port, self._nodes[late.id])
+            if isinstance(node, JoinNode):
+                for port in range(2):
+                    late = self.plan.late_of(vertex.id, port)
+                    if late is not None:
+                        node.lead_late(port, self._nodes[late.id])
         outward = self.plan.outward if self._holding else frozenset()
         for node in self._holding:
             node.outward = node.vertex.id in outward

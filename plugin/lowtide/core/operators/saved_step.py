@@ -271,7 +271,7 @@ class SavedStep:
 
 def saved_steps(plan: Plan, level: int | None = None) -> dict[str, SavedStep]:
     """How each step of a plan is saved that keeps state, by name; of one level if it is given."""
-    found = {}
+    found: dict[str, SavedStep] = {}
     for vertex in plan.vertices:
         if isinstance(vertex.step, Join) and level in (None, vertex.level):
             found |= {side_of(vertex, port): SavedStep(plan, vertex, port) for port in range(2)}

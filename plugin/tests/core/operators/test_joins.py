@@ -50,11 +50,10 @@ class Pair:
 
 
 def paired(left: Left | None, right: Right | None) -> Pair:
-    numbers = left and left.number, right and right.number
     if ((left.number if left else 3) + (right.number if right else 5)) % 17 == 8:
         raise ValueError("not these two")
     when = left.at if left is not None else right.when if right is not None else BEGAN
-    return Pair(*numbers, when)
+    return Pair(None if left is None else left.number, None if right is None else right.number, when)
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ def out(stream: Any, name: str, record: type) -> None:
 def a_flow(dice: random.Random) -> lt.Flow:
     """Joins of every kind, one of them of what windows and another join gave."""
     flow = lt.Flow("joins", dead_letters=lt.kafka("dead", lt.raw()))
-    lefts = flow.read("lefts", lt.kafka("lefts", lt.json(Left))).key_by("key")
+    lefts: Any = flow.read("lefts", lt.kafka("lefts", lt.json(Left))).key_by("key")
     rights = flow.read("rights", lt.kafka("rights", lt.json(Right))).key_by("name")
     joined: Any = None
     for number in range(2):
@@ -106,8 +105,8 @@ def a_log(dice: random.Random) -> dict[str, list[Message]]:
     """Messages of a front for each source, some out of order or long under way; labels and times meet at the tick."""
     found: dict[str, list[Message]] = {}
     for name, front in SOURCES.items():
-        for offset in range(dice.randint(0, 18)):
-            at = dice.randint(0, 20) + dice.choice([0, 0, 0.5, 0.001])
+        for offset in range(dice.randint(5, 25)):
+            at = offset / 2 + dice.choice([0, 0, 0.5, 1, 3, 0.001])
             event = (Left if name == "lefts" else Right)(
                 dice.choice("abc"), dice.randrange(60), BEGAN + timedelta(seconds=at)
             )
@@ -217,7 +216,7 @@ def test_from_a_snapshot_on_all_is_as_it_would_have_been(batch: int) -> None:
     compared = rows = 0
     for seed in range(batch, 120, 4):
         dice, plan, parcels, first_tick = scene(seed)
-        ticks = sorted(first_tick + dice.randrange(0, 26_000 // SLACK_MS) for _ in range(3))
+        ticks = sorted(first_tick + dice.randrange(0, 16_000 // SLACK_MS) for _ in range(3))
         level = Level(plan)
         level.feed(parcels, ticks[0])
         level.program.prune(ticks[0])
@@ -236,7 +235,7 @@ def test_from_a_snapshot_on_all_is_as_it_would_have_been(batch: int) -> None:
         compared += len(again.out)
         rows += sum(len(entries) for units in captured.values() for entries in units.values())
     assert compared > 300
-    assert rows > 30
+    assert rows > 15
 
 
 def test_what_has_changed_since_a_snapshot_holds_every_record_that_differs() -> None:
@@ -244,7 +243,7 @@ def test_what_has_changed_since_a_snapshot_holds_every_record_that_differs() -> 
     differing = 0
     for seed in range(60):
         dice, plan, parcels, first_tick = scene(seed)
-        one, two = sorted(first_tick + dice.randrange(0, 26_000 // SLACK_MS) for _ in range(2))
+        one, two = sorted(first_tick + dice.randrange(0, 16_000 // SLACK_MS) for _ in range(2))
         level = Level(plan)
         level.feed(parcels, one)
         base = level.program.capture(one)
