@@ -99,7 +99,7 @@ class Both:
 
 
 def both(left: Order | None, right: Order | None) -> Both:
-    return Both(left and left.at, right and right.at)
+    return Both(None if left is None else left.at, None if right is None else right.at)
 
 
 def order(at: float, came: float | None = None, key: str = "a") -> Order:

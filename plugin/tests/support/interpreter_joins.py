@@ -40,8 +40,7 @@ class Nears:
         return tick, -1, self._first + unit
 
     def _due(self, at: datetime) -> int:
-        due: int = -((EPOCH - at) // self._slack)
-        return due
+        return -((EPOCH - at) // self._slack)
 
     def _at(self, port: int, record: Any) -> datetime:
         time = self._rest["time"]
@@ -63,7 +62,8 @@ class Nears:
 
     def ends(self, port: int, record: Any) -> int:
         """The first tick before which the last partner has come, and not the record's own."""
-        return max(self._due(self._last(port, self._at(port, record)) + US), record.tick + 1)
+        ends: int = max(self._due(self._last(port, self._at(port, record)) + US), record.tick + 1)
+        return ends
 
     def take(self, key: Any, port: int, record: Any) -> Iterator[tuple[Any, Any]]:
         """The pairs that a record makes with all that came before."""
