@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from lowtide.flow.join_types import said_nearness
 from lowtide.flow.moments import said_duration
 from lowtide.flow.plan import Plan, Vertex
 from lowtide.flow.signature import said
@@ -100,7 +101,7 @@ def _result(plan: Plan, vertex: Vertex, origins: list[str]) -> str:  # noqa: PLR
     if isinstance(step, JoinTable):
         return f" with {origins[1]}, {step.how} -> {gives}"
     if isinstance(step, Join):
-        return f" with {origins[1]}, {_near(step)} -> {gives}"
+        return f" with {origins[1]}, {step.how}, {said_nearness(step)} -> {gives}"
     if isinstance(step, Deduplicate):
         return f" within {step.within}"
     if isinstance(step, Again):
@@ -109,14 +110,6 @@ def _result(plan: Plan, vertex: Vertex, origins: list[str]) -> str:  # noqa: PLR
     if isinstance(step, Last):
         return f" -> {gives}{_until(step.ttl)}"
     return f" -> {gives}" if isinstance(step, Map | FlatMap | MapBatches | WindowBy | Late) else ""
-
-
-def _near(step: Join) -> str:
-    near = f"{step.how}, from {said_duration(step.before)} before to {said_duration(step.after)} after"
-    if step.time is None:
-        return f"{near} in log time"
-    waits = " and ".join(said_duration(wait) for wait in dict.fromkeys(step.wait))
-    return f"{near} by {' and '.join(step.time)}, waits {waits} for it"
 
 
 def _until(ttl: timedelta | None) -> str:

@@ -14,7 +14,7 @@ from lowtide.flow.endpoints import KafkaSink, KafkaSource
 from lowtide.flow.findings import Finding
 from lowtide.flow.formats import RawFormat
 from lowtide.flow.graph import DEAD_LETTERS, NAME, NAME_RULE, FlowGraph
-from lowtide.flow.join_types import Side, connect_faults, deleted_fault, join_faults, key_fault, typed_pairing
+from lowtide.flow.join_types import Keyed, connect_faults, deleted_fault, join_faults, key_fault, typed_pairing
 from lowtide.flow.loops import Loops
 from lowtide.flow.schema import schema_of
 from lowtide.flow.signature import NOTHING, Unreadable, accepts, element_of, said, signature_of
@@ -41,7 +41,9 @@ from lowtide.flow.steps import (
     Reduce,
     Running,
     Scan,
+    Side,
     Site,
+    Split,
     Step,
     Table,
     WindowBy,
@@ -131,6 +133,8 @@ class Inference:
             return f"{self.names[call.parents[0]]}/{WORD[type(call.step)]}{other}"
         if isinstance(call.step, Connect):
             return f"{'+'.join(self.names[parent] for parent in call.parents)}/connect"
+        if isinstance(call.step, Side):
+            return f"{self.names[call.parents[0]]}/{str(call.step.says).lower()}"
         return f"{self._loops.name_of(index)}/head" if isinstance(call.step, Loop) else None
 
     def _infer(self, index: int, call: Call) -> Any:
@@ -142,7 +146,7 @@ class Inference:
             if isinstance(call.step, Late):
                 return self.gives[self._flow.calls[call.parents[0]].parents[call.step.port]]
             takes = self.gives[call.parents[0]]
-            if not isinstance(call.step, Map | FlatMap | Filter) and self._takes_windows(call):
+            if not isinstance(call.step, Map | FlatMap | Filter | Split | Side) and self._takes_windows(call):
                 return None
             if self._takes_connected(call):
                 return None
@@ -201,7 +205,7 @@ class Inference:
             return self._infer_ports(index, call, step)
         if isinstance(step, Broadcast):
             self.steps[index] = typed_broadcast(step, takes)
-        elif isinstance(step, Filter):
+        elif isinstance(step, Filter | Split):
             self._check_predicate(call, step, takes)
         elif isinstance(step, Merge):
             self._check_merge(call)
@@ -261,7 +265,7 @@ class Inference:
             types[1] |= None
         return typed_pairing(step.function, step.returns, types)
 
-    def _infer_join(self, index: int, call: Call, step: Join, sides: list[Side]) -> Any:
+    def _infer_join(self, index: int, call: Call, step: Join, sides: list[Keyed]) -> Any:
         for message in join_faults(step, sides, self._lates(index)):
             self._fault(call, message)
         types = [record for record, _ in sides]
@@ -275,7 +279,7 @@ class Inference:
         found = (each for each in self._flow.calls if each.parents == (index,))
         return {each.step.port for each in found if isinstance(each.step, Late)}
 
-    def _side(self, index: int) -> Side:
+    def _side(self, index: int) -> Keyed:
         """The records of a keyed stream, or a table."""
         return self.gives[index], self._key(self._flow.calls[index])
 
@@ -309,12 +313,12 @@ class Inference:
             raise Unreadable(f"returns {said(returns)}, but returns= says {said(step.returns)}")
         return schema_of(returns).record
 
-    def _check_predicate(self, call: Call, step: Filter | Again, takes: Any) -> None:
+    def _check_predicate(self, call: Call, step: Filter | Split | Again, takes: Any) -> None:
         returns = self._returns(call, step, takes)
         if returns not in (NOTHING, bool):
             self._fault(call, f"{_called(call)} must return bool, its annotation says {said(returns)}")
 
-    def _returns(self, call: Call, step: Map | FlatMap | Filter | Again, takes: Any) -> Any:
+    def _returns(self, call: Call, step: Map | FlatMap | Filter | Split | Again, takes: Any) -> Any:
         signature = signature_of(step.function, "the record")
         if takes is not None and not accepts(signature.takes[0], takes):
             self._fault(call, f"{_called(call)} takes {said(signature.takes[0])}, but {said(takes)} arrives")
@@ -389,6 +393,9 @@ class Inference:
                 self._fault(call, "nothing joins this table; use it with .join_table(...), or remove it")
             elif isinstance(call.step, Connect):
                 self._fault(call, "nothing takes what is connected; add .scan(...) or .flat_scan(...), or remove it")
+            elif isinstance(call.step, Side):
+                whose = f"the records for which {self.names[call.parents[0]]} returns {call.step.says}"
+                self._fault(call, f"nothing takes {whose}; end their stream with .write(...), or use filter instead")
             else:
                 self._fault(call, "nothing takes these records; end the stream with .write(...), or remove the step")
 

@@ -6,14 +6,15 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
+from lowtide.flow.moments import said_duration
 from lowtide.flow.schema import schema_of
 from lowtide.flow.signature import Unreadable, accepts, said, says_nothing, signature_of
 from lowtide.flow.steps import Function, Join
 from lowtide.flow.window_types import moment_fault
 
-__all__ = ["Side", "connect_faults", "deleted_fault", "join_faults", "key_fault", "typed_pairing"]
+__all__ = ["Keyed", "connect_faults", "deleted_fault", "join_faults", "key_fault", "said_nearness", "typed_pairing"]
 
-Side = tuple[Any, tuple[str, ...]]
+Keyed = tuple[Any, tuple[str, ...]]
 """The type of a stream's records, None where a fault hides it, and the columns that they are keyed by."""
 
 
@@ -42,7 +43,7 @@ def typed_pairing(function: Function, returns: type | None, takes: Sequence[Any]
     return schema_of(signature.returns).record
 
 
-def key_fault(sides: Sequence[Side]) -> str | None:
+def key_fault(sides: Sequence[Keyed]) -> str | None:
     """Why the keys of streams would never meet; None if they can."""
     kinds = [_kinds(side) for side in sides]
     for (one, one_kinds), (other, other_kinds) in pairwise(zip(sides, kinds, strict=True)):
@@ -59,7 +60,7 @@ def key_fault(sides: Sequence[Side]) -> str | None:
     return None
 
 
-def connect_faults(sides: Sequence[Side]) -> Iterator[str]:
+def connect_faults(sides: Sequence[Keyed]) -> Iterator[str]:
     """What keeps streams from being connected."""
     keyed: dict[Any, tuple[str, ...]] = {}
     for record, columns in sides:
@@ -87,7 +88,7 @@ def deleted_fault(deleted: str | None, takes: Any) -> str | None:
     return None
 
 
-def join_faults(step: Join, sides: Sequence[Side], lates: Collection[int]) -> Iterator[str]:
+def join_faults(step: Join, sides: Sequence[Keyed], lates: Collection[int]) -> Iterator[str]:
     """What is wrong with a join, but for its function.
 
     Args:
@@ -115,7 +116,16 @@ def join_faults(step: Join, sides: Sequence[Side], lates: Collection[int]) -> It
         yield 'late="drop" drops what .late and .late_other take; leave out one of the two'
 
 
-def _kinds(side: Side) -> list[str] | None:
+def said_nearness(step: Join) -> str:
+    """When records of a join are near, as a text: what it keeps hangs on that."""
+    near = f"from {said_duration(step.before)} before to {said_duration(step.after)} after"
+    if step.time is None:
+        return f"{near} in log time"
+    waits = " and ".join(said_duration(wait) for wait in dict.fromkeys(step.wait))
+    return f"{near} by {' and '.join(step.time)}, waiting {waits}"
+
+
+def _kinds(side: Keyed) -> list[str] | None:
     """The kinds of a key's columns, whether or not they may be None; None where a fault hides them."""
     record, columns = side
     known = {} if record is None else schema_of(record).kinds

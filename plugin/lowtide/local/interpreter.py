@@ -35,6 +35,8 @@ from lowtide.flow.steps import (
     Merge,
     Read,
     Scan,
+    Side,
+    Split,
     Table,
     WindowBy,
     Write,
@@ -168,7 +170,7 @@ class Run:
             ways.append(_Way(child, child.parents.index(vertex.id), branch))
         return ways
 
-    def _into(self, way: _Way, port: int) -> Sequence[_Way]:
+    def _into(self, way: _Way, port: int) -> Sequence[_Way]:  # noqa: C901 - one branch per kind of step
         """What becomes of a record that reaches a vertex."""
         vertex, item = way.vertex, way.item
         newest = self._newest.get(vertex.id)
@@ -183,6 +185,8 @@ class Run:
         try:
             if isinstance(vertex.step, Again):
                 ways = [self._turned(vertex, vertex.step, item)]
+            elif isinstance(vertex.step, Split):
+                ways = [self._parted(vertex, vertex.step, item)]
             elif isinstance(vertex.step, WindowBy):
                 ways = self._windowed(vertex, item)
             elif isinstance(vertex.step, JoinTable):
@@ -197,6 +201,8 @@ class Run:
             raise watch.changed(item.record, item.message.position)
         if self._on_call is not None and hasattr(caller.step, "function"):
             state = None if scanned is None else scanned.state(item, port)
+            if ways and isinstance(vertex.step, Split):
+                state = ways[0].vertex.name  # What it gives is which of the two it takes.
             self._on_call(caller, item.record, None if failure else (state, [way.item.record for way in ways]))
         if failure is not None:
             self._fail(caller, item, failure)
@@ -250,7 +256,7 @@ class Run:
             return [item] if self._seen[vertex.id].goes_on(item) else []
         elif isinstance(step, Scan):
             self._scanned[vertex.id].see(item)
-        elif isinstance(step, Merge | Loop | Connect | Table):
+        elif isinstance(step, Merge | Loop | Side | Connect | Table):
             return [item.child(vertex.loop_mark) if isinstance(step, Loop) else item]
         else:
             return [self._exchanged(vertex, item)] if vertex.is_exchange else call(vertex, item)
@@ -266,6 +272,15 @@ class Run:
         if item.unit >= 0:
             return item
         return item.into(front_unit(item.order.front, self._plan.units))
+
+    def _parted(self, vertex: Vertex, step: Split, item: Item) -> _Way:
+        """The side of a split that takes a record."""
+        says = called(step.function, item.record)
+        fault = not_bool(says)
+        if fault is not None:
+            raise Failed(item.record, fault)
+        number = 1 if says else 2
+        return _Way(self._children[vertex.id][number - 1], 0, item.child(number))
 
     def _turned(self, tail: Vertex, step: Again, item: Item) -> _Way:
         """Where a record goes from a loop's tail: on, or back to the head."""
@@ -304,7 +319,9 @@ class Run:
         """Make a dead letter of a failure, or raise it."""
         message, timestamp = item.message, delivered_ms(item.order.tick, self._plan.slack_ms)
         if self._plan.dead_letters is None or failure.way_out:
-            raise (MessageRefused if isinstance(vertex.step, Read) else UserError)(vertex, message.position, failure)
+            error = (MessageRefused if isinstance(vertex.step, Read) else UserError)(vertex, message.position, failure)
+            error.name_clock(self._plan)
+            raise error
         original: tuple[bytes | None, bytes | None, bytes | None] = (None, as_json(failure.record), None)
         if vertex.level == 0:
             original = (message.key, message.value, message.headers or None)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from lowtide import Flow, json, kafka
+from lowtide import Flow, agg, json, kafka, millis
 
 
 @dataclass(frozen=True)
@@ -197,6 +197,33 @@ def beside_behind_a_level(flow: Flow) -> None:
     totals.key_by("count").scan("seen", with_most, 0, broadcast=most).write("out", kafka("out", json(Count)))
 
 
+def paired(state: int, count: Count) -> tuple[int, list[Count]]:
+    """A state that is the initial one again after every third record."""
+    return (0, []) if state == 2 else (state + 1, [Count(count.key, state)] * (len(count.key) % 2 + 1))
+
+
+def forgetting(flow: Flow) -> None:
+    lettered = source(flow).flat_map(words).flat_map(letters)
+    once = lettered.key_by("key").deduplicate("once", within=millis(8))
+    pairs = once.key_by("key", name="again").flat_scan("pairs", paired, 0, ttl=millis(20))
+    pairs.key_by("count").last(3, ttl=millis(16), name="same").map(first).write("out", kafka("out", json(Count)))
+
+
+def is_long(count: Count) -> bool:
+    return count.count > 12
+
+
+def larger(one: Count, other: Count) -> Count:
+    return other if other.count >= one.count else one
+
+
+def aggregating(flow: Flow) -> None:
+    long, short = source(flow).map(size).split(is_long)
+    totals = long.key_by("key").aggregate("sums", Count, ttl=millis(30), count=agg.sum("count"))
+    most = short.key_by("key").reduce("most", larger, ttl=millis(30))
+    totals.merge(most, name="both").write("out", kafka("out", json(Count)))
+
+
 FLOWS: list[Callable[[Flow], None]] = [
     index,
     index_by_document,
@@ -211,4 +238,6 @@ FLOWS: list[Callable[[Flow], None]] = [
     beside_behind_a_level,
     loop,
     changed_keys,
+    forgetting,
+    aggregating,
 ]

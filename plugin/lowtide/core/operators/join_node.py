@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.clock import ClockKeys, parted_at_the_clock
 from lowtide.core.operators.failure import Fault
-from lowtide.core.operators.join_side import Dues, Held, Side
+from lowtide.core.operators.join_side import Dues, Held, JoinSide
 from lowtide.core.operators.nearness import Nearness
 from lowtide.core.operators.node import Feed, Node
 from lowtide.core.operators.order import position_of, with_child
@@ -50,7 +50,7 @@ class JoinNode(PortsNode):
         self._clock = ClockKeys(plan, vertex)
         self._lates: dict[int, Node] = {}
         self.sides = [
-            Side(side_of(vertex, port), port, self._nearness, self._dues if step.outer[port] else None)
+            JoinSide(side_of(vertex, port), port, self._nearness, self._dues if step.outer[port] else None)
             for port in ports
         ]
 

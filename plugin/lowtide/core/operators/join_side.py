@@ -12,7 +12,7 @@ from lowtide.core.operators.grouping import NOTHING
 from lowtide.core.operators.nearness import Nearness
 from lowtide.core.operators.order import FIRST_TICK, tick_of
 
-__all__ = ["Dues", "Held", "SavedRecord", "Side"]
+__all__ = ["Dues", "Held", "JoinSide", "SavedRecord"]
 
 SavedRecord = tuple[bytes, Any, bool]
 """Order key, record, and whether it has found a partner."""
@@ -74,7 +74,7 @@ class Dues:
         return found
 
 
-class Side:
+class JoinSide:
     """The records of one port, by key; those of a key stand in order.
 
     Args:

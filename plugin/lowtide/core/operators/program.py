@@ -24,7 +24,7 @@ from lowtide.core.operators.exchange import EntryNode, ExchangeNode
 from lowtide.core.operators.group import Key
 from lowtide.core.operators.grouping import NOTHING, Grouping, GroupingNode
 from lowtide.core.operators.join_node import JoinNode
-from lowtide.core.operators.join_side import Side
+from lowtide.core.operators.join_side import JoinSide
 from lowtide.core.operators.join_table import TableJoinNode, TableNode
 from lowtide.core.operators.last import LastGrouping
 from lowtide.core.operators.limits import Limits
@@ -34,7 +34,7 @@ from lowtide.core.operators.merge import MergeNode
 from lowtide.core.operators.node import Feed, Node
 from lowtide.core.operators.order import FIRST_TICK
 from lowtide.core.operators.ordered import Holding, OrderedNode
-from lowtide.core.operators.per_record import FilterNode, FlatMapNode, MapNode, PerRecord
+from lowtide.core.operators.per_record import FilterNode, FlatMapNode, MapNode, PerRecord, SideNode, SplitNode
 from lowtide.core.operators.scan import FlatScanGrouping, ScanGrouping
 from lowtide.core.operators.sink import WriteNode
 from lowtide.core.operators.source import SourceNode
@@ -58,6 +58,8 @@ from lowtide.flow.steps import (
     Merge,
     Read,
     Scan,
+    Side,
+    Split,
     Table,
     WindowBy,
     Write,
@@ -88,7 +90,7 @@ class Program:
                 self._nodes[vertex.id] = self._node(vertex)
         self._holding = [node for node in self._nodes.values() if isinstance(node, Holding)]
         self._clocks = [node for node in self._holding if node.vertex.id in plan.clocked]
-        self._states: dict[str, Grouping | BesideNode | WindowNode | TableJoinNode | Side] = {}
+        self._states: dict[str, Grouping | BesideNode | WindowNode | TableJoinNode | JoinSide] = {}
         """By the name of the step, or of a join's side."""
         for node in self._nodes.values():
             if isinstance(node, GroupingNode):
@@ -114,6 +116,8 @@ class Program:
             return MergeNode(vertex, self.plan.name)
         if isinstance(step, Loop):
             return LoopNode(vertex)
+        if isinstance(step, Side):
+            return SideNode(vertex)
         if isinstance(step, Again):
             assert vertex.back is not None, "a loop's tail knows its head"
             head = self._nodes[vertex.back]
@@ -300,6 +304,8 @@ def per_record_node(vertex: Vertex) -> PerRecord | None:
         return MapNode(vertex)
     if isinstance(vertex.step, FlatMap):
         return FlatMapNode(vertex)
+    if isinstance(vertex.step, Split):
+        return SplitNode(vertex)
     return FilterNode(vertex) if isinstance(vertex.step, Filter) else None
 
 

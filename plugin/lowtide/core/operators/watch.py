@@ -11,7 +11,7 @@ from lowtide.core.operators.order import Position, position_of
 from lowtide.flow.fields import encode_rows, is_fixed
 from lowtide.flow.plan import Vertex
 from lowtide.flow.schema import schema_of
-from lowtide.flow.steps import Again, Broadcast, Filter, FlatMap, Function, Map, Scan
+from lowtide.flow.steps import Again, Broadcast, Filter, FlatMap, Function, Map, Scan, Split
 
 __all__ = ["WATCHED_BYTES", "RecordWatch", "Watch", "record_watch", "shown_function", "watch_of"]
 
@@ -81,7 +81,7 @@ class RecordWatch(Watch):
 def record_watch(vertex: Vertex) -> RecordWatch | None:
     """The watch of what a step calls its function with; None where nobody can change a record in place."""
     step = vertex.step
-    if not isinstance(step, Map | FlatMap | Filter | Scan | Broadcast | Again):
+    if not isinstance(step, Map | FlatMap | Filter | Split | Scan | Broadcast | Again):
         return None
     origin, arguments = get_origin(vertex.takes), get_args(vertex.takes)
     taken = arguments[:1] if origin is tuple else arguments if origin in (Union, UnionType) else (vertex.takes,)

@@ -20,6 +20,7 @@ from lowtide.core.operators.saved_step import saved_steps
 from lowtide.flow.compiler import compile_flow
 from lowtide.flow.plan import Plan
 from lowtide.local.run import Message, run_log
+from lowtide_snapshots.format.fingerprint import compare
 from lowtide_snapshots.format.parts import PartHead, decode_part, encode_part
 
 BEGAN = datetime(2026, 3, 1, tzinfo=UTC)
@@ -266,3 +267,23 @@ def test_what_has_ended_takes_no_memory() -> None:
 
 def joins_of(program: Program) -> list[Any]:
     return [node for node in program._nodes.values() if hasattr(node, "sides")]
+
+
+def test_a_join_with_other_bounds_is_another_join() -> None:
+    def shapes(**rest: Any) -> list[Any]:
+        flow = lt.Flow("joins")
+        lefts: Any = flow.read("lefts", lt.kafka("lefts", lt.json(Left))).key_by("key")
+        rights = flow.read("rights", lt.kafka("rights", lt.json(Right))).key_by("name")
+        out(lefts.join("join", rights, paired, **rest), "pairs", Pair)
+        return [step.shape for step in saved_steps(compile_flow(flow, parallelism=1)).values()]
+
+    frozen, now = shapes(after=lt.hours(1)), shapes(after=lt.hours(2))
+    assert compare(frozen, frozen, {}) == []
+    assert [(each.vertex, each.what) for each in compare(frozen, now, {})] == [
+        (
+            f"join/{side}",
+            f'step "join/{side}" is from 0 s before to 2 h after in log time, and was from 0 s before to 1 h after in '
+            "log time: give it another name",
+        )
+        for side in ("left", "right")
+    ]
