@@ -279,11 +279,8 @@ def test_a_join_with_other_bounds_is_another_join() -> None:
 
     frozen, now = shapes(after=lt.hours(1)), shapes(after=lt.hours(2))
     assert compare(frozen, frozen, {}) == []
+    was, is_now = (f"from 0 s before to {number} h after in log time" for number in (1, 2))
     assert [(each.vertex, each.what) for each in compare(frozen, now, {})] == [
-        (
-            f"join/{side}",
-            f'step "join/{side}" is from 0 s before to 2 h after in log time, and was from 0 s before to 1 h after in '
-            "log time: give it another name",
-        )
-        for side in ("left", "right")
+        (side, f'step "{side}" is {is_now}, and was {was}: give it another name')
+        for side in ("join/left", "join/right")
     ]
