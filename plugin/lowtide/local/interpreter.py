@@ -46,7 +46,7 @@ from lowtide.local.items import Item, Message, Order
 from lowtide.local.joins import ROWS, Pairs, Rows
 from lowtide.local.plain_records import is_plain
 from lowtide.local.state import Scanned, Seen, Windows
-from lowtide.local.windows import TimedWindows
+from lowtide.local.windows import OnTime, TimedWindows
 from lowtide_snapshots.errors import KeyRefused
 from lowtide_snapshots.keys.hashing import hash_unit
 
@@ -73,7 +73,13 @@ class Run:
     """
 
     def __init__(
-        self, plan: Plan, on_call: OnCall | None = None, *, until: int | None = None, looks_ahead: bool = True
+        self,
+        plan: Plan,
+        on_call: OnCall | None = None,
+        *,
+        until: int | None = None,
+        looks_ahead: bool = True,
+        on_time: OnTime | None = None,
     ) -> None:
         """Begin one.
 
@@ -82,6 +88,7 @@ class Run:
             on_call: Is told each call of a function.
             until: The last tick that time comes to; by default the clock goes on until nothing is due.
             looks_ahead: See `TimedWindows`.
+            on_time: See `TimedWindows`.
         """
         self._until = until
         self._on_call = on_call
@@ -92,7 +99,7 @@ class Run:
         self._newest: dict[int, Order] = {}
         self._windows = {vertex.id: Windows(plan, vertex) for vertex in plan.vertices if isinstance(vertex.step, Last)}
         self._timed = {
-            vertex.id: TimedWindows(plan, vertex, looks_ahead=looks_ahead)
+            vertex.id: TimedWindows(plan, vertex, looks_ahead=looks_ahead, on_time=on_time)
             for vertex in plan.vertices
             if isinstance(vertex.step, WindowBy)
         }
