@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from tests.floor_judge import FrontLog, read_recorded, wrong_floors
 
@@ -18,6 +18,7 @@ from lowtide.connectors.topics import Topics
 from lowtide.core.fronts.register import FrontRegister
 from lowtide.driver.query import topics_of
 from lowtide.flow.compiler import compile_job
+from lowtide.flow.message import Message
 from lowtide.flow.plan import Plan
 from lowtide.local.oracle import Output, Verdict, compare_lanes, read_log, read_output, read_sources
 from lowtide.local.run import run_log
@@ -53,7 +54,11 @@ class Judge:
 
     def expected(self) -> tuple[dict[str, dict[int, list[Output]]], Counter[tuple[bytes | None, bytes | None]]]:
         """By sink and lane what is to be delivered, and the dead letters."""
-        log = read_sources(self._conf.kafka, self._plan, self.fronts())
+        begins = {entry.number: entry.offset for entry in self.register().entries}
+        log = {
+            name: [each for each in found if each.position.sequence >= begins[each.position.front]]
+            for name, found in read_sources(self._conf.kafka, self._plan, self.fronts()).items()
+        }
         with ZooKeeperAccess.of(self._conf.zookeeper).store(self._job) as store:
             generation = store.lasts()[1]
         durable = read_lasts(self._conf.kafka, topic_of(self._job, generation), LASTS_WITHIN_S)
@@ -64,7 +69,7 @@ class Judge:
         for sink, messages in written.items():
             lanes = sinks.setdefault(sink, {lane: [] for lane in range(self._plan.lanes)})
             for message in messages:
-                lanes[message.lane].append(Output(message.key, message.value, message.timestamp))
+                lanes[message.lane].append(Output(message.key, message.value, message.timestamp, message.headers))
         return sinks, Counter((letter.key, letter.value) for letter in dead)
 
     def wrong_floors(self, believed_ms: Callable[[int], int] = lambda ms: ms) -> list[str]:
@@ -131,14 +136,14 @@ def committed(conf: Conf, topic: str) -> int:
 
 
 def produce(
-    conf: Conf, topic: str, values: Mapping[int, list[tuple[bytes, int | None]]], *, transaction: str = ""
+    conf: Conf, topic: str, values: Mapping[int, Sequence[tuple[bytes | Message, int | None]]], *, transaction: str = ""
 ) -> None:
     """Write messages to the partitions of a topic and wait until the broker has them.
 
     Args:
         conf: Where.
         topic: The topic.
-        values: By partition, in order: the value, and its timestamp in ms, None for now.
+        values: By partition, in order: the value or the message, and its timestamp in ms, None for now.
         transaction: "commit" or "abort" writes them in one transaction that ends so.
     """
     from confluent_kafka import Producer
@@ -157,8 +162,17 @@ def produce(
         producer.init_transactions(30)
         producer.begin_transaction()
     for partition, messages in values.items():
-        for value, at_ms in messages:
-            producer.produce(topic, value, partition=partition, timestamp=at_ms or 0, on_delivery=taken)
+        for each, at_ms in messages:
+            whole = Message(value=each) if isinstance(each, bytes) else each
+            producer.produce(
+                topic,
+                whole.value,
+                whole.key,
+                partition,
+                on_delivery=taken,
+                timestamp=at_ms or 0,
+                headers=list(whole.headers),
+            )
             producer.poll(0)
     assert producer.flush(30) == 0
     assert not refused, refused

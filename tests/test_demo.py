@@ -143,7 +143,7 @@ def test_versions_go_in_order_from_two_producers_and_the_topic_answers(kafka: "K
         lanes = expected_lanes(plan, log, ())
         producer = Producer({"bootstrap.servers": kafka.address})
         for lane, outputs in lanes.items():
-            for key, value, timestamp in outputs:
+            for key, value, timestamp, _ in outputs:
                 producer.produce(sink, value, key, lane, timestamp=timestamp)
         producer.flush(30)
         wait_until(lambda: len(reader) >= corpus.changes())

@@ -15,7 +15,7 @@ import pytest
 from tests.judging import Judge, produce
 
 import lowtide
-from lowtide import Flow
+from lowtide import Flow, Message, Stamped
 from lowtide.cli.init import FLOW as FIRST_FLOW
 from lowtide.flow.endpoints import KafkaSink, KafkaSource
 from lowtide.flow.flow_file import load_flow
@@ -24,6 +24,7 @@ from lowtide.flow.steps import Read, Write
 from lowtide.local.oracle import read_output
 
 if TYPE_CHECKING:
+    from lowtide.conf import Conf
     from tests.conftest import Spark
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
@@ -106,9 +107,9 @@ def test_a_job_delivers_what_run_locally_says(
             topics[topic] = spark.kafka.topic(topic, LANES)
         return kafka(topics[topic], *arguments, **named)
 
-    def noted(flow: Flow, **inputs: Sequence[Any]) -> dict[str, list[Any]]:
-        ran.append(inputs)
-        return run_locally(flow, **inputs)
+    def noted(flow: Flow, inputs: Inputs | None = None, **named: Sequence[Any]) -> dict[str, list[Any]]:
+        ran.append({**(inputs or {}), **named})
+        return run_locally(flow, ran[-1])
 
     file = tmp_path / f"shown_{example.name.replace('-', '_')}.py"
     file.write_text(example.text)
@@ -120,15 +121,12 @@ def test_a_job_delivers_what_run_locally_says(
     assert isinstance(flow, Flow)
     flow.name = unique(flow.name)
     inputs = ran[-1] if example.inputs is None else example.inputs
-    log = {name: values(source, inputs.get(name, ())) * TIMES for name, source in sources(flow).items()}
-    expected = flow.run_locally(**log)
     conf = spark.conf()
-    # In the order in which `run_locally` takes them, and all there before the job, which so goes by these timestamps.
-    at_ms = time.time_ns() // 1_000_000 - STEP_MS * sum(map(len, log.values()))
-    for name, source in sources(flow).items():
-        stamped: list[tuple[bytes, int | None]] = [(each, at_ms + STEP_MS * n) for n, each in enumerate(log[name])]
-        at_ms += STEP_MS * len(stamped)
-        produce(conf, source.topic, {partition: stamped[partition::LANES] for partition in range(LANES)})
+    if any(isinstance(each, Stamped) for given in inputs.values() for each in given):
+        expected = flow.run_locally(inputs)
+        produce_stamped(conf, flow, inputs)
+    else:
+        expected = produced_many_times(conf, flow, inputs)
     with spark.job(flow):
         assert Judge(flow, conf).right()
     for name, sink in sinks(flow).items():
@@ -136,6 +134,32 @@ def test_a_job_delivers_what_run_locally_says(
         found = [each.value for lane in read_output(conf.kafka, sink.topic).values() for each in lane]
         wanted = [each.value for each in expected[name]] if name == DEAD_LETTERS else values(sink, expected[name])
         assert sorted(map(repr, found)) == sorted(map(repr, wanted)), name
+
+
+def produce_stamped(conf: Conf, flow: Flow, inputs: Inputs) -> None:
+    """Put records in at the log times that they have: long ago, so that all windows of them will have closed."""
+    for name, source in sources(flow).items():
+        stamped: list[tuple[bytes | Message, int | None]] = [
+            (value, int(each.at.timestamp() * 1000))
+            for each in inputs.get(name, ())
+            for value in values(source, [each.record])
+        ]
+        produce(conf, source.topic, {partition: stamped[partition::LANES] for partition in range(LANES)})
+
+
+def produced_many_times(conf: Conf, flow: Flow, inputs: Inputs) -> dict[str, list[Any]]:
+    """Put records in, as often as `TIMES` says; what `run_locally` makes of them."""
+    log = {name: values(source, inputs.get(name, ())) * TIMES for name, source in sources(flow).items()}
+    expected = flow.run_locally(log)
+    # In the order in which `run_locally` takes them, and all there before the job, which so goes by these timestamps.
+    at_ms = time.time_ns() // 1_000_000 - STEP_MS * sum(map(len, log.values()))
+    for name, source in sources(flow).items():
+        stamped: list[tuple[bytes | Message, int | None]] = [
+            (each, at_ms + STEP_MS * n) for n, each in enumerate(log[name])
+        ]
+        at_ms += STEP_MS * len(stamped)
+        produce(conf, source.topic, {partition: stamped[partition::LANES] for partition in range(LANES)})
+    return expected
 
 
 def sources(flow: Flow) -> dict[str, KafkaSource]:
@@ -148,5 +172,5 @@ def sinks(flow: Flow) -> dict[str, KafkaSink]:
 
 
 def values(of: KafkaSource | KafkaSink, records: Sequence[Any]) -> list[Any]:
-    """Records as the values of messages; what is bytes is one already."""
-    return [each if isinstance(each, bytes) else of.format.encode([each])[0] for each in records]
+    """Records as the values of messages; what is bytes, or a message, is one already."""
+    return [each if isinstance(each, bytes | Message) else of.format.encode([each])[0] for each in records]

@@ -43,6 +43,7 @@ def test_every_rule_has_a_mutation() -> None:
         "R4",
         "R5",
         "R6",
+        "R6b",
         "R7",
         "R8",
         "R10",

@@ -14,7 +14,14 @@ from lowtide.flow.agg import Aggregate
 from lowtide.flow.durations import days, hours, millis, minutes, seconds
 from lowtide.flow.endpoints import kafka
 from lowtide.flow.formats import json, raw
+from lowtide.flow.markers import Alias, Epoch, Header, Key, Offset, Partition, Precision, Timestamp, Tombstone, Topic
+from lowtide.flow.message import Message
+from lowtide.flow.protobuf import protobuf
+from lowtide.flow.stamped import Stamped, stamped
 from lowtide.flow.streams import Broadcast, KeyedStream, Stream
+from lowtide.flow.window_words import calendar, session, sliding, tumbling
+from lowtide.flow.windowed import Windowed
+from lowtide.flow.windows import Window
 from lowtide.version import __version__
 
 if TYPE_CHECKING:
@@ -22,14 +29,29 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Aggregate",
+    "Alias",
     "Broadcast",
+    "Epoch",
     "Flow",
+    "Header",
+    "Key",
     "KeyedStream",
     "LowtideError",
+    "Message",
+    "Offset",
+    "Partition",
+    "Precision",
     "Raw",
+    "Stamped",
     "Stream",
+    "Timestamp",
+    "Tombstone",
+    "Topic",
+    "Window",
+    "Windowed",
     "__version__",
     "agg",
+    "calendar",
     "days",
     "hours",
     "json",
@@ -37,8 +59,13 @@ __all__ = [
     "main",
     "millis",
     "minutes",
+    "protobuf",
     "raw",
     "seconds",
+    "session",
+    "sliding",
+    "stamped",
+    "tumbling",
 ]
 
 

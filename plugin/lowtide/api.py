@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any, TypeVar
 
 from lowtide.errors import FlowError
@@ -32,23 +33,34 @@ class Flow(FlowGraph):
             raise FlowError(f"read takes kafka(topic, format), found {source!r}", where=str(site))
         if source.key is not None:
             raise FlowError(
-                "a source has no key column", where=str(site), way_out="leave out key=; read raw() to see the keys"
+                "a source has no key=",
+                where=str(site),
+                way_out="leave it out; a field that is the message's key is marked: Annotated[str, lt.Key()]",
             )
-        return Stream(self, self.add(Read(KafkaSource(source.topic, source.format)), name, (), site))
+        return Stream(self, self.add(Read(KafkaSource(source.topic, source.format, source.start)), name, (), site))
 
-    def run_locally(self, **inputs: Iterable[Any]) -> dict[str, list[Any]]:
+    def run_locally(
+        self,
+        inputs: Mapping[str, Iterable[Any]] | None = None,
+        *,
+        until: datetime | None = None,
+        **named: Iterable[Any],
+    ) -> dict[str, list[Any]]:
         """Run the flow here and now on lists of records, one per source, in order; no Spark, no services.
 
         Args:
-            **inputs: The records of each source by its name (`**{"my-source": [...]}` where that is no identifier):
-                objects of the source's type, or the bytes of messages. A source that is not named has no records.
+            inputs: The records of each source by its name: objects of the source's type, the bytes of messages' values,
+                or `Message(key, value, headers, timestamp)`; as `Stamped` where log time matters. A source that is not
+                named has no records.
+            until: Where time stops after the last record; by default it goes on, so that every window closes.
+            **named: More inputs, by names that are identifiers.
 
         Returns:
             The records written to each sink by its name, in order; those that failed under "dead-letters".
         """
         from lowtide.local.run import run_records
 
-        return run_records(self, inputs)
+        return run_records(self, {**(inputs or {}), **named}, until)
 
 
 def main(flow: Flow) -> None:

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from lowtide_tracker import Floor, FlushGap, LocalTracker, Notice
 
+from .clocks import Clocks
 from .fleet import Fleet, Frame, Front
 from .model import Model
 from .tracking import Line, Tracking
@@ -17,7 +18,7 @@ LAST_TICK = 1_000_000
 
 
 class ProtocolWorld(World):
-    """Random segments, chains, diamonds and cycles among them, with 1 to 3 receivers each, and 1 to 3 fronts."""
+    """Random segments, chains, diamonds and cycles among them, with receivers and clocks, and 1 to 3 fronts."""
 
     name: ClassVar[str] = "protocol"
 
@@ -47,15 +48,18 @@ class ProtocolWorld(World):
         self.model = Model(self.inbound)
         start = rng.choice([0, 0, 5, 1_000])
         register = {front: start + rng.choice([-5, 0, 0, 3]) for front in range(rng.randint(1, 3))}
-        self.tracking = Tracking(rng, self.inbound, register, start=start, capacity=self.capacity)
-        self.at: dict[int, list[Line]] = {s: [] for s in self.inbound}
-        for worker in range(rng.randint(1, 4)):
-            line = self._line(worker, start)
-            for segment in self.inbound:
-                if rng.random() < 0.5 or (worker == 0):
-                    self.at[segment].append(line)
+        lines = [self._line(worker, start) for worker in range(rng.randint(1, 4))]
+        self.at = {s: [line for line in lines if line is lines[0] or rng.random() < 0.5] for s in self.inbound}
+        self.clocks = Clocks(rng, self.model, start, self.capacity)
+        self.clocks.draw(self.at, self.down)
+        dues = self.clocks.register()
+        self.tracking = Tracking(rng, self.inbound, register, start=start, capacity=self.capacity, dues=dues)
+        self.tracking.lines += lines
         for front, floor in register.items():
-            line = self._line(len(self.tracking.lines), start) if rng.random() < 0.7 else self.tracking.lines[0]
+            line = self.tracking.lines[0]
+            if rng.random() < 0.7:
+                line = self._line(len(self.tracking.lines), start)
+                self.tracking.lines.append(line)
             self._front(Front(front, line, self.tracking.graph.sources, max(start, floor)))
         # One that does not count in any minimum, as that of a feedback topic: it never moves.
         self.tracking.open(90, start, ())
@@ -64,9 +68,7 @@ class ProtocolWorld(World):
     def _line(self, worker: int, start: int) -> Line:
         most = self.rng.choice([2, 10_000])
         local = LocalTracker(worker, incarnation=self.lives, start=start, max_unacknowledged=most)
-        line = Line(local, local.flush, lambda notice: self.heard(local, notice))
-        self.tracking.lines.append(line)
-        return line
+        return Line(local, local.flush, lambda notice: self.heard(local, notice))
 
     def _front(self, front: Front) -> None:
         self.fleet.fronts.append(front)
@@ -88,6 +90,8 @@ class ProtocolWorld(World):
             (5, "idle", self.idle),
             (50, "receive", self.receive),
             (12, "release", self.release),
+            (12, "fire", self.fire),
+            (2, "restore", self.restore),
             (50, "flush", self.flush),
             (50, "arrive", self.arrive),
             (40, "hear", self.hear),
@@ -165,6 +169,7 @@ class ProtocolWorld(World):
                     self._send(line, segment, list(frame.ticks), rng.choice([1, 1, 2]), frame.life - 1)
                 elif what < 0.8:
                     self._hold(line, segment, rng.choice(frame.ticks), frame.life - 1)
+        self.clocks.take(line, frame.segment, frame.ticks)
         line.local.fold(frame.segment, frame.ticks, frame.value)
         self.model.remove(frame.segment, frame.ticks)
         return True
@@ -189,6 +194,31 @@ class ProtocolWorld(World):
         self.model.remove(segment, (tick,))
         if self.trace:
             self.say(f"worker {line.local.worker}", f"lets go of tick {tick} in segment {segment}")
+        return True
+
+    def fire(self) -> bool:
+        """Min time has passed what was due for a worker: it sends it, then tells what is due next."""
+        ready = self.clocks.ready()
+        if not ready:
+            return False
+        clock = self.rng.choice(ready)
+        tick = self.clocks.pop(clock)
+        self._send(clock.line, clock.sends, [tick], self.rng.choice([0, 1, 2]), life=2)
+        self.clocks.sent(clock)
+        if self.trace:
+            what = f"sends what was due at {tick} into segment {clock.sends}; due are {clock.due}"
+            self.say(f"worker {clock.line.local.worker}", what)
+        return True
+
+    def restore(self) -> bool:
+        """A worker has its state again, and tells what is due."""
+        away = [clock for clock in self.clocks.clocks if not clock.restored]
+        if not away:
+            return False
+        clock = self.rng.choice(away)
+        self.clocks.restore(clock)
+        if self.trace:
+            self.say(f"worker {clock.line.local.worker}", f"is restored; due in segment {clock.sends} are {clock.due}")
         return True
 
     def take(self, line: Line) -> None:
@@ -298,9 +328,12 @@ class ProtocolWorld(World):
 
     def _round(self) -> None:
         """All that can happen happens."""
-        while self.fleet.frames or self.fleet.held:
+        while self.fleet.frames or self.fleet.held or self.clocks.ready():
             self.receive()
             self.release()
+            self.fire()
+        while self.restore():
+            pass
         for line in self.tracking.lines:
             self.tracking.send(line)
             while line.up:
@@ -314,7 +347,8 @@ class ProtocolWorld(World):
         """What min times have to be once nothing is in flight: the least label of the fronts that can reach a segment.
 
         Where no front is open that feeds a source, it stays at its last front's label, or, as a register does not know
-        which one was closed last, at that of another one if the tracker was rebuilt.
+        which one was closed last, at that of another one if the tracker was rebuilt. Then what is due further ahead
+        than the table reaches stays due.
         """
         above, tracker = self.model.above, self.tracking.tracker
         least = {s: [f.label for f in self.fleet.fronts if above[s].intersection(f.feeds)] for s in above}
@@ -327,4 +361,9 @@ class ProtocolWorld(World):
                 stays = tick if tracker.era > 1 and closed[-1] <= tick <= max(closed) else closed[-1]
                 for reached in (s for s in above if segment in above[s]):
                     least[reached].append(stays)
+        reach = min(map(min, least.values())) + self.capacity
+        for clock in self.clocks.clocks:
+            if clock.due and clock.due[0][0] >= reach:
+                for reached in (s for s in above if clock.sends in above[s]):
+                    least[reached].append(clock.due[0][0])
         return {segment: min(labels) for segment, labels in least.items()}

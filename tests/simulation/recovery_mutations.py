@@ -91,7 +91,7 @@ def pruned_in_silence() -> list[Patch]:
     real = Grouping.capture
 
     def capture(self: Grouping, tick: int, since: int) -> Any:
-        self._pruned = min(self._pruned, tick)
+        self._kept.pruned = min(self._kept.pruned, tick)
         return real(self, tick, since)
 
     def prune_time(self: WorkerCore) -> int:

@@ -39,6 +39,7 @@ class Tracking:
         start: The life's first min time.
         capacity: Of the ack table, in ticks.
         feeds: As of `Tracker`.
+        dues: As of `Tracker`.
     """
 
     def __init__(
@@ -50,14 +51,18 @@ class Tracking:
         start: int,
         capacity: int,
         feeds: Mapping[int, Iterable[int]] | None = None,
+        dues: Mapping[int, Iterable[int]] | None = None,
     ) -> None:
         self.rng = rng
         self.graph = Graph(inbound)
         self.register = register
         self.closed: set[int] = set()
         self.feeds = dict(feeds or {})
+        self.dues = dict(dues or {})
         self.start, self.capacity = start, capacity
-        self.tracker = Tracker(self.graph, register, start=start, capacity_ticks=capacity, feeds=self.feeds or None)
+        self.tracker = Tracker(
+            self.graph, register, start=start, capacity_ticks=capacity, feeds=self.feeds or None, dues=self.dues
+        )
         self.lines: list[Line] = []
         self.number = 0
         """Of the last notice."""
@@ -144,6 +149,7 @@ class Tracking:
             capacity_ticks=self.capacity,
             feeds=self.feeds or None,
             closed=self.closed,
+            dues=self.dues,
             era=era,
         )
         self.number = 0

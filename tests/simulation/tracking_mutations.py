@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from lowtide_tracker import Flush, LocalTracker, Table, Tracker
+from msgspec.structs import replace
+
+from lowtide_tracker import Absolute, Flush, LocalTracker, Table, Tracker
 from lowtide_tracker import floors as floors_module
 from lowtide_tracker import graph as graph_module
 from lowtide_tracker.ack_values import AckValues
+from lowtide_tracker.dues import Dues
 from lowtide_tracker.fronts import Fronts
 from lowtide_tracker.rebuild import Rebuild
 
@@ -201,6 +204,68 @@ def reports_ahead() -> list[Patch]:
     return [(LocalTracker, "absolute", absolute)]
 
 
+def raised_first() -> list[Patch]:
+    """What has been sent at a tick that was due is acked with the flush after the one that raises the due."""
+    real = LocalTracker.flush
+    waiting: dict[int, dict[int, dict[int, int]]] = {}
+
+    def flush(self: LocalTracker) -> Flush | None:
+        late = waiting.pop(id(self), {})
+        raised = {place[0] for place, tick in self._new_dues.items() if later(tick, self._flushed_dues.get(place))}
+        kept = {segment: self._sums.pop(segment) for segment in raised if segment in self._sums}
+        for segment, sums in late.items():
+            for tick, value in sums.items():
+                self.fold(segment, (tick,), value)
+        waiting[id(self)] = kept
+        return real(self)
+
+    return [(LocalTracker, "flush", flush)]
+
+
+def lowered_late() -> list[Patch]:
+    """A due is lowered with the flush after the one that acks its cause."""
+    real = LocalTracker.flush
+
+    def flush(self: LocalTracker) -> Flush | None:
+        told = self._flushed_dues
+        late = {place: tick for place, tick in self._new_dues.items() if place in told and later(told[place], tick)}
+        for place in late:
+            del self._new_dues[place]
+        try:
+            return real(self)
+        finally:
+            self._new_dues.update(late)
+            told.update(dict.fromkeys(late, -(1 << 63)))  # With the next one it is told.
+
+    return [(LocalTracker, "flush", flush)]
+
+
+def later(tick: int | None, before: int | None) -> bool:
+    """Whether a due is later than another."""
+    return before is not None and (tick is None or tick > before)
+
+
+def dues_forgotten() -> list[Patch]:
+    real = Tracker._take_over
+
+    def take_over(self: Tracker, report: Absolute) -> None:
+        real(self, replace(report, dues=tuple((segment, owner, None) for segment, owner, _ in report.dues)))
+
+    return [(Tracker, "_take_over", take_over)]
+
+
+def untold_is_nothing() -> list[Patch]:
+    """A tracker takes it that nothing is due of those that have told nothing."""
+    real = Dues.__init__
+
+    def init(self: Dues, *args: Any, **kwargs: Any) -> None:
+        real(self, *args, **kwargs)
+        self._ticks = tuple(dict.fromkeys(ticks) for ticks in self._ticks)
+        self.limits = [None for _ in self.limits]
+
+    return [(Dues, "__init__", init)]
+
+
 def floors_untold() -> list[Patch]:
     real = floors_module.Floors.take_new
     return [(floors_module.Floors, "take_new", lambda self: real(self)[1:])]
@@ -221,6 +286,10 @@ TRACKING = [
         lambda: late_acks(lambda s, last: s == last),
     ),
     Mutation("no-hold", "R6, W5", "what is held is not folded", "protocol", no_hold),
+    Mutation("due-raised-first", "R6b", "a due is raised before the acks of what was sent", "protocol", raised_first),
+    Mutation("due-late", "R6b", "a due is lowered after the ack of its cause", "protocol", lowered_late),
+    Mutation("due-forgotten", "R6b, R10", "a new tracker forgets what is due", "protocol", dues_forgotten),
+    Mutation("due-untold", "R6b", "fronts go ahead of who has not told what is due", "protocol", untold_is_nothing),
     Mutation("no-inbound", "R7", "what feeds a segment is ignored", "protocol", lambda: move_without(inbound=False)),
     Mutation("no-fronts", "R7", "the smallest heartbeat is ignored", "protocol", lambda: move_without(ceilings=False)),
     Mutation("no-groups", "R7, H3", "segments on a cycle limit each other", "protocol", no_groups),

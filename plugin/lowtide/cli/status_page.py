@@ -81,6 +81,8 @@ def _summary(view: JobView) -> Table:
         ("snapshots", _snapshots(view)),
         ("tracker", f"era {tracker.era}, process {tracker.pid or '-'}, {tracker.floors:,} floors"),
     ]
+    if totals.late:
+        rows.append(("late", ", ".join(f"{sum(whys.values()):,} for {step}" for step, whys in totals.late.items())))
     if view.cause:
         rows.insert(0, ("ended", Text(str(view.cause), "red")))
     rows = [*(("trouble", Text(trouble.partition("\n")[0], "red")) for trouble in view.troubles), *rows]

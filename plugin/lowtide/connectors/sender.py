@@ -8,8 +8,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from lowtide.core.rows import Headers
 from lowtide.errors import FrameTooLarge, LowtideError, ServiceUnavailable
+from lowtide.flow.headers import Headers
 
 __all__ = ["SETTINGS", "Headers", "Outgoing", "Packet", "Sender", "refusal", "too_slow"]
 

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 from lowtide.conf import Conf
 from lowtide.conf.zookeeper_access import ZooKeeperAccess
+from lowtide.core.fronts.register import FrontRegister
 from lowtide.driver.refusals import fence_ends_life
+from lowtide.driver.starts import refuse_other_starts
 from lowtide.errors import FlowError
 from lowtide.flow.plan import Plan
 from lowtide.flow.steps import Read
@@ -36,6 +38,7 @@ def settled_conf(plan: Plan, conf: Conf) -> Conf:
     """
     with fence_ends_life(), ZooKeeperAccess.of(conf.zookeeper).store(plan.name) as store:
         frozen = store.record()
+        refuse_other_starts(plan, FrontRegister.from_json(store.fronts()))
         if conf.job.submission is not None:
             refuse_again(*store.place, plan.name, conf.job.submission)
         return conf if frozen is None else _settled(frozen, plan, conf)

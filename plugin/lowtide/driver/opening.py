@@ -29,8 +29,10 @@ from lowtide.driver.placement import START, kept_steps, refuse_forgotten, refuse
 from lowtide.driver.preflight import Surroundings
 from lowtide.driver.recovery import Recovered, StartFrom, recover
 from lowtide.driver.refusals import fence_ends_life
+from lowtide.driver.starts import first_offsets, refuse_other_starts, starts_of
 from lowtide.errors import LifeEnded
 from lowtide.flow.plan import Plan
+from lowtide.flow.start import EARLIEST, Start
 from lowtide_snapshots.job.store import JobStore
 from lowtide_tracker import Floor
 
@@ -132,6 +134,7 @@ def open_life(
     """
     with fence_ends_life():
         register = FrontRegister.from_json(store.fronts())
+        refuse_other_starts(plan, register)
         durable = Durable({}, ())
         if conf.job.delivery == "exactly_once":
             durable = _claimed(store, plan, conf, incarnation, ids=_ids(plan, register, found), say=say)
@@ -160,7 +163,10 @@ def open_life(
         told = store.told()
         ticks = [key.tick + 1 for key in durable.last.values()]
         relied_on = max([begins, *ticks, *(() if told is None else (told,))])
-        register = _completed(store, register, incarnation, found, relied_on)
+        read = {entry.partition.source for entry in register.entries}
+        fresh = tuple(topic for topic in found.sources if topic.name not in read)
+        firsts = first_offsets(plan, conf, fresh, found.earliest)
+        register = _completed(store, register, incarnation, found, relied_on, firsts, starts_of(plan))
     topic_ids = {each.name: each.id for each in found.sources}
     starts = register.starts(offsets, _there(found), commit="" if recovered is None else recovered.manifest.id)
     labels = {} if recovered is None else recovered.labels
@@ -243,12 +249,24 @@ def _there(found: Surroundings) -> dict[Partition, int]:
 
 
 def _completed(
-    store: JobStore, register: FrontRegister, incarnation: int, found: Surroundings, relied_on: int
+    store: JobStore,
+    register: FrontRegister,
+    incarnation: int,
+    found: Surroundings,
+    relied_on: int,
+    firsts: Mapping[tuple[str, int], int],
+    starts: Mapping[str, Start],
 ) -> FrontRegister:
-    """Register the partitions that are new: each labels nothing that anybody was told is over (R3)."""
+    """Register the partitions that are new: each labels nothing that anybody was told is over (R3).
+
+    Those of a topic that the job has not read yet begin where its source says; later ones at their beginning, so that
+    nothing is passed over.
+    """
     known = len(register.entries)
-    for partition, offset in sorted(_there(found).items()):
-        register, _ = register.opened(partition, offset=offset, above=relied_on)
+    for partition, earliest in sorted(_there(found).items()):
+        offset = firsts.get((partition.source, partition.partition), earliest)
+        start = str(starts.get(partition.source, EARLIEST))
+        register, _ = register.opened(partition, offset=offset, above=relied_on, start=start)
     new = register.entries[known:]
     if new:
         store.add_fronts(incarnation, [entry.to_json() for entry in new])

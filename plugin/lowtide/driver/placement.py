@@ -142,8 +142,8 @@ def _keys(vertex: Vertex) -> list[list[str]]:
     columns: Sequence[str] = ()
     if isinstance(vertex.step, KeyBy):
         columns = vertex.step.columns
-    elif isinstance(vertex.step, Write) and vertex.step.sink.key is not None:
-        columns = (vertex.step.sink.key,)
+    elif isinstance(vertex.step, Write) and (key := vertex.step.sink.key_column) is not None:
+        columns = (key,)
     kinds = schema_of(vertex.takes).kinds if columns else {}
     return [[column, str(kinds[column].arrow)] for column in columns]
 

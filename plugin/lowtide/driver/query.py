@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lowtide.conf import Conf
 from lowtide.connectors.kafka_access import spark_options
+from lowtide.flow.columns import columns_of
 from lowtide.flow.endpoints import KafkaSource
 from lowtide.flow.plan import Plan
 from lowtide.flow.steps import Read
@@ -62,10 +63,16 @@ def _rows(session: SparkSession, plan: Plan, conf: Conf, fronts: Mapping[str, in
     reader = reader.option("startingOffsets", starting_offsets(fronts))
     reader = reader.option("kafka.isolation.level", "read_committed")
     columns: list[Any] = ["topic", "partition", "offset", f.unix_millis("timestamp").alias("timestamp"), "key", "value"]
-    if plan.dead_letters is not None:
+    if _needs_headers(plan):
         reader = reader.option("includeHeaders", "true")
         columns.append("headers")
     return reader.load().select(*columns)
+
+
+def _needs_headers(plan: Plan) -> bool:
+    """Whether anything looks at headers: they cost a few microseconds a record to pack."""
+    reads = [vertex.step.source for vertex in plan.sources() if isinstance(vertex.step, Read)]
+    return plan.dead_letters is not None or any(columns_of(each.format.record).has_headers for each in reads)
 
 
 def _to_workers(session: SparkSession, frames: Any, parallelism: int) -> Any:

@@ -97,7 +97,7 @@ def aggregation_of(
     schema = schema_of(returns)
     fields = {name: hint for name, hint in get_type_hints(returns).items() if name in schema.kinds}
     taken = get_type_hints(takes)
-    given: dict[str, Any] = {name: taken[name] for name in key}
+    given: dict[str, Any] = {name: taken[name] for name in key if name in taken}
     if windows:
         given |= dict.fromkeys(WINDOW_FIELDS, datetime)
     states = {}

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from lowtide.errors import FlowError
 from lowtide.flow.endpoints import Kafka, KafkaSink
+from lowtide.flow.start import EARLIEST
 from lowtide.flow.steps import Function, Site, Step
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -78,4 +79,6 @@ def sink_of(sink: Kafka[T], taker: str) -> KafkaSink:
     """A sink as the plan keeps it."""
     if not isinstance(sink, Kafka):
         raise FlowError(f"{taker} takes kafka(topic, format), found {sink!r}", where=str(user_site()))
+    if sink.start != EARLIEST:
+        raise FlowError(f"{taker} has no start=, found {sink.start}", where=str(user_site()), way_out="leave it out")
     return KafkaSink(sink.topic, sink.format, sink.key)

@@ -29,7 +29,7 @@ def advice(plan: Plan) -> list[Finding]:
     found = []
     for vertex in plan.sinks():
         assert isinstance(vertex.step, Write)
-        key, exchange = vertex.step.sink.key, vertex
+        key, exchange = vertex.step.sink.key_column, vertex
         while not exchange.is_exchange:
             exchange = plan.vertices[exchange.parents[0]]
         columns = exchange.step.columns if isinstance(exchange.step, KeyBy) else ()

@@ -5,16 +5,31 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any, get_args
 
 from lowtide.conf import Conf
 from lowtide.errors import FlowError
 from lowtide.flow.calls import Call
-from lowtide.flow.findings import FlowRefused
+from lowtide.flow.findings import Finding, FlowRefused
 from lowtide.flow.graph import FlowGraph
-from lowtide.flow.inference import Inference, key_column
+from lowtide.flow.inference import Inference
 from lowtide.flow.plan import Grouping, Plan, Vertex
-from lowtide.flow.steps import Again, Broadcast, FlatMap, KeyBy, Loop, Read, Relay, Site, Step, Write
+from lowtide.flow.steps import (
+    Again,
+    Broadcast,
+    FlatMap,
+    FlatScan,
+    KeyBy,
+    Late,
+    Loop,
+    Read,
+    Relay,
+    Site,
+    Step,
+    WindowBy,
+    Write,
+)
 
 DEFAULT_UNITS = 128
 DEFAULT_SLACK_MS = 2
@@ -60,10 +75,11 @@ def compile_flow(
         raise FlowError(f"a slack of {slack_ms} ms is too short", way_out="give a tick 1 ms or more")
     if grouping not in get_args(Grouping):
         raise FlowError(f"there is no grouping {grouping!r}", way_out=f"choose one of {', '.join(get_args(Grouping))}")
-    inference = Inference(flow)
+    inference = Inference(flow, slack_ms)
     if inference.findings:
         raise FlowRefused(flow.name, inference.findings)
     vertices = _Layout(flow, inference).vertices()
+    _check_durations(flow.name, vertices, slack_ms)
     levels = 1 + max(vertex.level for vertex in vertices)
     return Plan(flow.name, vertices, levels, units, lanes, parallelism, flow.dead_letters, slack_ms, grouping)
 
@@ -105,7 +121,7 @@ class _Layout:
     def _met(self, index: int, call: Call, parents: list[Vertex]) -> list[Vertex]:
         """The parents of a call, brought to one level, and of a write to one behind an exchange."""
         if isinstance(call.step, Write) and parents[0].level == 0:
-            key = key_column(call.step.sink) if call.step.sink.key is not None else None
+            key = call.step.sink.key_column
             step = KeyBy(() if key is None else (key,))
             return [self._add(f"{call.name}/exchange", step, parents, self._gives[index], call.site)]
         level = max((parent.level for parent in parents), default=0)
@@ -124,7 +140,7 @@ class _Layout:
     ) -> Vertex:
         assert gives is not None, "a flow without findings has a type at every step"
         level = max((parent.level for parent in parents), default=0) + isinstance(step, KeyBy | Relay | Broadcast)
-        takes = parents[0].gives if parents else gives
+        takes = gives if not parents or isinstance(step, Late) else parents[0].gives
         ids = tuple(parent.id for parent in parents)
         vertex = Vertex(len(self._vertices), name, level, ids, step, takes, gives, site, back=back)
         self._vertices.append(vertex)
@@ -134,17 +150,20 @@ class _Layout:
 def _with_depths(vertices: Sequence[Vertex]) -> tuple[Vertex, ...]:
     """Say of every vertex how long the child path of a record in or out of it can be.
 
-    Flat maps, broadcasts and loops' heads append one element, edges from a vertex with several children another, and so
-    do sources that read one topic; a loop appends what one pass through it does once per turn.
+    Flat maps, flat scans, broadcasts and loops' heads append one element, edges from a vertex with several children
+    another, and so do sources that read one topic; a loop appends what one pass through it does once per turn. What a
+    window gives when it closes begins a path of one element.
     """
-    children = Counter(parent for vertex in vertices for parent in vertex.parents)
+    children = Counter(parent for each in vertices if not isinstance(each.step, Late) for parent in each.parents)
     readers = Counter(vertex.step.source.topic for vertex in vertices if isinstance(vertex.step, Read))
     depths: list[int] = []
     for vertex in vertices:
         arriving = max((depths[parent] + (children[parent] > 1) for parent in vertex.parents), default=0)
         if isinstance(vertex.step, Read):
             arriving += readers[vertex.step.source.topic] > 1
-        depths.append(arriving + isinstance(vertex.step, FlatMap | Broadcast | Loop))
+        if isinstance(vertex.step, WindowBy):
+            arriving = arriving + 1 if vertex.step.emit == "update" else max(arriving, 1)
+        depths.append(arriving + isinstance(vertex.step, FlatMap | FlatScan | Broadcast | Loop))
         if isinstance(vertex.step, Again):
             assert vertex.back is not None, "a loop's tail knows its head"
             entered = depths[vertex.back] - 1
@@ -159,6 +178,26 @@ def _with_depths(vertices: Sequence[Vertex]) -> tuple[Vertex, ...]:
                 way_out="a loop with a smaller limit_turns, or with fewer flat_maps and branches in its body",
             )
     return tuple(replace(vertex, depth=depth) for vertex, depth in zip(vertices, depths, strict=True))
+
+
+def _check_durations(flow: str, vertices: Sequence[Vertex], slack_ms: int) -> None:
+    """Refuse windows that are shorter than the clock's ticks."""
+    slack = timedelta(milliseconds=slack_ms)
+    findings = []
+    for vertex in vertices:
+        if isinstance(vertex.step, WindowBy):
+            windows, wait = vertex.step.windows, vertex.step.wait
+            named = {word: getattr(windows, word, slack) for word in ("size", "every", "gap")}
+            named["wait"] = wait or slack
+            findings += [
+                Finding(
+                    vertex.site, vertex.name, f"{word} is {each}, shorter than a tick of {slack_ms} ms; make it longer"
+                )
+                for word, each in named.items()
+                if each < slack
+            ]
+    if findings:
+        raise FlowRefused(flow, findings)
 
 
 def _loop(vertices: Sequence[Vertex], head: int, tail: int) -> set[int]:

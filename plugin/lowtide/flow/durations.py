@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-__all__ = ["days", "hours", "millis", "minutes", "seconds"]
+from lowtide.errors import FlowError
+from lowtide.flow.calls import user_site
+
+__all__ = ["days", "duration_of", "hours", "millis", "minutes", "seconds", "ticks_of"]
 
 
 def millis(number: float) -> timedelta:
@@ -30,3 +33,19 @@ def hours(number: float) -> timedelta:
 def days(number: float) -> timedelta:
     """So many times 24 hours."""
     return timedelta(days=number)
+
+
+def duration_of(step: str, argument: str, duration: timedelta) -> timedelta:
+    """The duration, refused if it is none that is above zero."""
+    if not isinstance(duration, timedelta) or duration <= timedelta():
+        raise FlowError(
+            f"{step} takes {argument}=, a duration above zero, found {duration!r}",
+            where=str(user_site()),
+            way_out=f"write {argument}=lt.hours(1), or another of lt.millis, seconds, minutes, hours, days",
+        )
+    return duration
+
+
+def ticks_of(duration: timedelta, slack_ms: int) -> int:
+    """After how many ticks a duration is over: what is exactly so old in log time is that old."""
+    return -(-duration // timedelta(milliseconds=slack_ms))

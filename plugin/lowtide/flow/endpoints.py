@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from lowtide.flow.formats import Format
+from lowtide.flow.start import EARLIEST, Start, StartAt, start_of
 
 T = TypeVar("T")
 
@@ -20,6 +21,7 @@ class Kafka(Generic[T]):
     topic: str
     format: Format[T]
     key: str | None = None
+    start: Start = EARLIEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +30,11 @@ class KafkaSource:
 
     topic: str
     format: Format[object]
+    start: Start = EARLIEST
 
     def __str__(self) -> str:
-        return f'kafka topic "{self.topic}" as {self.format}'
+        start = "" if self.start == EARLIEST else f" from {self.start} on"
+        return f'kafka topic "{self.topic}" as {self.format}{start}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +45,37 @@ class KafkaSink:
     format: Format[object]
     key: str | None
 
+    @property
+    def key_column(self) -> str | None:
+        """The column of the records that becomes the message's key: `key`, or the one marked so."""
+        if self.key is not None:
+            return self.key
+        from lowtide.flow.columns import columns_of
+
+        return columns_of(self.format.record).key
+
     def __str__(self) -> str:
         key = f', key "{self.key}"' if self.key is not None else ""
         return f'kafka topic "{self.topic}" as {self.format}{key}'
 
 
-def kafka(topic: str, format: Format[T], *, key: str | None = None) -> Kafka[T]:  # noqa: A002 - reads best so
+def kafka(
+    topic: str,
+    format: Format[T],  # noqa: A002 - reads best so
+    *,
+    key: str | None = None,
+    start: StartAt = "earliest",
+) -> Kafka[T]:
     """Name a Kafka topic to read from or to write to.
 
     Args:
         topic: The topic's name.
         format: How a message's value becomes a record and back: `json(Type)` or `raw()`.
         key: For `write` only: the column whose value becomes the message's key (str as UTF-8, bytes as they are, int
-            in decimal digits). Records of `raw()` bring their own key.
+            in decimal digits). Records of `raw()` bring their own key, and so do those of a dataclass with a field that
+            is marked `lt.Key()`.
+        start: For `read` only: where the job's first start begins to read; later ones go on from where it was. All
+            that is there, what comes from now on, what the log has stamped from a moment on, or offsets by partition.
+            Partitions that come later are read from their beginning.
     """
-    return Kafka(topic, format, key)
+    return Kafka(topic, format, key, start_of(start))

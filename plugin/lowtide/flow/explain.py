@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
+from lowtide.flow.moments import said_duration
 from lowtide.flow.plan import Plan, Vertex
 from lowtide.flow.signature import said
 from lowtide.flow.steps import (
     WORD,
     Again,
     Broadcast,
+    Deduplicate,
     FlatMap,
     KeyBy,
     Last,
+    Late,
     Map,
     MapBatches,
     Merge,
@@ -18,6 +23,7 @@ from lowtide.flow.steps import (
     Relay,
     Scan,
     Step,
+    WindowBy,
     Write,
 )
 
@@ -65,10 +71,15 @@ def _verb(step: Step) -> str:
         return "exchange to the next level"
     if isinstance(step, Broadcast):
         return "exchange to all hash units"
+    if isinstance(step, WindowBy):
+        time = "log time" if step.time is None else f"{step.time}, waits {said_duration(step.wait)} for it"
+        return f"{step.windows} by {time}{', with updates' if step.emit == 'update' else ''}"
+    if isinstance(step, Late):
+        return "what is late"
     return f"{WORD[Last]} {step.count}" if isinstance(step, Last) else WORD[type(step)]
 
 
-def _result(plan: Plan, vertex: Vertex, origins: list[str]) -> str:
+def _result(plan: Plan, vertex: Vertex, origins: list[str]) -> str:  # noqa: PLR0911 - one line per kind of step
     step, gives = vertex.step, said(vertex.gives)
     if isinstance(step, Write):
         return f" -> {step.sink}"
@@ -76,8 +87,16 @@ def _result(plan: Plan, vertex: Vertex, origins: list[str]) -> str:
         return f" into the state {said(step.state)}"
     if isinstance(step, Scan):
         beside = "".join(f" beside {origin}" for origin in origins[1:])
-        return f"{beside} -> {gives}, with the state {said(step.state)}"
+        return f"{beside} -> {gives}, with the state {said(step.state)}{_until(step.ttl)}"
+    if isinstance(step, Deduplicate):
+        return f" within {step.within}"
     if isinstance(step, Again):
         assert vertex.back is not None, "a loop's tail knows its head"
         return f", back to {plan.vertices[vertex.back].name} for at most {step.limit_turns} turns"
-    return f" -> {gives}" if isinstance(step, Map | FlatMap | MapBatches | Last) else ""
+    if isinstance(step, Last):
+        return f" -> {gives}{_until(step.ttl)}"
+    return f" -> {gives}" if isinstance(step, Map | FlatMap | MapBatches | WindowBy | Late) else ""
+
+
+def _until(ttl: timedelta | None) -> str:
+    return "" if ttl is None else f", forgotten after {ttl}"

@@ -10,11 +10,13 @@ from datetime import UTC
 from functools import cache
 from operator import attrgetter
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
 from lowtide.flow.kinds import EARLIEST, LATEST, SCALARS, Choice, Kind, Nullable, Scalar
 from lowtide.flow.nested_kinds import Mapping, Sequenced, Struct
+from lowtide.flow.plain_kinds import Fixed, Identifier
 from lowtide.flow.schema import schema_of
 
 __all__ = ["decoder_of", "encode_rows", "fits_of", "is_fixed", "keeps", "kept", "key_of", "saves_of"]
@@ -67,7 +69,7 @@ def is_fixed(kind: Kind) -> bool:
     if isinstance(kind, Struct):
         parameters = kind.record.__dataclass_params__  # type: ignore[attr-defined]  # a Struct's is a dataclass
         return parameters.frozen and not _is_made_by_code(kind) and all(is_fixed(inner) for _, inner in kind.fields)
-    return isinstance(kind, Scalar | Choice)
+    return isinstance(kind, Scalar | Choice | Fixed | Identifier)
 
 
 @cache
@@ -100,7 +102,7 @@ def _is_made_by_code(struct: Struct) -> bool:
     return not parameters.init or hasattr(struct.record, "__post_init__")
 
 
-def _expression(kind: Kind, value: str, names: dict[str, Any], *, exact: bool) -> str:
+def _expression(kind: Kind, value: str, names: dict[str, Any], *, exact: bool) -> str:  # noqa: PLR0911 - one per kind
     """An expression that says whether a value is of a kind; what it refers to is put into `names`."""
     if isinstance(kind, Nullable):
         return f"({value} is None or {_expression(kind.inner, value, names, exact=exact)})"
@@ -108,6 +110,10 @@ def _expression(kind: Kind, value: str, names: dict[str, Any], *, exact: bool) -
         return _scalar(kind.python, value, names, exact=exact)
     if isinstance(kind, Struct):
         return f"{_name(_look(kind, exact=exact), names)}({value})"
+    if isinstance(kind, Fixed):
+        return f"{_name(kind.fits, names)}({value})"
+    if isinstance(kind, Identifier):
+        return f"type({value}) is {_name(UUID, names)}"
     if isinstance(kind, Choice):
         return f"(type({value}) is {_name(kind.member_type, names)} and {value} in {_name(kind.members, names)})"
     if isinstance(kind, Sequenced):
@@ -122,7 +128,11 @@ def _each(kind: Kind, values: str, names: dict[str, Any], *, exact: bool) -> str
     item = f"x{len(names)}"
     names[item] = None
     each = f"all([{_expression(kind, item, names, exact=exact)} for {item} in {values}])"
-    if not isinstance(kind, Scalar) or kind.python.__name__ == "datetime" or (kind.python is float and not exact):
+    if (
+        not isinstance(kind, Scalar)
+        or kind.python.__name__ in ("datetime", "time")
+        or (kind.python is float and not exact)
+    ):
         return each
     types = f"set(map(type, {values})) <= {_name({kind.python}, names)}"
     if kind.python is str:
@@ -132,7 +142,7 @@ def _each(kind: Kind, values: str, names: dict[str, Any], *, exact: bool) -> str
     return f"({types})"
 
 
-def _scalar(python: type, value: str, names: dict[str, Any], *, exact: bool) -> str:
+def _scalar(python: type, value: str, names: dict[str, Any], *, exact: bool) -> str:  # noqa: PLR0911 - one per type
     look = f"type({value}) is {_name(python, names)}"
     if python is str:
         return f"({look} and ({value}.isascii() or {_name(_is_text, names)}({value})))"
@@ -140,6 +150,8 @@ def _scalar(python: type, value: str, names: dict[str, Any], *, exact: bool) -> 
         return f"({look} and {_INT.format(value)})"
     if python is float and not exact:
         return f"({look} or (type({value}) is {_name(int, names)} and {_EXACT.format(value)}))"
+    if python.__name__ == "time":
+        return f"({look} and {value}.tzinfo is None and not {value}.fold)"
     if python.__name__ != "datetime":
         return look
     utc = f"{value}.tzinfo is {_name(UTC, names)}"
@@ -173,4 +185,4 @@ def _keeps(kind: Kind) -> bool:
         return kind.python is tuple and _keeps(kind.item)
     if isinstance(kind, Scalar):
         return kind.python in (str, bytes, bool, int) or kind.python.__name__ == "date"
-    return isinstance(kind, Choice)
+    return isinstance(kind, Choice | Fixed)

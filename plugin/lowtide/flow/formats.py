@@ -5,7 +5,7 @@ A format is a frozen value in a flow; its codec is loaded on use. Records are da
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -13,26 +13,12 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 if TYPE_CHECKING:
     from msgspec.json import Encoder
 
+    from lowtide.flow.columns import Columns, Messages
     from lowtide.flow.raw_record import Raw
-
-Messages = Sequence["bytes | None"]
-"""Keys or values of n messages, None where there is none."""
+    from lowtide.flow.reading import Decoded, Reading
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Decoded(Generic[T]):
-    """What became of a batch of `n` messages.
-
-    Attributes:
-        rows: The records, in order, without those that failed; all of them fit their type.
-        failures: `(index in the batch, reason)` of those that failed, in order.
-    """
-
-    rows: list[T]
-    failures: list[tuple[int, str]]
 
 
 class Format(Protocol[T_co]):
@@ -42,11 +28,11 @@ class Format(Protocol[T_co]):
     def record(self) -> type[T_co]:
         """The dataclass of the records."""
 
-    def decode(self, keys: Messages, values: Messages) -> Decoded[Any]:
+    def decode(self, messages: Messages) -> Decoded[Any]:
         """Make records of messages; what cannot be parsed, or does not fit, is named, never dropped in silence."""
 
     def encode(self, rows: Sequence[Any]) -> list[bytes | None]:
-        """Make the messages' values; raises what the codec raises for a record that cannot be written."""
+        """Make the messages' values, None for a tombstone; keys and headers stand in the records (`columns_of`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +46,11 @@ class RawFormat:
 
         return Raw
 
-    def decode(self, keys: Messages, values: Messages) -> Decoded[Raw]:
+    def decode(self, messages: Messages) -> Decoded[Raw]:
         """Pair keys with values; never fails."""
-        return Decoded(list(map(self.record, keys, values)), [])
+        from lowtide.flow.reading import Decoded
+
+        return Decoded(list(map(self.record, messages.keys, messages.values)), [])
 
     def encode(self, rows: Sequence[Raw]) -> list[bytes | None]:
         """Take the values."""
@@ -81,77 +69,45 @@ class JsonFormat(Generic[T]):
 
     record: type[T]
 
-    def decode(self, keys: Messages, values: Messages) -> Decoded[T]:
+    def decode(self, messages: Messages) -> Decoded[T]:
         """Parse one message after the other, in C as long as all can be parsed, and see that the records fit."""
-        decode, complete, fits = _reading(self.record)  # type: ignore[arg-type]  # a class is hashable
-        try:
-            rows = list(map(decode, values))
-        except Exception:  # noqa: BLE001 - of a user's __post_init__ too; whose it is, is asked below
-            return self._decode_each(values)
-        if complete is not None:
-            complete(rows)
-        return Decoded(rows, []) if all(map(fits, rows)) else self._decode_each(values)
-
-    def _decode_each(self, values: Messages) -> Decoded[T]:
-        import msgspec
-
-        decode, _, _ = _reading(self.record)  # type: ignore[arg-type]  # a class is hashable
-        rows: list[T] = []
-        failures: list[tuple[int, str]] = []
-        for index, value in enumerate(values):
-            if value is None:
-                failures.append((index, "a null value is not JSON"))
-                continue
-            try:
-                row = decode(value)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                failures.append((index, str(error)))
-            except Exception as error:  # noqa: BLE001 - whatever a user's __post_init__ raises
-                failures.append((index, f"{type(error).__name__}: {error}"))
-            else:
-                fault = self._fault(row)
-                if fault is None:
-                    rows.append(row)
-                else:
-                    failures.append((index, fault))
-        return Decoded(rows, failures)
-
-    def _fault(self, row: T) -> str | None:
-        """Complete a record; what is wrong with it all the same: an int of more than 64 bits, a time without offset."""
-        from lowtide.flow.schema import schema_of
-
-        _, complete, _ = _reading(self.record)  # type: ignore[arg-type]  # a class is hashable
-        if complete is not None:
-            complete([row])
-        fault = schema_of(self.record).fault(row)
-        return None if fault is None else fault.what
+        return _reading(self.record).decode(messages)  # type: ignore[arg-type]  # a class is hashable
 
     def encode(self, rows: Sequence[T]) -> list[bytes | None]:
         """Write a batch with one call into C: JSON never holds a bare newline, so lines are messages."""
+        encoder, columns = _writing(self.record)  # type: ignore[arg-type]  # a class is hashable
+        if columns is not None:
+            rows = columns.values(rows)
+            if columns.takes_null:
+                return [None if row is None else encoder.encode(row) for row in rows]
         if len(rows) <= 1:
-            return [_encoder().encode(row) for row in rows]
-        return _encoder().encode_lines(rows)[:-1].split(b"\n")  # type: ignore[return-value]  # list is invariant
+            return [encoder.encode(row) for row in rows]
+        return encoder.encode_lines(rows)[:-1].split(b"\n")  # type: ignore[return-value]  # list is invariant
 
     def __str__(self) -> str:
         return "JSON"
 
 
 @cache
-def _reading(record: Any) -> tuple[Callable[[Any], Any], Callable[[list[Any]], None] | None, Callable[[Any], bool]]:
-    """What decodes a message, what completes decoded records, if they need it, and whether one fits its type."""
-    from msgspec.json import Decoder
+def _reading(record: Any) -> Reading:
+    import msgspec
 
-    from lowtide.flow.defaults import completer_of
-    from lowtide.flow.fields import fits_of
+    from lowtide.flow.columns import columns_of
+    from lowtide.flow.reading import Reading
 
-    return Decoder(record).decode, completer_of(record), fits_of(record)
+    parse = msgspec.json.Decoder(columns_of(record).value).decode
+    return Reading(record, parse, (msgspec.DecodeError,), "a null value is not JSON")
 
 
 @cache
-def _encoder() -> Encoder:
+def _writing(record: Any) -> tuple[Encoder, Columns | None]:
+    """What encodes records, and their columns, if not all are in the value as they are."""
     from msgspec.json import Encoder
 
-    return Encoder()
+    from lowtide.flow.columns import columns_of
+
+    columns = columns_of(record)
+    return Encoder(), None if columns.plain else columns
 
 
 def json(record: type[T]) -> JsonFormat[T]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from lowtide.errors import FlowError
@@ -40,6 +41,10 @@ class FlowGraph:
         """Write a step down, for streams; returns its index in `calls`."""
         self.calls.append(Call(step, name, parents, site, back))
         return len(self.calls) - 1
+
+    def complete(self, call: int, step: Step) -> None:
+        """Say the rest of a step that is written in two words, such as `window(...).reduce(...)`."""
+        self.calls[call] = replace(self.calls[call], step=step)
 
     def __repr__(self) -> str:
         return f"Flow({self.name!r})"

@@ -2,38 +2,46 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, get_origin
 
 from lowtide.errors import FlowError
 from lowtide.flow.calls import Call
-from lowtide.flow.endpoints import KafkaSink
+from lowtide.flow.columns import columns_of
+from lowtide.flow.endpoints import KafkaSink, KafkaSource
 from lowtide.flow.findings import Finding
 from lowtide.flow.formats import RawFormat
 from lowtide.flow.graph import DEAD_LETTERS, NAME, NAME_RULE, FlowGraph
 from lowtide.flow.loops import Loops
 from lowtide.flow.schema import schema_of
 from lowtide.flow.signature import NOTHING, Unreadable, accepts, element_of, said, signature_of
-from lowtide.flow.stateful import typed_broadcast, typed_scan
+from lowtide.flow.stateful import aggregated, typed_broadcast, typed_reduce, typed_scan
 from lowtide.flow.steps import (
     WORD,
     Again,
     Broadcast,
+    Deduplicate,
     Filter,
     FlatMap,
     KeyBy,
     Last,
+    Late,
     Loop,
     Map,
     MapBatches,
     Merge,
     Read,
+    Reduce,
+    Running,
     Scan,
     Site,
     Step,
+    WindowBy,
     Write,
 )
+from lowtide.flow.window_types import time_fault, typed_window
 
-_KEY_KINDS = {"str", "int", "bytes"}
+_KEY_KINDS = {"str", "int", "bytes", "UUID"}
 
 
 class Inference:
@@ -47,8 +55,9 @@ class Inference:
         findings: All faults, in the order of the calls.
     """
 
-    def __init__(self, flow: FlowGraph) -> None:
+    def __init__(self, flow: FlowGraph, slack_ms: int = 1) -> None:
         self._flow = flow
+        self._slack_ms = slack_ms
         self.names: list[str] = []
         self.gives: list[Any] = []
         self.steps: list[Step] = [call.step for call in flow.calls]
@@ -61,6 +70,7 @@ class Inference:
             self._check_name(index, call)
             for message in self._loops.enter(index, call):
                 self._fault(call, message)
+            self._check_durations(call)
             self.gives.append(self._infer(index, call))
         self._check_ends()
 
@@ -96,17 +106,28 @@ class Inference:
                 return
             names[name] = call.site
 
+    def _check_durations(self, call: Call) -> None:
+        step = call.step
+        named = ("within", step.within) if isinstance(step, Deduplicate) else ("ttl", getattr(step, "ttl", None))
+        argument, duration = named
+        if duration is not None and duration < timedelta(milliseconds=self._slack_ms):
+            self._fault(call, f"{argument}={duration} is shorter than a tick, which is {self._slack_ms} ms (slack_ms)")
+
     def _made_name(self, index: int, call: Call) -> str | None:
         if isinstance(call.step, KeyBy):
             return f"{self.names[call.parents[0]]}/by-{'-'.join(call.step.columns)}"
-        if isinstance(call.step, Last):
-            return f"{self.names[call.parents[0]]}/last"
+        if isinstance(call.step, Last | Late):
+            return f"{self.names[call.parents[0]]}/{WORD[type(call.step)]}"
         return f"{self._loops.name_of(index)}/head" if isinstance(call.step, Loop) else None
 
     def _infer(self, index: int, call: Call) -> Any:
         try:
             if isinstance(call.step, Read):
+                columns_of(call.step.source.format.record)
+                self._check_start(call, call.step.source)
                 return schema_of(call.step.source.format.record).record
+            if isinstance(call.step, Late):
+                return self.gives[self._flow.calls[call.parents[0]].parents[0]]
             takes = self.gives[call.parents[0]]
             if not isinstance(call.step, Map | FlatMap | Filter) and self._takes_windows(call):
                 return None
@@ -114,9 +135,21 @@ class Inference:
         except Unreadable as problem:
             self._fault(call, f"{_called(call)} {problem}")
         except FlowError as error:
-            prefix = f"{_called(call)}: " if hasattr(call.step, "function") else ""
+            prefix = f"{_called(call)}: " if _function(call.step) is not None else ""
             self._fault(call, prefix + error.what + (f"; {error.way_out}" if error.way_out else ""))
         return None
+
+    def _check_start(self, call: Call, source: KafkaSource) -> None:
+        """Sources of one topic have the same fronts, which begin in one place."""
+        for other in self._flow.calls:
+            if other is call:
+                return
+            if isinstance(other.step, Read) and other.step.source.topic == source.topic:
+                known = other.step.source.start
+                if known != source.start:
+                    message = f"topic {source.topic!r} is read from start={known} at {other.site}, and here from"
+                    self._fault(call, f"{message} {source.start}; say the same in both places")
+                return
 
     def _takes_windows(self, call: Call) -> bool:
         for parent in call.parents:
@@ -133,10 +166,12 @@ class Inference:
         if isinstance(step, MapBatches):
             signature_of(step.function, "batch")
             return schema_of(step.returns).record
-        if isinstance(step, Last | Scan):
+        if isinstance(step, Last | Scan | Running):
             return self._infer_state(index, call, step, takes)
         if isinstance(step, Again):
             return self._infer_loop(call, step, takes)
+        if isinstance(step, WindowBy):
+            return self._infer_window(index, call, step, takes)
         if isinstance(step, Broadcast):
             self.steps[index] = typed_broadcast(step, takes)
         elif isinstance(step, Filter):
@@ -147,11 +182,45 @@ class Inference:
             self._check_ends_of_level(call, step, takes)
         return takes
 
-    def _infer_state(self, index: int, call: Call, step: Last | Scan, takes: Any) -> Any:
+    def _infer_state(self, index: int, call: Call, step: Last | Scan | Running, takes: Any) -> Any:
         if isinstance(step, Last):
             return None if takes is None else tuple[takes, ...]
-        scan = self.steps[index] = typed_scan(step, takes, self._beside(call))
+        if isinstance(step, Running | Reduce) and takes is None:
+            return step.returns
+        scan: Scan
+        if isinstance(step, Running):
+            scan = aggregated(step, takes, self._key(call))
+        elif isinstance(step, Reduce):
+            scan = typed_reduce(step, takes)
+        else:
+            scan = typed_scan(step, takes, self._beside(call))
+        self.steps[index] = scan
         return scan.returns
+
+    def _infer_window(self, index: int, call: Call, step: WindowBy, takes: Any) -> Any:
+        fault = time_fault(step, takes)
+        if fault is not None:
+            self._fault(call, fault)
+        if step.result is None:
+            self._fault(
+                call, "nothing is made of its windows; add .aggregate(...), .reduce(...), .fold(...) or .apply(...)"
+            )
+            return None
+        taken = any(isinstance(each.step, Late) and each.parents == (index,) for each in self._flow.calls)
+        if step.time is None and (taken or step.late is not None):
+            self._fault(call, "its windows go by log time, for which nothing is late; leave out .late and late=")
+        elif step.time is not None and not taken and step.late is None:
+            self._fault(call, 'nobody takes its late records; write .late somewhere, or drop them by late="drop"')
+        elif taken and step.late is not None:
+            self._fault(call, 'late="drop" drops what .late takes; leave out one of the two')
+        self.steps[index], gives = typed_window(step, takes, self._key(call))
+        return gives
+
+    def _key(self, call: Call) -> tuple[str, ...]:
+        """The columns by which the records are keyed that a call takes."""
+        while not isinstance(call.step, KeyBy):
+            call = self._flow.calls[call.parents[0]]
+        return call.step.columns
 
     def _check_ends_of_level(self, call: Call, step: Step, takes: Any) -> None:
         if isinstance(step, KeyBy):
@@ -222,7 +291,7 @@ class Inference:
         for column in columns:
             if column in kinds and not kinds[column].can_be_key:
                 message = f"{column!r} is {kinds[column].name}, which cannot be a key"
-                self._fault(call, f"{message}; use str, int, bool, bytes, date, datetime, Enum or Literal")
+                self._fault(call, f"{message}; use str, int, bool, bytes, date, datetime, UUID, Enum or Literal")
 
     def _check_sink(self, call: Call, sink: KafkaSink, takes: type | None) -> None:
         if takes is None:
@@ -231,15 +300,18 @@ class Inference:
             self._fault(call, f"the sink takes {said(sink.format.record)}, but {said(takes)} arrives")
         elif sink.key is not None and isinstance(sink.format, RawFormat):
             self._fault(call, "records of raw() bring their own key; leave out key=")
+        elif sink.key is not None and (marked := columns_of(takes).key) is not None:
+            self._fault(call, f"{said(takes)} has its key marked: {marked!r} is lt.Key(); leave out key={sink.key!r}")
         elif sink.key is not None:
             self._check_columns(call, (sink.key,), takes)
             kind = schema_of(takes).kinds.get(sink.key)
             if kind is not None and kind.name.removesuffix(" | None") not in _KEY_KINDS:
-                self._fault(call, f"a message's key is str, int or bytes, but {sink.key!r} is {kind.name}")
+                self._fault(call, f"a message's key is str, int, bytes or UUID, but {sink.key!r} is {kind.name}")
 
     def _check_ends(self) -> None:
-        parents = {parent for call in self._flow.calls for parent in call.parents}
-        for index, call in enumerate(self._flow.calls):
+        calls = self._flow.calls
+        parents = {parent for call in calls if not isinstance(call.step, Late) for parent in call.parents}
+        for index, call in enumerate(calls):
             if index in parents or isinstance(call.step, Write):
                 continue
             if isinstance(call.step, Broadcast):
@@ -251,8 +323,13 @@ class Inference:
 
 
 def _called(call: Call) -> str:
-    function = getattr(call.step, "function", None)
+    function = _function(call.step)
     return str(getattr(function, "__name__", None) or repr(function))
+
+
+def _function(step: Step) -> object:
+    """The function that a message about a step names, None for none."""
+    return getattr(step.result if isinstance(step, WindowBy) else step, "function", None)
 
 
 def _taken(call: Call, name: str, site: Site) -> str:
@@ -267,4 +344,4 @@ def _taken(call: Call, name: str, site: Site) -> str:
 
 def key_column(sink: KafkaSink) -> str | None:
     """The column that becomes the message's key, None for none."""
-    return "key" if isinstance(sink.format, RawFormat) else sink.key
+    return "key" if isinstance(sink.format, RawFormat) else sink.key_column

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from enum import Enum
 from operator import attrgetter
 from typing import Any
@@ -114,8 +114,8 @@ class Scalar(Kind):
 
     @property
     def can_be_key(self) -> bool:
-        """All but float: nearly equal floats are different keys."""
-        return self.python is not float
+        """All but float, as nearly equal floats are different keys, and time."""
+        return self.python not in (float, time)
 
     def encode(self, values: list[Any]) -> pa.Array:
         """Check the types of all values at once, then let Arrow copy them."""
@@ -124,6 +124,8 @@ class Scalar(Kind):
         refuse_types(values, self.python, self.name)
         if self.python is datetime:
             _refuse_no_instants(values)
+        if self.python is time:
+            _refuse_zones(values)
         try:
             return pa.array(values, self.arrow)
         except (pa.ArrowException, OverflowError, ValueError):
@@ -134,6 +136,8 @@ class Scalar(Kind):
         if self.python in (str, bytes):
             values: list[Any] = column.to_numpy(zero_copy_only=False).tolist()
             return values
+        if self.python is time:
+            return list(column.to_pylist())
         filled = column.fill_null(_ZERO[self.python]) if column.null_count else column
         values = filled.to_numpy(zero_copy_only=False).tolist()
         if self.python is datetime:
@@ -165,6 +169,7 @@ SCALARS: dict[type, Scalar] = {
     bool: Scalar("bool", pa.bool_(), bool),
     date: Scalar("date", pa.date32(), date),
     datetime: Scalar("datetime with a time zone", pa.timestamp("us", tz="UTC"), datetime),
+    time: Scalar("time without a time zone", pa.time64("us"), time),
 }
 
 
@@ -186,6 +191,12 @@ def _refuse_no_instants(values: list[Any]) -> None:
             raise Mismatch("", value, "datetime with a time zone")
         if value is not None and not EARLIEST <= value <= LATEST:
             raise Mismatch("", value, "datetime with a time zone, in UTC of the years 1 to 9999")
+
+
+def _refuse_zones(values: list[Any]) -> None:
+    for value in values:
+        if value is not None and (value.tzinfo is not None or value.fold):
+            raise Mismatch("", value, "time without a time zone")
 
 
 def with_nulls(values: list[Any], column: pa.Array) -> list[Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from lowtide.flow.calls import Call
 from lowtide.flow.graph import FlowGraph
-from lowtide.flow.steps import WORD, Again, Broadcast, KeyBy, Loop, Scan, Write
+from lowtide.flow.steps import WORD, Again, Broadcast, KeyBy, Loop, Scan, WindowBy, Write
 
 
 class Loops:
@@ -53,5 +53,7 @@ class Loops:
             yield f"a scan in the loop {name!r} cannot look at a broadcast; do so before or behind the loop"
         elif mixed:
             yield f"{WORD[type(call.step)]} takes streams from inside and outside of the loop {name!r}; merge before it"
+        elif isinstance(call.step, WindowBy):
+            yield f"a window cannot stand in the loop {name!r}: it ends later than a turn; put it before or behind"
         elif isinstance(call.step, KeyBy | Broadcast | Write):
             yield f"{WORD[type(call.step)]} cannot stand in the loop {name!r}, whose records stay with their key"

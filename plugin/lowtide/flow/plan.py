@@ -15,6 +15,7 @@ from lowtide.flow.steps import (
     STATEFUL,
     Broadcast,
     KeyBy,
+    Late,
     Loop,
     MapBatches,
     Read,
@@ -22,6 +23,7 @@ from lowtide.flow.steps import (
     Scan,
     Site,
     Step,
+    WindowBy,
     Write,
 )
 
@@ -104,9 +106,15 @@ class Plan:
     def children(self, vertex: int) -> tuple[Vertex, ...]:
         """The vertices that take the records of this one, in the order they were written; not back to a loop's head.
 
-        Where there are several, a record's child path gets the child's number, counted from 1, on the way.
+        Where there are several, a record's child path gets the child's number, counted from 1, on the way. Who takes
+        what is late for a window is not among them.
         """
-        return tuple(child for child in self.vertices if vertex in child.parents)
+        return tuple(each for each in self.vertices if vertex in each.parents and not isinstance(each.step, Late))
+
+    def late_of(self, window: int) -> Vertex | None:
+        """The vertex that takes what is late for a window; None where it is dropped."""
+        found = (each for each in self.vertices if window in each.parents and isinstance(each.step, Late))
+        return next(found, None)
 
     def sources(self) -> Iterator[Vertex]:
         """All vertices that read."""
@@ -152,7 +160,7 @@ class Plan:
 
         Of a batch nobody can say which record it was, and a state that cannot be saved is no record's fault.
         """
-        return self.dead_letters is None or isinstance(step, MapBatches | Scan | Broadcast)
+        return self.dead_letters is None or isinstance(step, MapBatches | Scan | Broadcast | WindowBy)
 
     @property
     def outlet(self) -> int | None:
@@ -180,7 +188,8 @@ class Plan:
             return frozenset(vertex.id for vertex in self.vertices)
         found: set[int] = set()
         for vertex in reversed(self.vertices):
-            if any(child.is_exchange or child.id in found for child in self.children(vertex.id)):
+            takers = [each for each in self.vertices if vertex.id in each.parents]
+            if any(taker.is_exchange or taker.id in found for taker in takers):
                 found.add(vertex.id)
         return frozenset(found)
 

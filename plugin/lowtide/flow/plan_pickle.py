@@ -237,6 +237,8 @@ def _held(value: Any) -> Iterator[tuple[str, str, Any]]:
         yield from (("captured", name, held) for name, held in variables.nonlocals.items())
         yield from (("global", name, held) for name, held in variables.globals.items())
         yield from (("default", str(index), held) for index, held in enumerate(value.__defaults__ or ()))
+    elif isinstance(value, dict):
+        yield from (("entry", str(name), held) for name, held in value.items())
     else:
         yield from (("attribute", name, held) for name, held in getattr(value, "__dict__", {}).items())
 

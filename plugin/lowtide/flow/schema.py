@@ -6,30 +6,37 @@
 | `int` | int64 | a larger number is refused; a bool is no int |
 | `float` | float64 | an int of up to 53 bits is taken and becomes a float |
 | `datetime` | timestamp[us, UTC] | must have a time zone; comes back as the same instant in UTC |
+| `time` | time64[us] | without a time zone |
+| `Annotated[Decimal, Precision(18, 2)]` | decimal128(18, 2) | has exactly so many digits after the point |
+| `UUID` | string | |
 | `Enum`, `Literal` | string or int64 | members all str or all int |
 | `T | None` | nullable | the only union |
 | `list[T]`, `tuple[T, ...]` | list | |
 | `dict[str, T]` | map | order of keys kept |
 | another dataclass | struct | not itself again, nowhere below |
 
-Sets are refused since their order does not repeat; so are `Any`, Decimal (write str, or int of the smallest unit),
-fields that are not arguments of the constructor, and names that start with an underscore.
+Sets are refused since their order does not repeat; so are `Any`, a Decimal without its precision, fields that are not
+arguments of the constructor, and names that start with an underscore.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Hashable, Sequence
+from decimal import Decimal
 from enum import Enum
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Optional, Union, cast, get_args, get_origin, get_type_hints
+from uuid import UUID
 
 import pyarrow as pa
 
 from lowtide.errors import FlowError, UserCodeFailed
 from lowtide.flow.kinds import SCALARS, Choice, Kind, Mismatch, Nullable, enum_choice
+from lowtide.flow.markers import Precision
 from lowtide.flow.nested_kinds import Mapping, Sequenced, Struct
+from lowtide.flow.plain_kinds import DIGITS_LIMIT, Fixed, Identifier
 
 
 class SchemaRefused(FlowError):
@@ -120,11 +127,11 @@ def _schema_of(record: Hashable) -> Schema:
 
 def _struct(record: type, inside: tuple[type, ...]) -> Struct:
     if not isinstance(record, type) or not dataclasses.is_dataclass(record):
-        raise SchemaRefused(f"a record must be a dataclass, found {_said(record)}")
+        raise SchemaRefused(f"a record must be a dataclass, found {said(record)}")
     if record in inside:
         raise SchemaRefused(f"{record.__qualname__} contains itself, which no column can hold")
     try:
-        hints = get_type_hints(record)
+        hints = get_type_hints(record, include_extras=True)
     except (NameError, TypeError) as error:
         raise SchemaRefused(f"the field types of {record.__qualname__} cannot be read: {error}") from None
     declared = dataclasses.fields(record)
@@ -141,16 +148,18 @@ def _struct(record: type, inside: tuple[type, ...]) -> Struct:
     return Struct(record, fields, keywords=any(field.kw_only for field in declared))
 
 
-def _kind(hint: Any, place: str, inside: tuple[type, ...]) -> Kind:  # noqa: PLR0911 - one line per kind
-    if hint in SCALARS:
-        return SCALARS[hint]
+def _kind(hint: Any, place: str, inside: tuple[type, ...]) -> Kind:  # noqa: C901, PLR0911 - one line per kind
+    if hasattr(hint, "__metadata__"):
+        return _annotated(hint, place, inside)
+    if hint in SCALARS or hint is UUID:
+        return Identifier() if hint is UUID else SCALARS[hint]
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         others = [argument for argument in arguments if argument is not NoneType]
         if len(others) == 1 and len(arguments) == 2:
             return Nullable(_kind(others[0], place, inside))
     elif origin is Literal and len(set(map(type, arguments))) == 1 and type(arguments[0]) in (str, int):
-        return Choice(_said(hint), arguments, arguments)
+        return Choice(said(hint), arguments, arguments)
     elif origin is list or (origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis):
         return Sequenced(_kind(arguments[0], place, inside), origin)
     elif origin is dict and arguments[0] is str:
@@ -161,13 +170,29 @@ def _kind(hint: Any, place: str, inside: tuple[type, ...]) -> Kind:  # noqa: PLR
     elif isinstance(hint, type) and dataclasses.is_dataclass(hint):
         return _struct(hint, inside)
     raise SchemaRefused(
-        f"{place}: no column can hold {_said(hint)}",
-        way_out="use str, int, float, bool, bytes, date, datetime, Enum, Literal, a dataclass, T | None, list[T], "
-        "tuple[T, ...] or dict[str, T] of them",
+        f"{place}: no column can hold {said(hint)}",
+        way_out="use str, int, float, bool, bytes, date, datetime, time, UUID, Enum, Literal, a dataclass, "
+        "Annotated[Decimal, lt.Precision(18, 2)], T | None, list[T], tuple[T, ...] or dict[str, T] of them",
     )
 
 
-def _said(hint: object) -> str:
+def _annotated(hint: Any, place: str, inside: tuple[type, ...]) -> Kind:
+    """The kind of what is marked: a marker says where a value stands, but `Precision` what it is."""
+    inner = get_args(hint)[0]
+    precision = next((mark for mark in hint.__metadata__ if isinstance(mark, Precision)), None)
+    if precision is None:
+        return _kind(inner, place, inside)
+    if inner not in (Decimal, Decimal | None, Optional[Decimal]):  # noqa: UP045 - as a user may write it
+        raise SchemaRefused(f"{place}: Precision marks Decimal, or that | None, found {said(inner)}")
+    digits, scale = precision.digits, precision.scale
+    if type(digits) is not int or type(scale) is not int or not 0 <= scale <= digits or not 1 <= digits <= DIGITS_LIMIT:
+        raise SchemaRefused(f"{place}: {precision} is none: 0 <= scale <= digits <= {DIGITS_LIMIT} is needed")
+    kind = Fixed(digits, scale)
+    return kind if inner is Decimal else Nullable(kind)
+
+
+def said(hint: object) -> str:
+    """A type as the user wrote it, or nearly so."""
     return hint.__qualname__ if isinstance(hint, type) and not get_args(hint) else str(hint).replace("typing.", "")
 
 

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, get_args, get_origin
 
+from lowtide.flow.aggregation import aggregation_of
 from lowtide.flow.kinds import Mismatch, encode_strictly
+from lowtide.flow.running import Aggregating, Reducing
 from lowtide.flow.schema import kind_of, schema_of
-from lowtide.flow.signature import NOTHING, Signature, Unreadable, accepts, said, says_nothing, signature_of
-from lowtide.flow.steps import Broadcast, Scan
+from lowtide.flow.signature import (
+    NOTHING,
+    Signature,
+    Unreadable,
+    accepts,
+    element_of,
+    said,
+    says_nothing,
+    signature_of,
+)
+from lowtide.flow.steps import Aggregated, Broadcast, FlatScan, Reduce, Running, Scan
 
 
 def typed_scan(step: Scan, takes: type | None, beside: Broadcast | None) -> Scan:
@@ -26,9 +38,12 @@ def typed_scan(step: Scan, takes: type | None, beside: Broadcast | None) -> Scan
     arguments = ("state", "record") if beside is None else ("state", "record", "beside")
     signature = signature_of(step.function, *arguments)
     state, output = _both(signature.returns)
+    if isinstance(step, FlatScan) and not says_nothing(output):
+        output = element_of(output)
     if says_nothing(output):
         if step.returns is None:
-            raise Unreadable("does not say what it returns: annotate it -> tuple[State, Output], or add returns=Output")
+            pair = f"tuple[State, {'list[Output]' if isinstance(step, FlatScan) else 'Output'}]"
+            raise Unreadable(f"does not say what it returns: annotate it -> {pair}, or add returns=Output")
         output = step.returns
     elif step.returns not in (None, output):
         raise Unreadable(f"returns outputs of {said(output)}, but returns= says {said(step.returns)}")
@@ -37,6 +52,24 @@ def typed_scan(step: Scan, takes: type | None, beside: Broadcast | None) -> Scan
     if beside is not None and beside.state is not None and not accepts(signature.takes[2], beside.state):
         raise Unreadable(f"takes {said(signature.takes[2])} beside, but {said(beside.state)} is broadcast")
     return replace(step, initial=initial, state=state, returns=schema_of(output).record)
+
+
+def typed_reduce(step: Reduce, takes: type) -> Reduce:
+    """The step as a plan has it, whose state is a record or None; see `typed_scan`."""
+    signature = signature_of(step.function, "result", "record")
+    for hint in signature.takes:
+        if not accepts(hint, takes):
+            raise Unreadable(f"takes {said(hint)}, but {said(takes)} arrives")
+    if not says_nothing(signature.returns) and signature.returns != takes:
+        raise Unreadable(f"must return {said(takes)}, its annotation says {said(signature.returns)}")
+    return replace(step, function=Reducing(step.function), state=takes | None, returns=takes)
+
+
+def aggregated(step: Running, takes: type, key: Sequence[str]) -> Aggregated:
+    """The step as a plan has it; raises FlowError for what does not fit."""
+    aggregation = aggregation_of(step.returns, step.columns, takes=takes, key=key, windows=False)
+    function = Aggregating(aggregation, key)
+    return Aggregated(function, aggregation.initial, aggregation.state, aggregation.returns, step.ttl)
 
 
 def typed_broadcast(step: Broadcast, takes: type | None) -> Broadcast:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal
 
 from lowtide.flow.endpoints import KafkaSink, KafkaSource
+from lowtide.flow.moments import ZERO
+from lowtide.flow.windows import Windows
+
+if TYPE_CHECKING:
+    from lowtide.flow.agg import Aggregate
+    from lowtide.flow.aggregation import Aggregation
 
 Function = Callable[..., Any]
 
@@ -82,10 +89,12 @@ class Last:
     Attributes:
         count: How many, at least 1.
         partial: Whether the windows at a key's start, which are shorter, come out.
+        ttl: After so much log time without a record a key begins anew; None for never.
     """
 
     count: int
     partial: bool = True
+    ttl: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +106,54 @@ class Scan:
         initial: The state of a key that has none yet.
         state: The type of the state; in a plan always there.
         returns: The type of the outputs; in a plan always there.
+        ttl: After so much log time without a record a key begins anew; None for never.
     """
 
     function: Function
     initial: Any
     state: Any = None
     returns: type | None = None
+    ttl: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FlatScan(Scan):
+    """`function(state, record) -> (state, outputs)`: a scan with any number of outputs, in the order given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce(Scan):
+    """`function(result, record) -> result`: a scan whose state is what it gave last, at first the first record.
+
+    As it is written down, `function` is the user's; in a plan it takes a state, which may be None, like any scan's.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """Every record becomes what aggregates have come to with it; as it is written down, in a plan an `Aggregated`.
+
+    Attributes:
+        returns: The type of the results.
+        columns: The aggregates by the fields of `returns` that they fill.
+        ttl: As of a scan.
+    """
+
+    returns: type
+    columns: Mapping[str, Any]
+    ttl: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregated(Scan):
+    """A `Running` in a plan: a scan whose state has a field for each aggregate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deduplicate:
+    """The first record of each key goes on, then one only `within` of log time after the last that went on."""
+
+    within: timedelta
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +169,85 @@ class Broadcast:
     function: Function
     initial: Any
     state: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reduced:
+    """A window's result is its records, put together two by two by `function`."""
+
+    function: Function
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """A window's result is `finish(window, state)`, the state being made by `function(state, record)`.
+
+    Attributes:
+        function: Changes nothing in place.
+        initial: The state before the first record.
+        finish: Takes the window and its state.
+        merge: Puts the states of two sessions together; None where there are none.
+        state: The type of the state; in a plan always there.
+        returns: The type of the results if `finish` does not say it.
+    """
+
+    function: Function
+    initial: Any
+    finish: Function
+    merge: Function | None = None
+    state: Any = None
+    returns: type | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A window's results are what `function(window, records)` gives; `returns` is their type if it does not say."""
+
+    function: Function
+    returns: type | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Combined:
+    """A window's result is a record of aggregates.
+
+    Attributes:
+        returns: The type of the results.
+        columns: The aggregates by the fields that they fill.
+        made: What they come to together; in a plan always there.
+    """
+
+    returns: type
+    columns: tuple[tuple[str, Aggregate], ...]
+    made: Aggregation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WindowBy:
+    """Each key's records come into windows of time, which give results when they close, and perhaps before.
+
+    Attributes:
+        windows: How time is cut.
+        time: The column of event time; None for log time.
+        wait: How long log time waits for event time.
+        ahead: A record whose event time is further ahead of log time is late.
+        late: "drop" where nobody takes what is late.
+        emit: When there are results: as a window closes, or with each of its records.
+        result: What is made of a window; None until the user has said it.
+    """
+
+    windows: Windows
+    time: str | None
+    wait: timedelta = ZERO
+    ahead: timedelta = ZERO
+    late: Literal["drop"] | None = None
+    emit: Literal["close", "update"] = "close"
+    result: Combined | Reduced | Folded | Applied | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """The records that came too late for the windows of its parent, as they were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,13 +281,30 @@ class Write:
 
 
 Step = (
-    Read | Map | FlatMap | Filter | MapBatches | KeyBy | Relay | Last | Scan | Broadcast | Merge | Loop | Again | Write
+    Read
+    | Map
+    | FlatMap
+    | Filter
+    | MapBatches
+    | KeyBy
+    | Relay
+    | Last
+    | Scan
+    | Running
+    | Deduplicate
+    | Broadcast
+    | WindowBy
+    | Late
+    | Merge
+    | Loop
+    | Again
+    | Write
 )
 
-STATEFUL = (Last, Scan, Broadcast, Loop)
+STATEFUL = (Last, Scan, Deduplicate, Broadcast, WindowBy, Loop)
 """Steps whose work needs to be in order, and so min time."""
 
-CLOCKED: tuple[type, ...] = ()
+CLOCKED = (WindowBy,)
 """Steps that send what time alone brings, with no record that causes it: they say what is due (R6b)."""
 
 WORD = {
@@ -170,7 +317,14 @@ WORD = {
     Relay: "relay",
     Last: "last",
     Scan: "scan",
+    FlatScan: "flat_scan",
+    Reduce: "reduce",
+    Running: "aggregate",
+    Aggregated: "aggregate",
+    Deduplicate: "deduplicate",
     Broadcast: "broadcast",
+    WindowBy: "window",
+    Late: "late",
     Merge: "merge",
     Loop: "loop",
     Again: "loop",

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from lowtide.errors import FlowError
 from lowtide.flow import steps
 from lowtide.flow.calls import check_text, count_of, function_of, name_of, sink_of, user_site
+from lowtide.flow.durations import duration_of
 from lowtide.flow.endpoints import Kafka
 from lowtide.flow.steps import Site, Step
+from lowtide.flow.windows import Windows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from lowtide.flow.agg import Aggregate
     from lowtide.flow.graph import FlowGraph
+    from lowtide.flow.windowed import Windowed
 
 T = TypeVar("T")
 U = TypeVar("U")
 S = TypeVar("S")
 B = TypeVar("B")
 
-_KEYED = ("last", "scan", "loop")
+_KEYED = ("last", "scan", "flat_scan", "reduce", "aggregate", "deduplicate", "window", "loop")
 
 
 class Stream(Generic[T]):
@@ -142,7 +147,9 @@ class Broadcast(Generic[B]):
 class KeyedStream(Stream[T]):
     """Records that `key_by` has brought together: here stand the steps that work per key."""
 
-    def last(self, count: int, *, partial: bool = True, name: str | None = None) -> Stream[tuple[T, ...]]:
+    def last(
+        self, count: int, *, partial: bool = True, ttl: timedelta | None = None, name: str | None = None
+    ) -> Stream[tuple[T, ...]]:
         """Turn every record into a window: the last `count` records of its key up to and with it, oldest first.
 
         Windows are for functions: `map`, `flat_map` and `filter` may take them, a sink cannot.
@@ -150,9 +157,11 @@ class KeyedStream(Stream[T]):
         Args:
             count: How many records, at least 1.
             partial: Whether the shorter windows at a key's start come out too.
+            ttl: After so much log time without a record a key begins anew; see `scan`.
             name: The step's name, under which its state is kept; by default made of the names before it.
         """
-        return self._then(steps.Last(count_of("last", "a number of records", count), partial), name)
+        kept = None if ttl is None else duration_of("last", "ttl", ttl)
+        return self._then(steps.Last(count_of("last", "a number of records", count), partial, kept), name)
 
     @overload
     def scan(
@@ -161,6 +170,7 @@ class KeyedStream(Stream[T]):
         function: Callable[[S, T], tuple[S, U]],
         initial: S,
         *,
+        ttl: timedelta | None = None,
         broadcast: None = None,
         returns: type[U] | None = None,
     ) -> Stream[U]: ...
@@ -172,6 +182,7 @@ class KeyedStream(Stream[T]):
         function: Callable[[S, T, B], tuple[S, U]],
         initial: S,
         *,
+        ttl: timedelta | None = None,
         broadcast: Broadcast[B],
         returns: type[U] | None = None,
     ) -> Stream[U]: ...
@@ -182,6 +193,7 @@ class KeyedStream(Stream[T]):
         function: Callable[..., tuple[Any, Any]],
         initial: Any,
         *,
+        ttl: timedelta | None = None,
         broadcast: Broadcast[Any] | None = None,
         returns: type[Any] | None = None,
         **old: Any,
@@ -194,7 +206,8 @@ class KeyedStream(Stream[T]):
                 `-> tuple[State, Output]`. It must be deterministic and must not change the state in place: make a new
                 one, as `dataclasses.replace` or `{**state, key: value}` do.
             initial: The state of a key that has none yet. A state is whatever a record's field may be: a dataclass,
-                int, str, list[...], dict[str, ...], ...
+                int, str, list[...], dict[str, ...], ... One that is equal to `initial` is not kept.
+            ttl: A key whose last record is so old in log time has no state any more; by default it keeps it for ever.
             broadcast: A broadcast whose state, as of the record's place in the order, the function gets as its third
                 argument.
             returns: The type of the outputs if the function's annotations do not say it.
@@ -204,15 +217,130 @@ class KeyedStream(Stream[T]):
             raise FlowError("scan has no beside=", where=str(user_site()), way_out="write broadcast= instead")
         if old:
             raise TypeError(f"scan() got an unexpected keyword argument {next(iter(old))!r}")
-        check_text("scan", name)
+        return self._scanned(steps.Scan, "scan", name, function, initial, ttl, broadcast, returns)
+
+    @overload
+    def flat_scan(
+        self,
+        name: str,
+        function: Callable[[S, T], tuple[S, Iterable[U]]],
+        initial: S,
+        *,
+        ttl: timedelta | None = None,
+        broadcast: None = None,
+        returns: type[U] | None = None,
+    ) -> Stream[U]: ...
+
+    @overload
+    def flat_scan(
+        self,
+        name: str,
+        function: Callable[[S, T, B], tuple[S, Iterable[U]]],
+        initial: S,
+        *,
+        ttl: timedelta | None = None,
+        broadcast: Broadcast[B],
+        returns: type[U] | None = None,
+    ) -> Stream[U]: ...
+
+    def flat_scan(
+        self,
+        name: str,
+        function: Callable[..., tuple[Any, Iterable[Any]]],
+        initial: Any,
+        *,
+        ttl: timedelta | None = None,
+        broadcast: Broadcast[Any] | None = None,
+        returns: type[Any] | None = None,
+    ) -> Stream[Any]:
+        """`scan` with any number of outputs for each record, in the order the function gives them; see there."""
+        return self._scanned(steps.FlatScan, "flat_scan", name, function, initial, ttl, broadcast, returns)
+
+    def reduce(self, name: str, function: Callable[[T, T], T], *, ttl: timedelta | None = None) -> Stream[T]:
+        """Turn every record into what the function makes of the result before it and the record; the first stays.
+
+        Args:
+            name: The step's name, under which its state is kept: the last result.
+            function: Takes the result before and the record; deterministic, and changes neither.
+            ttl: A key whose last record is so old in log time begins anew; see `scan`.
+        """
+        return self._scanned(steps.Reduce, "reduce", name, function, None, ttl, None, None)
+
+    def aggregate(
+        self, name: str, returns: type[U], /, *, ttl: timedelta | None = None, **columns: Aggregate
+    ) -> Stream[U]:
+        """Turn every record into the aggregates of its key so far.
+
+        Args:
+            name: The step's name, under which its state is kept.
+            returns: A dataclass, each of whose fields is a column of the key or filled by one of the aggregates.
+            ttl: A key whose last record is so old in log time begins anew; see `scan`.
+            **columns: The aggregates by the fields they fill: `amount=lt.agg.sum("amount")`.
+        """
+        check_text("aggregate", name)
+        kept = None if ttl is None else duration_of("aggregate", "ttl", ttl)
+        return self._then(steps.Running(returns, columns, kept), name)
+
+    def deduplicate(self, name: str, *, within: timedelta) -> Stream[T]:
+        """Keep the first record of each key; others follow only `within` of log time after the one that was kept.
+
+        Args:
+            name: The step's name, under which it is kept which keys it has seen, and when.
+            within: How long a key is remembered; records that are left out do not prolong it.
+        """
+        check_text("deduplicate", name)
+        return self._then(steps.Deduplicate(duration_of("deduplicate", "within", within)), name)
+
+    def _scanned(
+        self,
+        kind: type[steps.Scan],
+        word: str,
+        name: str,
+        function: Callable[..., Any],
+        initial: Any,
+        ttl: timedelta | None,
+        broadcast: Broadcast[Any] | None,
+        returns: type[Any] | None,
+    ) -> Stream[Any]:
+        check_text(word, name)
         also: list[int] = []
         if broadcast is not None:
             if not isinstance(broadcast, Broadcast) or broadcast._flow is not self._flow:
                 what = f"broadcast= takes a broadcast of the flow {self._flow.name!r}, found {broadcast!r}"
                 raise FlowError(what, where=str(user_site()), way_out="make one: stream.broadcast(name, function, ...)")
             also = [broadcast._call]
-        step = steps.Scan(function_of(function), initial, returns=returns)
+        kept = None if ttl is None else duration_of(word, "ttl", ttl)
+        step = kind(function_of(function), initial, returns=returns, ttl=kept)
         return Stream(self._flow, self._write_down(step, name, also=also))
+
+    def window(
+        self,
+        name: str,
+        windows: Windows,
+        *,
+        time: str | None = None,
+        wait: timedelta | None = None,
+        ahead: timedelta = timedelta(days=1),
+        late: Literal["drop"] | None = None,
+        emit: Literal["close", "update"] = "close",
+    ) -> Windowed[T]:
+        """Cut each key's records into windows of time; what is made of them is said by the next word.
+
+        A window closes when nothing before its end and `wait` can come any more, on a quiet topic too.
+
+        Args:
+            name: The step's name, under which its open windows are kept.
+            windows: `tumbling(...)`, `sliding(...)`, `session(...)` or `calendar(...)`.
+            time: The column of event time; without it, windows go by log time and nothing is late.
+            wait: With `time`: how far log time may be ahead of a record's event time before the record is late.
+            ahead: A record whose event time is further ahead of log time is late too.
+            late: "drop" where late records are not wanted; else take `.late`.
+            emit: "close" for one result when a window closes, "update" for one with each record instead.
+        """
+        from lowtide.flow.windowed import Windowed, window_by
+
+        step = window_by(name, windows, time, wait, ahead, late, emit)
+        return Windowed(self._flow, self._write_down(step, name))
 
     def loop(
         self,

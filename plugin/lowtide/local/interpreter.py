@@ -19,11 +19,25 @@ from lowtide.core.operators.per_record import not_bool
 from lowtide.core.operators.watch import record_watch
 from lowtide.flow.plan import Plan, Vertex
 from lowtide.flow.schema import schema_of
-from lowtide.flow.steps import Again, Broadcast, KeyBy, Last, Loop, MapBatches, Merge, Read, Scan, Write
+from lowtide.flow.steps import (
+    Again,
+    Broadcast,
+    Deduplicate,
+    KeyBy,
+    Last,
+    Loop,
+    MapBatches,
+    Merge,
+    Read,
+    Scan,
+    WindowBy,
+    Write,
+)
 from lowtide.local.calls import Failed, call, called
 from lowtide.local.items import Item, Message, Order
 from lowtide.local.plain_records import is_plain
-from lowtide.local.state import Scanned, Windows
+from lowtide.local.state import Scanned, Seen, Windows
+from lowtide.local.windows import TimedWindows
 from lowtide_snapshots.errors import KeyRefused
 from lowtide_snapshots.keys.hashing import hash_unit
 
@@ -49,8 +63,18 @@ class Run:
         dead: The dead letters, in order.
     """
 
-    def __init__(self, plan: Plan, on_call: OnCall | None = None) -> None:
-        """Begin one; `on_call` is told each call of a function."""
+    def __init__(
+        self, plan: Plan, on_call: OnCall | None = None, *, until: int | None = None, looks_ahead: bool = True
+    ) -> None:
+        """Begin one.
+
+        Args:
+            plan: The plan.
+            on_call: Is told each call of a function.
+            until: The last tick that time comes to; by default the clock goes on until nothing is due.
+            looks_ahead: See `TimedWindows`.
+        """
+        self._until = until
         self._on_call = on_call
         self.written: dict[int, list[Item]] = {vertex.id: [] for vertex in plan.sinks()}
         self.dead: list[Dead] = []
@@ -58,22 +82,54 @@ class Run:
         self._children = [plan.children(vertex.id) for vertex in plan.vertices]
         self._newest: dict[int, Order] = {}
         self._windows = {vertex.id: Windows(plan, vertex) for vertex in plan.vertices if isinstance(vertex.step, Last)}
+        self._timed = {
+            vertex.id: TimedWindows(plan, vertex, looks_ahead=looks_ahead)
+            for vertex in plan.vertices
+            if isinstance(vertex.step, WindowBy)
+        }
+        self._seen = {vertex.id: Seen(plan, vertex) for vertex in plan.vertices if isinstance(vertex.step, Deduplicate)}
         self._watches = {vertex.id: record_watch(vertex) for vertex in plan.vertices}
         self._scanned = {vertex.id: Scanned(plan, vertex) for vertex in plan.vertices if isinstance(vertex.step, Scan)}
 
     def read(self, source: Vertex, order: Order, message: Message) -> None:
         """Take a message of a source all its way."""
         assert isinstance(source.step, Read)
+        self._come_to(order)
         format_ = source.step.source.format
-        decoded = format_.decode([message.key], [message.value])
+        decoded = format_.decode(message.rows)
         for _, reason in decoded.failures:
             self._fail(source, Item(None, order, message), unreadable(0, message.value, format_, source.gives, reason))
         for record in decoded.rows:
             self.take(source, Item(record, order, message))
 
     def take(self, source: Vertex, item: Item) -> None:
-        """Take a record of a source all its way: by a stack instead of calls, as loops may be deep."""
-        ways = [_Way(source, None, item)]
+        """Take a record of a source all its way."""
+        self._come_to(item.order)
+        self._walk(source, item)
+
+    def finish(self) -> None:
+        """Let time go on after the last record."""
+        self._come_to(None)
+
+    def _come_to(self, order: Order | None) -> None:
+        """Let the clock bring all that stands before a place in the order."""
+        while self._timed:
+            dues = [(place, id_) for id_, timed in self._timed.items() if (place := timed.next) is not None]
+            if not dues:
+                return
+            place, id_ = min(dues)
+            if (order is not None and place > order) or (self._until is not None and place.tick > self._until):
+                return
+            vertex = self._plan.vertices[id_]
+            for item, failure in self._timed[id_].fire():
+                if failure is None:
+                    self._walk(vertex, item)
+                else:
+                    self._fail(vertex, item, failure)
+
+    def _walk(self, vertex: Vertex, item: Item) -> None:
+        """Take what came out of a vertex all its way: by a stack instead of calls, as loops may be deep."""
+        ways = [_Way(vertex, None, item)]
         while ways:
             way = ways.pop()
             ahead = self._behind(way.vertex, way.item) if way.port is None else self._into(way, way.port)
@@ -106,6 +162,8 @@ class Run:
         try:
             if isinstance(vertex.step, Again):
                 ways = [self._turned(vertex, vertex.step, item)]
+            elif isinstance(vertex.step, WindowBy):
+                ways = self._windowed(vertex, item)
             else:
                 ways = [_Way(vertex, None, result) for result in self._step(vertex, port, item)]
         except Failed as failed:
@@ -119,14 +177,22 @@ class Run:
             self._fail(caller, item, failure)
         return ways
 
+    def _windowed(self, vertex: Vertex, item: Item) -> list[_Way]:
+        """What a window gives at once: what is late, as it was, and results where each record makes one."""
+        is_late, results = self._timed[vertex.id].take(item)
+        late = self._plan.late_of(vertex.id) if is_late else None
+        return [_Way(each, None, item) for each in (late,) if each] + [_Way(vertex, None, each) for each in results]
+
     def _step(self, vertex: Vertex, port: int, item: Item) -> list[Item]:
         step = vertex.step
         if isinstance(step, Write):
             self.written[vertex.id].append(item)
         elif isinstance(step, Last):
-            return [item.becomes(window) for window in self._windows[vertex.id].take(item.record)]
+            return [item.becomes(window) for window in self._windows[vertex.id].take(item)]
         elif isinstance(step, Scan) and port == 0:
-            return [item.becomes(self._scanned[vertex.id].take(item))]
+            return self._scanned[vertex.id].take(item)
+        elif isinstance(step, Deduplicate):
+            return [item] if self._seen[vertex.id].goes_on(item) else []
         elif isinstance(step, Scan):
             self._scanned[vertex.id].see(item)
         elif isinstance(step, Merge | Loop):
@@ -184,7 +250,9 @@ class Run:
         message, timestamp = item.message, delivered_ms(item.order.tick, self._plan.slack_ms)
         if self._plan.dead_letters is None or failure.way_out:
             raise (MessageRefused if isinstance(vertex.step, Read) else UserError)(vertex, message.position, failure)
-        original = (message.key, message.value) if vertex.level == 0 else (None, as_json(failure.record))
+        original: tuple[bytes | None, bytes | None, bytes | None] = (None, as_json(failure.record), None)
+        if vertex.level == 0:
+            original = (message.key, message.value, message.headers or None)
         self.dead.append(Dead(vertex.name, message.position, timestamp, failure.error, *original))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from lowtide.core.fronts.source_rows import SourceRows
 from lowtide.core.operators.order import Position
 
 
@@ -26,12 +27,32 @@ class Message:
         timestamp: The log's timestamp in ms.
         key: Its key, None for none.
         value: Its value, None for a tombstone.
+        headers: Packed (`lowtide.flow.headers`); empty for none.
+        topic: Its topic.
+        partition: Its partition.
     """
 
     position: Position
     timestamp: int
     key: bytes | None
     value: bytes | None
+    headers: bytes = b""
+    topic: str = ""
+    partition: int = 0
+
+    @property
+    def rows(self) -> SourceRows:
+        """The message as a batch of its own."""
+        return SourceRows(
+            self.position.front,
+            [self.position.sequence],
+            [self.timestamp],
+            [self.key],
+            [self.value],
+            [self.headers],
+            topic=self.topic,
+            partition=self.partition,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lowtide.core.operators.order import Position
 from lowtide.errors import FlowError, ServiceUnavailable, TopicUnknown
+from lowtide.flow.headers import pack_headers
 from lowtide.flow.plan import Plan
 from lowtide.flow.steps import Read
 from lowtide.local.run import Message, run_log
@@ -37,11 +38,12 @@ SHOWN_BYTES = 100
 
 
 class Output(NamedTuple):
-    """One delivered message: key and value as bytes, its timestamp in ms."""
+    """One delivered message: key and value as bytes, its timestamp in ms, its headers in order."""
 
     key: bytes | None
     value: bytes | None
     timestamp: int
+    headers: tuple[tuple[str, str | bytes | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ def compare(
     floors: Iterable[Floor],
     delivered: Mapping[int, Sequence[Output]],
     sink: str | None = None,
+    until: int | None = None,
 ) -> Verdict:
     """Compare what was delivered with a run here and now on the same log.
 
@@ -91,16 +94,21 @@ def compare(
         floors: The decisions about labels that the job has stored.
         delivered: The messages of each partition of the sink's topic; lane i is partition i.
         sink: Which sink; needed only if there are several.
+        until: The last tick that the job's time has come to; by default its end, at which all windows have closed.
 
     Raises:
         FlowError: the plan has several sinks, or none of that name.
         MessageRefused, UserError: as in a job, if the flow names no dead letters.
     """
-    return compare_lanes(expected_lanes(plan, log, floors, sink), delivered)
+    return compare_lanes(expected_lanes(plan, log, floors, sink, until), delivered)
 
 
 def expected_lanes(
-    plan: Plan, log: Mapping[str, Iterable[Message]], floors: Iterable[Floor], sink: str | None = None
+    plan: Plan,
+    log: Mapping[str, Iterable[Message]],
+    floors: Iterable[Floor],
+    sink: str | None = None,
+    until: int | None = None,
 ) -> dict[int, list[Output]]:
     """What a sink has to be given, per lane and in order; errors as `compare`."""
     names = [vertex.name for vertex in plan.sinks()]
@@ -108,10 +116,10 @@ def expected_lanes(
         asked = "no sink was named" if sink is None else f'no sink is named "{sink}"'
         raise FlowError(f"{asked}; the flow writes to {', '.join(names)}", way_out="name one of them")
     with _without_collection():
-        written, _ = run_log(plan, log, floors)
+        written, _ = run_log(plan, log, floors, until)
     lanes: dict[int, list[Output]] = {lane: [] for lane in range(plan.lanes)}
     for message in written[sink or names[0]]:
-        lanes[message.lane].append(Output(message.key, message.value, message.timestamp))
+        lanes[message.lane].append(Output(message.key, message.value, message.timestamp, message.headers))
     return lanes
 
 
@@ -184,7 +192,8 @@ def _shown(output: Output) -> str:
     value = repr(output.value)
     if len(value) > SHOWN_BYTES:
         value = f"{value[:SHOWN_BYTES]}..."
-    return f"key {output.key!r}, value {value}, timestamp {output.timestamp}"
+    headers = f", headers {output.headers}" if output.headers else ""
+    return f"key {output.key!r}, value {value}, timestamp {output.timestamp}{headers}"
 
 
 def read_sources(kafka: KafkaConf, plan: Plan, fronts: Mapping[str, int]) -> dict[str, list[Message]]:
@@ -214,7 +223,15 @@ def read_log(kafka: KafkaConf, topic: str, fronts: Mapping[str, int]) -> dict[in
             raise FlowError(f"{topic}-{partition} has messages and no front; there are {', '.join(sorted(fronts))}")
         front = fronts.get(f"{topic}-{partition}", -1)
         log[partition] = [
-            Message(Position(front, message.offset()), message.timestamp()[1], message.key(), message.value())
+            Message(
+                Position(front, message.offset()),
+                message.timestamp()[1],
+                message.key(),
+                message.value(),
+                pack_headers(message.headers() or ()),
+                topic,
+                partition,
+            )
             for message in messages
         ]
     return log
@@ -223,7 +240,10 @@ def read_log(kafka: KafkaConf, topic: str, fronts: Mapping[str, int]) -> dict[in
 def read_output(kafka: KafkaConf, topic: str) -> dict[int, list[Output]]:
     """Read all that was delivered to a topic, as a read_committed reader sees it; errors as `read_log`."""
     return {
-        partition: [Output(message.key(), message.value(), message.timestamp()[1]) for message in messages]
+        partition: [
+            Output(message.key(), message.value(), message.timestamp()[1], tuple(message.headers() or ()))
+            for message in messages
+        ]
         for partition, messages in _read(kafka, topic).items()
     }
 

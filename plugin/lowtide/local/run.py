@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from operator import itemgetter
 
 from lowtide.core.fronts.floors import NO_TICK
@@ -11,14 +12,21 @@ from lowtide.core.operators.failure import Dead, as_json
 from lowtide.core.operators.keys import plain
 from lowtide.core.operators.order import Position, delivered_ms
 from lowtide.errors import FlowError
+from lowtide.flow.columns import columns_of
 from lowtide.flow.compiler import compile_flow
 from lowtide.flow.graph import DEAD_LETTERS, FlowGraph
+from lowtide.flow.headers import pack_headers
 from lowtide.flow.inference import key_column
+from lowtide.flow.message import Message as Given
+from lowtide.flow.moments import micros_of, tick_due
 from lowtide.flow.plan import Plan, Vertex
-from lowtide.flow.steps import Write
+from lowtide.flow.stamped import Stamped
+from lowtide.flow.steps import Read, Write
 from lowtide.local.interpreter import OnCall, Run
 from lowtide.local.items import Item, Message, Order
 from lowtide_tracker.floors import Floor
+
+ORIGIN = datetime(1970, 1, 1, tzinfo=UTC)
 
 __all__ = ["Delivered", "Message", "Order", "label_log", "run_log", "run_plan", "run_records"]
 
@@ -33,6 +41,7 @@ class Delivered:
         value: The message's value, None for Kafka's tombstone.
         timestamp: When its tick began, in ms.
         order: The order key of the record, without its trace.
+        headers: The message's headers, in order.
     """
 
     lane: int
@@ -40,53 +49,91 @@ class Delivered:
     value: bytes | None
     timestamp: int
     order: Order
+    headers: tuple[tuple[str, str | bytes | None], ...] = ()
 
 
-def run_records(flow: FlowGraph, inputs: Mapping[str, Iterable[object]]) -> dict[str, list[object]]:
+def run_records(
+    flow: FlowGraph, inputs: Mapping[str, Iterable[object]], until: datetime | None = None
+) -> dict[str, list[object]]:
     """Run a flow on records or messages' values per source; records per sink, failed ones under "dead-letters".
 
-    The records of a source stand in the order given, those of different sources in the order of the sources.
+    The records of a source stand in the order given, those of different sources in the order of the sources; `Stamped`
+    ones by their log time. Then time goes on, to `until` or to its end.
 
     Raises:
         FlowError: the flow does not fit together, or an input is of no source or of another type.
         MessageRefused, UserError: as in a job, if the flow names no dead letters; in any case if a function changed a
             record or a state in place, or returned a state that cannot be saved.
     """
-    return run_plan(compile_flow(flow, parallelism=1), inputs)
+    return run_plan(compile_flow(flow, parallelism=1), inputs, until=until)
 
 
 def run_plan(
-    plan: Plan, inputs: Mapping[str, Iterable[object]], on_call: OnCall | None = None
+    plan: Plan,
+    inputs: Mapping[str, Iterable[object]],
+    on_call: OnCall | None = None,
+    *,
+    until: datetime | None = None,
 ) -> dict[str, list[object]]:
     """`run_records` for a plan; `on_call` is told each call of a function."""
     sources = {vertex.name: vertex for vertex in plan.sources()}
     unknown = sorted(set(inputs) - set(sources))
     if unknown:
         raise FlowError(f"no source is named {', '.join(unknown)}; the flow reads {', '.join(sources)}")
-    run = Run(plan, on_call)
+    came: list[tuple[Order, Vertex, object]] = []
     for front, (name, vertex) in enumerate(sources.items()):
-        for sequence, record in enumerate(inputs.get(name, ())):
-            _take(run, vertex, Order(0, front, sequence), record)
+        came += [(order, vertex, record) for order, record in _labelled(front, inputs.get(name, ()), plan.slack_ms)]
+    came.sort(key=itemgetter(0))
+    last = None if until is None else tick_due(micros_of(until), plan.slack_ms * 1_000)
+    # Where no record has a log time, none can be ahead of it.
+    run = Run(plan, on_call, until=last, looks_ahead=any(order.tick for order, _, _ in came))
+    for order, vertex, record in came:
+        _take(run, vertex, order, record)
+    run.finish()
     written: dict[str, list[object]] = {
         vertex.name: [item.record for item in run.written[vertex.id]] for vertex in plan.sinks()
     }
     return {**written, DEAD_LETTERS: list(run.dead)} if plan.dead_letters is not None else written
 
 
+def _labelled(front: int, records: Iterable[object], slack_ms: int) -> list[tuple[Order, object]]:
+    """The records of a source with their places: labels never go back, and what has no stamp has log time 0."""
+    found: list[tuple[Order, object]] = []
+    for sequence, each in enumerate(records):
+        at = each.at if isinstance(each, Stamped) else each.timestamp if isinstance(each, Given) else None
+        tick = 0 if at is None or at.tzinfo is None else micros_of(at) // (slack_ms * 1_000)
+        label = max(tick, found[-1][0].tick) if found else tick
+        found.append((Order(label, front, sequence), each.record if isinstance(each, Stamped) else each))
+    return found
+
+
 def _take(run: Run, vertex: Vertex, order: Order, record: object) -> None:
     """Take a record, or the bytes of one, as if it had been read."""
     position = Position(order.front, order.sequence)
     if isinstance(record, bytes):
-        run.read(vertex, order, Message(position, 0, None, record))
+        record = Given(value=record)
+    if isinstance(record, Given):
+        run.read(vertex, order, _message(vertex, position, record))
     elif type(record) is vertex.gives:
         run.take(vertex, Item(record, order, Message(position, 0, None, as_json(record))))
     else:
-        expected = f"{vertex.gives.__qualname__} or bytes"
+        expected = f"{vertex.gives.__qualname__}, bytes or Message"
         raise FlowError(f'source "{vertex.name}" takes {expected}, found {type(record).__qualname__}: {record!r}')
 
 
+def _message(vertex: Vertex, position: Position, given: Given) -> Message:
+    assert isinstance(vertex.step, Read)
+    stamp = 0
+    if given.timestamp is not None:
+        if given.timestamp.tzinfo is None:
+            raise FlowError(f'source "{vertex.name}": the timestamp {given.timestamp} of a message has no time zone')
+        stamp = (given.timestamp - ORIGIN) // timedelta(milliseconds=1)
+    headers = pack_headers(given.headers)
+    return Message(position, stamp, given.key, given.value, headers, vertex.step.source.topic)
+
+
 def run_log(
-    plan: Plan, log: Mapping[str, Iterable[Message]], floors: Iterable[Floor] = ()
+    plan: Plan, log: Mapping[str, Iterable[Message]], floors: Iterable[Floor] = (), until: int | None = None
 ) -> tuple[dict[str, list[Delivered]], list[Dead]]:
     """Run a plan on the messages of each source, in the order of their labels, whatever order they are given in.
 
@@ -95,6 +142,7 @@ def run_log(
         log: The messages of each source by its name; offsets are unique in a front. Sources that read one topic have
             the same messages in the same fronts.
         floors: The decisions about labels that a run has stored.
+        until: The last tick that the run's time has come to; by default time goes on until nothing is due.
 
     Returns:
         What each sink is given, by its name, in order; every lane's own sequence is what a job must reproduce. And
@@ -107,9 +155,10 @@ def run_log(
     for vertex, message in messages:
         front, sequence = message.position.front, message.position.sequence
         ordered.append((Order(labels[message.position], front, sequence, paths[vertex.id]), vertex, message))
-    run = Run(plan)
+    run = Run(plan, until=until)
     for order, vertex, message in sorted(ordered, key=itemgetter(0)):
         run.read(vertex, order, message)
+    run.finish()
     return {vertex.name: _delivered(plan, vertex, run.written[vertex.id]) for vertex in plan.sinks()}, run.dead
 
 
@@ -138,14 +187,13 @@ def _delivered(plan: Plan, vertex: Vertex, items: Iterable[Item]) -> list[Delive
     """The messages of a sink."""
     assert isinstance(vertex.step, Write)
     sink, lanes = vertex.step.sink, plan.lane_of_unit().tolist()
-    column = key_column(sink)
+    column, columns = key_column(sink), columns_of(sink.format.record)
     delivered = []
     for item in items:
         key = None if column is None else _key_bytes(getattr(item.record, column))
         value = sink.format.encode([item.record])[0]
-        delivered.append(
-            Delivered(lanes[item.unit], key, value, delivered_ms(item.order.tick, plan.slack_ms), item.order)
-        )
+        timestamp, headers = delivered_ms(item.order.tick, plan.slack_ms), tuple(columns.headers(item.record) or ())
+        delivered.append(Delivered(lanes[item.unit], key, value, timestamp, item.order, headers))
     return delivered
 
 

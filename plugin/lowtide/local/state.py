@@ -6,10 +6,11 @@ from collections.abc import Hashable
 from typing import Any
 
 from lowtide.core.operators.keys import key_of
-from lowtide.core.operators.per_record import said_type
+from lowtide.core.operators.scan import calling
 from lowtide.core.operators.states import States
+from lowtide.flow.durations import ticks_of
 from lowtide.flow.plan import Plan, Vertex
-from lowtide.flow.steps import Broadcast, Function, Last, Scan
+from lowtide.flow.steps import Broadcast, Deduplicate, FlatScan, Function, Last, Scan
 from lowtide.local.calls import Failed, called
 from lowtide.local.items import Item
 
@@ -22,12 +23,51 @@ class Windows:
         self._step = vertex.step
         self._columns = plan.key_of(vertex)
         self._kept: dict[Hashable, tuple[Any, ...]] = {}
+        self._age = _Age(plan, vertex)
 
-    def take(self, record: object) -> list[tuple[Any, ...]]:
+    def take(self, item: Item) -> list[tuple[Any, ...]]:
         """The window that ends with this record, if it is long enough."""
-        key, count = key_of(self._columns, record), self._step.count
-        window = self._kept[key] = (*self._kept.get(key, ()), record)[-count:]
+        key, count = key_of(self._columns, item.record), self._step.count
+        before = () if self._age.is_over(key, item) else self._kept.get(key, ())
+        self._age.touch(key, item)
+        window = self._kept[key] = (*before, item.record)[-count:]
         return [window] if self._step.partial or len(window) == count else []
+
+
+class Seen:
+    """The ticks at which records of each key went on, for one `deduplicate`."""
+
+    def __init__(self, plan: Plan, vertex: Vertex) -> None:
+        assert isinstance(vertex.step, Deduplicate)
+        self._columns = plan.key_of(vertex)
+        self._within = ticks_of(vertex.step.within, plan.slack_ms)
+        self._ticks: dict[Hashable, int] = {}
+
+    def goes_on(self, item: Item) -> bool:
+        """Whether a record goes on, which is then remembered."""
+        key, tick = key_of(self._columns, item.record), item.order.tick
+        if key in self._ticks and tick - self._ticks[key] < self._within:
+            return False
+        self._ticks[key] = tick
+        return True
+
+
+class _Age:
+    """When each key was touched, for a step that may forget."""
+
+    def __init__(self, plan: Plan, vertex: Vertex) -> None:
+        assert isinstance(vertex.step, Last | Scan)
+        self._ttl = None if vertex.step.ttl is None else ticks_of(vertex.step.ttl, plan.slack_ms)
+        self._ticks: dict[Hashable, int] = {}
+
+    def is_over(self, key: Hashable, item: Item) -> bool:
+        """Whether a key has been forgotten when a record comes."""
+        return self._ttl is not None and item.order.tick - self._ticks.get(key, item.order.tick) >= self._ttl
+
+    def touch(self, key: Hashable, item: Item) -> None:
+        """A record has come for a key, be it one that fails."""
+        if self._ttl is not None:
+            self._ticks[key] = item.order.tick
 
 
 class Scanned:
@@ -36,16 +76,20 @@ class Scanned:
     def __init__(self, plan: Plan, vertex: Vertex) -> None:
         assert isinstance(vertex.step, Scan)
         self._step = vertex.step
-        self._gives = vertex.gives
+        self._function, self._gives, self._says = calling(vertex)
         self._columns = plan.key_of(vertex)
         self._states = _Kept(vertex)
+        self._age = _Age(plan, vertex)
         self.broadcast = plan.broadcast_of(vertex)
         self._beside = None if self.broadcast is None else _Kept(self.broadcast)
 
-    def take(self, item: Item) -> Any:
-        """The output for a record; raises Failed, and then the state is as it was."""
+    def take(self, item: Item) -> list[Item]:
+        """The outputs for a record; raises Failed, and then the state is as it was."""
         record, states, beside = item.record, self._states, self._beside
-        key, function = key_of(self._columns, record), self._step.function
+        key, function = key_of(self._columns, record), self._function
+        if self._age.is_over(key, item):
+            states.forget(key)
+        self._age.touch(key, item)
         seen = () if beside is None else (beside.look(()),)
         before = states.look(key)
         try:
@@ -56,9 +100,12 @@ class Scanned:
             if beside is not None:
                 beside.check_unchanged((), function, item)
         if type(output) is not self._gives:
-            raise Failed(record, f"returned the output {said_type(output)}, expected {self._gives.__qualname__}")
+            raise Failed(record, self._says(output))
         states.put(key, state, item)
-        return output
+        outputs: Any = output
+        if isinstance(self._step, FlatScan):
+            return [item.becomes(each).child(number) for number, each in enumerate(outputs, 1)]
+        return [item.becomes(outputs)]
 
     def see(self, item: Item) -> None:
         """Fold a record of the broadcast into what the scan sees beside the next records; raises Failed."""
@@ -99,6 +146,10 @@ class _Kept:
     def kept(self, key: Hashable) -> Any:
         """A key's state."""
         return self._kept.get(key, self._initial)
+
+    def forget(self, key: Hashable) -> None:
+        """Let a key have the initial state."""
+        self._kept.pop(key, None)
 
     def look(self, key: Hashable) -> Any:
         """A key's state, for one call of a function, after which `check_unchanged` follows."""

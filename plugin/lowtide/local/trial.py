@@ -14,9 +14,11 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 from zlib import crc32
 
 from lowtide.core.operators.failure import UserError, shortened
@@ -31,6 +33,7 @@ from lowtide.flow.graph import FlowGraph
 from lowtide.flow.kinds import Choice, Kind, Nullable, Scalar
 from lowtide.flow.nested_kinds import Mapping as MappingKind
 from lowtide.flow.nested_kinds import Sequenced, Struct
+from lowtide.flow.plain_kinds import Fixed, Identifier
 from lowtide.flow.plan import Plan, Vertex
 from lowtide.flow.schema import schema_of
 from lowtide.local.run import run_plan
@@ -206,6 +209,7 @@ _SCALARS: dict[type, list[Any]] = {
     bool: [True, False],
     date: [date(2026, 1, 31) + timedelta(days) for days in range(3)],
     datetime: [datetime(2026, 1, 31, 23, 59, tzinfo=UTC) + timedelta(hours) for hours in range(3)],
+    time: [time(hour, 59) for hour in (0, 12, 23)],
 }
 
 
@@ -226,6 +230,10 @@ def _value(kind: Kind, number: int) -> Any:
         return None if number % 4 == 3 else _value(kind.inner, number)
     if isinstance(kind, Scalar):
         values = _SCALARS[kind.python]
+    elif isinstance(kind, Fixed):
+        values = [Decimal(each).scaleb(-kind.scale) for each in (0, 1, 5, 9, -3)]
+    elif isinstance(kind, Identifier):
+        values = [UUID(int=each) for each in range(5)]
     elif isinstance(kind, Choice):
         values = sorted(kind.members, key=repr)
     elif isinstance(kind, Sequenced):

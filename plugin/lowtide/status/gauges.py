@@ -46,6 +46,7 @@ class WorkerGauges(msgspec.Struct, frozen=True, kw_only=True):
         records: What those transactions have delivered.
         commit: From a packet's hand-over to its being durable.
         sinks: Records delivered by sink, where they are counted apart.
+        late: By window step how many records were late: "closed" for a window, or "ahead" of their time.
     """
 
     records_in: int = 0
@@ -65,6 +66,7 @@ class WorkerGauges(msgspec.Struct, frozen=True, kw_only=True):
     records: int | None = None
     commit: dict[int, int] | None = None
     sinks: dict[str, int] | None = None
+    late: dict[str, dict[str, int]] | None = None
 
     def plain(self) -> dict[str, Any]:
         """Return all that is known, as JSON has it."""

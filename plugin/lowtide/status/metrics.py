@@ -67,6 +67,15 @@ def _counts(view: JobView) -> Iterator[Metric]:
     yield _counter("delivered", "Records delivered to the sinks, dead letters apart.", totals.delivered)
     yield _counter("dead_letters", "Records given to the dead letters.", totals.dead_letters)
     yield _counter("repairs", "Results that a late record replaced before they were delivered.", totals.repairs)
+    late = CounterMetricFamily(
+        "lowtide_late_records",
+        "Records that came when a window had closed, or lay too far ahead of log time.",
+        labels=["step", "why"],
+    )
+    for step, whys in sorted(totals.late.items()):
+        for why, count in sorted(whys.items()):
+            late.add_metric([step, why], count)
+    yield late
     transactions = CounterMetricFamily("lowtide_sink_transactions", "Transactions committed.", labels=["sink"])
     for sink in view.sinks:
         transactions.add_metric([sink.sink], sink.transactions)

@@ -28,12 +28,17 @@ Counts = dict[int, int]
 
 
 class Totals(Struct, frozen=True, kw_only=True):
-    """Counts since the life began: `records_in` from the sources, `delivered` to sinks, dead letters apart."""
+    """Counts since the life began: `records_in` from the sources, `delivered` to sinks, dead letters apart.
+
+    Attributes:
+        late: By window step how many records were late: "closed" for a window, or "ahead" of their time.
+    """
 
     records_in: int = 0
     delivered: int = 0
     dead_letters: int = 0
     repairs: int = 0
+    late: dict[str, dict[str, int]] = {}
 
 
 class Rates(Struct, frozen=True, kw_only=True):
@@ -151,7 +156,19 @@ def totals_of(workers: Iterable[WorkerState]) -> Totals:
         delivered=sum(gauges.delivered for _, gauges in known),
         dead_letters=sum(gauges.dead_letters for _, gauges in known),
         repairs=sum(gauges.repairs for _, gauges in known),
+        late=_late([gauges.late for _, gauges in known if gauges.late is not None]),
     )
+
+
+def _late(counted: Iterable[dict[str, dict[str, int]]]) -> dict[str, dict[str, int]]:
+    """What all workers have counted of each step."""
+    found: dict[str, dict[str, int]] = {}
+    for steps in counted:
+        for step, whys in steps.items():
+            sums = found.setdefault(step, dict.fromkeys(whys, 0))
+            for why, count in whys.items():
+                sums[why] += count
+    return found
 
 
 def _histograms(workers: Iterable[WorkerState]) -> dict[str, Counts]:

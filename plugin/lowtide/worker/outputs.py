@@ -12,7 +12,7 @@ from lowtide.connectors.lasts_records import lane_name
 from lowtide.core.operators.bundle import Bundle
 from lowtide.core.operators.failure import Dead
 from lowtide.core.operators.sink import SinkEncoder
-from lowtide.core.rows import unpack_headers
+from lowtide.flow.headers import unpack_headers
 from lowtide.flow.plan import Vertex
 from lowtide.flow.steps import Write
 from lowtide.worker.figures import Figures, span

@@ -118,7 +118,16 @@ class LevelStage:
         self._figures.records_in += count
         self._figures.hops["pack"].add(now_ns - packed.born_ns, count)
         self.host.dirty = True
-        rows = SourceRows(front.number, packed.offsets, packed.timestamps, packed.keys, packed.values, packed.headers)
+        rows = SourceRows(
+            front.number,
+            packed.offsets,
+            packed.timestamps,
+            packed.keys,
+            packed.values,
+            packed.headers,
+            topic=packed.topic,
+            partition=packed.partition,
+        )
         try:
             effects = self.core.rows(rows, self._broker_time.ms(time.monotonic()))
         except AtRecord as error:
@@ -288,6 +297,7 @@ class LevelStage:
         return replace(
             self._figures.gauges(),
             repairs=core.program.repairs,
+            late=core.program.late or None,
             delivered_time=core.delivered_time,
             waiting=sum(map(len, core.barriers.values())),
             front=None if core.front is None else front_gauges(core.front),

@@ -17,7 +17,8 @@ from typing import IO
 
 import pytest
 
-from lowtide.core.rows import PackedRows, open_rows, unpack_headers
+from lowtide.core.rows import PackedRows, open_rows
+from lowtide.flow.headers import unpack_headers
 from lowtide.jars.java import find_java
 from lowtide.jars.shim import shim_jar
 from lowtide.jars.third_party import pyspark_folder

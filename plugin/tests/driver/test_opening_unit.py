@@ -63,14 +63,14 @@ def test_new_partitions_are_written_down_and_old_ones_stay_as_they_are() -> None
     """R3: append-only, and nothing new below what anybody was told is over."""
     known, _ = FrontRegister().opened(Partition("orders", "id", 1), offset=2, above=5)
     store = Written()
-    register = _completed(store, known, 9, FOUND, 40)  # type: ignore[arg-type]
+    register = _completed(store, known, 9, FOUND, 40, {}, {})  # type: ignore[arg-type]
     assert [(e.number, e.partition.partition, e.offset, e.opening) for e in register.entries] == [
         (0, 1, 2, 5),
         (1, 0, 0, 40),
     ]
     assert store.fronts == [(9, register.entries[1].to_json())]
     again = Written()
-    assert _completed(again, register, 10, FOUND, 50) == register  # type: ignore[arg-type]
+    assert _completed(again, register, 10, FOUND, 50, {}, {}) == register  # type: ignore[arg-type]
     assert again.fronts == []
 
 

@@ -46,7 +46,7 @@ def test_every_fault_of_a_file_is_found_with_its_line() -> None:
     assert found == [
         ("orders.map", unnamed),
         ("again = orders.map", "total takes Order, but Total arrives"),
-        ("again.write", "a message's key is str, int or bytes, but 'sums' is dict[str, float]"),
+        ("again.write", "a message's key is str, int, bytes or UUID, but 'sums' is dict[str, float]"),
         ("orders.map", "spent: a record must be a dataclass, found float"),
         ("orders.key_by", "Order has no column 'usr'; it has user, at"),
         ("orders.key_by", f"this name is taken at {file}:{taken}; give one of the two another: name="),

@@ -216,8 +216,8 @@ def test_a_step_that_works_per_key_stands_behind_key_by(step: str) -> None:
 
 
 def test_a_stream_has_no_other_attributes() -> None:
-    with pytest.raises(AttributeError, match="'Stream' object has no attribute 'reduce'"):
-        findings(lambda orders: orders.reduce)
+    with pytest.raises(AttributeError, match="'Stream' object has no attribute 'fold'"):
+        findings(lambda orders: orders.fold)
     assert not hasattr(Stream(Flow("test"), 0), "anything")
 
 

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from programs import rows_of_values
 
 from lowtide.flow.fields import decoder_of, encode_rows
 from lowtide.flow.formats import json, raw
@@ -22,7 +23,7 @@ class Pair:
 
 
 def decode(values: list[bytes | None]) -> tuple[list[Pair], list[tuple[int, str]]]:
-    decoded = json(Pair).decode([None] * len(values), values)
+    decoded = json(Pair).decode(rows_of_values(values))
     return decoded.rows, decoded.failures
 
 
@@ -93,7 +94,7 @@ class Outer:
 )
 def test_what_a_message_lacks_is_written_with_its_default(value: bytes, record: Outer) -> None:
     """The record itself has it, as one that was made by its constructor has."""
-    (decoded,) = json(Outer).decode([None], [value]).rows
+    (decoded,) = json(Outer).decode(rows_of_values([value])).rows
     assert decoded == record
     assert json(Outer).encode([decoded]) == json(Outer).encode([record])
     assert b'"text":' in (json(Outer).encode([decoded])[0] or b"")
@@ -111,7 +112,7 @@ class Positive:
 
 def test_a_record_that_refuses_its_own_fields_is_a_failure() -> None:
     values = [b'{"number":1}', b'{"number":-1}', b'{"number":2}']
-    decoded = json(Positive).decode([None] * 3, values)
+    decoded = json(Positive).decode(rows_of_values(values))
     assert decoded.rows == [Positive(1), Positive(2)]
     assert decoded.failures == [(1, "KeyError: -1")]
 
@@ -138,7 +139,7 @@ strings: Any = st.lists(st.none() | st.binary(max_size=4))
 @given(strings)
 def test_raw_messages_stay_as_they_are(values: list[bytes | None]) -> None:
     keys = values[::-1]
-    decoded = raw().decode(keys, values)
+    decoded = raw().decode(rows_of_values(values, keys))
     assert decoded.rows == list(map(Raw, keys, values))
     assert raw().encode(decoded.rows) == values
     assert not decoded.failures
@@ -180,12 +181,12 @@ def test_what_is_written_has_all_fields_though_what_was_read_lacked_them() -> No
         b'{"unit":"m","name":"a","start":' + b + b',"stops":[' + c + b'],"length":null}',
         b'{"unit":"km","name":"a","start":' + home + b',"stops":[],"length":null}',
     ]
-    walks = json(Walk).decode([None] * 2, messages).rows
+    walks = json(Walk).decode(rows_of_values(messages)).rows
     passed_on = decoder_of(Walk)(encode_rows(walks))
     for rows in (walks, passed_on):
         assert json(Walk).encode(rows) == expected
     assert walks == passed_on == [Walk("a", Place("b"), [Place("c", height=2.0)]), Walk("a", unit="km")]
-    slotted = json(SlottedPlace).decode([None], [b'{"name":"a","place":{"city":"b"}}']).rows
+    slotted = json(SlottedPlace).decode(rows_of_values([b'{"name":"a","place":{"city":"b"}}'])).rows
     assert json(SlottedPlace).encode(slotted) == [
         b'{"name":"a","place":{"city":"b","streets":["a"],"height":1.5},"size":3}'
     ]

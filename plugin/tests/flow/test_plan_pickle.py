@@ -31,10 +31,10 @@ def test_a_flow_that_was_run_here_can_still_be_sent_to_workers() -> None:
     flow = Flow("again")
     stream = flow.read("in", kafka("in", json(Order))).map(double, returns=Order)
     stream.write("out", kafka("out", json(Order)))
-    assert flow.run_locally(**{"in": [b'{"number": 1}']})["out"] == [Order(2)]
+    assert flow.run_locally({"in": [b'{"number": 1}']})["out"] == [Order(2)]
     plan = load_plan(dump_plan(compile_flow(flow, parallelism=1)))
     assert [vertex.name for vertex in plan.vertices] == ["in", "double", "out/exchange", "out"]
-    assert flow.run_locally(**{"in": [b'{"number": 2}']})["out"] == [Order(4)]
+    assert flow.run_locally({"in": [b'{"number": 2}']})["out"] == [Order(4)]
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,15 @@ class Basket:
 READ = """
 import dataclasses, pickle, sys
 import lowtide
+from lowtide.core.fronts.source_rows import SourceRows
 from lowtide.flow.formats import JsonFormat
 
 Basket = pickle.load(open(sys.argv[1], "rb"))
 owner, items, limit, _ = dataclasses.fields(Basket)
 assert owner.default is owner.default_factory is limit.default_factory is dataclasses.MISSING
 assert items.default is dataclasses.MISSING
-decoded = JsonFormat(Basket).decode([None], [b'{"owner": "ann"}'])
+rows = SourceRows(0, [0], [0], [None], [b'{"owner": "ann"}'])
+decoded = JsonFormat(Basket).decode(rows)
 assert not decoded.failures, decoded.failures
 print(decoded.rows == [Basket("ann", [], 3, shop="here")], decoded.rows[0])
 """

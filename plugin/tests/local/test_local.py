@@ -74,7 +74,7 @@ def test_a_source_without_input_is_empty_and_an_unknown_one_refused() -> None:
 
 
 def test_an_input_of_another_type_is_refused() -> None:
-    with pytest.raises(FlowError, match='source "documents" takes Document or bytes, found Word'):
+    with pytest.raises(FlowError, match='source "documents" takes Document, bytes or Message, found Word'):
         counting().run_locally(documents=[Word("a", 1)])
 
 

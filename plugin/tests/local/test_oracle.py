@@ -203,7 +203,7 @@ def test_what_is_read_is_what_is_committed_with_its_place_and_time(conf: KafkaCo
     assert sum(map(len, lanes.values())) == 2
     for lane, outputs in lanes.items():
         producer.begin_transaction()
-        for key, sent, timestamp in outputs:
+        for key, sent, timestamp, _ in outputs:
             producer.produce("out", sent, key, partition=lane, timestamp=timestamp)
         producer.commit_transaction(20)
     assert compare(plan, sources, (), read_output(conf, "out")).right

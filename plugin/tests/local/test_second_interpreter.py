@@ -23,6 +23,7 @@ import lowtide
 from lowtide import Flow
 from lowtide.core.operators.order import Position
 from lowtide.flow.compiler import compile_flow
+from lowtide.flow.headers import pack_headers
 from lowtide.flow.plan import Plan
 from lowtide.local.run import Message, run_log
 from lowtide_tracker import Floor
@@ -43,12 +44,15 @@ UNREADABLE += [b'{"key":"a","number":NaN}', b'{"key":"a","number":1} x', b'{"key
 UNREADABLE += [b'{"key":"a","number":1,%s}' % each for each in (b'"mood":"angry"', b'"size":"m"', b'"named":{"a":"b"}')]
 UNREADABLE += [b'{"key":"a","number":1,%s}' % each for each in (b'"at":"2026-01-31T12:00:00"', b'"data":"?"')]
 UNREADABLE += [b'{"key":"a","number":9223372036854775808}', b'{"key":"a","number":1.0}']
+ODD_TIMES = [b'{"number":1,"since":%d,"notes":[{"says":"x","written":[1]}]}' % ms for ms in (5, -5, 10**17)]
+UNREADABLE += ODD_TIMES
 UNREADABLE += [b'{"key":"a","number":null}', b'{"key":"\\ud800","number":1}', b'{"key":"a","number":true}']
 ODD = [
     b' {"number": 4,\n"key":"\\u00e9\\n\\u0001\\"/\\u2028","what":[{"ever":1e400}]} ',
     b'{"number":7,"key":"","number":8}',
 ]
 ODD += [b'{"key":"z","number":3,"at":"2026-01-31T12:00:00.5+02:00","named":{"x":1},"mood":"wild","data":"AAE="}']
+HEADERS = [("trace-id", b"1"), ("trace-id", b"2"), ("trace-id", None), ("blob", b"\x00\xff"), ("trace-id", b"\xff")]
 KEYS = ["a", "b", "ab", "\u6f6e \u20ac", "x" * 300]
 
 
@@ -61,7 +65,9 @@ def messages(dice: random.Random, front: int) -> list[Came]:
         value: bytes | None = dumped(Thing(dice.choice(KEYS), dice.randrange(-9, 30), dice.randrange(3), parts=parts))
         if dice.random() < 0.15:
             value = dice.choice([*UNREADABLE, *ODD])
-        found.append(Came(front, offset, at, dice.choice([None, b"k", b"\xff"]), value))
+        headers = tuple(dice.choice(HEADERS) for _ in range(dice.randrange(3)))
+        key = dice.choice([None, b"k", b"\xff"])
+        found.append(Came(front, offset, at, key, value, headers, f"topic of {front}", front % 3))
     return found
 
 
@@ -83,7 +89,8 @@ def floors_of(dice: random.Random, log: dict[str, list[Came]]) -> list[Said]:
 
 
 def message_of(came: Came) -> Message:
-    return Message(Position(came.front, came.offset), came.timestamp, came.key, came.value)
+    place, headers = Position(came.front, came.offset), pack_headers(came.headers)
+    return Message(place, came.timestamp, came.key, came.value, headers, came.topic, came.partition)
 
 
 def letters_of(dead: Sequence[Any]) -> Counter[Letter]:
@@ -143,7 +150,7 @@ def test_random_flows_give_every_lane_what_both_interpreters_and_the_workers_giv
         if not floors:
             assert run_workers(dice, plan, log, dice.choice(["optimistic", "ordered"])) == expected, f"seed {seed}"
         delivered += sum(len(lane) for found in lanes_of.values() for lane in found.values())
-    assert delivered > 500
+    assert delivered > 200
 
 
 @pytest.fixture(name="stand_in")
@@ -190,7 +197,7 @@ def test_the_example_flows_give_what_the_second_interpreter_gives(name: str, mon
         }
         lanes, letters = again.run_log(log, lanes=4)
         assert run_oracle(plan, log, []) == (lanes, Counter(letters))
-    here, there = flow.run_locally(**{source: values}), again.run_locally(**{source: values})
+    here, there = flow.run_locally({source: values}), again.run_locally({source: values})
     for sink in plan.sinks():
         assert here[sink.name]
         assert list(map(repr, here[sink.name])) == list(map(repr, there[sink.name]))

@@ -238,7 +238,10 @@ def test_metrics_are_what_prometheus_reads(job: ControlledJob) -> None:
         took.add(round(ms * 1e6), times)
     workers = [
         reader("0/documents-0", 0, 40, parked=6),
-        worker("1/0", records_in=90, repairs=2, latency=took.counts, hops={"python": took.counts}),
+        worker(
+            "1/0", repairs=2, latency=took.counts, hops={"python": took.counts}, late={"w": {"closed": 3, "ahead": 1}}
+        ),
+        worker("1/1", late={"w": {"closed": 4, "ahead": 0}}),
         worker("2/0", delivered=30, dead_letters=1, transactions=7),
     ]
     job.watch.look(3.0, moment(5000, workers=workers, delivered_time=MIN_TIME))
@@ -248,6 +251,8 @@ def test_metrics_are_what_prometheus_reads(job: ControlledJob) -> None:
         ("lowtide_delivered_total", ""): 30,
         ("lowtide_dead_letters_total", ""): 1,
         ("lowtide_repairs_total", ""): 2,
+        ("lowtide_late_records_total", "step=w,why=closed"): 7,
+        ("lowtide_late_records_total", "step=w,why=ahead"): 1,
         ("lowtide_sink_transactions_total", "sink=index"): 7,
         ("lowtide_min_time_lag_seconds", "segment=1"): 5,
         ("lowtide_min_time_holder_info", "holder=front 3 (documents-1),segment=all"): 1,
@@ -255,7 +260,7 @@ def test_metrics_are_what_prometheus_reads(job: ControlledJob) -> None:
         ("lowtide_held_seconds", ""): 3,
         ("lowtide_front_lag_seconds", "partition=documents-0"): 5,
         ("lowtide_front_parked", "partition=documents-0"): 6,
-        ("lowtide_workers", "level=1"): 1,
+        ("lowtide_workers", "level=1"): 2,
         ("lowtide_tracker_floors", ""): 5,
         ("lowtide_delivered_time_seconds", ""): 2 * MIN_TIME / 1000,
         ("lowtide_latency_seconds_count", ""): 16,

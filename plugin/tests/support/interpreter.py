@@ -10,15 +10,40 @@ no record comes of a later one.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import heapq
+import operator
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from enum import Enum
 from itertools import count
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from interpreter_bytes import dumped, loaded, normal, unit_of, unit_of_front
+from interpreter_bytes import ORIGIN, dumped, marked, normal, record_of, unit_of, unit_of_front, written
+from interpreter_windows import (
+    EPOCH,
+    Bags,
+    Kind,
+    Result,
+    Stamped,
+    Window,
+    aggregating,
+    applying,
+    calendar,
+    folding,
+    reducing,
+    session,
+    sliding,
+    stamped,
+    tumbling,
+)
+
+__all__ = ["Stamped", "Window", "calendar", "session", "sliding", "stamped", "tumbling"]
+
+CLOCK = -1
+"""The port at which the clock calls."""
 
 LOOP = 1
 """What a pass through a loop appends to the path: any number would do, as nothing else comes of such a record."""
@@ -41,13 +66,16 @@ class Kafka(NamedTuple):
 
 
 class Came(NamedTuple):
-    """A message of a source: its front and offset, the log's timestamp in ms, key and value."""
+    """A message of a source: its front and offset, the log's timestamp in ms, key and value, and what else it has."""
 
     front: int
     offset: int
     timestamp: int
     key: bytes | None
     value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    topic: str = ""
+    partition: int = 0
 
 
 class Said(NamedTuple):
@@ -141,16 +169,68 @@ class Stream:
     def key_by(self, *columns: str, name: str | None = None) -> Stream:
         return self._then("key_by", name, columns=columns)
 
-    def last(self, number: int, *, partial: bool = True, name: str | None = None) -> Stream:
-        return self._then("last", name, number=number, partial=partial)
+    def last(
+        self, number: int, *, partial: bool = True, ttl: timedelta | None = None, name: str | None = None
+    ) -> Stream:
+        return self._then("last", name, number=number, partial=partial, ttl=ttl)
 
     def scan(
-        self, name: str, function: Any, initial: Any, *, broadcast: Stream | None = None, returns: Any = None
+        self,
+        name: str,
+        function: Any,
+        initial: Any,
+        *,
+        ttl: timedelta | None = None,
+        broadcast: Stream | None = None,
+        returns: Any = None,
     ) -> Stream:
         also = [] if broadcast is None else [broadcast]
-        stream = self._then("scan", name, *also, function=function, initial=initial)
+        stream = self._then("scan", name, *also, function=function, initial=initial, ttl=ttl)
         stream._step.gives = returns or typing.get_args(typing.get_type_hints(function)["return"])[1]
         return stream
+
+    def flat_scan(self, name: str, function: Any, initial: Any, **rest: Any) -> Stream:
+        stream = self.scan(name, function, initial, **rest)
+        stream._step.rest["flat"] = True
+        if rest.get("returns") is None:
+            stream._step.gives = typing.get_args(stream._step.gives)[0]
+        return stream
+
+    def reduce(self, name: str, function: Any, *, ttl: timedelta | None = None) -> Stream:
+        def both(result: Any, value: Any) -> Any:
+            after = value if result is None else function(result, value)
+            return after, after
+
+        return self.scan(name, both, None, ttl=ttl, returns=self._step.gives)
+
+    def aggregate(self, name: str, record: Any, /, *, ttl: timedelta | None = None, **columns: Any) -> Stream:
+        """All records of the key so far, put together once more for each: no state but themselves."""
+        keys = self._step.keys
+
+        def made(values: tuple[Any, ...], value: Any) -> Any:
+            values = (*values, value)
+            wanted = {field.name for field in dataclasses.fields(record)}
+            key = {column: getattr(value, column) for column in keys if column in wanted}
+            return values, record(**key, **{label: column(values) for label, column in columns.items()})
+
+        return self.scan(name, made, (), ttl=ttl, returns=record)
+
+    def deduplicate(self, name: str, *, within: timedelta) -> Stream:
+        return self._then("deduplicate", name, within=within)
+
+    def window(
+        self,
+        name: str,
+        windows: Kind,
+        *,
+        time: str | None = None,
+        wait: timedelta = timedelta(0),
+        ahead: timedelta = timedelta(days=1),
+        late: str | None = None,
+        emit: str = "close",
+    ) -> Windowed:
+        rest = {"windows": windows, "time": time, "wait": wait, "ahead": ahead, "emit": emit}
+        return Windowed(self._flow, self._then("window", name, **rest)._step)
 
     def broadcast(self, name: str, function: Any, initial: Any) -> Stream:
         return self._then("broadcast", name, function=function, initial=initial)
@@ -168,6 +248,40 @@ class Stream:
         self._then("write", name, sink=sink)
 
 
+class Windowed:
+    """Windows, of which nothing is made yet."""
+
+    def __init__(self, flow: Flow, step: Step) -> None:
+        self._flow, self._step = flow, step
+        self._takes = step.gives
+
+    @property
+    def late(self) -> Stream:
+        if "late" not in self._step.rest:
+            late = Step("late", f"{self._step.name}/late", [])
+            late.level, late.keys, late.gives = self._step.level, self._step.keys, self._takes
+            self._step.rest["late"] = late
+            self._flow.steps.append(late)
+        return Stream(self._flow, self._step.rest["late"])
+
+    def _made(self, result: Result, gives: Any) -> Stream:
+        self._step.rest["result"], self._step.gives = result, gives
+        return Stream(self._flow, self._step)
+
+    def aggregate(self, record: Any, **columns: Any) -> Stream:
+        return self._made(aggregating(record, self._step.keys, columns), record)
+
+    def reduce(self, function: Any) -> Stream:
+        return self._made(reducing(function), self._takes)
+
+    def fold(self, function: Any, initial: Any, finish: Any, *, merge: Any = None, returns: Any = None) -> Stream:
+        gives = returns or typing.get_type_hints(finish)["return"]
+        return self._made(folding(function, initial, finish, merge), gives)
+
+    def apply(self, function: Any, *, returns: Any = None) -> Stream:
+        return self._made(applying(function), returns or typing.get_args(typing.get_type_hints(function)["return"])[0])
+
+
 class Flow:
     """A flow, and what it gives."""
 
@@ -181,15 +295,29 @@ class Flow:
         self.steps.append(step)
         return Stream(self, step)
 
-    def run_locally(self, **inputs: Iterable[Any]) -> dict[str, list[Any]]:
-        """As users call it: sources one after the other, each in the order given."""
+    def run_locally(
+        self,
+        inputs: Mapping[str, Iterable[Any]] | None = None,
+        *,
+        until: datetime | None = None,
+        **named: Iterable[Any],
+    ) -> dict[str, list[Any]]:
+        """As users call it: sources one after the other, each in the order given, or all by their log times."""
         start: list[tuple[Step, Record]] = []
         for front, step in enumerate(step for step in self.steps if step.kind == "read"):
-            for offset, value in enumerate(inputs.get(step.name, ())):
+            tick = -(2**62)
+            for offset, each in enumerate({**(inputs or {}), **named}.get(step.name, ())):
+                value, at = each if isinstance(each, Stamped) else (each, getattr(each, "timestamp", None) or EPOCH)
+                tick = max(tick, (at - EPOCH) // timedelta(milliseconds=2))
                 message = Came(front, offset, 0, None, value if isinstance(value, bytes) else dumped(value))
-                start.append((step, Record(0, (), value, message)))
-        run = Run(self, slack_ms=1, units=1)
-        run.take(start)
+                if isinstance(value, Message):
+                    stamp = 0 if value.timestamp is None else round((value.timestamp - ORIGIN).total_seconds() * 1000)
+                    rest = value.key, value.value, tuple(value.headers), step.rest["source"].topic
+                    message = Came(front, offset, stamp, *rest)
+                    value = value.value
+                start.append((step, Record(tick, (), value, message)))
+        run = Run(self, slack_ms=2, units=128, looks_ahead=any(record.tick for _, record in start))
+        run.take(start, None if until is None else -((EPOCH - until) // timedelta(milliseconds=2)))
         written = {step.name: [record.value for record in run.written[step]] for step in run.written}
         return written if self.dead_letters is None else {**written, "dead-letters": run.letters}
 
@@ -201,8 +329,8 @@ class Flow:
         slack_ms: int = 2,
         units: int = 128,
         lanes: int = 1,
-    ) -> tuple[dict[str, dict[int, list[tuple[bytes | None, bytes | None, int]]]], list[Letter]]:
-        """What each lane of each sink is given, as (key, value, timestamp) in order, and the dead letters."""
+    ) -> tuple[dict[str, dict[int, list[tuple[Any, ...]]]], list[Letter]]:
+        """What each lane of each sink is given, as (key, value, timestamp, *headers) in order, and the dead letters."""
         reads = [step for step in self.steps if step.kind == "read"]
         start = []
         for step in reads:
@@ -217,10 +345,10 @@ class Flow:
         for step, records in run.written.items():
             lanes_of = out.setdefault(step.name, {})
             for record in records:
-                key, value = message_of(step.rest["sink"], record.value)
+                key, value, headers = message_of(step.rest["sink"], record.value)
                 assert record.unit is not None
                 lane = record.unit * lanes // units
-                lanes_of.setdefault(lane, []).append((key, value, max(1, record.tick * slack_ms)))
+                lanes_of.setdefault(lane, []).append((key, value, max(1, record.tick * slack_ms), *headers))
         return out, run.letters
 
 
@@ -242,20 +370,33 @@ def labelled(messages: Iterable[Came], floors: Sequence[Said], slack_ms: int) ->
 class Run:
     """One run: the record that is first in the order takes its next step, until none is left."""
 
-    def __init__(self, flow: Flow, *, slack_ms: int, units: int) -> None:
+    def __init__(self, flow: Flow, *, slack_ms: int, units: int, looks_ahead: bool = True) -> None:
         self._flow, self._slack_ms, self._units = flow, slack_ms, units
+        self._bags = {
+            step: Bags(step.rest, number, slack_ms=slack_ms, units=units, looks_ahead=looks_ahead)
+            for number, step in enumerate(flow.steps)
+            if step.kind == "window"
+        }
+        self._called_at: set[tuple[Step, int, int]] = set()
+        """The windows, ticks and units at which the clock calls or has called."""
         self._queue: list[tuple[Any, int, Step, int, Record]] = []
         self._number = count()
         self._kept: dict[Step, dict[Any, Any]] = {step: {} for step in flow.steps}
         """By step what it keeps of each key; of a broadcast of none."""
+        self._touched: dict[Step, dict[Any, int]] = {step: {} for step in flow.steps}
+        """By step the tick at which each key was touched; of a deduplicate, at which one of its records went on."""
         self.written: dict[Step, list[Record]] = {step: [] for step in flow.steps if step.kind == "write"}
         self.letters: list[Letter] = []
 
-    def take(self, start: Iterable[tuple[Step, Record]]) -> None:
+    def take(self, start: Iterable[tuple[Step, Record]], until: int | None = None) -> None:
         for step, record in start:
             self._put(step, 0, record)
         while self._queue:
             _, _, step, port, record = heapq.heappop(self._queue)
+            if port == CLOCK:
+                if until is None or record.tick <= until:
+                    self._close(step, record)
+                continue
             named = step.parents[1] if step.kind == "scan" and port == 1 else step
             try:
                 results = self._done(step, port, record)
@@ -293,7 +434,33 @@ class Run:
             return [record.below(1)]
         if kind in ("last", "scan"):
             return self._with_state(step, port, record)
+        if kind == "deduplicate":
+            return self._new(step, record)
+        if kind == "window":
+            return self._windowed(step, record)
         return [record] if kind == "merge" else self._called(step, record)
+
+    def _windowed(self, step: Step, record: Record) -> list[Record]:
+        key, bags, unit = tuple(getattr(record.value, column) for column in step.keys), self._bags[step], record.unit
+        assert unit is not None
+        is_late, outs, ticks = called(lambda: bags.take(key, record), record)
+        for tick in ticks:
+            if (step, tick, unit) not in self._called_at:
+                self._called_at.add((step, tick, unit))
+                clock = Came(*bags.place(tick, unit)[1:], 0, None, None)
+                self._put(step, CLOCK, Record(tick, (), None, clock, unit))
+        if is_late and "late" in step.rest:
+            self._pass_on(step.rest["late"], record)
+        return [record._replace(value=out).below(number) for number, out in enumerate(outs, 1)]
+
+    def _close(self, step: Step, clock: Record) -> None:
+        """Give what a step's windows give that close at a tick, each with its number."""
+        number = 0
+        assert clock.unit is not None
+        for window, kept in self._bags[step].close(clock.tick, clock.unit):
+            for out in [] if step.rest["emit"] == "update" else step.rest["result"].finish(window, kept):
+                number += 1
+                self._pass_on(step, clock._replace(value=out, path=(number,)))
 
     def _called(self, step: Step, record: Record) -> list[Record]:
         function = step.rest["function"]
@@ -329,16 +496,36 @@ class Run:
             self._see(step.parents[1], record)
             return []
         key, kept, rest = tuple(getattr(value, column) for column in step.keys), self._kept[step], step.rest
+        if rest["ttl"] is not None and self._age(step, key, record) >= rest["ttl"]:
+            kept.pop(key, None)
+        self._touched[step][key] = record.tick
         if step.kind == "last":
             window = kept[key] = (*kept.get(key, ()), value)[-rest["number"] :]
             return [record._replace(value=window)] if rest["partial"] or len(window) == rest["number"] else []
         before = kept.get(key, rest["initial"])
         beside = [self._kept[each].get((), each.rest["initial"]) for each in step.parents[1:]]
+        if "flat" in rest:
+            state, outputs = called(lambda: flat(rest["function"](before, value, *beside)), record)
+            if any(type(each) is not step.gives for each in outputs):
+                raise Failed(value)
+            kept[key] = state
+            return [record._replace(value=each).below(number) for number, each in enumerate(outputs, 1)]
         state, output = called(lambda: rest["function"](before, value, *beside), record)
         if type(output) is not step.gives:
             raise Failed(value)
         kept[key] = state
         return [record._replace(value=output)]
+
+    def _new(self, step: Step, record: Record) -> list[Record]:
+        key = tuple(getattr(record.value, column) for column in step.keys)
+        if key in self._touched[step] and self._age(step, key, record) < step.rest["within"]:
+            return []
+        self._touched[step][key] = record.tick
+        return [record]
+
+    def _age(self, step: Step, key: Any, record: Record) -> timedelta:
+        """How much log time has passed since a key was touched."""
+        return timedelta(milliseconds=(record.tick - self._touched[step].get(key, record.tick)) * self._slack_ms)
 
     def _see(self, broadcast: Step, record: Record) -> None:
         kept, function = self._kept[broadcast], broadcast.rest["function"]
@@ -352,17 +539,18 @@ class Run:
         if declared is Raw:
             return Raw(message.key, message.value)
         try:
-            return loaded(declared, message.value)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            return record_of(declared, message)
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
             raise Failed(message.value) from error
 
     def _placed(self, sink: Kafka, record: Record) -> Record:
         """A record with its unit: without a key_by, that of the sink's key, or of its front."""
         if record.unit is not None:
             return record
-        if sink.key is None:
+        column = key_column(sink)
+        if column is None:
             return record._replace(unit=unit_of_front(record.message.front, self._units))
-        return record._replace(unit=unit_of([getattr(record.value, sink.key)], self._units))
+        return record._replace(unit=unit_of([getattr(record.value, column)], self._units))
 
     def _bury(self, step: Step, record: Record, value: Any) -> None:
         message = record.message
@@ -380,6 +568,11 @@ def called(call: Callable[[], Any], record: Record) -> Any:
         raise Failed(record.value) from error
 
 
+def flat(result: Any) -> tuple[Any, list[Any]]:
+    state, outputs = result
+    return state, list(outputs)
+
+
 def batched(function: Any, step: Step, value: Any) -> Any:
     """A batch of one."""
     plain = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_(), bytes: pa.binary()}
@@ -389,13 +582,22 @@ def batched(function: Any, step: Step, value: Any) -> Any:
     return step.gives(**row)
 
 
-def message_of(sink: Kafka, record: Any) -> tuple[bytes | None, bytes | None]:
+def key_column(sink: Kafka) -> str | None:
+    return sink.key or next(iter(marked(sink.record, "Key")), None)
+
+
+def message_of(sink: Kafka, record: Any) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes]]]:
     if isinstance(record, Raw):
-        return record.key, record.value
-    key = None if sink.key is None else getattr(record, sink.key)
-    if key is None or isinstance(key, bytes):
-        return key, dumped(record)
-    return str(key.value if isinstance(key, Enum) else key).encode(), dumped(record)
+        return record.key, record.value, []
+    column = key_column(sink)
+    key = None if column is None else getattr(record, column)
+    if not (key is None or isinstance(key, bytes)):
+        key = str(key.value if isinstance(key, Enum) else key).encode()
+    found = [(mark.name, getattr(record, name)) for name, mark in marked(type(record), "Header").items()]
+    headers = [
+        (name, value.encode() if isinstance(value, str) else value) for name, value in found if value is not None
+    ]
+    return key, written(record), headers
 
 
 # -- the other words of the package ------------------------------------------------------------------------------------
@@ -417,4 +619,138 @@ def main(_: Flow) -> None:
     """Nothing runs here."""
 
 
+class Message(NamedTuple):
+    """A message for `run_locally`."""
+
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    timestamp: datetime | None = None
+
+
+class Named(NamedTuple):
+    """A marker with a name, or a unit."""
+
+    name: str
+
+    @property
+    def unit(self) -> str:
+        return self.name
+
+
+class Alias(Named):
+    """A field's name in the value."""
+
+
+class Epoch(Named):
+    """An integer that is a time."""
+
+
+class Header(Named):
+    """A header."""
+
+
+class Key:
+    """The key."""
+
+
+class Timestamp:
+    """The log's timestamp."""
+
+
+class Topic:
+    """The topic."""
+
+
+class Partition:
+    """The partition."""
+
+
+class Offset:
+    """The offset."""
+
+
+class Tombstone:
+    """Whether there is no value."""
+
+
 KeyedStream = Broadcast = Stream
+
+
+def millis(number: float) -> timedelta:
+    return timedelta(milliseconds=number)
+
+
+def seconds(number: float) -> timedelta:
+    return timedelta(seconds=number)
+
+
+def minutes(number: float) -> timedelta:
+    return timedelta(minutes=number)
+
+
+def hours(number: float) -> timedelta:
+    return timedelta(hours=number)
+
+
+def days(number: float) -> timedelta:
+    return timedelta(days=number)
+
+
+class agg:  # noqa: N801 - stands in for a module
+    """Aggregates as functions of all values of a key, oldest first."""
+
+    @staticmethod
+    def count(column: str | None = None) -> Any:
+        return lambda values: len(values if column is None else some(values, column))
+
+    @staticmethod
+    def sum(column: str) -> Any:
+        return lambda values: functools.reduce(operator.add, found) if (found := some(values, column)) else None
+
+    @staticmethod
+    def mean(column: str) -> Any:
+        return lambda values: (
+            functools.reduce(operator.add, found) / len(found) if (found := some(values, column)) else None
+        )
+
+    @staticmethod
+    def min(column: str) -> Any:
+        return lambda values: min(some(values, column), default=None)
+
+    @staticmethod
+    def max(column: str) -> Any:
+        return lambda values: max(some(values, column), default=None)
+
+    @staticmethod
+    def first(column: str) -> Any:
+        return lambda values: getattr(values[0], column)
+
+    @staticmethod
+    def latest(column: str) -> Any:
+        return lambda values: getattr(values[-1], column)
+
+    @staticmethod
+    def min_by(column: str, by: str) -> Any:
+        return lambda values: best(min, values, column, by)
+
+    @staticmethod
+    def max_by(column: str, by: str) -> Any:
+        return lambda values: best(max, values, column, by)
+
+    @staticmethod
+    def count_distinct(column: str) -> Any:
+        return lambda values: len(set(some(values, column)))
+
+    @staticmethod
+    def collect(column: str | None = None) -> Any:
+        return lambda values: values if column is None else tuple(getattr(value, column) for value in values)
+
+
+def some(values: Sequence[Any], column: str) -> list[Any]:
+    return [found for value in values if (found := getattr(value, column)) is not None]
+
+
+def best(choose: Any, values: Sequence[Any], column: str, by: str) -> Any:
+    known = [value for value in values if getattr(value, by) is not None]
+    return getattr(choose(known, key=lambda value: getattr(value, by)), column) if known else None

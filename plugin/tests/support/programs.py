@@ -23,8 +23,8 @@ from lowtide.local.run import Message
 END = 1 << 62
 """Above every tick of a test."""
 
-Sent = tuple[bytes | None, bytes | None, int]
-"""What a sink was given: key, value, timestamp."""
+Sent = tuple[Any, ...]
+"""What a sink was given: key, value, timestamp, and each header."""
 
 Choose = Callable[[int], int]
 """Which of so many channels delivers next."""
@@ -127,9 +127,9 @@ class Programs:
         encoder = SinkEncoder(vertex.step.sink, self.plan.slack_ms)
         for batch in barrier.release(END):
             messages = encoder.encode(0, [Piece(batch.ticks[0], batch.ats, batch.rows)])
-            for unit, (_, _, key, value, timestamp, _) in zip(batch.units, messages, strict=True):
+            for unit, (_, _, key, value, timestamp, headers) in zip(batch.units, messages, strict=True):
                 lane = lane_of_unit[unit]
-                self.delivered[vertex.name].setdefault(lane, []).append((key, value, timestamp))
+                self.delivered[vertex.name].setdefault(lane, []).append((key, value, timestamp, *(headers or ())))
                 self.owners.setdefault((vertex.name, lane), set()).add(place)
 
 
@@ -148,7 +148,16 @@ def source_rows(messages: Sequence[Message]) -> SourceRows:
         [message.timestamp for message in messages],
         [message.key for message in messages],
         [message.value for message in messages],
+        [message.headers for message in messages] if any(message.headers for message in messages) else None,
+        topic=messages[0].topic,
+        partition=messages[0].partition,
     )
+
+
+def rows_of_values(values: Sequence[bytes | None], keys: Sequence[bytes | None] = ()) -> SourceRows:
+    """Messages with these values, of which nothing else matters."""
+    count = len(values)
+    return SourceRows(0, list(range(count)), [0] * count, list(keys) or [None] * count, list(values))
 
 
 def by_lane(delivered: Mapping[str, Sequence[Any]]) -> dict[str, dict[int, list[Sent]]]:
@@ -156,5 +165,5 @@ def by_lane(delivered: Mapping[str, Sequence[Any]]) -> dict[str, dict[int, list[
     lanes: dict[str, dict[int, list[Sent]]] = {name: {} for name in delivered}
     for name, messages in delivered.items():
         for one in messages:
-            lanes[name].setdefault(one.lane, []).append((one.key, one.value, one.timestamp))
+            lanes[name].setdefault(one.lane, []).append((one.key, one.value, one.timestamp, *one.headers))
     return lanes

@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from enum import Enum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from lowtide import Alias, Epoch, Header, Key, Offset, Partition, Timestamp, Tombstone, Topic
 
 SINKS = ("key", "other", "number", "data", None)
 PRIME = 1_000_003
@@ -39,9 +41,47 @@ class Thing:
 
 
 @dataclass(frozen=True)
+class Note:
+    text: Annotated[str, Alias("says")]
+    written: tuple[Annotated[datetime, Epoch("s")], ...] = ()
+
+
+@dataclass(frozen=True)
+class Letter:
+    """With every marker; values of things are values of letters too."""
+
+    id: Annotated[str | None, Key()]
+    number: int
+    at: Annotated[datetime, Timestamp()]
+    topic: Annotated[str, Topic()]
+    partition: Annotated[int, Partition()]
+    offset: Annotated[int, Offset()]
+    name: Annotated[str, Alias("key")] = ""
+    since: Annotated[datetime | None, Epoch("ms")] = None
+    trace: Annotated[str | None, Header("trace-id")] = None
+    blob: Annotated[bytes | None, Header("blob")] = None
+    notes: list[Note] = field(default_factory=list)
+    gone: Annotated[bool, Tombstone()] = False
+
+
+@dataclass(frozen=True)
 class Total:
     count: int = 0
     trail: int = 0
+
+
+@dataclass(frozen=True)
+class Summary:
+    key: str
+    things: int
+    amount: int
+    last: str
+    mood: Mood
+    at: datetime | None
+    data: bytes
+    least: int
+    weights: tuple[int, ...]
+    kinds: int
 
 
 def bumped(thing: Thing) -> Thing:
@@ -65,6 +105,21 @@ def adorned(thing: Thing) -> Thing:
 
 def of_raw(message: Any) -> Thing:
     return Thing((message.key or b"none").hex(), len(message.value or b""), data=message.value or b"")
+
+
+def of_letter(letter: Letter) -> Thing:
+    where = f"{letter.topic}/{letter.partition}/{letter.offset}/{letter.trace}"
+    return Thing(
+        letter.name, letter.number, letter.offset, where, at=letter.since or letter.at, data=letter.blob or b""
+    )
+
+
+def to_letter(thing: Thing) -> Letter:
+    at = thing.at or datetime(2026, 1, 31, tzinfo=UTC)
+    notes = [Note(part.name, (at,) * thing.other) for part in thing.parts]
+    blob = thing.data or None
+    gone = thing.number % 4 == 2
+    return Letter(thing.key, thing.number, at, "", 0, 0, thing.note, thing.at, thing.key or None, blob, notes, gone)
 
 
 def refused(thing: Thing) -> Thing:
@@ -110,6 +165,11 @@ def compared(total: Total, thing: Thing, seen: int) -> tuple[Total, Thing]:
     return Total(total.count + 1, seen), replace(thing, other=seen % 100, note=f"{thing.note}/{total.trail % 10}")
 
 
+def all_compared(total: Total, thing: Thing, seen: int) -> tuple[Total, list[Thing]]:
+    after, made = compared(total, thing, seen)
+    return after, [made] * (seen % 3)
+
+
 def summed(window: tuple[Thing, ...]) -> Thing:
     if sum(thing.number for thing in window) % 17 == 4:
         raise ArithmeticError("seventeen")
@@ -130,6 +190,83 @@ def twice(thing: Thing) -> Iterator[Thing]:
         yield replace(thing, number=thing.number - 1)
 
 
+def either(total: Total, thing: Thing) -> tuple[Total, Iterator[Thing]]:
+    """Any number of outputs; the state comes back to the initial one now and then."""
+    if thing.number % 7 == 6:
+        return Total(), iter(())
+    return Total(total.count + 1, (total.trail * 7 + thing.number) % PRIME), shown(total, thing)
+
+
+def shown(total: Total, thing: Thing) -> Iterator[Thing]:
+    for place in range(total.count % 3):
+        if place == 1 and thing.number % 5 == 2:
+            raise RuntimeError("half way through")
+        yield replace(thing, number=total.trail + place, note=f"{thing.note}{place}")
+
+
+def joined(result: Thing, thing: Thing) -> Thing:
+    if (result.number + thing.number) % 19 == 3:
+        raise ValueError("not these two")
+    return replace(
+        thing, number=(result.number * 3 + thing.number) % PRIME, note=f"{result.note[-20:]}{thing.note[:1]}"
+    )
+
+
+def flagged(flag: bool, thing: Thing) -> tuple[bool, Thing]:
+    """A state of two values: every other record of a key leaves nothing behind."""
+    return not flag, replace(thing, size="l" if flag else "s")
+
+
+def bare(summary: Summary) -> Thing:
+    return Thing(
+        summary.key, summary.amount, summary.things, summary.last, mood=summary.mood, at=summary.at, data=summary.data
+    )
+
+
+@dataclass(frozen=True)
+class Timed:
+    key: str
+    number: int
+    when: datetime
+
+
+def timed(thing: Thing) -> Timed:
+    """At a time near that of the log, which begins in 1970: some come too late."""
+    millis = thing.number * 7 % 90 + (1_000 if thing.other % 2 else 0)
+    return Timed(thing.key, thing.number, datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=millis))
+
+
+@dataclass(frozen=True)
+class Summed:
+    window_start: datetime
+    window_end: datetime
+    name: str
+    total: int
+    timeds: int
+
+
+def unsummed(summed: Summed) -> Timed:
+    return Timed(summed.name, summed.total * 10 + summed.timeds, summed.window_end)
+
+
+def untimed(timed: Timed) -> Thing:
+    return Thing(timed.key, timed.number, at=timed.when)
+
+
+def put_together(one: Timed, other: Timed) -> Timed:
+    if (one.number + other.number) % 19 == 6:
+        raise ValueError("not these two")
+    return Timed(other.key, (one.number * 31 + other.number) % PRIME, max(one.when, other.when))
+
+
+def counted_on(state: int, timed: Timed) -> int:
+    return (state * 31 + timed.number) % PRIME
+
+
+def added_up(one: int, other: int) -> int:
+    return (one * 7 + other) % PRIME
+
+
 class Writer:
     """Writes one flow; with dice of the same seed the same flow, whatever the package."""
 
@@ -148,8 +285,12 @@ class Writer:
         dice = self._dice
         for number in range(dice.choice([1, 1, 2, 3])):
             topic = f"topic-{number if dice.random() < 0.7 else 0}"
-            if dice.random() < 0.8:
+            if dice.random() < 0.7:
                 self._add(self.flow.read(f"source{number}", self._package.kafka(topic, self._package.json(Thing))))
+                continue
+            if dice.random() < 0.5:
+                letters = self.flow.read(f"source{number}", self._package.kafka(topic, self._package.json(Letter)))
+                self._add(letters.map(of_letter, name=self._name("of_letter")))
                 continue
             raw = self.flow.read(f"source{number}", self._package.kafka(topic, self._package.raw()))
             self._add(raw.map(of_raw, name=self._name("of_raw")))
@@ -177,6 +318,7 @@ class Writer:
             self._keyed,
             self._merged,
             self._beside,
+            self._windowed,
         ]
         dice.choice(steps)(stream)
 
@@ -197,21 +339,55 @@ class Writer:
         return stream.key_by(*columns, name=self._name("by"))
 
     def _keyed(self, stream: Any) -> None:
-        dice, keyed = self._dice, self._by_key(stream)
-        kind = dice.randrange(4)
+        dice, kind, ttl = self._dice, self._dice.randrange(9), self._ttl()
+        keyed = stream.key_by("key", name=self._name("by")) if kind == 6 else self._by_key(stream)
         if kind == 0:
-            self._add(keyed.scan(self._name("followed"), followed, Total()), stream)
+            self._add(keyed.scan(self._name("followed"), followed, Total(), ttl=ttl), stream)
         elif kind == 1:
-            window = keyed.last(dice.choice([1, 2, 3]), partial=dice.random() < 0.6, name=self._name("last"))
+            partial = dice.random() < 0.6
+            window = keyed.last(dice.choice([1, 2, 3]), partial=partial, ttl=ttl, name=self._name("last"))
             self._add(window.map(summed, name=self._name("summed")), stream)
+        elif kind == 4:
+            self._add(keyed.flat_scan(self._name("either"), either, Total(), ttl=ttl), stream)
+        elif kind == 5:
+            self._add(keyed.reduce(self._name("joined"), joined, ttl=ttl), stream)
+        elif kind == 6:
+            self._add(self._aggregated(keyed, ttl), stream)
+        elif kind == 7:
+            self._add(keyed.deduplicate(self._name("once"), within=ttl or self._package.days(1)), stream)
+        elif kind == 8:
+            self._add(keyed.scan(self._name("flagged"), flagged, False, ttl=ttl), stream)
         elif kind == 2:
             self._add(keyed.loop(self._name("loop"), self._body, large, limit_turns=dice.choice([2, 3])), stream)
         else:
             self._add(keyed, stream)
 
+    def _ttl(self) -> Any:
+        return self._dice.choice([None, None, self._package.millis(5), self._package.millis(20)])
+
+    def _aggregated(self, keyed: Any, ttl: Any) -> Any:
+        agg = self._package.agg
+        summaries = keyed.aggregate(
+            self._name("summary"),
+            Summary,
+            ttl=ttl,
+            things=agg.count(),
+            amount=agg.sum("number"),
+            last=agg.latest("note"),
+            mood=agg.first("mood"),
+            at=agg.max("at"),
+            data=agg.max_by("data", by="other"),
+            least=agg.min("other"),
+            weights=agg.collect("other"),
+            kinds=agg.count_distinct("mood"),
+        )
+        return summaries.map(bare, name=self._name("bare"))
+
     def _body(self, inside: Any) -> Any:
         if self._dice.random() < 0.5:
-            inside = inside.scan(self._name("inside"), followed, Total())
+            inside = inside.scan(self._name("inside"), followed, Total(), ttl=self._ttl())
+        elif self._dice.random() < 0.3:
+            inside = inside.flat_scan(self._name("inside"), either, Total(), ttl=self._ttl())
         if self._dice.random() < 0.4:
             inside = inside.flat_map(twice, name=self._name("twice"))
         return inside.map(smaller, name=self._name("smaller"))
@@ -229,8 +405,53 @@ class Writer:
         first = self._dice.random() < 0.5
         keyed = None if first else self._by_key(stream)
         beside = other.broadcast(self._name("newest"), newest, 0)
-        scan = (keyed or self._by_key(stream)).scan(self._name("compared"), compared, Total(), broadcast=beside)
+        keyed, ttl = keyed or self._by_key(stream), self._ttl()
+        if self._dice.random() < 0.3:
+            scan = keyed.flat_scan(self._name("compared"), all_compared, Total(), ttl=ttl, broadcast=beside)
+        else:
+            scan = keyed.scan(self._name("compared"), compared, Total(), ttl=ttl, broadcast=beside)
         self._add(scan, stream, other)
+
+    def _windowed(self, stream: Any) -> None:
+        dice, package = self._dice, self._package
+        made = stream.map(timed, name=self._name("timed"))
+        keyed = made.key_by(*dice.choice([("key",), ("when", "number"), ("number",)]), name=self._name("by"))
+        size, number = timedelta(milliseconds=dice.choice([10, 25, 60])), dice.randrange(4)
+        every = timedelta(milliseconds=dice.choice([5, 7, 10]))
+        cuts = [package.tumbling(size, offset=every), package.sliding(size, every), package.session(size)]
+        windows = [*cuts, package.calendar("month", "Europe/Berlin")][number]
+        rest: dict[str, Any] = {"emit": dice.choice(["close", "update"])} if number != 2 else {}
+        in_log_time = dice.random() < 0.3
+        if not in_log_time:
+            rest |= {"time": "when", "wait": timedelta(milliseconds=dice.choice([0, 7, 40]))}
+        windowed = keyed.window(self._name("window"), windows, **rest)
+        lates = [] if in_log_time else [windowed.late]
+        results = [
+            lambda: windowed.reduce(put_together),
+            lambda: windowed.fold(counted_on, 0, self._finish(), merge=added_up, returns=Timed),
+            lambda: windowed.apply(self._listing(), returns=Timed),
+            lambda: windowed.aggregate(
+                Summed,
+                name=package.agg.first("key"),
+                total=package.agg.sum("number"),
+                timeds=package.agg.count(),
+            ).map(unsummed, name=self._name("unsummed")),
+        ]
+        for given in [dice.choice(results)(), *lates]:
+            self._add(given.map(untimed, name=self._name("untimed")), stream)
+
+    def _finish(self) -> Any:
+        def finish(window: Any, state: int) -> Timed:
+            return Timed(repr(window.key), state, window.start)
+
+        return finish
+
+    def _listing(self) -> Any:
+        def listing(window: Any, timeds: tuple[Timed, ...]) -> Iterator[Timed]:
+            for each in timeds[: len(timeds) % 3]:
+                yield replace(each, number=sum(one.number for one in timeds))
+
+        return listing
 
     def _end(self, stream: Any) -> None:
         topic = self._name("out")
@@ -240,6 +461,10 @@ class Writer:
                 lambda thing: made(thing.data or None, thing.key.encode()), name=f"raw-{topic}", returns=made
             )
             raw.write(topic, package.kafka(topic, package.raw()))
+            return
+        if self._dice.random() < 0.2:
+            letters = stream.map(to_letter, name=self._name("to_letter"))
+            letters.write(topic, self._package.kafka(topic, self._package.json(Letter)))
             return
         key = self._dice.choice(SINKS)
         stream.write(topic, self._package.kafka(topic, self._package.json(Thing), key=key))

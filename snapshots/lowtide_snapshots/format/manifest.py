@@ -36,7 +36,7 @@ __all__ = [
     "type_of",
 ]
 
-MANIFEST_FORMAT = 1
+MANIFEST_FORMAT = 2
 _CREATED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 

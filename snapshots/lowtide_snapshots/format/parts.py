@@ -20,8 +20,8 @@ __all__ = ["KINDS", "PART_FORMAT", "Data", "PartHead", "decode_part", "encode_pa
 
 Data: TypeAlias = bytes | bytearray | memoryview
 
-PART_FORMAT = 1
-KINDS = ("scan", "last", "broadcast")
+PART_FORMAT = 2
+KINDS = ("scan", "last", "broadcast", "deduplicate", "window", "window_records")
 ROW_GROUP_ROWS = 131_072
 COMPRESSION_LEVEL = 1
 
@@ -33,11 +33,17 @@ _ORDER_KEY = {
     "child": pa.binary(),
     "trace": pa.uint64(),
 }
+_BOUNDS = {"window_start": pa.timestamp("us", tz="UTC"), "window_end": pa.timestamp("us", tz="UTC")}
 _COLUMNS = {
     "scan": ("key", "state"),
     "last": ("key", *_ORDER_KEY, "record"),
     "broadcast": ("state",),
+    "deduplicate": ("key", "tick"),
+    "window": ("key", *_BOUNDS, "state"),
+    "window_records": ("key", *_BOUNDS, *_ORDER_KEY, "record"),
 }
+_OPTIONAL = {"scan": ("tick",)}
+"""Columns after the others that a part of a kind may have, since format 2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +155,7 @@ def _head(metadata: dict[bytes, bytes], name: str) -> PartHead:
             way_out="use the version of Lowtide that wrote it, or a newer one",
         )
     types: dict[str, Any] = {field.name: int if field.type == "int" else str for field in fields(PartHead)}
-    if found != PART_FORMAT or {key: type(value) for key, value in values.items()} != types:
+    if type(found) is not int or found < 1 or {key: type(value) for key, value in values.items()} != types:
         raise _damaged(f"its head is {metadata[_HEAD][:200]!r}", name)
     return PartHead(**values)
 
@@ -158,10 +164,11 @@ def _mismatch(kind: str, table: pa.Table) -> str:
     """What is wrong with the columns of a part of this kind; empty if nothing is."""
     if kind not in _COLUMNS:
         return f"{kind!r} is no kind of a part; there are {', '.join(KINDS)}"
-    if tuple(table.column_names) != _COLUMNS[kind]:
-        return f"its columns are {table.column_names}, and those of kind {kind} are {list(_COLUMNS[kind])}"
+    names, wanted_names = tuple(table.column_names), _COLUMNS[kind]
+    if names not in (wanted_names, wanted_names + _OPTIONAL.get(kind, ())):
+        return f"its columns are {table.column_names}, and those of kind {kind} are {list(wanted_names)}"
     for column in table.schema:
-        wanted = _ORDER_KEY.get(column.name)
+        wanted = {**_ORDER_KEY, **_BOUNDS}.get(column.name)
         if wanted is not None and column.type != wanted:
             return f"column {column.name} is {column.type}, not {wanted}"
         if column.name in ("key", "record") and not pa.types.is_struct(column.type):

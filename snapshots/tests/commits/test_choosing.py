@@ -136,11 +136,11 @@ def test_what_cannot_be_read_now_is_not_passed_over(shop: Shop, monkeypatch: pyt
 
 def test_the_manifest_of_a_newer_version_is_not_passed_over(shop: Shop) -> None:
     manifest = shop.folder / shop.manifests[3].path
-    newer = json.dumps(json.loads(manifest.read_text()) | {"format": 2})
+    newer = json.dumps(json.loads(manifest.read_text()) | {"format": 3})
     manifest.write_text(newer)
     made = json.loads(shop.log._nodes.get_all([shop.log._paths.last_commit])[0].data)  # type: ignore[union-attr]
     forge(shop, made | {"sha256": sha256(newer.encode())})
-    with pytest.raises(FormatTooNew, match="format 2"):
+    with pytest.raises(FormatTooNew, match="format 3"):
         shop.choose()
 
 

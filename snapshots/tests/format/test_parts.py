@@ -32,7 +32,10 @@ LAST = pa.table(
     }
 )
 BROADCAST = pa.table({"state": pa.array([{"rates": [1.0]}])})
-TABLES = {"scan": SCAN, "last": LAST, "broadcast": BROADCAST}
+TICKS = pa.array([16_000, 16_999], pa.int64())
+FORGETTING = SCAN.append_column("tick", TICKS)
+ONCE = pa.table({"key": KEYS, "tick": TICKS})
+TABLES = [("scan", SCAN), ("scan", FORGETTING), ("last", LAST), ("broadcast", BROADCAST), ("deduplicate", ONCE)]
 
 
 def _head(kind: str) -> PartHead:
@@ -49,11 +52,11 @@ def _edited(**changes: object) -> bytes:
     return bytes(sink.getvalue())
 
 
-@pytest.mark.parametrize("kind", TABLES)
-def test_a_part_comes_back(kind: str) -> None:
-    head, table = decode_part(encode_part(_head(kind), TABLES[kind]), HEAD.name)
+@pytest.mark.parametrize(("kind", "made"), TABLES)
+def test_a_part_comes_back(kind: str, made: pa.Table) -> None:
+    head, table = decode_part(encode_part(_head(kind), made), HEAD.name)
     assert head == _head(kind)
-    assert table.equals(TABLES[kind])
+    assert table.equals(made)
     assert table.schema.metadata is None
 
 
@@ -97,6 +100,9 @@ def test_a_part_is_compressed_in_large_row_groups_with_statistics() -> None:
         ("scan", SCAN.set_column(0, "key", pa.array(["not", "a struct"]))),
         ("last", LAST.set_column(1, "tick", pa.array([1, 2], pa.int32()))),
         ("last", LAST.set_column(6, "record", pa.array([1, 2]))),
+        ("scan", SCAN.append_column("tick", pa.array([1, 2], pa.int32()))),
+        ("scan", SCAN.append_column("ticks", TICKS)),
+        ("deduplicate", FORGETTING),
         ("broadcast", pa.concat_tables([BROADCAST, BROADCAST])),
         ("broadcast", BROADCAST.slice(0, 0)),
         ("counter", SCAN),
@@ -208,9 +214,13 @@ def test_a_parquet_file_of_another_is_damaged() -> None:
         decode_part(bytes(sink.getvalue()), HEAD.name)
 
 
+def test_a_part_of_format_1_is_read() -> None:
+    assert decode_part(_edited(format=1), HEAD.name)[1].equals(SCAN)
+
+
 def test_a_newer_format_is_refused_as_such() -> None:
-    with pytest.raises(FormatTooNew, match="format 2, and this version of Lowtide reads up to 1"):
-        decode_part(_edited(format=2, more="fields"), HEAD.name)
+    with pytest.raises(FormatTooNew, match="format 3, and this version of Lowtide reads up to 2"):
+        decode_part(_edited(format=3, more="fields"), HEAD.name)
 
 
 def test_names_are_those_of_the_document() -> None:

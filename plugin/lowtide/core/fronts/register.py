@@ -62,12 +62,14 @@ class FrontEntry:
         partition: What it is the front of.
         offset: The first offset that it reads.
         opening: The opening floor, a tick: it labels nothing below, in no life.
+        start: What the flow said of where its topic is read from, when the job began to read it.
     """
 
     number: int
     partition: Partition
     offset: int
     opening: int
+    start: str = "earliest"
 
     @property
     def floor(self) -> Floor:
@@ -76,7 +78,9 @@ class FrontEntry:
 
     def to_json(self) -> dict[str, Any]:
         """The entry as plain values, for storing."""
+        told = {} if self.start == "earliest" else {"start": self.start}
         return {
+            **told,
             "number": self.number,
             "source": self.partition.source,
             "topic_id": self.partition.topic_id,
@@ -109,7 +113,9 @@ class FrontRegister:
         """The front of a partition; None if it is not registered. O(fronts)."""
         return next((entry for entry in self.entries if entry.partition == partition), None)
 
-    def opened(self, partition: Partition, *, offset: int, above: int) -> tuple[FrontRegister, FrontEntry]:
+    def opened(
+        self, partition: Partition, *, offset: int, above: int, start: str = "earliest"
+    ) -> tuple[FrontRegister, FrontEntry]:
         """Register a partition; one that is there already stays as it is.
 
         Args:
@@ -117,6 +123,7 @@ class FrontRegister:
             offset: The first offset that it will read: its earliest at this moment.
             above: The opening floor: at least any announced min time (`Tracker.open_front` answers it) and above the
                 tick of any `last` in a sink. `NO_TICK` for a job that has never run.
+            start: What the flow says of where its topic is read from.
 
         Returns:
             The register with it, and its entry.
@@ -125,7 +132,7 @@ class FrontRegister:
         if known is not None:
             return self, known
         assert len(self.entries) < MAX_FRONTS, "front numbers are int32"
-        entry = FrontEntry(len(self.entries), partition, offset, above)
+        entry = FrontEntry(len(self.entries), partition, offset, above, start)
         return FrontRegister((*self.entries, entry)), entry
 
     def openings(self, start: int = NO_TICK) -> dict[int, int]:
@@ -202,7 +209,8 @@ class FrontRegister:
         for entry in entries:
             try:
                 partition = Partition(str(entry["source"]), str(entry["topic_id"]), int(entry["partition"]))
-                found.append(FrontEntry(int(entry["number"]), partition, int(entry["offset"]), int(entry["opening"])))
+                number, offset, opening = int(entry["number"]), int(entry["offset"]), int(entry["opening"])
+                found.append(FrontEntry(number, partition, offset, opening, str(entry.get("start", "earliest"))))
             except (KeyError, TypeError, ValueError) as error:
                 raise RegisterDamaged(
                     f"an entry of the front register cannot be read: {entry!r}",

@@ -20,12 +20,26 @@ class SourceRows:
         timestamps: The log's timestamps in ms.
         keys: None where a message has none.
         values: None for Kafka's tombstones.
-        headers: Packed lists of headers as they came; None if there are none. Kept for dead letters.
+        headers: Packed lists of headers as they came; None if there are none.
         ticks: The labels; empty before the front has labelled them.
+        topic: The partition's topic.
+        partition: The partition's number in the topic.
         size: Bytes of all of them, counting `ROW_BYTES` for each.
     """
 
-    __slots__ = ("_ends", "front", "headers", "keys", "offsets", "size", "ticks", "timestamps", "values")
+    __slots__ = (
+        "_ends",
+        "front",
+        "headers",
+        "keys",
+        "offsets",
+        "partition",
+        "size",
+        "ticks",
+        "timestamps",
+        "topic",
+        "values",
+    )
 
     def __init__(
         self,
@@ -36,6 +50,9 @@ class SourceRows:
         values: list[bytes | None],
         headers: list[bytes] | None = None,
         ticks: list[int] | None = None,
+        *,
+        topic: str = "",
+        partition: int = 0,
     ) -> None:
         self.front = front
         self.offsets = offsets
@@ -44,6 +61,8 @@ class SourceRows:
         self.values = values
         self.headers = headers
         self.ticks: list[int] = ticks or []
+        self.topic = topic
+        self.partition = partition
         self._ends: list[int] | None = None
         if len(offsets) == 1 and headers is None:
             key, value = keys[0], values[0]
@@ -84,6 +103,8 @@ class SourceRows:
             self.values[start:stop],
             None if self.headers is None else self.headers[start:stop],
             self.ticks[start:stop],
+            topic=self.topic,
+            partition=self.partition,
         )
 
     def pick(self, chosen: list[int]) -> SourceRows:
@@ -96,4 +117,6 @@ class SourceRows:
             [self.values[index] for index in chosen],
             None if self.headers is None else [self.headers[index] for index in chosen],
             [self.ticks[index] for index in chosen] if self.ticks else None,
+            topic=self.topic,
+            partition=self.partition,
         )

@@ -12,18 +12,18 @@ from typing import Any
 
 from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.failure import Failure, Fault, raised
-from lowtide.core.operators.group import Group, Key, Recent, Touched
+from lowtide.core.operators.group import Group, Groups, Key, Touched
 from lowtide.core.operators.grouping import NOTHING
 from lowtide.core.operators.node import Feed
-from lowtide.core.operators.order import FIRST_TICK, position_of, tick_bytes
+from lowtide.core.operators.order import FIRST_TICK, position_of, tick_bytes, tick_of
 from lowtide.core.operators.ordered import Holding
 from lowtide.core.operators.pending import Pending
-from lowtide.core.operators.scan import Scanner
+from lowtide.core.operators.scan import Scanner, laid_out
 from lowtide.core.operators.states import States
 from lowtide.core.operators.watch import record_watch
 from lowtide.flow.fields import key_of
 from lowtide.flow.plan import Vertex
-from lowtide.flow.steps import Broadcast, Scan
+from lowtide.flow.steps import Broadcast, FlatScan, Scan
 
 KEYED, BESIDE = 0, 1
 """The ports."""
@@ -39,12 +39,13 @@ class BesideNode(Holding):
         vertex: The scan.
         beside: The broadcast.
         columns: The key's columns.
+        ttl: After how many ticks without a record a key has no state any more; None for never.
 
     Attributes:
         beside: The broadcast's name.
     """
 
-    def __init__(self, vertex: Vertex, beside: Vertex, columns: Sequence[str]) -> None:
+    def __init__(self, vertex: Vertex, beside: Vertex, columns: Sequence[str], ttl: int | None = None) -> None:
         super().__init__(vertex)
         assert isinstance(vertex.step, Scan)
         assert isinstance(beside.step, Broadcast)
@@ -53,14 +54,15 @@ class BesideNode(Holding):
         self._scan = Scanner(vertex, beside)
         self._fold = _Fold(beside)
         self._initial = vertex.step.initial
+        self._flat = isinstance(vertex.step, FlatScan)
         self._unit_initial = beside.step.initial
         self._pending = (Pending(place), Pending(f'{place}, broadcast "{beside.name}"'))
-        self._groups: dict[Key, Group] = {}
+        self._ttl = ttl
+        self._kept = Groups(ttl, self._forget, self._is_none)
+        self._groups = self._kept.by_key
         self._units: dict[int, Group] = {}
-        self._recent = Recent()
         self._touched: list[Group] = []
         self._touched_units = Touched()
-        self._pruned = FIRST_TICK
         self.beside = beside.name
 
     def take(self, batch: Batch, port: int, feed: Feed) -> None:
@@ -98,22 +100,24 @@ class BesideNode(Holding):
             out = step(batch.units[index], at, batch.rows[index])
             if port == KEYED or type(out) is Fault:
                 outs[port][index] = out
-        self._recent.add(max(batch.ticks[-1] for batch in batches if batch is not None), self._touched)
+        self._kept.touch(max(batch.ticks[-1] for batch in batches if batch is not None), self._touched)
         self._touched = []
         for batch, found in zip(batches, outs, strict=True):
             if batch is None or not found:
                 continue
             good = [index for index, out in found.items() if type(out) is not Fault]
             bad = [index for index, out in found.items() if type(out) is Fault]
-            if good:
-                self.pass_on(batch.pick(good).with_rows([found[index] for index in good]), feed)
+            outputs = batch.pick(good).with_rows([found[index] for index in good]) if good else None
+            if outputs is not None and self._flat:
+                outputs = laid_out(outputs)
+            if outputs is not None:
+                self.pass_on(outputs, feed)
             if bad:
                 feed.fail(batch.pick(bad).with_rows([found[index] for index in bad]))
 
     def prune(self, tick: int) -> None:
         """Forget the states behind records below `tick` but the last one; O(elements released since)."""
-        self._pruned = max(self._pruned, tick)
-        self._recent.settle(tick, _forget)
+        self._kept.prune(tick)
 
     def changed(self, since: int) -> list[int]:
         """The hash units that may have changed at a tick or later."""
@@ -121,11 +125,13 @@ class BesideNode(Holding):
 
     def capture(self, tick: int, since: int = FIRST_TICK) -> dict[int, list[tuple[Key, Any]]]:
         """The keys' states below a tick, by hash unit, of all units that may have changed at `since` or later."""
-        assert tick >= self._pruned, "the state below a pruned tick is gone"
+        assert tick >= self._kept.pruned, "the state below a pruned tick is gone"
         parts: dict[int, list[tuple[Key, Any]]] = {unit: [] for unit in self.changed(since)}
         for key, group in self._groups.items():
             if group.unit in parts:
-                parts[group.unit].append((key, _state_below(group, tick)))
+                state = self._state(group, bisect_left(group.elements, (tick_bytes(tick),)), tick)
+                if state is not NOTHING:
+                    parts[group.unit].append((key, state))
         return parts
 
     def capture_beside(self, tick: int, since: int = FIRST_TICK) -> dict[int, list[tuple[Key, Any]]]:
@@ -137,33 +143,41 @@ class BesideNode(Holding):
     def look(self, key: Key, tick: int) -> Any:
         """The state of one key below a tick, at or above which nothing was pruned; `NOTHING` if it has none."""
         group = self._groups.get(key)
-        return NOTHING if group is None else _state_below(group, tick)
+        if group is None:
+            return NOTHING
+        return self._state(group, bisect_left(group.elements, (tick_bytes(tick),)), tick)
 
     def restore(self, parts: Mapping[int, Iterable[tuple[Key, Any]]], tick: int) -> None:
         """Take over what `capture(tick)` gave for these hash units: as of `tick`, they have changed before it."""
-        self._pruned = max(self._pruned, tick)
+        self._kept.prune(tick)
         for unit, states in parts.items():
             self._touched_units.add([unit], tick - 1)
             for key, state in states:
-                self._groups[key] = Group(unit, state)
+                base, touched = (state, None) if self._ttl is None else state
+                group = self._groups[key] = Group(key, unit, base)
+                group.touched = tick - 1 if touched is None else touched
+                self._kept.rest(group)
 
     def restore_beside(self, parts: Mapping[int, Iterable[tuple[Key, Any]]]) -> None:
         """Take over what `capture_beside` gave for these hash units."""
         for unit, states in parts.items():
             for _, state in states:
-                self._units[unit] = Group(unit, state)
+                self._units[unit] = Group(None, unit, state)
 
     def _keyed(self, unit: int, at: bytes, row: Any) -> Any:
         key = self._key(row)
-        group = self._groups.setdefault(key, Group(unit, self._initial))
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = Group(key, unit, self._initial)
         beside = _newest(self._units[unit]) if unit in self._units else self._unit_initial
-        state, out = self._scan(at, _newest(group), row, beside)
+        gone = self._ttl is not None and tick_of(at) - group.newest_tick() >= self._ttl
+        state, out = self._scan(at, self._initial if gone else _newest(group), row, beside)
         group.elements.append((at, state))
         self._touched.append(group)
         return out
 
     def _broadcast(self, unit: int, at: bytes, row: Any) -> Any:
-        group = self._units.setdefault(unit, Group(unit, self._unit_initial))
+        group = self._units.setdefault(unit, Group(None, unit, self._unit_initial))
         state = self._fold(unit, at, _newest(group), row)
         if type(state) is Fault:
             # The copies of a record fail alike; the first unit's stands for all.
@@ -171,6 +185,22 @@ class BesideNode(Holding):
         group.elements.append((at, state))
         self._touched.append(group)
         return None
+
+    def _forget(self, group: Group, count: int) -> None:
+        at, group.base = group.elements[count - 1]
+        group.touched = tick_of(at)
+        del group.elements[:count]
+
+    def _is_none(self, group: Group, tick: int) -> bool:
+        return self._state(group, len(group.elements), tick) is NOTHING
+
+    def _state(self, group: Group, count: int, tick: int) -> Any:
+        """What is to be saved at a tick of a key's first `count` elements, and of those before; see `Grouping`."""
+        at, state = group.elements[count - 1] if count else (b"", group.base)
+        if self._ttl is None:
+            return NOTHING if self._scan.states.is_initial(state) else state
+        touched = tick_of(at) if count else group.touched
+        return NOTHING if tick - touched >= self._ttl or self._scan.states.is_initial(state) else (state, touched)
 
 
 class _Fold:
@@ -217,12 +247,6 @@ class _Fold:
 def _newest(group: Group) -> Any:
     """The state behind the newest element."""
     return group.elements[-1][1] if group.elements else group.base
-
-
-def _forget(group: Group, count: int) -> None:
-    """Forget the first `count` elements, but what they came to."""
-    group.base = group.elements[count - 1][1]
-    del group.elements[:count]
 
 
 def _state_below(group: Group, tick: int) -> Any:

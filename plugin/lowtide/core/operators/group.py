@@ -1,13 +1,13 @@
-"""A group: the state that a step keeps of one key, and the keys whose state can be pruned."""
+"""A group: the state that a step keeps of one key; the keys whose state can be pruned, and those to be forgotten."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from lowtide.core.operators.order import FIRST_TICK, tick_bytes
+from lowtide.core.operators.order import FIRST_TICK, tick_bytes, tick_of
 
 Key = Any
 """A key's value: the column's, or a tuple of several columns'."""
@@ -17,17 +17,27 @@ class Group:
     """What is kept of one key.
 
     Attributes:
+        key: The key.
         unit: The key's hash unit.
         base: What the elements before the first one came to (of a scan: the state).
+        touched: The tick of the last of those, where the step forgets; `FIRST_TICK` before the first.
+        awaited: Whether an `Expiry` has it.
         elements: Ascending by their first field, the packed order key; what follows is the step's own.
     """
 
-    __slots__ = ("base", "elements", "unit")
+    __slots__ = ("awaited", "base", "elements", "key", "touched", "unit")
 
-    def __init__(self, unit: int, base: Any) -> None:
+    def __init__(self, key: Key, unit: int, base: Any) -> None:
+        self.key = key
         self.unit = unit
         self.base = base
+        self.touched = FIRST_TICK
+        self.awaited = False
         self.elements: list[tuple[Any, ...]] = []
+
+    def newest_tick(self) -> int:
+        """The tick of the last record; of one that was pruned only where the step forgets."""
+        return tick_of(self.elements[-1][0]) if self.elements else self.touched
 
 
 class Touched:
@@ -81,3 +91,94 @@ class Recent:
                 if elements and elements[0][0] < end:
                     whole = elements[-1][0] < end
                     fold(group, len(elements) if whole else bisect_left(elements, (end,)))
+
+
+class Groups:
+    """The groups of a step by their keys. Those go whose state is none: with their last record, or when they are old.
+
+    Args:
+        ttl: After how many ticks without a record a key's state is none; None for never.
+        fold: Takes the first `count` elements out of a group: nothing can come before or between them any more.
+        is_none: Whether the state below a tick, of a group without elements from there on, is as good as none.
+
+    Attributes:
+        by_key: The groups.
+        pruned: The prune time: nothing comes below it any more.
+    """
+
+    __slots__ = ("_expiry", "_fold", "_is_none", "_recent", "by_key", "pruned")
+
+    def __init__(
+        self, ttl: int | None, fold: Callable[[Group, int], None], is_none: Callable[[Group, int], bool]
+    ) -> None:
+        self._expiry = None if ttl is None else Expiry(ttl)
+        self._fold = fold
+        self._is_none = is_none
+        self._recent = Recent()
+        self.by_key: dict[Key, Group] = {}
+        self.pruned = FIRST_TICK
+
+    def touch(self, last: int, groups: list[Group]) -> None:
+        """Groups got elements, none of them above tick `last`; the same group may stand there twice."""
+        self._recent.add(last, groups)
+
+    def prune(self, tick: int) -> None:
+        """Forget what only records below `tick` could need; O(groups touched since), each visited once per record."""
+        self.pruned = max(self.pruned, tick)
+        self._recent.settle(tick, self._settle)
+        if self._expiry is not None:
+            for group in self._expiry.due(self.pruned):
+                if group.newest_tick() < self.pruned:
+                    self.rest(group)
+
+    def rest(self, group: Group) -> None:
+        """Let a group without elements from the prune time on go, if its state is none; else let it wait for that."""
+        if self.by_key.get(group.key) is not group:
+            return  # It has gone already; the key may have another.
+        if self._is_none(group, self.pruned):
+            del self.by_key[group.key]
+        elif self._expiry is not None:
+            self._expiry.add(group)
+
+    def _settle(self, group: Group, count: int) -> None:
+        rests = count == len(group.elements)
+        self._fold(group, count)
+        if rests:
+            self.rest(group)
+
+
+class Expiry:
+    """Groups that wait to be forgotten, by the tick of their last record; a group waits once, whatever comes for it.
+
+    They lie in buckets of a sixteenth of their time, so that nothing goes through all keys: a group is looked at once
+    in that time, and goes at most a sixteenth later than it could.
+
+    Args:
+        ttl: How many ticks after its last record a group is to be forgotten.
+    """
+
+    __slots__ = ("_buckets", "_grain", "_ttl")
+
+    def __init__(self, ttl: int) -> None:
+        self._ttl = ttl
+        self._grain = max(1, ttl // 16)
+        self._buckets: dict[int, list[Group]] = {}
+
+    def add(self, group: Group) -> None:
+        """Have a group wait, if it does not already."""
+        if not group.awaited:
+            group.awaited = True
+            self._buckets.setdefault(group.newest_tick() // self._grain, []).append(group)
+
+    def due(self, tick: int) -> Iterator[Group]:
+        """The groups that may be forgotten at a tick, unless records have come for them meanwhile; each waits no more.
+
+        O(groups that are given): there are no more buckets than a few.
+        """
+        while self._buckets:
+            first = min(self._buckets)
+            if (first + 1) * self._grain > tick - self._ttl + 1:
+                return
+            for group in self._buckets.pop(first):
+                group.awaited = False
+                yield group

@@ -14,7 +14,7 @@ from typing import Any
 
 from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.failure import Fault
-from lowtide.core.operators.group import Group, Key, Recent, Touched
+from lowtide.core.operators.group import Group, Groups, Key, Touched
 from lowtide.core.operators.node import Feed, Node
 from lowtide.core.operators.order import FIRST_TICK, tick_bytes
 from lowtide.core.operators.pending import unmatched
@@ -73,18 +73,19 @@ class Grouping(ABC):
     Args:
         vertex: The step.
         columns: The key's columns.
+        ttl: After how many ticks without a record a key has no state any more; None for never.
 
     Attributes:
         repairs: How many outputs have been taken back so far.
     """
 
-    def __init__(self, vertex: Vertex, columns: Sequence[str]) -> None:
+    def __init__(self, vertex: Vertex, columns: Sequence[str], ttl: int | None = None) -> None:
         self._place = f'step "{vertex.name}"'
         self._key = key_of(tuple(columns))
-        self._groups: dict[Key, Group] = {}
-        self._recent = Recent()
+        self._kept = Groups(ttl, self._fold, self._is_none)
+        self._groups = self._kept.by_key
         self._touched = Touched()
-        self._pruned = FIRST_TICK
+        self._ttl = ttl
         self.repairs = 0
 
     def insert(self, batch: Batch) -> tuple[Batch | None, Batch | None]:
@@ -103,15 +104,15 @@ class Grouping(ABC):
         """
         ticks = batch.ticks
         first, last = ticks[0], ticks[-1]
-        if first < self._pruned:
-            raise TimeWentBack(self._place, first, self._pruned)
+        if first < self._kept.pruned:
+            raise TimeWentBack(self._place, first, self._kept.pruned)
         batch = batch.in_order()
         self._touched.add(batch.units, last)
         appended = Appended()
         if batch.flags is not None:
             appended.changes = {self._key(row): [] for row, flag in zip(batch.rows, batch.flags, strict=True) if flag}
         self._append(batch, appended)
-        self._recent.add(last, appended.touched)
+        self._kept.touch(last, appended.touched)
         if not appended.changes:
             kept = batch.without(appended.left) if appended.left else batch
             return _parted(kept.with_rows(appended.outs)) if appended.outs else (None, None)
@@ -123,7 +124,7 @@ class Grouping(ABC):
         for key, listed in appended.changes.items():
             group = self._groups[key]
             self._mend(group, listed, mended)
-            if not group.elements and self._state(group, 0) is NOTHING:
+            if not group.elements and self._state(group, 0, self._kept.pruned) is NOTHING:
                 del self._groups[key]  # The key never was: all its records have been taken back.
         self.repairs += len(mended.taken)
         kept = batch.without(appended.left)
@@ -147,21 +148,28 @@ class Grouping(ABC):
         """Forget the first `count` elements, which nothing can come before or between any more."""
 
     @abstractmethod
-    def _state(self, group: Group, count: int) -> Any:
-        """What has to be saved of the first `count` elements and those forgotten; `NOTHING` if there is nothing."""
+    def _state(self, group: Group, count: int, tick: int) -> Any:
+        """What has to be saved at a tick of the first `count` elements, all below it, and those forgotten.
+
+        `NOTHING` if a record of this tick or a later one finds what the key's first record did.
+        """
 
     @abstractmethod
-    def _restored(self, unit: int, state: Any) -> Group:
-        """The inverse of `_state`."""
+    def _restore(self, group: Group, state: Any, tick: int) -> None:
+        """The inverse of `_state`: fill a new group."""
 
     def prune(self, tick: int) -> None:
         """Forget what only records below `tick` could need; O(groups touched since), each visited once per record.
 
+        Keys go whose state is none: with their last record, or where a step forgets, once they are old enough.
+
         Args:
             tick: The global min time, or the T of a snapshot while it is being written (R14).
         """
-        self._pruned = max(self._pruned, tick)
-        self._recent.settle(tick, self._fold)
+        self._kept.prune(tick)
+
+    def _is_none(self, group: Group, tick: int) -> bool:
+        return self._state(group, len(group.elements), tick) is NOTHING
 
     def changed(self, since: int) -> list[int]:
         """The hash units that may have changed at a tick or later."""
@@ -177,12 +185,12 @@ class Grouping(ABC):
         Returns:
             All units that have changed, those without state too.
         """
-        assert tick >= self._pruned, "the state below a pruned tick is gone"
+        assert tick >= self._kept.pruned, "the state below a pruned tick is gone"
         end = tick_bytes(tick)
         parts: dict[int, list[tuple[Key, Any]]] = {unit: [] for unit in self.changed(since)}
         for key, group in self._groups.items():
             if group.unit in parts:
-                state = self._state(group, bisect_left(group.elements, (end,)))
+                state = self._state(group, bisect_left(group.elements, (end,)), tick)
                 if state is not NOTHING:
                     parts[group.unit].append((key, state))
         return parts
@@ -190,15 +198,19 @@ class Grouping(ABC):
     def look(self, key: Key, tick: int) -> Any:
         """The state of one key below a tick, at or above which nothing was pruned; `NOTHING` if it has none."""
         group = self._groups.get(key)
-        return NOTHING if group is None else self._state(group, bisect_left(group.elements, (tick_bytes(tick),)))
+        if group is None:
+            return NOTHING
+        return self._state(group, bisect_left(group.elements, (tick_bytes(tick),)), tick)
 
     def restore(self, parts: Mapping[int, Iterable[tuple[Key, Any]]], tick: int) -> None:
         """Take over what `capture(tick)` gave for these hash units: as of `tick`, they have changed before it."""
-        self._pruned = max(self._pruned, tick)
+        self._kept.prune(tick)
         for unit, keys in parts.items():
             self._touched.add([unit], tick - 1)
             for key, state in keys:
-                self._groups[key] = self._restored(unit, state)
+                group = self._groups[key] = Group(key, unit, None)
+                self._restore(group, state, tick)
+                self._kept.rest(group)
 
 
 def apply_changes(place: str, old: Iterable[tuple[bytes, Any]], changes: Iterable[Change]) -> list[tuple[bytes, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 from typing import Any
+from uuid import UUID
 
 
 def key_of(columns: Sequence[str], record: Any) -> tuple[Any, ...]:
@@ -13,5 +14,7 @@ def key_of(columns: Sequence[str], record: Any) -> tuple[Any, ...]:
 
 
 def plain(value: Any) -> Any:
-    """A key's value as it is hashed and stored: of an enumeration's member its value."""
-    return value.value if isinstance(value, Enum) else value
+    """A key's value as it is hashed: of an enumeration's member its value, of a UUID its text."""
+    if isinstance(value, Enum):
+        return value.value
+    return str(value) if isinstance(value, UUID) else value

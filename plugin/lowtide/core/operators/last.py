@@ -9,6 +9,7 @@ from typing import Any
 from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.group import Group
 from lowtide.core.operators.grouping import NOTHING, Appended, Change, Grouping, Mended, apply_changes
+from lowtide.core.operators.order import tick_of
 from lowtide.flow.plan import Vertex
 from lowtide.flow.steps import Last
 
@@ -16,17 +17,17 @@ from lowtide.flow.steps import Last
 class LastGrouping(Grouping):
     """Keeps the elements since the prune time and the n - 1 before it; an element is (order key, record).
 
-    A window stands in the place of its last element.
+    A window stands in the place of its last element. It does not reach back over a time in which a key was forgotten.
     """
 
-    def __init__(self, vertex: Vertex, columns: Sequence[str]) -> None:
+    def __init__(self, vertex: Vertex, columns: Sequence[str], ttl: int | None = None) -> None:
         assert isinstance(vertex.step, Last)
-        super().__init__(vertex, columns)
+        super().__init__(vertex, columns, ttl)
         self._size = vertex.step.count
         self._least = 1 if vertex.step.partial else vertex.step.count
 
     def _append(self, batch: Batch, appended: Appended) -> None:
-        groups, size, least, key_of = self._groups, self._size, self._least, self._key
+        groups, size, least, key_of, ttl = self._groups, self._size, self._least, self._key, self._ttl
         touched, left, outs, changes = appended.touched, appended.left, appended.outs, appended.changes
         units, flags = batch.units, batch.flags
         # As in `ScanGrouping`: said again rather than shared, since a call per record is what both loops avoid.
@@ -34,7 +35,7 @@ class LastGrouping(Grouping):
             key = key_of(row)
             group = groups.get(key)
             if group is None:
-                group = groups[key] = Group(units[index], None)
+                group = groups[key] = Group(key, units[index], None)
             touched.append(group)
             elements = group.elements
             if (elements and at <= elements[-1][0]) or (changes and key in changes):
@@ -42,8 +43,10 @@ class LastGrouping(Grouping):
                 changes.setdefault(key, []).append(Change(at, row, flags is not None and flags[index]))
                 continue
             elements.append((at, row))
-            if len(elements) >= least:
-                outs.append(tuple([element[1] for element in elements[-size:]]))
+            start = -size if ttl is None else self._reach(elements, len(elements), size)
+            window = tuple([element[1] for element in elements[start:]])
+            if len(window) >= least:
+                outs.append(window)
             else:
                 left.append(index)
 
@@ -62,23 +65,36 @@ class LastGrouping(Grouping):
         self, context: list[tuple[Any, ...]], elements: Sequence[tuple[Any, ...]]
     ) -> list[tuple[bytes, tuple[Any, ...]]]:
         """The windows that end at these elements; `context` is what stands before them, up to n - 1 elements."""
-        rows = [element[1] for element in [*context, *elements]]
+        listed = [*context, *elements]
+        rows = [element[1] for element in listed]
         ends = range(len(context) + 1, len(rows) + 1)
-        windows = [tuple(rows[max(0, end - self._size) : end]) for end in ends]
+        windows = [tuple(rows[self._reach(listed, end, self._size) : end]) for end in ends]
         named = zip((element[0] for element in elements), windows, strict=True)
         return [(at, window) for at, window in named if len(window) >= self._least]
+
+    def _reach(self, elements: Sequence[tuple[Any, ...]], end: int, size: int) -> int:
+        """Where the window of up to `size` elements begins that ends before `end`."""
+        start = max(0, end - size)
+        if self._ttl is not None and end:
+            tick = tick_of(elements[end - 1][0])
+            for place in range(end - 2, start - 1, -1):
+                after, tick = tick, tick_of(elements[place][0])
+                if after - tick >= self._ttl:
+                    return place + 1
+        return start
 
     def _fold(self, group: Group, count: int) -> None:
         if count >= self._size:
             del group.elements[: count - self._size + 1]
 
-    def _state(self, group: Group, count: int) -> Any:
-        return group.elements[max(0, count - self._size + 1) : count] or NOTHING
+    def _state(self, group: Group, count: int, tick: int) -> Any:
+        elements = group.elements
+        if self._ttl is not None and count and tick - tick_of(elements[count - 1][0]) >= self._ttl:
+            return NOTHING
+        return elements[self._reach(elements, count, self._size - 1) : count] or NOTHING
 
-    def _restored(self, unit: int, state: Any) -> Group:
-        group = Group(unit, None)
+    def _restore(self, group: Group, state: Any, tick: int) -> None:
         group.elements = list(state)
-        return group
 
 
 def _same(window: tuple[Any, ...], other: tuple[Any, ...] | None) -> bool:

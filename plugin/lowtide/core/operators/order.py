@@ -18,6 +18,7 @@ from operator import le, lt
 import xxhash
 
 __all__ = [
+    "CLOCK",
     "FIRST_TICK",
     "TAIL_BYTES",
     "OrderKey",
@@ -41,6 +42,8 @@ __all__ = [
 
 FIRST_TICK = -(1 << 63)
 """The lowest tick there can be."""
+CLOCK = -1
+"""The front of what time itself brings (`clock.py`): it stands before all records of its tick."""
 SIGN_64 = 1 << 63
 SIGN_32 = 1 << 31
 TAIL_BYTES = 12
@@ -53,12 +56,14 @@ _BRANCHED = struct.Struct(">QIQ16s")
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where in the log a record, or the record it was made of, stands."""
+    """Where in the log a record, or the record it was made of, stands; of front `CLOCK`, which step's clock it was."""
 
     front: int
     sequence: int
 
     def __str__(self) -> str:
+        if self.front == CLOCK:
+            return f"the clock, {self.sequence}"
         return f"front {self.front}, offset {self.sequence}"
 
 

@@ -12,11 +12,13 @@ The steps are nodes, each told its followers: a batch goes through one branch af
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from lowtide.core.fronts.source_rows import SourceRows
 from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.beside import BesideNode
+from lowtide.core.operators.deduplicate import DeduplicateGrouping
 from lowtide.core.operators.exchange import EntryNode, ExchangeNode
 from lowtide.core.operators.group import Key
 from lowtide.core.operators.grouping import NOTHING, Grouping, GroupingNode
@@ -29,11 +31,29 @@ from lowtide.core.operators.node import Feed, Node
 from lowtide.core.operators.order import FIRST_TICK
 from lowtide.core.operators.ordered import Holding, OrderedNode
 from lowtide.core.operators.per_record import FilterNode, FlatMapNode, MapNode, PerRecord
-from lowtide.core.operators.scan import ScanGrouping
+from lowtide.core.operators.scan import FlatScanGrouping, ScanGrouping
 from lowtide.core.operators.sink import WriteNode
 from lowtide.core.operators.source import SourceNode
+from lowtide.core.operators.window_node import LateNode, WindowNode
+from lowtide.flow.durations import ticks_of
 from lowtide.flow.plan import Plan, Vertex
-from lowtide.flow.steps import Again, Filter, FlatMap, Last, Loop, Map, MapBatches, Merge, Read, Scan, Write
+from lowtide.flow.steps import (
+    Again,
+    Deduplicate,
+    Filter,
+    FlatMap,
+    FlatScan,
+    Last,
+    Late,
+    Loop,
+    Map,
+    MapBatches,
+    Merge,
+    Read,
+    Scan,
+    WindowBy,
+    Write,
+)
 
 Captured = dict[str, dict[int, list[tuple[Key, Any]]]]
 """State by vertex and hash unit: each key with what is saved of it."""
@@ -60,12 +80,12 @@ class Program:
                 self._nodes[vertex.id] = self._node(vertex)
         self._holding = [node for node in self._nodes.values() if isinstance(node, Holding)]
         self._clocks = [node for node in self._holding if node.vertex.id in plan.clocked]
-        self._states: dict[str, Grouping | BesideNode] = {}
+        self._states: dict[str, Grouping | BesideNode | WindowNode] = {}
         """By the name of the step."""
         for node in self._nodes.values():
             if isinstance(node, GroupingNode):
                 self._states[node.vertex.name] = node.grouping
-            elif isinstance(node, BesideNode):
+            elif isinstance(node, BesideNode | WindowNode):
                 self._states[node.vertex.name] = node
         self._lead()
 
@@ -76,8 +96,12 @@ class Program:
             return ExchangeNode(vertex, self.plan, self._limits) if outbound else EntryNode(vertex)
         if isinstance(step, Read):
             return SourceNode(vertex, self.plan, self._limits)
-        if isinstance(step, Last | Scan):
+        if isinstance(step, Last | Scan | Deduplicate):
             return self._stateful(vertex)
+        if isinstance(step, WindowBy):
+            return WindowNode(vertex, self.plan)
+        if isinstance(step, Late):
+            return LateNode(vertex)
         if isinstance(step, Merge):
             return MergeNode(vertex, self.plan.name)
         if isinstance(step, Loop):
@@ -94,12 +118,24 @@ class Program:
         return node
 
     def _stateful(self, vertex: Vertex) -> Node:
-        columns = self.plan.key_of(vertex)
-        beside = self.plan.broadcast_of(vertex) if isinstance(vertex.step, Scan) else None
-        if beside is not None:
-            return BesideNode(vertex, beside, columns)
-        grouping = (ScanGrouping if isinstance(vertex.step, Scan) else LastGrouping)(vertex, columns)
+        columns, step = self.plan.key_of(vertex), vertex.step
+        beside = self.plan.broadcast_of(vertex) if isinstance(step, Scan) else None
+        if beside is not None and isinstance(step, Scan):
+            return BesideNode(vertex, beside, columns, self._ticks(step))
+        grouping = self._grouping(vertex, columns)
         return (OrderedNode if self._mode == "ordered" else GroupingNode)(vertex, grouping)
+
+    def _grouping(self, vertex: Vertex, columns: Sequence[str]) -> Grouping:
+        step = vertex.step
+        if isinstance(step, Deduplicate):
+            return DeduplicateGrouping(vertex, columns, ticks_of(step.within, self.plan.slack_ms))
+        if isinstance(step, Last):
+            return LastGrouping(vertex, columns, self._ticks(step))
+        assert isinstance(step, Scan), f"{vertex.name} keeps no state"
+        return (FlatScanGrouping if isinstance(step, FlatScan) else ScanGrouping)(vertex, columns, self._ticks(step))
+
+    def _ticks(self, step: Last | Scan) -> int | None:
+        return None if step.ttl is None else ticks_of(step.ttl, self.plan.slack_ms)
 
     def _lead(self) -> None:
         """Tell every node its followers, and holding ones whether what they give goes on behind this level."""
@@ -109,6 +145,8 @@ class Program:
                 continue
             children = self.plan.children(vertex.id)
             node.lead([(self._nodes[child.id], child.parents.index(vertex.id)) for child in children])
+            if isinstance(node, WindowNode) and (late := self.plan.late_of(vertex.id)) is not None:
+                node.lead_late(self._nodes[late.id])
         outward = self.plan.outward if self._holding else frozenset()
         for node in self._holding:
             node.outward = node.vertex.id in outward
@@ -142,6 +180,12 @@ class Program:
     def repairs(self) -> int:
         """How many outputs of groupings have been taken back so far."""
         return sum([state.repairs for state in self._states.values() if isinstance(state, Grouping)])
+
+    @property
+    def late(self) -> dict[str, dict[str, int]]:
+        """By window step how many records were late so far, and why."""
+        nodes = [node for node in self._holding if isinstance(node, WindowNode)]
+        return {node.vertex.name: {"closed": node.late_seen.closed, "ahead": node.late_seen.ahead} for node in nodes}
 
     # -- input -----------------------------------------------------------------------------------------------------
 

@@ -13,12 +13,13 @@ import pyarrow as pa
 from lowtide.core.operators.group import Key
 from lowtide.core.operators.order import OrderKey
 from lowtide.errors import LifeEnded
-from lowtide.flow.kinds import Kind, Mismatch, Nullable
+from lowtide.flow.kinds import SCALARS, Kind, Mismatch, Nullable
 from lowtide.flow.nested_kinds import Mapping as MappingKind
 from lowtide.flow.nested_kinds import Sequenced, Struct
 from lowtide.flow.plan import Plan, Vertex
 from lowtide.flow.schema import kind_of, schema_of
-from lowtide.flow.steps import Broadcast, Last, Scan
+from lowtide.flow.steps import Applied, Broadcast, Combined, Deduplicate, Folded, Last, Reduced, Scan, WindowBy
+from lowtide.flow.windows import Span
 from lowtide_snapshots.format.manifest import VertexShape, shape_of
 
 __all__ = ["KeyUnreadable", "SavedStep", "saved_steps"]
@@ -33,9 +34,10 @@ class SavedStep:
 
     Attributes:
         vertex: The step's name.
-        kind: "scan", "last" or "broadcast".
+        kind: One of `lowtide_snapshots.format.parts.KINDS`.
         key: The key's columns as a struct's type; None where there is no key.
-        state: The type of the state, of `last` that of its records.
+        state: The type of the state; of `last`, and of windows that keep their records, that of these; of `deduplicate`
+            that of ticks.
     """
 
     def __init__(self, plan: Plan, vertex: Vertex) -> None:
@@ -44,8 +46,14 @@ class SavedStep:
         self._names: tuple[str, ...] = ()
         self._keys: list[Kind] = []
         self._kind: Kind
+        self._forgets = isinstance(step, Scan) and step.ttl is not None
         if isinstance(step, Last):
             self.kind, self._kind = "last", kind_of(vertex.takes, vertex.name)
+        elif isinstance(step, WindowBy):
+            self.kind = "window_records" if isinstance(step.result, Applied) else "window"
+            self._kind = kind_of(_window_state(vertex, step), f"the state of {vertex.name}")
+        elif isinstance(step, Deduplicate):
+            self.kind, self._kind = "deduplicate", SCALARS[int]
         else:
             assert isinstance(step, Scan | Broadcast), f"{vertex.name} keeps no state"
             self.kind = "scan" if isinstance(step, Scan) else "broadcast"
@@ -77,10 +85,19 @@ class SavedStep:
         try:
             if self.kind == "last":
                 return self._elements(entries)
-            states = self._kind.encode([state for _, state in entries])
+            if self.kind in _WINDOWS:
+                return self._windows(entries)
             if self.kind == "broadcast":
-                return pa.table({"state": states})
-            return pa.table({"key": self._key_column([key for key, _ in entries]), "state": states})
+                return pa.table({"state": self._kind.encode([state for _, state in entries])})
+            columns = {"key": self._key_column([key for key, _ in entries])}
+            if self.kind == "deduplicate":
+                return pa.table(columns | {"tick": pa.array([tick for _, tick in entries], pa.int64())})
+            if self._forgets:
+                columns["state"] = self._kind.encode([state for _, (state, _) in entries])
+                columns["tick"] = pa.array([tick for _, (_, tick) in entries], pa.int64())
+            else:
+                columns["state"] = self._kind.encode([state for _, state in entries])
+            return pa.table(columns)
         except Mismatch as mismatch:
             raise LifeEnded(
                 f"the state{mismatch.path} of a key is {mismatch.value!r}, and its type says {mismatch.expected}",
@@ -89,11 +106,18 @@ class SavedStep:
             ) from None
 
     def entries(self, table: pa.Table) -> list[tuple[Key, Any]]:
-        """The inverse of `table`; fields that the state has got since take their defaults."""
+        """The inverse of `table`; fields that the state has got since take their defaults.
+
+        Of a step that forgets, the tick of a key's last record is None where the step did not forget when it was saved.
+        """
         columns = {name: _whole(table.column(name)) for name in table.column_names}
         try:
             if self.kind == "last":
                 return self._elements_of(columns)
+            if self.kind in _WINDOWS:
+                return self._windows_of(columns)
+            if self.kind == "deduplicate":
+                return list(zip(self._keys_of(columns["key"]), columns["tick"].to_pylist(), strict=True))
             states = self._kind.decode(_fitted(self._kind, columns["state"]))
             keys = [None] * len(states) if self.key is None else self._keys_of(columns["key"])
         except (Mismatch, AssertionError) as error:
@@ -103,6 +127,9 @@ class SavedStep:
                 way_out="let its type, and the steps before it, be as they were when it was saved: an enumeration's "
                 "member may be gone",
             ) from error
+        if self._forgets:
+            ticks = columns["tick"].to_pylist() if "tick" in columns else [None] * len(states)
+            states = list(zip(states, ticks, strict=True))
         return list(zip(keys, states, strict=True))
 
     def key_of(self, texts: Mapping[str, str]) -> Key:
@@ -128,6 +155,36 @@ class SavedStep:
         rows: list[dict[str, Any]] = self.table([(key, state)]).to_pylist(maps_as_pydicts="strict")
         return rows
 
+    def _windows(self, entries: Sequence[tuple[Key, Any]]) -> pa.Table:
+        """One row per open window, or per record of one."""
+        rows = [(key, span, state) for key, saved in entries for span, state in saved]
+        if self.kind == "window":
+            keys, spans = [key for key, _, _ in rows], [span for _, span, _ in rows]
+            columns = {"key": self._key_column(keys), **_bounds(spans)}
+            return pa.table({**columns, "state": self._kind.encode([state for _, _, state in rows])})
+        table = self._elements([(key, elements) for key, _, elements in rows])
+        bounds = _bounds([span for _, span, elements in rows for _ in elements])
+        for place, (name, column) in enumerate(bounds.items(), 1):
+            table = table.add_column(place, name, column)
+        return table
+
+    def _windows_of(self, columns: dict[str, pa.Array]) -> list[tuple[Key, Any]]:
+        keys, spans = self._keys_of(columns["key"]), _spans_of(columns)
+        states: list[Any]
+        if self.kind == "window":
+            states = self._kind.decode(_fitted(self._kind, columns["state"]))
+        else:
+            places = list(zip(keys, spans, strict=True))
+            keys, spans, states = [], [], []
+            for (key, span), elements in self._runs(places, columns):
+                keys.append(key)
+                spans.append(span)
+                states.append(elements)
+        found: dict[Key, list[tuple[Span, Any]]] = {}
+        for key, span, state in zip(keys, spans, states, strict=True):
+            found.setdefault(key, []).append((span, state))
+        return list(found.items())
+
     def _elements(self, entries: Sequence[tuple[Key, Any]]) -> pa.Table:
         elements = list(chain.from_iterable(elements for _, elements in entries))
         at = [OrderKey.of(at) for at, _ in elements]
@@ -145,7 +202,11 @@ class SavedStep:
         )
 
     def _elements_of(self, columns: dict[str, pa.Array]) -> list[tuple[Key, Any]]:
-        n = len(columns["tick"])
+        return self._runs(self._keys_of(columns["key"]), columns)
+
+    def _runs(self, names: Sequence[Any], columns: dict[str, pa.Array]) -> list[tuple[Any, list[tuple[bytes, Any]]]]:
+        """Elements that stand together under one name."""
+        n = len(names)
         if not n:
             return []
         places = [columns[name].to_pylist() for name in ("tick", "front", "sequence", "child", "trace")]
@@ -154,10 +215,9 @@ class SavedStep:
             for tick, front, sequence, child, trace in zip(*places, strict=True)
         ]
         rows = self._kind.decode(_fitted(self._kind, columns["record"]))
-        keys = self._keys_of(columns["key"])
-        starts = [0, *(place for place in range(1, n) if keys[place] != keys[place - 1]), n]
+        starts = [0, *(place for place in range(1, n) if names[place] != names[place - 1]), n]
         return [
-            (keys[start], list(zip(ats[start:end], rows[start:end], strict=True))) for start, end in pairwise(starts)
+            (names[start], list(zip(ats[start:end], rows[start:end], strict=True))) for start, end in pairwise(starts)
         ]
 
     def _key_column(self, keys: list[Key]) -> pa.Array:
@@ -177,12 +237,37 @@ def saved_steps(plan: Plan, level: int | None = None) -> dict[str, SavedStep]:
     """How each step of a plan is saved that keeps state, by name; of one level if it is given."""
     found = {}
     for vertex in plan.vertices:
-        if isinstance(vertex.step, Last | Scan) and level in (None, vertex.level):
+        if isinstance(vertex.step, Last | Scan | Deduplicate | WindowBy) and level in (None, vertex.level):
             found[vertex.name] = SavedStep(plan, vertex)
             beside = plan.broadcast_of(vertex) if isinstance(vertex.step, Scan) else None
             if beside is not None:
                 found[beside.name] = SavedStep(plan, beside)
     return found
+
+
+_WINDOWS = ("window", "window_records")
+_MOMENTS = pa.timestamp("us", tz="UTC")
+
+
+def _window_state(vertex: Vertex, step: WindowBy) -> Any:
+    """The type of what a window keeps, or of its records."""
+    if isinstance(step.result, Combined):
+        assert step.result.made is not None, "a plan's aggregates have been put together"
+        return step.result.made.state
+    if isinstance(step.result, Folded):
+        return step.result.state
+    assert isinstance(step.result, Reduced | Applied), f"{vertex.name} has no result"
+    return vertex.takes
+
+
+def _bounds(spans: Sequence[Span]) -> dict[str, pa.Array]:
+    names = ("window_start", "window_end")
+    return {name: pa.array([span[place] for span in spans], _MOMENTS) for place, name in enumerate(names)}
+
+
+def _spans_of(columns: dict[str, pa.Array]) -> list[Span]:
+    starts, ends = (columns[name].cast(pa.int64()).to_pylist() for name in ("window_start", "window_end"))
+    return list(zip(starts, ends, strict=True))
 
 
 def _path_bytes(path: tuple[int, ...]) -> bytes:

@@ -42,7 +42,7 @@ class SourceNode(Node):
             rows = rows.pick([index for index in range(len(rows)) if index not in missing])
         if not rows.offsets:
             return
-        decoded = self._format.decode(rows.keys, rows.values)
+        decoded = self._format.decode(rows)
         batch = self._placed(rows)
         if decoded.failures:
             record, values = self.vertex.gives, rows.values

@@ -12,7 +12,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from lowtide.core.operators.failure import Failure, UserError, shortened
 from lowtide.core.operators.order import Position
 from lowtide.core.operators.watch import Watch, shown_function
-from lowtide.flow.fields import is_fixed, saves_of
+from lowtide.flow.fields import encode_rows, is_fixed, saves_of
 from lowtide.flow.kinds import Mismatch, encode_strictly
 from lowtide.flow.plan import Vertex
 from lowtide.flow.schema import kind_of
@@ -26,21 +26,40 @@ _AS_DECLARED = "return a state of the types that its annotation declares"
 
 
 class States(Watch):
-    """The states of one scan or broadcast.
+    """The states of one scan, broadcast or window.
+
+    Args:
+        vertex: The step.
+        hint: The states' type, where the step itself does not say it.
 
     Attributes:
         fixed: Whether they are immutable and small: then each is looked at by `saves` alone, and none is watched.
         saves: Whether a state comes back from a snapshot as it is; quick, and `fault` is the judge of what it refuses.
     """
 
-    def __init__(self, vertex: Vertex) -> None:
-        assert isinstance(vertex.step, Scan | Broadcast)
+    def __init__(self, vertex: Vertex, hint: Any = None) -> None:
         super().__init__()
+        if hint is None:
+            assert isinstance(vertex.step, Scan | Broadcast)
+            hint = vertex.step.state
         self._vertex = vertex
-        self._kind = kind_of(vertex.step.state, "its state")
-        self._classes = classes_of(vertex.step.state)
+        self._kind = kind_of(hint, "its state")
+        self._classes = classes_of(hint)
+        self._initial = getattr(vertex.step, "initial", None)
+        self._initially = encode_rows([self._initial])
         self.fixed = is_fixed(self._kind)
         self.saves = saves_of(self._kind)
+
+    def is_initial(self, state: Any) -> bool:
+        """Whether a state is as good as the initial one, and so none: equal, and with the same columns.
+
+        The look at its bytes tells apart what `==` does not: 0.0 and -0.0, or dicts in another order.
+        """
+        initial = self._initial
+        if state is initial:
+            return True
+        same: bool = type(state) is type(initial) and state == initial
+        return same and encode_rows([state]) == self._initially
 
     def fault(self, record: object, after: object, looked: bytes | None) -> Failure | None:
         """What is wrong with a state that a function returned; None if nothing is.
@@ -76,6 +95,8 @@ class States(Watch):
 
 def classes_of(hint: Any) -> frozenset[type]:
     """The classes that values of a type may be of: of `dict[str, int] | None` dict and NoneType."""
+    if hasattr(hint, "__metadata__"):
+        return classes_of(get_args(hint)[0])
     origin = get_origin(hint)
     if origin in (Union, UnionType):
         return frozenset().union(*map(classes_of, get_args(hint)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,18 +13,19 @@ from hypothesis import strategies as st
 
 from lowtide import Flow, json, kafka
 from lowtide.core.operators.batch import Batch
+from lowtide.core.operators.deduplicate import DeduplicateGrouping
 from lowtide.core.operators.failure import Fault
 from lowtide.core.operators.grouping import Grouping
 from lowtide.core.operators.last import LastGrouping
 from lowtide.core.operators.node import Feed, Node
-from lowtide.core.operators.order import OrderKey, tick_of
+from lowtide.core.operators.order import OrderKey, path_of, tick_of
 from lowtide.core.operators.ordered import OrderedNode
 from lowtide.core.operators.pending import Pending, UnmatchedTombstone
-from lowtide.core.operators.scan import ScanGrouping, classes_of
+from lowtide.core.operators.scan import FlatScanGrouping, ScanGrouping, classes_of
 from lowtide.errors import TimeWentBack
 from lowtide.flow.compiler import compile_flow
 from lowtide.flow.plan import Vertex
-from lowtide.flow.steps import Last, Scan
+from lowtide.flow.steps import FlatScan, Last, Scan
 
 
 @dataclass(frozen=True)
@@ -48,12 +50,26 @@ def newest(window: tuple[Event, ...]) -> Event:
     return window[-1]
 
 
-def last_grouping(count: int, partial: bool = True) -> Grouping:
+def remember_each(state: Seen, event: Event) -> tuple[Seen, list[Seen]]:
+    """A state that is the initial one again after every fifth record, and as many outputs as fit the number."""
+    state, _ = remember(state, event)
+    return (Seen(()) if event.number % 5 == 0 else state), [state] * (event.number % 3)
+
+
+def last_grouping(count: int, partial: bool = True, ttl: int | None = None) -> Grouping:
     flow = Flow("test")
     keyed = flow.read("events", kafka("events", json(Event))).key_by("key")
     keyed.last(count, partial=partial, name="window").map(newest).write("out", kafka("out", json(Event)))
     plan = compile_flow(flow, parallelism=1)
-    return LastGrouping(next(v for v in plan.vertices if isinstance(v.step, Last)), ["key"])
+    return LastGrouping(next(v for v in plan.vertices if isinstance(v.step, Last)), ["key"], ttl)
+
+
+def flat_grouping(ttl: int | None = None) -> Grouping:
+    flow = Flow("test")
+    keyed = flow.read("events", kafka("events", json(Event))).key_by("key")
+    keyed.flat_scan("seen", remember_each, Seen(())).write("out", kafka("out", json(Seen)))
+    plan = compile_flow(flow, parallelism=1)
+    return FlatScanGrouping(next(v for v in plan.vertices if isinstance(v.step, FlatScan)), ["key"], ttl)
 
 
 def scan_vertex() -> Vertex:
@@ -64,8 +80,12 @@ def scan_vertex() -> Vertex:
     return next(v for v in plan.vertices if isinstance(v.step, Scan))
 
 
-def scan_grouping() -> Grouping:
-    return ScanGrouping(scan_vertex(), ["key"])
+def scan_grouping(ttl: int | None = None) -> Grouping:
+    return ScanGrouping(scan_vertex(), ["key"], ttl)
+
+
+def once_grouping(within: int) -> Grouping:
+    return DeduplicateGrouping(scan_vertex(), ["key"], within)
 
 
 class Taken(Node):
@@ -77,12 +97,21 @@ class Taken(Node):
 
 VERTEX = scan_vertex()
 
+FORGETTING: list[Callable[[int], Grouping]] = [
+    scan_grouping,
+    flat_grouping,
+    once_grouping,
+    lambda ttl: last_grouping(2, True, ttl),
+]
 MAKE: list[Callable[[], Grouping]] = [
     lambda: last_grouping(1),
     lambda: last_grouping(2),
     lambda: last_grouping(3),
     lambda: last_grouping(3, partial=False),
     scan_grouping,
+    flat_grouping,
+    *[partial(make, ttl) for ttl in (1, 3, 6) for make in FORGETTING],
+    lambda: last_grouping(3, False, 4),
 ]
 
 
@@ -114,14 +143,17 @@ def said(batches: list[Batch]) -> list[str]:
         assert len(each.ats) == len(each.units) == len(each.rows)
         for row, tombstone, at in zip(each.rows, each.flags or [False] * len(each), each.ats, strict=True):
             numbers = row.numbers if isinstance(row, Seen) else None
+            if isinstance(row, Event):
+                numbers = (row.number,)
             if isinstance(row, tuple):
                 numbers = tuple(event.number for event in row)
             if isinstance(row, Fault):
                 texts.append(f"{'-' if tombstone else '+'}fault at {tick_of(at)}")
                 continue
             assert numbers is not None
-            assert OrderKey.of(at) == OrderKey(numbers[-1], 0, numbers[-1], (), 7), "an output has its last one's key"
-            texts.append(("-" if tombstone else "+") + ",".join(map(str, numbers)))
+            path = path_of(at)
+            assert OrderKey.of(at) == OrderKey(numbers[-1], 0, numbers[-1], path, 7), "an output has its last one's key"
+            texts.append(("-" if tombstone else "+") + ",".join(map(str, numbers)) + "".join(map("#{}".format, path)))
     return texts
 
 
@@ -161,7 +193,8 @@ def test_a_scan_replays_from_what_was_forgotten() -> None:
 
 def test_pruning_leaves_the_tick_itself() -> None:
     """R14."""
-    for make in (scan_grouping, lambda: last_grouping(1), lambda: last_grouping(2)):
+    makes: list[Callable[[], Grouping]] = [scan_grouping, lambda: last_grouping(1), lambda: last_grouping(2)]
+    for make in makes:
         grouping, whole = make(), make()
         for tick in (1, 2, 5):
             insert(grouping, [(tick, "a")])
@@ -225,7 +258,7 @@ def test_a_key_whose_records_were_all_taken_back_leaves_nothing(make: Callable[[
     assert list(grouping._groups) == ["b"]
     insert(grouping, [(4, "a")])
     grouping.prune(9)
-    assert set(grouping._groups) == {"a", "b"}
+    assert set(grouping._groups) == {key for keys in grouping.capture(9).values() for key, _ in keys}
 
 
 def test_an_item_taken_back_may_come_again() -> None:
@@ -352,7 +385,8 @@ def test_any_order_of_arrival_comes_to_the_same(
     actual = [each for part in parts(data, arrivals) for each in insert(shuffled, part)]
     assert in_order.repairs == 0
     assert settled(actual) == settled(expected)
-    assert shuffled.capture(1 << 40) == in_order.capture(1 << 40)
+    for tick in (41, 44, 1 << 40):
+        assert shuffled.capture(tick) == in_order.capture(tick)
 
 
 @settings(deadline=None)

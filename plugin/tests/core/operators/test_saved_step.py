@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any
 
@@ -130,6 +130,34 @@ def test_paths_of_earlier_versions_are_read_without_the_zeros_that_fill_them_up(
     for child in (b"\0\0\0\1", b"\0\0\0\1" + bytes(8)):
         filled = table.set_column(place, "child", pa.array([child], pa.binary()))
         assert STEPS["windows"].entries(filled) == entries
+
+
+def forgetting(ttl: timedelta | None) -> SavedStep:
+    flow = Flow("saved")
+    orders = flow.read("orders", kafka("orders", json(Order)))
+    orders.key_by("user").scan("notes", note, State(), ttl=ttl).write("out", kafka("out", json(Order)))
+    return saved_steps(compile_flow(flow, parallelism=1))["notes"]
+
+
+def test_a_step_that_forgets_keeps_when_a_key_was_touched() -> None:
+    entries = [("ann", (State(), 17)), ("bob", (State([Line(1.5, None)]), -3))]
+    step, before = forgetting(timedelta(days=1)), forgetting(None)
+    assert through_a_part(step, entries) == entries
+    assert step.table(entries).column("tick").to_pylist() == [17, -3]
+    kept = [(key, state) for key, (state, _) in entries]
+    assert before.shape == step.shape, "a ttl comes and goes without another name"
+    assert before.entries(step.table(entries)) == kept
+    assert step.entries(before.table(kept)) == [(key, (state, None)) for key, state in kept]
+
+
+def test_of_a_deduplicate_the_ticks_are_kept_of_what_went_on() -> None:
+    flow = Flow("saved")
+    orders = flow.read("orders", kafka("orders", json(Order))).key_by("user", "colour")
+    orders.deduplicate("once", within=timedelta(days=1)).write("out", kafka("out", json(Order)))
+    step = saved_steps(compile_flow(flow, parallelism=1))["once"]
+    entries = [(("ann", Colour.RED), 17), (("bob", Colour.BLUE), -3)]
+    assert through_a_part(step, entries) == entries
+    assert step.kind == "deduplicate"
 
 
 def test_a_broadcast_has_one_row_without_a_key() -> None:

@@ -1,0 +1,416 @@
+"""The open windows of a step: which there are, what they keep, when they close, and what they were at an earlier tick.
+
+Pure, and in order: records come by their order keys, ticks ascend. What changes is noted until it is pruned, so that a
+snapshot can have the windows as they were below its T, those that have closed since among them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import insort
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import heappop, heappush, heapreplace
+from itertools import chain, count
+from typing import Any, NamedTuple
+
+from lowtide.core.operators.clock import Due
+from lowtide.core.operators.folding import EMPTY, Folding
+from lowtide.core.operators.group import Key
+from lowtide.core.operators.keys import plain
+from lowtide.core.operators.order import Position, tick_bytes
+from lowtide.flow.moments import micros, tick_due
+from lowtide.flow.steps import WindowBy
+from lowtide.flow.windows import Session, Span, longest_us, spans_of
+from lowtide_snapshots.keys.canonical import encode_key
+
+__all__ = ["LATE", "Arrival", "FixedWindows", "OpenWindows", "Saved", "SessionWindows", "open_windows"]
+
+Saved = list[tuple[Span, Any]]
+"""What is saved of a key: its open windows by their starts, each with its state, or its (order key, record)s."""
+
+LATE = object()
+"""What becomes of a record that is not taken at all."""
+
+
+class Arrival(NamedTuple):
+    """A record as windows take it.
+
+    Attributes:
+        key: Its key.
+        unit: Its hash unit.
+        moment: Its time, in microseconds.
+        at: Its packed order key.
+        row: The record.
+        tick: Its tick.
+        first: Windows that close at a tick before this one have closed.
+        position: Where it stands, where its functions need it.
+    """
+
+    key: Key
+    unit: int
+    moment: int
+    at: bytes
+    row: Any
+    tick: int
+    first: int
+    position: Position | None
+
+
+class OpenWindows(ABC):
+    """What windows of bounds of either kind have in common.
+
+    Args:
+        step: The step.
+        folding: What is made of their records.
+        slack_us: The length of a tick.
+        several: Whether the key has several columns.
+    """
+
+    def __init__(self, step: WindowBy, folding: Folding, slack_us: int, several: bool) -> None:
+        self._folding = folding
+        self._keeps = folding.keeps
+        self._wait = micros(step.wait)
+        self._slack_us = slack_us
+        self._several = several
+
+    def closes(self, end: int) -> int:
+        """The tick at which a window closes."""
+        return tick_due(end + self._wait, self._slack_us)
+
+    def key_bytes(self, key: Key) -> bytes:
+        """The canonical bytes of a key."""
+        return encode_key([plain(each) for each in key] if self._several else [plain(key)])
+
+    @property
+    @abstractmethod
+    def first_due(self) -> int | None:
+        """No window closes before this tick; None if none is open."""
+
+    @abstractmethod
+    def take(self, arrival: Arrival) -> tuple[list[tuple[Span, Any]] | object, bool]:
+        """Put a record into its windows.
+
+        Returns:
+            The windows that took it, each with its state, or `LATE`; and whether it came too late for any.
+
+        Raises:
+            Refused: a function failed, and no window has taken the record.
+        """
+
+    @abstractmethod
+    def close(self, tick: int) -> list[Due]:
+        """Close what is due at a tick, in order."""
+
+    @abstractmethod
+    def below(self, tick: int, units: Iterable[int]) -> Iterator[tuple[int, Key, Saved]]:
+        """The hash unit, key and open windows of each key of these units, as of a tick that is not pruned; O(keys)."""
+
+    @abstractmethod
+    def of_key(self, key: Key, tick: int) -> Saved:
+        """The open windows of one key as of a tick that is not pruned."""
+
+    @abstractmethod
+    def prune(self, tick: int) -> None:
+        """Forget what was before a tick."""
+
+    @abstractmethod
+    def restore(self, unit: int, key: Key, saved: Saved) -> None:
+        """Open a key's windows as they were saved."""
+
+    def _in_order(self, saved: Saved, tick: int) -> Saved:
+        """Windows by their starts, as of a tick: records are only ever added, so those of later ones are left out."""
+        saved.sort(key=_span)
+        if not self._keeps:
+            return saved
+        end = tick_bytes(tick)
+        return [(span, [element for element in state if element[0] < end]) for span, state in saved]
+
+
+class _Open:
+    """One open window of one key."""
+
+    __slots__ = ("state", "unit")
+
+    def __init__(self, unit: int, state: Any) -> None:
+        self.unit = unit
+        self.state = state
+
+
+class FixedWindows(OpenWindows):
+    """Windows whose bounds do not hang on records: all keys share them, and so they close together.
+
+    By span there is a dict of keys, so that a window costs an entry and two words besides its state.
+    """
+
+    def __init__(self, step: WindowBy, folding: Folding, slack_us: int, several: bool) -> None:
+        super().__init__(step, folding, slack_us, several)
+        assert not isinstance(step.windows, Session), "sessions have bounds of their own"
+        self._spans = spans_of(step.windows)
+        self._longest = longest_us(step.windows)
+        self._open: dict[Span, dict[Key, _Open]] = {}
+        self._dues: list[tuple[int, Span]] = []
+        """A heap of the spans that are open, by the tick at which they close."""
+        self._before: deque[tuple[int, Span, Key, int, Any]] = deque()
+        """Tick, window and hash unit of each change, with the state before it, `EMPTY` for none; ticks ascend."""
+
+    @property
+    def first_due(self) -> int | None:
+        """No window closes before this tick; None if none is open."""
+        return self._dues[0][0] if self._dues else None
+
+    def take(self, arrival: Arrival) -> tuple[list[tuple[Span, Any]] | object, bool]:
+        """See `OpenWindows`; all of its windows take a record, or none where a function fails."""
+        if self.closes(arrival.moment + self._longest) < arrival.first:
+            return LATE, True
+        taken: list[tuple[Span, Any]] = []
+        missed = False
+        opened = self._open
+        for span in self._spans(arrival.moment):
+            keys = opened.get(span)
+            if keys is None and self.closes(span[1]) < arrival.first:
+                missed = True
+                continue
+            found = None if keys is None else keys.get(arrival.key)
+            taken.append((span, self._added(EMPTY if found is None else found.state, arrival)))
+        if not taken:
+            return LATE, True
+        for span, state in taken:
+            self._put(span, arrival, state)
+        if self._keeps:
+            taken = [(span, opened[span][arrival.key].state) for span, _ in taken]
+        return taken, missed
+
+    def _added(self, state: Any, arrival: Arrival) -> Any:
+        return None if self._keeps else self._folding.add(state, arrival.row, arrival.position)
+
+    def _put(self, span: Span, arrival: Arrival, state: Any) -> None:
+        keys = self._open.get(span)
+        if keys is None:
+            keys = self._opened(span)
+        key, unit = arrival.key, arrival.unit
+        found = keys.get(key)
+        if found is None:
+            keys[key] = _Open(unit, [(arrival.at, arrival.row)] if self._keeps else state)
+            self._before.append((arrival.tick, span, key, unit, EMPTY))
+        elif self._keeps:
+            found.state.append((arrival.at, arrival.row))
+        else:
+            self._before.append((arrival.tick, span, key, unit, found.state))
+            found.state = state
+
+    def _opened(self, span: Span) -> dict[Key, _Open]:
+        keys = self._open[span] = {}
+        heappush(self._dues, (self.closes(span[1]), span))
+        return keys
+
+    def close(self, tick: int) -> list[Due]:
+        """See `OpenWindows`."""
+        found: list[Due] = []
+        before, key_bytes = self._before, self.key_bytes
+        while self._dues and self._dues[0][0] == tick:
+            span = heappop(self._dues)[1]
+            start, end = span
+            for key, each in self._open.pop(span).items():
+                found.append(Due(each.unit, end, start, key_bytes(key), key, each.state))
+                before.append((tick, span, key, each.unit, each.state))
+        found.sort()
+        return found
+
+    def below(self, tick: int, units: Iterable[int]) -> Iterator[tuple[int, Key, Saved]]:
+        """See `OpenWindows`."""
+        wanted = set(units)
+        found: dict[Key, tuple[int, Saved]] = {}
+        changed = {(span, key): (unit, state) for span, key, unit, state in self._changed_since(tick)}
+        for span, keys in self._open.items():
+            for key, each in keys.items():
+                if each.unit in wanted and (span, key) not in changed:
+                    found.setdefault(key, (each.unit, []))[1].append((span, each.state))
+        for (span, key), (unit, state) in changed.items():
+            if unit in wanted and state is not EMPTY:
+                found.setdefault(key, (unit, []))[1].append((span, state))
+        for key, (unit, saved) in found.items():
+            yield unit, key, self._in_order(saved, tick)
+
+    def _changed_since(self, tick: int) -> Iterator[tuple[Span, Key, int, Any]]:
+        """The changes at a tick and later, the newest first: of each window the last one says what it was before."""
+        for when, span, key, unit, state in reversed(self._before):
+            if when < tick:
+                return
+            yield span, key, unit, state
+
+    def of_key(self, key: Key, tick: int) -> Saved:
+        """See `OpenWindows`."""
+        states = {span: keys[key].state for span, keys in self._open.items() if key in keys}
+        states |= {span: state for span, other, _, state in self._changed_since(tick) if other == key}
+        return self._in_order([(span, state) for span, state in states.items() if state is not EMPTY], tick)
+
+    def prune(self, tick: int) -> None:
+        """See `OpenWindows`; O(changes since)."""
+        before = self._before
+        while before and before[0][0] < tick:
+            before.popleft()
+
+    def restore(self, unit: int, key: Key, saved: Saved) -> None:
+        """See `OpenWindows`."""
+        for span, state in saved:
+            keys = self._open.get(span)
+            if keys is None:
+                keys = self._opened(span)
+            keys[key] = _Open(unit, state)
+
+
+class _Session:
+    """One open session of one key; `state` is None once another session has taken it in."""
+
+    __slots__ = ("end", "start", "state", "unit")
+
+    def __init__(self, unit: int, start: int, end: int, state: Any) -> None:
+        self.unit = unit
+        self.start = start
+        self.end = end
+        self.state = state
+
+
+class SessionWindows(OpenWindows):
+    """Sessions: per key those that are open, ordered by start, at least a gap apart.
+
+    A session stands in the heap once, at a tick at which it would have closed; if it has grown by then, it is put back.
+    """
+
+    def __init__(self, step: WindowBy, folding: Folding, slack_us: int, several: bool) -> None:
+        super().__init__(step, folding, slack_us, several)
+        assert isinstance(step.windows, Session), "all others share their bounds"
+        self._gap = micros(step.windows.gap)
+        self._lates = step.time is not None
+        self._open: dict[Key, list[_Session]] = {}
+        self._dues: list[tuple[int, int, Key, _Session]] = []
+        self._numbers: Callable[[], int] = count().__next__
+        self._before: deque[tuple[int, Key, int, Saved]] = deque()
+        """Tick, key and hash unit of each change, with the key's sessions before it; ticks ascend."""
+
+    @property
+    def first_due(self) -> int | None:
+        """No window closes before this tick; None if none is open."""
+        return self._dues[0][0] if self._dues else None
+
+    def take(self, arrival: Arrival) -> tuple[list[tuple[Span, Any]] | object, bool]:
+        """See `OpenWindows`: a record joins all sessions it touches, so that none are within the gap of each other."""
+        moment, key = arrival.moment, arrival.key
+        mine = self._open.get(key, [])
+        inside = any([each.start <= moment < each.end for each in mine])
+        if self._lates and not inside and self.closes(moment) < arrival.first:
+            return LATE, True
+        touched = [each for each in mine if moment < each.end and each.start < moment + self._gap]
+        before = _saved(mine)
+        state = self._joined(touched, arrival)
+        self._before.append((arrival.tick, key, arrival.unit, before))
+        start = min([moment, *(each.start for each in touched)])
+        end = max([moment + self._gap, *(each.end for each in touched)])
+        if touched:
+            session, *others = touched
+            session.start, session.end, session.state = start, end, state
+            for other in others:
+                other.state = None
+                mine.remove(other)
+        else:
+            self._opened(key, _Session(arrival.unit, start, end, state))
+        return [((start, end), state)], False
+
+    def _joined(self, touched: Sequence[_Session], arrival: Arrival) -> Any:
+        """The states of sessions in the order of their starts, and the record."""
+        if self._keeps:
+            # What is noted of before may be this very list: it is read as of its tick, without what came later.
+            state = touched[0].state if len(touched) == 1 else sorted(chain(*(each.state for each in touched)), key=_at)
+            state.append((arrival.at, arrival.row))
+            return state
+        state = EMPTY
+        for each in touched:
+            state = (
+                each.state if state is EMPTY else self._folding.merge(state, each.state, arrival.row, arrival.position)
+            )
+        return self._folding.add(state, arrival.row, arrival.position)
+
+    def _opened(self, key: Key, session: _Session) -> None:
+        insort(self._open.setdefault(key, []), session, key=_start)
+        heappush(self._dues, (self.closes(session.end), self._numbers(), key, session))
+
+    def close(self, tick: int) -> list[Due]:
+        """See `OpenWindows`."""
+        found: list[Due] = []
+        dues = self._dues
+        while dues and dues[0][0] == tick:
+            _, number, key, session = dues[0]
+            if session.state is None:
+                heappop(dues)
+                continue
+            due = self.closes(session.end)
+            if due > tick:
+                heapreplace(dues, (due, number, key, session))
+                continue
+            heappop(dues)
+            mine = self._open[key]
+            self._before.append((tick, key, session.unit, _saved(mine)))
+            mine.remove(session)
+            if not mine:
+                del self._open[key]
+            found.append(Due(session.unit, session.end, session.start, self.key_bytes(key), key, session.state))
+        found.sort()
+        return found
+
+    def below(self, tick: int, units: Iterable[int]) -> Iterator[tuple[int, Key, Saved]]:
+        """See `OpenWindows`."""
+        wanted = set(units)
+        changed = {key: (unit, saved) for key, unit, saved in self._changed_since(tick)}
+        for key, mine in self._open.items():
+            if key not in changed and mine[0].unit in wanted:
+                yield mine[0].unit, key, self._in_order(_saved(mine), tick)
+        for key, (unit, saved) in changed.items():
+            if saved and unit in wanted:
+                yield unit, key, self._in_order(saved, tick)
+
+    def _changed_since(self, tick: int) -> Iterator[tuple[Key, int, Saved]]:
+        for when, key, unit, saved in reversed(self._before):
+            if when < tick:
+                return
+            yield key, unit, saved
+
+    def of_key(self, key: Key, tick: int) -> Saved:
+        """See `OpenWindows`."""
+        found = _saved(self._open.get(key, []))
+        for other, _, saved in self._changed_since(tick):
+            if other == key:
+                found = saved
+        return self._in_order(found, tick)
+
+    def prune(self, tick: int) -> None:
+        """See `OpenWindows`; O(changes since)."""
+        before = self._before
+        while before and before[0][0] < tick:
+            before.popleft()
+
+    def restore(self, unit: int, key: Key, saved: Saved) -> None:
+        """See `OpenWindows`."""
+        for (start, end), state in saved:
+            self._opened(key, _Session(unit, start, end, state))
+
+
+def open_windows(step: WindowBy, folding: Folding, slack_us: int, several: bool) -> OpenWindows:
+    """The windows of a step, of which none is open yet."""
+    return (SessionWindows if isinstance(step.windows, Session) else FixedWindows)(step, folding, slack_us, several)
+
+
+def _saved(sessions: Iterable[_Session]) -> Saved:
+    return [((each.start, each.end), each.state) for each in sessions]
+
+
+def _span(saved: tuple[Span, Any]) -> Span:
+    return saved[0]
+
+
+def _at(element: tuple[bytes, Any]) -> bytes:
+    return element[0]
+
+
+def _start(session: _Session) -> int:
+    return session.start

@@ -1,0 +1,26 @@
+"""A message as it stands in a log, for runs here and now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+__all__ = ["Message"]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message for `Flow.run_locally`.
+
+    Attributes:
+        key: Its key.
+        value: Its value, None for a tombstone.
+        headers: Name and value of each header, in order.
+        timestamp: The log's timestamp, with a time zone; 1970 if it does not matter.
+    """
+
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    timestamp: datetime | None = None

@@ -1,0 +1,98 @@
+"""Reading: a batch of messages becomes records of one dataclass, in C as long as all can be parsed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from lowtide.errors import LowtideError
+from lowtide.flow.columns import Messages, columns_of
+from lowtide.flow.defaults import completer_of
+from lowtide.flow.fields import fits_of
+from lowtide.flow.schema import schema_of
+from lowtide.flow.wire import Misread
+
+__all__ = ["Decoded", "Reading"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded(Generic[T]):
+    """What became of a batch of `n` messages.
+
+    Attributes:
+        rows: The records, in order, without those that failed; all of them fit their type.
+        failures: `(index in the batch, reason)` of those that failed, in order.
+    """
+
+    rows: list[T]
+    failures: list[tuple[int, str]]
+
+
+class Reading:
+    """How messages of one format become records of a dataclass.
+
+    Args:
+        record: The dataclass.
+        parse: Makes what `columns_of(record).value` says of a message's value.
+        refuses: What it raises for a value that is none, beside a UnicodeDecodeError.
+        null: What is wrong with a value that is null.
+    """
+
+    def __init__(
+        self, record: Any, parse: Callable[[Any], Any], refuses: tuple[type[Exception], ...], null: str
+    ) -> None:
+        self._parse = parse
+        self._refuses: tuple[type[Exception], ...] = (*refuses, UnicodeDecodeError, Misread)
+        self._null = null
+        self._columns = columns_of(record)
+        self._complete = completer_of(record)
+        self._fits = fits_of(record)
+        self._schema = schema_of(record)
+
+    def decode(self, messages: Messages) -> Decoded[Any]:
+        """Parse one message after the other, and see that the records fit; what does not is named."""
+        try:
+            rows = self._rows(messages.values, messages)
+        except LowtideError:
+            raise  # No message is at fault.
+        except Exception:  # noqa: BLE001 - of a user's __post_init__ too; whose it is, is asked below
+            return self._each(messages)
+        return Decoded(rows, []) if all(map(self._fits, rows)) else self._each(messages)
+
+    def _rows(self, values: Sequence[bytes | None], messages: Messages) -> list[Any]:
+        if self._columns.plain:
+            rows = list(map(self._parse, values))
+        elif self._columns.takes_null:
+            parse = self._parse
+            rows = self._columns.rows([None if value is None else parse(value) for value in values], messages)
+        else:
+            rows = self._columns.rows(map(self._parse, values), messages)
+        if self._complete is not None:
+            self._complete(rows)
+        return rows
+
+    def _each(self, messages: Messages) -> Decoded[Any]:
+        rows: list[Any] = []
+        failures: list[tuple[int, str]] = []
+        for index, value in enumerate(messages.values):
+            if value is None and not self._columns.takes_null:
+                failures.append((index, self._null))
+                continue
+            try:
+                (row,) = self._rows([value], messages.pick([index]))
+            except LowtideError:
+                raise
+            except self._refuses as error:
+                failures.append((index, str(error)))
+            except Exception as error:  # noqa: BLE001 - whatever a user's __post_init__ raises
+                failures.append((index, f"{type(error).__name__}: {error}"))
+            else:
+                fault = self._schema.fault(row)
+                if fault is None:
+                    rows.append(row)
+                else:
+                    failures.append((index, fault.what))
+        return Decoded(rows, failures)

@@ -1,0 +1,152 @@
+"""Windows of time: how a moment finds those it lies in. Pure values; nothing here keeps anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any, Literal
+
+from lowtide.flow.moments import ZERO, micros, micros_of, moment, said_duration
+
+__all__ = [
+    "Calendar",
+    "CalendarUnit",
+    "Session",
+    "Sliding",
+    "Span",
+    "Tumbling",
+    "Window",
+    "Windows",
+    "longest_us",
+    "spans_of",
+]
+
+Span = tuple[int, int]
+"""Start and end of a window in microseconds since 1970; the end is not part of it."""
+
+CalendarUnit = Literal["day", "week", "month"]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window of time of one key: `start` belongs to it, `end` does not."""
+
+    key: tuple[Any, ...]
+    start: datetime
+    end: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Tumbling:
+    """Windows of one size, one after the other."""
+
+    size: timedelta
+    offset: timedelta = ZERO
+
+    def __str__(self) -> str:
+        return f"tumbling({said_duration(self.size)}{_offset(self.offset)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Sliding:
+    """Windows of one size that overlap."""
+
+    size: timedelta
+    every: timedelta
+    offset: timedelta = ZERO
+
+    def __str__(self) -> str:
+        return f"sliding({said_duration(self.size)}, every={said_duration(self.every)}{_offset(self.offset)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Windows of activity."""
+
+    gap: timedelta
+
+    def __str__(self) -> str:
+        return f"session({said_duration(self.gap)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Calendar:
+    """Days, weeks or months of a time zone."""
+
+    unit: CalendarUnit
+    tz: str
+
+    def __str__(self) -> str:
+        return f"calendar({self.unit}, {self.tz})"
+
+
+Windows = Tumbling | Sliding | Session | Calendar
+
+
+def longest_us(windows: Tumbling | Sliding | Calendar) -> int:
+    """No window reaches further beyond a moment in it."""
+    return micros(timedelta(days=32) if isinstance(windows, Calendar) else windows.size)
+
+
+def spans_of(windows: Tumbling | Sliding | Calendar) -> Callable[[int], Sequence[Span]]:
+    """What gives the windows that a moment lies in, in the order of their starts; the same tuples again and again."""
+    if isinstance(windows, Tumbling):
+        return _tumbling(micros(windows.size), micros(windows.offset))
+    if isinstance(windows, Sliding):
+        return _sliding(micros(windows.size), micros(windows.every), micros(windows.offset))
+    return _calendar(windows)
+
+
+def _tumbling(size: int, offset: int) -> Callable[[int], Sequence[Span]]:
+    @lru_cache(1_024)
+    def found(start: int) -> tuple[Span]:
+        return ((start, start + size),)
+
+    return lambda at: found(at - (at - offset) % size)
+
+
+def _sliding(size: int, every: int, offset: int) -> Callable[[int], Sequence[Span]]:
+    @lru_cache(1_024)
+    def single(start: int) -> Span:
+        return start, start + size
+
+    @lru_cache(1_024)
+    def found(last: int, whole: bool) -> tuple[Span, ...]:
+        count = -(-size // every) - (not whole)
+        return tuple(single(last - place * every) for place in range(count - 1, -1, -1))
+
+    rest = (size - 1) % every
+    """So far behind the newest start a moment may be and still lie in the oldest window."""
+
+    def spans(at: int) -> tuple[Span, ...]:
+        behind = (at - offset) % every
+        return found(at - behind, behind <= rest)
+
+    return spans
+
+
+def _calendar(windows: Calendar) -> Callable[[int], Sequence[Span]]:
+    from zoneinfo import ZoneInfo
+
+    zone, unit = ZoneInfo(windows.tz), windows.unit
+
+    @lru_cache(1_024)
+    def found(first: datetime) -> tuple[Span]:
+        if unit == "month":
+            end = (first + timedelta(days=32)).replace(day=1)
+        else:
+            end = first + timedelta(days=7 if unit == "week" else 1)
+        return ((micros_of(first.replace(tzinfo=zone)), micros_of(end.replace(tzinfo=zone))),)
+
+    def spans(at: int) -> tuple[Span]:
+        local = moment(at).astimezone(zone)
+        first = datetime(local.year, local.month, 1 if unit == "month" else local.day)
+        return found(first - timedelta(days=first.weekday()) if unit == "week" else first)
+
+    return spans
+
+
+def _offset(offset: timedelta) -> str:
+    return f", offset={said_duration(offset)}" if offset else ""

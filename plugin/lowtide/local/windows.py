@@ -1,0 +1,171 @@
+"""Windows of time in a run here and now: records come in order, and so does the clock.
+
+A heap has what is due; what a window keeps stands in a dict. It shares with the workers how moments are cut and how the
+user's functions are called, but not how windows are held, closed or numbered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
+from typing import Any, NamedTuple
+
+from lowtide.core.operators.failure import Failure
+from lowtide.core.operators.folding import EMPTY, Folding, Refused, window_of
+from lowtide.core.operators.keys import plain
+from lowtide.core.operators.order import CLOCK, Position
+from lowtide.flow.moments import micros, micros_of, tick_due
+from lowtide.flow.plan import Plan, Vertex
+from lowtide.flow.steps import WindowBy
+from lowtide.flow.windows import Session, Span, spans_of
+from lowtide.local.calls import Failed
+from lowtide.local.items import Item, Message, Order
+from lowtide_snapshots.keys.canonical import encode_key
+
+__all__ = ["TimedWindows"]
+
+
+class _Due(NamedTuple):
+    """A window that may close at a tick; of one tick they come in this order."""
+
+    tick: int
+    unit: int
+    end: int
+    start: int
+    key_bytes: bytes
+    key: tuple[Any, ...]
+
+
+class TimedWindows:
+    """The windows of one step.
+
+    Args:
+        plan: The plan.
+        vertex: The step.
+        looks_ahead: Whether a record may be too far ahead; where no record has a log time, none is.
+    """
+
+    def __init__(self, plan: Plan, vertex: Vertex, *, looks_ahead: bool = True) -> None:
+        assert isinstance(vertex.step, WindowBy)
+        self._step = vertex.step
+        self._plan = plan
+        self._vertex = vertex
+        self._columns = plan.key_of(vertex)
+        self._slack_us = plan.slack_ms * 1_000
+        self._wait = micros(vertex.step.wait)
+        self._ahead = micros(vertex.step.ahead) if looks_ahead else None
+        self._folding = Folding(vertex)
+        windows = vertex.step.windows
+        self._spans = None if isinstance(windows, Session) else spans_of(windows)
+        self._gap = micros(windows.gap) if isinstance(windows, Session) else 0
+        self._dues: list[_Due] = []
+        self._kept: dict[tuple[Any, ...], dict[Span, Any]] = {}
+
+    @property
+    def next(self) -> Order | None:
+        """Where the clock calls it next; None if nothing is open."""
+        return self._place(self._dues[0].tick, self._dues[0].unit) if self._dues else None
+
+    def _place(self, tick: int, unit: int) -> Order:
+        return Order(tick, CLOCK, self._vertex.id * self._plan.units + unit)
+
+    def _is_closed(self, at: int, item: Item) -> bool:
+        """Whether a window that ends at a moment has closed before a record comes."""
+        tick = tick_due(at + self._wait, self._slack_us)
+        return self._place(tick, item.unit) < item.order[:3]
+
+    def take(self, item: Item) -> tuple[bool, list[Item]]:
+        """Put a record into its windows: whether it is late, and what comes of it at once; raises Failed."""
+        began = item.order.tick * self._slack_us
+        moment = began if self._step.time is None else micros_of(getattr(item.record, self._step.time))
+        if self._ahead is not None and moment > began + self._slack_us - 1 + self._ahead:
+            return True, []
+        key = tuple(getattr(item.record, column) for column in self._columns)
+        try:
+            if self._spans is None:
+                return self._take_in_session(key, moment, item)
+            spans = self._spans(moment)
+            there = [span for span in spans if not self._is_closed(span[1], item)]
+            made = [(span, self._added(self._kept.get(key, {}).get(span, EMPTY), item)) for span in there]
+            for span, state in made:
+                self._keep(key, item.unit, span, state)
+            outs = [out for span, state in made for out in self._updated(key, span, state, item)]
+            return len(there) < len(spans), [item.becomes(out).child(number) for number, out in enumerate(outs, 1)]
+        except Refused as refused:
+            raise Failed(item.record, refused.failure) from None
+
+    def _take_in_session(self, key: tuple[Any, ...], moment: int, item: Item) -> tuple[bool, list[Item]]:
+        mine = self._kept.get(key, {})
+        inside = any(start <= moment < end for start, end in mine)
+        if self._step.time is not None and not inside and self._is_closed(moment, item):
+            return True, []
+        touched = sorted((start, end) for start, end in mine if moment < end and start < moment + self._gap)
+        state: Any = EMPTY
+        for span in touched:
+            state = mine[span] if state is EMPTY else self._merged(state, mine[span], item)
+        state = self._added(state, item)
+        for span in touched:
+            del mine[span]
+        starts, ends = [moment], [moment + self._gap]
+        for start, end in touched:
+            starts.append(start)
+            ends.append(end)
+        self._keep(key, item.unit, (min(starts), max(ends)), state)
+        return False, []
+
+    def _merged(self, one: Any, other: Any, item: Item) -> Any:
+        if self._folding.keeps:
+            return tuple(sorted([*one, *other], key=lambda pair: pair[0]))
+        return self._folding.merge(one, other, item.record, item.message.position)
+
+    def _added(self, state: Any, item: Item) -> Any:
+        if self._folding.keeps:
+            return (*(() if state is EMPTY else state), (item.order, item.record))
+        return self._folding.add(state, item.record, item.message.position)
+
+    def _keep(self, key: tuple[Any, ...], unit: int, span: Span, state: Any) -> None:
+        mine = self._kept.setdefault(key, {})
+        if span not in mine:
+            start, end = span
+            tick = tick_due(end + self._wait, self._slack_us)
+            heappush(self._dues, _Due(tick, unit, end, start, encode_key([plain(each) for each in key]), key))
+        mine[span] = state
+
+    def _updated(self, key: tuple[Any, ...], span: Span, state: Any, item: Item) -> list[Any]:
+        return self._finished(key, span, state, item.message.position) if self._step.emit == "update" else []
+
+    def _finished(self, key: tuple[Any, ...], span: Span, state: Any, position: Position) -> list[Any]:
+        rows = [record for _, record in state] if self._folding.keeps else state
+        return self._folding.finish(window_of(key, True, span), rows, position)
+
+    def fire(self) -> Iterator[tuple[Item, Failure | None]]:
+        """What the clock brings at the next place: results, and in the place of one what failed."""
+        place = self.next
+        assert place is not None, "something is due"
+        message = Message(Position(CLOCK, place.sequence), 0, None, None)
+        number = 0
+        for due in self._closing():
+            span = due.start, due.end
+            mine = self._kept.get(due.key, {})
+            if span not in mine:
+                continue  # The session has grown, or become part of another.
+            state = mine.pop(span)
+            if not mine:
+                del self._kept[due.key]
+            outs: Sequence[Any] = ()
+            failure = None
+            if self._step.emit == "close":
+                try:
+                    outs = self._finished(due.key, span, state, message.position)
+                except Refused as refused:
+                    outs, failure = (refused.failure.record,), refused.failure
+            for out in outs:
+                number += 1
+                yield Item(out, place._replace(child=(number,)), message, due.unit), failure
+
+    def _closing(self) -> list[_Due]:
+        first = self._dues[0]
+        found = []
+        while self._dues and self._dues[0][:2] == first[:2]:
+            found.append(heappop(self._dues))
+        return found
