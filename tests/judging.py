@@ -14,6 +14,7 @@ from lowtide.conf.zookeeper_access import ZooKeeperAccess
 from lowtide.connectors.floor_archive import read_archived
 from lowtide.connectors.kafka_access import librdkafka_settings
 from lowtide.connectors.lasts import read_lasts, topic_of
+from lowtide.connectors.schema_registry import bound
 from lowtide.connectors.topics import Topics
 from lowtide.core.fronts.register import FrontRegister
 from lowtide.driver.query import topics_of
@@ -39,7 +40,7 @@ class Judge:
     def __init__(self, flow: Flow, conf: Conf) -> None:
         self._conf = conf
         self._job = flow.name
-        self._plan: Plan = compile_job(flow, conf)
+        self._plan: Plan = bound(compile_job(flow, conf), conf)
         self._topics = {vertex.name: vertex.step.sink.topic for vertex in self._plan.sinks()}  # type: ignore[union-attr]
 
     def register(self) -> FrontRegister:

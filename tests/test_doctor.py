@@ -2,12 +2,16 @@
 
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.judging import produce
 
 import lowtide
 from lowtide.api import Flow
+from lowtide.cli.doctor import show_lateness
 from lowtide.conf import Conf
 from lowtide.connectors.topics import Topics
 from lowtide.doctor import CHECKS, Answer, Surroundings, ask
@@ -177,3 +181,33 @@ def test_a_folder_in_whose_place_a_file_lies_is_a_fault(tmp_path: Path) -> None:
     answer = told("folders", Surroundings(stopped(tmp_path, job__folder=str(tmp_path / "file" / "jobs"))))
     assert answer.verdict == "fail"
     assert "[job].folder" in answer.way_out
+
+
+@dataclass(frozen=True)
+class Click:
+    page: str
+    at: datetime
+
+
+def later(one: Click, _: Click) -> Click:
+    return one
+
+
+def test_lateness_is_shown_of_the_newest_messages(conf: Conf, capsys: pytest.CaptureFixture[str]) -> None:
+    topics = Topics(conf.kafka)
+    topics.create("late-clicks", partitions=2)
+    sink = lowtide.kafka("late-out", lowtide.json(Click))
+    flow = Flow("late")
+    clicks = flow.read("clicks", lowtide.kafka("late-clicks", lowtide.json(Click))).key_by("page")
+    windows = lowtide.tumbling(lowtide.minutes(1))
+    clicks.window("visits", windows, time="at", wait=lowtide.seconds(2), late="drop").reduce(later).write("out", sink)
+    now = datetime(2026, 3, 1, tzinfo=UTC)
+    for partition, behind in enumerate((1, 5)):
+        value = lowtide.json(Click).encode([Click("home", now - timedelta(seconds=behind))])[0]
+        assert value is not None
+        produce(conf, "late-clicks", {partition: [(value, int(now.timestamp() * 1000))]})
+    assert show_lateness(conf, flow, as_json=False) == 0
+    said = capsys.readouterr().out
+    assert "visits: 2 records, log time less at:" in said
+    assert "p50 5,000 ms" in said
+    assert "1 came after the wait of 2000 ms" in said

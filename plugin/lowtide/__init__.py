@@ -11,6 +11,7 @@ from lowtide.api import Flow, main
 from lowtide.errors import LowtideError
 from lowtide.flow import agg
 from lowtide.flow.agg import Aggregate
+from lowtide.flow.avro import avro
 from lowtide.flow.durations import days, hours, millis, minutes, seconds
 from lowtide.flow.endpoints import kafka
 from lowtide.flow.formats import json, raw
@@ -51,6 +52,7 @@ __all__ = [
     "Windowed",
     "__version__",
     "agg",
+    "avro",
     "calendar",
     "days",
     "hours",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 
 from lowtide.core.effects import Snapshot
@@ -51,6 +52,6 @@ class Taking:
 
 
 def share(state: Captured, plan: Plan, place: int) -> Captured:
-    """The state of the hash units of one worker."""
+    """The state of the hash units of one worker, as if it were read from parts: nothing is shared with the commit."""
     workers = plan.worker_of_unit().tolist()
-    return {v: {u: keys for u, keys in units.items() if workers[u] == place} for v, units in state.items()}
+    return deepcopy({v: {u: keys for u, keys in units.items() if workers[u] == place} for v, units in state.items()})

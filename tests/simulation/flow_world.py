@@ -376,7 +376,7 @@ class FlowWorld(World):
     def _round(self, tick: int) -> bool:
         """Everything that can happen happens once; whether records or min time moved."""
         life = self.life
-        before = sum(core.min_time for core in life.cores)
+        before = self._reached()
         moved = [self._read(log, tick) for log in self.job.logs.values()]
         for channel in list(life.channels):
             while life.channels[channel].queue:
@@ -394,9 +394,12 @@ class FlowWorld(World):
                 life.store(0)
             life.answer(0)
             moved.append(True)
-        # Behind what lies ahead of a window, min time goes on tick by tick.
-        early = any(map(len, life.early)) and sum(core.min_time for core in life.cores) > before
-        return early or any(moved)
+        # Behind what lies ahead of a window, or is due, min time goes on tick by tick.
+        steps = any(map(len, life.early)) or any(core.program.clocked for core in life.cores)
+        return (steps and self._reached() > before) or any(moved)
+
+    def _reached(self) -> int:
+        return sum(min(tick, LAST_TICK) for core in self.life.cores for tick in (core.min_time, core.horizon))
 
     def _read(self, log: Log, tick: int) -> bool:
         """A front reads what is left, or goes on to a tick; whether it read."""

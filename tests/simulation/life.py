@@ -33,6 +33,8 @@ from .verdict import Violation
 CAPACITY_TICKS = 64
 FAULTS = -1_000_000
 """Where the model has workers' faults, below what it has of ordered groupings."""
+DUES = -2_000_000
+"""Where it has what is due for workers, below these."""
 
 
 @dataclass(slots=True, eq=False)
@@ -96,7 +98,7 @@ class Life:
         inbound = plan.segments
         self.model = Model(inbound)
         register = {front: max(self.start, log.opening or 0) for front, log in self.logs.items()}
-        self.tracking = Tracking(rng, inbound, register, start=self.start, capacity=CAPACITY_TICKS)
+        self.tracking = Tracking(rng, inbound, register, start=self.start, capacity=CAPACITY_TICKS, dues=plan.dues)
         self.optimism = rng.choice([None, None, 1, 3, 20])
         self.hosts: list[Host] = []
         self.most_hosts = rng.choice([1, 2, 3, 1000])
@@ -121,9 +123,7 @@ class Life:
         for level in range(1, plan.levels):
             for place in range(plan.parallelism):
                 self.at[level, place] = len(self.cores)
-                core = self._core(level, place, None)
-                if commit:
-                    core.restore(share(commit.state, plan, place), commit.tick)
+                self._core(level, place, None, commit)
 
     def discover(self, log: Log) -> None:
         """A partition appears: it is registered, at no tick that anybody was told is over, and gets its worker (R3)."""
@@ -159,7 +159,7 @@ class Life:
         core.read_by([vertex.id for vertex in self.plan.sources() if vertex.name == log.source])
         self.promise(log.front)
 
-    def _core(self, level: int, place: int, front: Front | None) -> WorkerCore:
+    def _core(self, level: int, place: int, front: Front | None, commit: Commit | None = None) -> WorkerCore:
         worker = len(self.cores)
         host = self._host()
         core = WorkerCore(
@@ -170,7 +170,12 @@ class Life:
             front=front,
             last=self.last,
             max_bundle_records=self.bundle_records,
+            lead_ticks=self.window.lead_ticks,
         )
+        if commit:
+            core.restore(share(commit.state, self.plan, place), commit.tick)
+        core.tell_due()
+        self._note_due(worker, core)
         host.workers.append(worker)
         self.cores.append(core)
         window = None if self.optimism is None else Optimism(self.optimism)
@@ -356,6 +361,7 @@ class Life:
                 raise Violation("output", f"lane {bundle.lane} has two bundles in flight")
             self.bundles.append((worker, sink, bundle))
         self._note_held(worker, core)
+        self._note_due(worker, core)
         self._note_ending(worker, core)
 
     def _check_labels(self, front: Front, effects: Effects) -> None:
@@ -388,6 +394,14 @@ class Life:
                 held[~worker] = min(ticks)
             else:
                 held.pop(~worker, None)
+
+    def _note_due(self, worker: int, core: WorkerCore) -> None:
+        """R6b: what is due counts as being in the segment that it will be sent into."""
+        tick = core.program.due_outward
+        if tick is not None:
+            self.model.labels[core.level + 1][DUES - worker] = tick
+        elif core.program.clocked and core.level + 1 in self.model.labels:
+            self.model.labels[core.level + 1].pop(DUES - worker, None)
 
     def _note_ending(self, worker: int, core: WorkerCore) -> None:
         """R6: what may end the life counts as being in the outlet as long as nothing has taken it back."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from .commit_mutations import COMMIT
+from .due_mutations import DUE
 from .flow_mutations import FLOW
 from .mutation import Mutation
 from .recovery_mutations import RECOVERY
 from .tracking_mutations import TRACKING
 from .worker_mutations import WORKER
 
-MUTATIONS: list[Mutation] = [*TRACKING, *WORKER, *FLOW, *RECOVERY, *COMMIT]
+MUTATIONS: list[Mutation] = [*TRACKING, *WORKER, *DUE, *FLOW, *RECOVERY, *COMMIT]

@@ -24,6 +24,8 @@ class Dues:
         self._ticks: tuple[dict[tuple[int, int], int | None], ...] = tuple({} for _ in graph.groups)
         """Per group: (segment, owner) -> its due; None where nothing is."""
         self._untold: set[tuple[int, int]] = set()
+        self.expected = bool(owners)
+        """Whether there are owners at all."""
         self.limits: list[int | None] = [None for _ in graph.groups]
         """Per group, in `Graph.groups`' order; None where nothing is due."""
         for segment, those in owners.items():

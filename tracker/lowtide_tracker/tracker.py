@@ -258,12 +258,13 @@ class Tracker:
     def _move(self) -> dict[int, int]:
         """Moves every group's min time as far as it may go; returns the segments that moved, in topological order."""
         moved: dict[int, int] = {}
-        ceilings, dues = self._fronts.ceilings, self._dues.limits
+        ceilings, dues = self._fronts.ceilings, self._dues.limits if self._dues.expected else None
         for group, inbound in enumerate(self.graph.inbound):
             limit = ceilings[group]
-            due = dues[group]
-            if due is not None and (limit is None or due < limit):
-                limit = due
+            if dues is not None:
+                due = dues[group]
+                if due is not None and (limit is None or due < limit):
+                    limit = due
             for source in inbound:
                 if limit is None or self._min[source] < limit:
                     limit = self._min[source]

@@ -99,13 +99,21 @@ def decode(kind: int, payload: bytes) -> Message:
     if _pack(message) != payload:
         # A map with a key twice, an integer or a length in more bytes than it needs, an element left out.
         raise ProtocolError(f"{Kind(kind).name} has a segment twice, or is not in its shortest form")
-    if type(message) is Notice:
+    if type(message) is Flush:
+        if message.dues:  # Most have none.
+            _check_dues(message)
+    elif type(message) is Notice:
         _check_notice(message)
-    elif type(message) is Absolute and len(dict(message.min_times)) != len(message.min_times):
-        raise ProtocolError("a report has the min time of one segment twice")
-    if isinstance(message, Flush | Absolute) and len({due[:2] for due in message.dues}) != len(message.dues):
-        raise ProtocolError(f"worker {message.worker} has told two dues of one owner at once")
+    elif type(message) is Absolute:
+        _check_dues(message)
+        if len(dict(message.min_times)) != len(message.min_times):
+            raise ProtocolError("a report has the min time of one segment twice")
     return message
+
+
+def _check_dues(message: Flush | Absolute) -> None:
+    if len({due[:2] for due in message.dues}) != len(message.dues):
+        raise ProtocolError(f"worker {message.worker} has told two dues of one owner at once")
 
 
 def _check_notice(notice: Notice) -> None:

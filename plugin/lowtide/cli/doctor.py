@@ -13,21 +13,30 @@ from lowtide.conf import Conf
 from lowtide.doctor import CHECKS, Answer, Surroundings, Verdict, ask
 from lowtide.errors import ServiceUnavailable
 from lowtide.flow.check import load_flow
+from lowtide.flow.compiler import compile_job
+from lowtide.flow.graph import FlowGraph
 
 COLOURS: dict[Verdict, str] = {"ok": "green", "warn": "yellow", "fail": "red"}
+NEWEST = 10_000
+"""So many messages of each partition are read for their lateness."""
 NAME_WIDTH = max(len(check.name) for check in CHECKS)
 
 
 @click.command()
 @click.argument("flow", required=False)
 @click.option("--probe", is_flag=True, help="Make a scratch topic to compare the clocks, and delete it again.")
+@click.option("--lateness", is_flag=True, help="Show how late the newest records of FLOW come to its windows.")
 @with_conf
 @as_json
-def doctor(conf: Conf, flow: str | None, probe: bool, as_json: bool) -> int:
+def doctor(conf: Conf, flow: str | None, probe: bool, lateness: bool, as_json: bool) -> int:
     """Look whether everything is there that a flow needs; with FLOW (flow.py), that this one needs.
 
     Ends with 4 if a check fails.
     """
+    if lateness:
+        if flow is None:
+            raise click.UsageError("--lateness needs a flow: lowtide doctor flow.py --lateness")
+        return show_lateness(conf, load_flow(flow), as_json)
     surroundings = Surroundings(conf, load_flow(flow) if flow else None, probe)
     answers = {}
     for check in CHECKS:
@@ -40,6 +49,25 @@ def doctor(conf: Conf, flow: str | None, probe: bool, as_json: bool) -> int:
     else:
         click.echo(", ".join(f"{verdicts[verdict]} {verdict}" for verdict in COLOURS))
     return ServiceUnavailable.exit_code if verdicts["fail"] else 0
+
+
+def show_lateness(conf: Conf, flow: FlowGraph, as_json: bool) -> int:
+    """Say for each window of event time what its `wait` has to cover, by the newest messages of each partition."""
+    from lowtide.local.lateness import QUANTILES, lateness_of
+    from lowtide.local.oracle import read_newest
+
+    plan = compile_job(flow, conf)
+    found = lateness_of(plan, read_newest(conf.kafka, plan, NEWEST))
+    if as_json:
+        click.echo(json.dumps([asdict(each) for each in found], indent=2))
+        return 0
+    if not found:
+        click.echo("no window of this flow goes by event time")
+    for each in found:
+        click.echo(f"{each.step}: {each.records:,} records, log time less {each.time}:")
+        shown = [f"p{of * 100:g} {ms:,.0f} ms" for of, ms in zip(QUANTILES, each.behind_ms, strict=False)]
+        click.echo(f"  {', '.join(shown) or 'nothing came'}; {each.late:,} came after the wait of {each.wait_ms:g} ms")
+    return 0
 
 
 def _say(name: str, answer: Answer) -> None:

@@ -27,6 +27,7 @@ from lowtide.conf.tables import (
     ExchangeConf,
     JobConf,
     KafkaConf,
+    RegistryConf,
     SnapshotsConf,
     SparkConf,
     WorkerConf,
@@ -61,6 +62,7 @@ class Conf:
     epoch: EpochConf = field(default_factory=EpochConf)
     control: ControlConf = field(default_factory=ControlConf)
     embedded: EmbeddedConf = field(default_factory=EmbeddedConf)
+    registry: dict[str, RegistryConf] = field(default_factory=dict)
 
     @classmethod
     def load(
@@ -132,9 +134,23 @@ def _check_keys(tables: Mapping[str, Any], file: str) -> None:
             raise _unknown((table,), file)
         if not isinstance(content, dict):
             raise ConfError(f"`{table}` is a table, not a value", where=file, way_out=f"write [{table}]")
+        if table == "registry":
+            _check_registries(content, file)
+            continue
         for key in content:
             if key not in _keys(known[table]):
                 raise _unknown((table, key), file)
+
+
+def _check_registries(tables: Mapping[str, Any], file: str) -> None:
+    for name, content in tables.items():
+        if not isinstance(content, dict):
+            raise ConfError(f"`{name}` in [registry] is no table", where=file, way_out="write [registry.default]")
+        for key in content:
+            if key not in _keys(RegistryConf):
+                known = ", ".join(_keys(RegistryConf))
+                what = f"unknown key `{key}` in [registry.{name}]"
+                raise ConfError(what, where=file, way_out=f"There are: {known}")
 
 
 def _unknown(path: tuple[str, ...], where: str) -> ConfError:
@@ -159,6 +175,8 @@ def _unknown(path: tuple[str, ...], where: str) -> ConfError:
 def _with(conf: Any, path: tuple[str, ...], value: object, where: str) -> Any:
     """Return the conf with one value replaced; a path into a table of free keys may have dots in the key."""
     table, key, *rest = (*path, "")
+    if table == "registry":
+        return _with_registry(conf, path, value, where)
     tables = _keys(Conf)
     if table in tables and not key:
         raise ConfError(f"`{table}` is a table, not a value", where=where, way_out=f"write {table}.key=value")
@@ -175,12 +193,25 @@ def _with(conf: Any, path: tuple[str, ...], value: object, where: str) -> Any:
     return dataclasses.replace(conf, **{table: dataclasses.replace(content, **{key: typed})})
 
 
+def _with_registry(conf: Any, path: tuple[str, ...], value: object, where: str) -> Any:
+    """Likewise, of `registry.NAME.key`."""
+    if len(path) != 3:
+        raise ConfError(f"`{'.'.join(path)}` names no key", where=where, way_out="write registry.NAME.key=value")
+    _, name, key = path
+    known = conf.registry.get(name)
+    given = {} if known is None else {each: getattr(known, each) for each in _keys(RegistryConf)}
+    content = {name: {**given, key: value}}
+    _check_registries(content, where)
+    made = _convert(content[name], RegistryConf, where, ("registry", name))
+    return dataclasses.replace(conf, registry={**conf.registry, name: made})
+
+
 def _convert(value: object, kind: Any, where: str, path: tuple[str, ...], *, strict: bool = True) -> Any:
     try:
         return convert(value, kind, strict=strict)
     except ValidationError as error:
         what, _, inner = str(error).partition(" - at `$")
-        inside = inner.strip("`.").split(".") if inner else []
+        inside = inner.replace("[...]", "").strip("`.").split(".") if inner else []
         table, *keys = (*path, *inside)
         given: Any = value
         for key in inside:
@@ -221,5 +252,7 @@ def _check_together(conf: Conf, where: str) -> None:
 
 
 def _keys(kind: Any) -> dict[str, Any]:
-    """Return the types of a table's keys, in their order."""
+    """Return the types of a table's keys, in their order; none of a table of tables."""
+    if get_origin(kind) is dict:
+        return {}
     return get_type_hints(kind, include_extras=True)

@@ -72,6 +72,21 @@ class KafkaConf:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryConf:
+    """A schema registry, for `lt.avro(..., registry=NAME)`: one table `[registry.NAME]` for each.
+
+    The password never stands in the file: `password_env` names an environment variable that holds it, `password_file` a
+    file.
+    """
+
+    url: Annotated[str, Meta(pattern=r"^https?://[^\s]+$", description="http://host:port or https://host:port")]
+    username: Text | None = None
+    password_env: Text | None = None
+    password_file: Text | None = None
+    ssl_ca_file: Text | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ZooKeeperConf:
     """Where ZooKeeper is and how one gets in: the job's record, lease and front register are kept there.
 

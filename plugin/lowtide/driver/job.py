@@ -19,6 +19,7 @@ from lowtide.assignment.messages import JobState
 from lowtide.conf import Conf
 from lowtide.conf.token import job_token
 from lowtide.conf.zookeeper_access import ZooKeeperAccess
+from lowtide.connectors.schema_registry import bound
 from lowtide.driver import preflight
 from lowtide.driver.assignments import deployment_of, setting_of
 from lowtide.driver.broker_watch import BrokerWatch
@@ -120,7 +121,7 @@ class Job:
         dump_plan(plan)
         say(f"asking ZooKeeper at {conf.zookeeper.hosts}")
         conf = settled_conf(plan, conf)
-        plan = compile_job(flow, conf)
+        plan = bound(compile_job(flow, conf), conf)
         say(f"asking Kafka at {conf.kafka.bootstrap_servers}")
         found = preflight.look(plan, conf)
         master = master_of(conf)

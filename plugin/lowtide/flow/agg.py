@@ -11,12 +11,15 @@ import operator
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import date, datetime, time
+from decimal import Context, Decimal, InvalidOperation, Rounded
 from enum import Enum
 from functools import partial
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from uuid import UUID
 
+from lowtide.flow.markers import Precision
 from lowtide.flow.signature import Unreadable, said
 
 __all__ = [
@@ -37,10 +40,13 @@ __all__ = [
 Types = Callable[[Any], tuple[Any, Any]]
 """From the type of what is added to those of the state and of the result; raises Unreadable if it cannot be added."""
 
-_NUMBERS = (int, float)
-_ORDERED = (int, float, str, bytes, bool, date, datetime)
-_EXACT = (int, str, bytes, bool, date, datetime)
+_NUMBERS = (int, float, Decimal)
+_AVERAGED = (int, float)
+_ORDERED = (int, float, Decimal, str, bytes, bool, date, datetime, time, UUID)
+_EXACT = (int, str, bytes, bool, date, datetime, time, UUID)
 _LARGEST = (1 << 63) - 1
+_DIGITS = 38
+_EXACTLY = Context(prec=_DIGITS, traps=[Rounded, InvalidOperation])
 
 
 def _itself(state: Any) -> Any:
@@ -155,7 +161,14 @@ def _counted(state: int, value: Any) -> int:
 def _added(state: Any, value: Any) -> Any:
     if state is None or value is None:
         return value if state is None else state
-    return _fitting(state + value)
+    return _exact_sum(state, value) if type(value) is Decimal else _fitting(state + value)
+
+
+def _exact_sum(state: Decimal, value: Decimal) -> Decimal:
+    try:
+        return _EXACTLY.add(state, value)
+    except (Rounded, InvalidOperation):
+        raise OverflowError(f"the sum has more than {_DIGITS} digits") from None
 
 
 def _fitting(total: Any) -> Any:
@@ -260,6 +273,22 @@ def _sorted_by(value: Any) -> Any:
 # -- their types -------------------------------------------------------------------------------------------------------
 
 
+def columns_of(record: type) -> dict[str, Any]:
+    """The types of a dataclass's columns, without the markers that say where a value stands in a message."""
+    return {name: _unmarked(hint) for name, hint in get_type_hints(record, include_extras=True).items()}
+
+
+def _unmarked(hint: Any) -> Any:
+    if not hasattr(hint, "__metadata__"):
+        return hint
+    inner = get_args(hint)[0]
+    precision = next((mark for mark in hint.__metadata__ if isinstance(mark, Precision)), None)
+    if precision is None:
+        return inner
+    marked = Annotated[Decimal, precision]
+    return marked if inner is Decimal else Union[marked, None]  # noqa: UP007 - of no plain type
+
+
 def _some(value: Any) -> Any:
     """A type without None."""
     if get_origin(value) in (Union, UnionType):
@@ -271,6 +300,8 @@ def _some(value: Any) -> Any:
 def _limited(value: Any, kinds: tuple[type, ...]) -> Any:
     """A type without None, if it is one of these or a Literal of them."""
     some = _some(value)
+    if Decimal in kinds and _scale(some) is not None:
+        return some
     if some not in kinds and not (get_origin(some) is Literal and {*map(type, get_args(some))} <= {*kinds}):
         raise Unreadable(f"takes {', '.join(kind.__name__ for kind in kinds)}, but the column is {said(value)}")
     return some
@@ -280,17 +311,28 @@ def _counting(_: Any) -> tuple[Any, Any]:
     return int, int
 
 
+def _scale(value: Any) -> int | None:
+    """How many digits a Decimal's type has after the point; None for what is none."""
+    marks = getattr(value, "__metadata__", ())
+    return next((mark.scale for mark in marks if isinstance(mark, Precision)), None)
+
+
 def _summed(value: Any) -> tuple[Any, Any]:
-    return _limited(value, _NUMBERS) | None, value
+    some = _limited(value, _NUMBERS)
+    scale = _scale(some)
+    if scale is not None:  # A sum may have all digits that a column holds.
+        total = Annotated[Decimal, Precision(_DIGITS, scale)]
+        return Union[total, None], total if value is some else Union[total, None]  # noqa: UP007 - of no plain type
+    return some | None, value
 
 
 def _mean(value: Any) -> tuple[Any, Any]:
-    state = IntMean if _limited(value, _NUMBERS) is int else FloatMean
+    state = IntMean if _limited(value, _AVERAGED) is int else FloatMean
     return state | None, float if value is _some(value) else float | None
 
 
 def _chosen(value: Any) -> tuple[Any, Any]:
-    return _limited(value, _ORDERED) | None, value
+    return Union[_limited(value, _ORDERED), None], value  # noqa: UP007 - of no plain type
 
 
 def _one(value: Any) -> tuple[Any, Any]:
@@ -298,13 +340,13 @@ def _one(value: Any) -> tuple[Any, Any]:
 
 
 def _best(column: str, by: str, record: type) -> tuple[Any, Any]:
-    hints = get_type_hints(record)
+    hints = columns_of(record)
     for name in (column, by):
         if name not in hints:
             raise Unreadable(f"takes column {name!r}, but {said(record)} has {', '.join(hints)}")
     result = hints[column]
     if _limited(hints[by], _ORDERED) is not hints[by]:
-        result = _some(result) | None
+        result = Union[_some(result), None]  # noqa: UP007 - of no plain type
     return tuple[record, ...], result  # type: ignore[valid-type]  # a type made at run time
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, get_type_hints
+from typing import Any
 
 from lowtide.errors import FlowError
-from lowtide.flow.agg import Aggregate
+from lowtide.flow.agg import Aggregate, columns_of
 from lowtide.flow.kinds import Mismatch, encode_strictly
 from lowtide.flow.schema import SchemaRefused, kind_of, schema_of
 from lowtide.flow.signature import NOTHING, Unreadable, accepts, said, says_nothing, signature_of
@@ -95,8 +95,8 @@ def aggregation_of(
         FlowError: what does not fit, and the way out.
     """
     schema = schema_of(returns)
-    fields = {name: hint for name, hint in get_type_hints(returns).items() if name in schema.kinds}
-    taken = get_type_hints(takes)
+    fields = {name: hint for name, hint in columns_of(returns).items() if name in schema.kinds}
+    taken = columns_of(takes)
     given: dict[str, Any] = {name: taken[name] for name in key if name in taken}
     if windows:
         given |= dict.fromkeys(WINDOW_FIELDS, datetime)

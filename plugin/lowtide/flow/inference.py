@@ -34,7 +34,9 @@ from lowtide.flow.steps import (
     Reduce,
     Running,
     Scan,
+    Side,
     Site,
+    Split,
     Step,
     WindowBy,
     Write,
@@ -118,6 +120,8 @@ class Inference:
             return f"{self.names[call.parents[0]]}/by-{'-'.join(call.step.columns)}"
         if isinstance(call.step, Last | Late):
             return f"{self.names[call.parents[0]]}/{WORD[type(call.step)]}"
+        if isinstance(call.step, Side):
+            return f"{self.names[call.parents[0]]}/{str(call.step.says).lower()}"
         return f"{self._loops.name_of(index)}/head" if isinstance(call.step, Loop) else None
 
     def _infer(self, index: int, call: Call) -> Any:
@@ -129,7 +133,7 @@ class Inference:
             if isinstance(call.step, Late):
                 return self.gives[self._flow.calls[call.parents[0]].parents[0]]
             takes = self.gives[call.parents[0]]
-            if not isinstance(call.step, Map | FlatMap | Filter) and self._takes_windows(call):
+            if not isinstance(call.step, Map | FlatMap | Filter | Split | Side) and self._takes_windows(call):
                 return None
             return self._infer_after(index, call, takes)
         except Unreadable as problem:
@@ -174,7 +178,7 @@ class Inference:
             return self._infer_window(index, call, step, takes)
         if isinstance(step, Broadcast):
             self.steps[index] = typed_broadcast(step, takes)
-        elif isinstance(step, Filter):
+        elif isinstance(step, Filter | Split):
             self._check_predicate(call, step, takes)
         elif isinstance(step, Merge):
             self._check_merge(call)
@@ -242,12 +246,12 @@ class Inference:
             raise Unreadable(f"returns {said(returns)}, but returns= says {said(step.returns)}")
         return schema_of(returns).record
 
-    def _check_predicate(self, call: Call, step: Filter | Again, takes: Any) -> None:
+    def _check_predicate(self, call: Call, step: Filter | Split | Again, takes: Any) -> None:
         returns = self._returns(call, step, takes)
         if returns not in (NOTHING, bool):
             self._fault(call, f"{_called(call)} must return bool, its annotation says {said(returns)}")
 
-    def _returns(self, call: Call, step: Map | FlatMap | Filter | Again, takes: Any) -> Any:
+    def _returns(self, call: Call, step: Map | FlatMap | Filter | Split | Again, takes: Any) -> Any:
         signature = signature_of(step.function, "the record")
         if takes is not None and not accepts(signature.takes[0], takes):
             self._fault(call, f"{_called(call)} takes {said(signature.takes[0])}, but {said(takes)} arrives")
@@ -318,6 +322,9 @@ class Inference:
                 self._fault(
                     call, "no scan looks at this broadcast; use it with .scan(..., broadcast=...), or remove it"
                 )
+            elif isinstance(call.step, Side):
+                whose = f"the records for which {self.names[call.parents[0]]} returns {call.step.says}"
+                self._fault(call, f"nothing takes {whose}; end their stream with .write(...), or use filter instead")
             else:
                 self._fault(call, "nothing takes these records; end the stream with .write(...), or remove the step")
 

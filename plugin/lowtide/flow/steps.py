@@ -60,6 +60,20 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
+class Split:
+    """Records go to the one of its two `Side`s that the function says; no others take them, and in this order."""
+
+    function: Function
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The records of a `Split` for which the function says this."""
+
+    says: bool
+
+
+@dataclass(frozen=True, slots=True)
 class MapBatches:
     """An Arrow record batch becomes another one of `returns`, row by row in the same order.
 
@@ -285,6 +299,8 @@ Step = (
     | Map
     | FlatMap
     | Filter
+    | Split
+    | Side
     | MapBatches
     | KeyBy
     | Relay
@@ -312,6 +328,8 @@ WORD = {
     Map: "map",
     FlatMap: "flat_map",
     Filter: "filter",
+    Split: "split",
+    Side: "split",
     MapBatches: "map_batches",
     KeyBy: "key_by",
     Relay: "relay",

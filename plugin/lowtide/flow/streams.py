@@ -56,6 +56,18 @@ class Stream(Generic[T]):
         """Keep the records for which the function returns True; see `map`."""
         return self._then(steps.Filter(function_of(function)), name_of(function, name))
 
+    def split(self, function: Callable[[T], bool], *, name: str | None = None) -> tuple[Stream[T], Stream[T]]:
+        """Part the records: those for which the function returns True, and the rest; it is called once for each.
+
+        Args:
+            function: See `map`.
+            name: The step's name; by default the function's.
+        """
+        site = user_site()
+        parted = self._write_down(steps.Split(function_of(function)), name_of(function, name), site=site)
+        yes, no = (self._flow.add(steps.Side(says), None, (parted,), site) for says in (True, False))
+        return Stream(self._flow, yes), Stream(self._flow, no)
+
     def map_batches(
         self, function: Callable[[pa.RecordBatch], pa.RecordBatch], returns: type[U], *, name: str | None = None
     ) -> Stream[U]:

@@ -30,6 +30,8 @@ from lowtide.flow.steps import (
     Merge,
     Read,
     Scan,
+    Side,
+    Split,
     WindowBy,
     Write,
 )
@@ -37,7 +39,7 @@ from lowtide.local.calls import Failed, call, called
 from lowtide.local.items import Item, Message, Order
 from lowtide.local.plain_records import is_plain
 from lowtide.local.state import Scanned, Seen, Windows
-from lowtide.local.windows import TimedWindows
+from lowtide.local.windows import OnTime, TimedWindows
 from lowtide_snapshots.errors import KeyRefused
 from lowtide_snapshots.keys.hashing import hash_unit
 
@@ -64,7 +66,13 @@ class Run:
     """
 
     def __init__(
-        self, plan: Plan, on_call: OnCall | None = None, *, until: int | None = None, looks_ahead: bool = True
+        self,
+        plan: Plan,
+        on_call: OnCall | None = None,
+        *,
+        until: int | None = None,
+        looks_ahead: bool = True,
+        on_time: OnTime | None = None,
     ) -> None:
         """Begin one.
 
@@ -73,6 +81,7 @@ class Run:
             on_call: Is told each call of a function.
             until: The last tick that time comes to; by default the clock goes on until nothing is due.
             looks_ahead: See `TimedWindows`.
+            on_time: See `TimedWindows`.
         """
         self._until = until
         self._on_call = on_call
@@ -83,7 +92,7 @@ class Run:
         self._newest: dict[int, Order] = {}
         self._windows = {vertex.id: Windows(plan, vertex) for vertex in plan.vertices if isinstance(vertex.step, Last)}
         self._timed = {
-            vertex.id: TimedWindows(plan, vertex, looks_ahead=looks_ahead)
+            vertex.id: TimedWindows(plan, vertex, looks_ahead=looks_ahead, on_time=on_time)
             for vertex in plan.vertices
             if isinstance(vertex.step, WindowBy)
         }
@@ -162,6 +171,8 @@ class Run:
         try:
             if isinstance(vertex.step, Again):
                 ways = [self._turned(vertex, vertex.step, item)]
+            elif isinstance(vertex.step, Split):
+                ways = [self._parted(vertex, vertex.step, item)]
             elif isinstance(vertex.step, WindowBy):
                 ways = self._windowed(vertex, item)
             else:
@@ -172,6 +183,8 @@ class Run:
             raise watch.changed(item.record, item.message.position)
         if self._on_call is not None and hasattr(caller.step, "function"):
             state = None if scanned is None else scanned.state(item, port)
+            if ways and isinstance(vertex.step, Split):
+                state = ways[0].vertex.name  # What it gives is which of the two it takes.
             self._on_call(caller, item.record, None if failure else (state, [way.item.record for way in ways]))
         if failure is not None:
             self._fail(caller, item, failure)
@@ -195,7 +208,7 @@ class Run:
             return [item] if self._seen[vertex.id].goes_on(item) else []
         elif isinstance(step, Scan):
             self._scanned[vertex.id].see(item)
-        elif isinstance(step, Merge | Loop):
+        elif isinstance(step, Merge | Loop | Side):
             return [item.child(vertex.loop_mark) if isinstance(step, Loop) else item]
         else:
             return [self._exchanged(vertex, item)] if vertex.is_exchange else call(vertex, item)
@@ -211,6 +224,15 @@ class Run:
         if item.unit >= 0:
             return item
         return item.into(front_unit(item.order.front, self._plan.units))
+
+    def _parted(self, vertex: Vertex, step: Split, item: Item) -> _Way:
+        """The side of a split that takes a record."""
+        says = called(step.function, item.record)
+        fault = not_bool(says)
+        if fault is not None:
+            raise Failed(item.record, fault)
+        number = 1 if says else 2
+        return _Way(self._children[vertex.id][number - 1], 0, item.child(number))
 
     def _turned(self, tail: Vertex, step: Again, item: Item) -> _Way:
         """Where a record goes from a loop's tail: on, or back to the head."""
@@ -249,7 +271,9 @@ class Run:
         """Make a dead letter of a failure, or raise it."""
         message, timestamp = item.message, delivered_ms(item.order.tick, self._plan.slack_ms)
         if self._plan.dead_letters is None or failure.way_out:
-            raise (MessageRefused if isinstance(vertex.step, Read) else UserError)(vertex, message.position, failure)
+            error = (MessageRefused if isinstance(vertex.step, Read) else UserError)(vertex, message.position, failure)
+            error.name_clock(self._plan)
+            raise error
         original: tuple[bytes | None, bytes | None, bytes | None] = (None, as_json(failure.record), None)
         if vertex.level == 0:
             original = (message.key, message.value, message.headers or None)

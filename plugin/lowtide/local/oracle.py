@@ -28,7 +28,17 @@ from lowtide_tracker.floors import Floor
 if TYPE_CHECKING:
     from lowtide.conf import KafkaConf
 
-__all__ = ["Output", "Verdict", "compare", "compare_lanes", "expected_lanes", "read_log", "read_output", "read_sources"]
+__all__ = [
+    "Output",
+    "Verdict",
+    "compare",
+    "compare_lanes",
+    "expected_lanes",
+    "read_log",
+    "read_newest",
+    "read_output",
+    "read_sources",
+]
 
 BATCH = 10_000
 POLL_S = 0.5
@@ -204,6 +214,23 @@ def read_sources(kafka: KafkaConf, plan: Plan, fronts: Mapping[str, int]) -> dic
     return {name: [message for part in read[topic].values() for message in part] for name, topic in topics.items()}
 
 
+def read_newest(kafka: KafkaConf, plan: Plan, count: int) -> dict[str, list[Message]]:
+    """Read the newest messages of each partition that a plan reads, by source; fronts are numbered as they come."""
+    topics = {vertex.name: vertex.step.source.topic for vertex in plan.sources() if isinstance(vertex.step, Read)}
+    numbers, read = iter(range(1 << 31)), dict[str, list[Message]]()
+    for topic in dict.fromkeys(topics.values()):
+        newest = _read(kafka, topic, count)
+        fronts = {partition: next(numbers) for partition in newest}
+        read[topic] = [
+            Message(
+                Position(fronts[partition], each.offset()), each.timestamp()[1], each.key(), each.value(), b"", topic
+            )
+            for partition, messages in newest.items()
+            for each in messages
+        ]
+    return {name: read[topic] for name, topic in topics.items()}
+
+
 def read_log(kafka: KafkaConf, topic: str, fronts: Mapping[str, int]) -> dict[int, list[Message]]:
     """Read all that a topic shows to a read_committed reader at the time of the call, per partition in order.
 
@@ -248,8 +275,8 @@ def read_output(kafka: KafkaConf, topic: str) -> dict[int, list[Output]]:
     }
 
 
-def _read(kafka: KafkaConf, topic: str) -> dict[int, list[Any]]:
-    """All messages of a topic, per partition; those of transactions that are still open are not seen."""
+def _read(kafka: KafkaConf, topic: str, newest: int | None = None) -> dict[int, list[Any]]:
+    """All messages of a topic, or the newest, per partition; those of transactions that are still open are not seen."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
     from lowtide.connectors.kafka_access import librdkafka_settings
@@ -267,7 +294,12 @@ def _read(kafka: KafkaConf, topic: str) -> dict[int, list[Any]]:
     consumer: Any = Consumer(settings)
     try:
         partitions = _partitions(consumer, kafka, topic)
-        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
+        starts = dict.fromkeys(partitions, OFFSET_BEGINNING)
+        if newest is not None:
+            for partition in partitions:
+                low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), READ_LIMIT_S)
+                starts[partition] = max(low, high - newest)
+        consumer.assign([TopicPartition(topic, partition, start) for partition, start in starts.items()])
         found: dict[int, list[Any]] = {partition: [] for partition in partitions}
         open_ = set(partitions)
         deadline = time.monotonic() + READ_LIMIT_S

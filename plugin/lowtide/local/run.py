@@ -24,6 +24,7 @@ from lowtide.flow.stamped import Stamped
 from lowtide.flow.steps import Read, Write
 from lowtide.local.interpreter import OnCall, Run
 from lowtide.local.items import Item, Message, Order
+from lowtide.local.windows import OnTime
 from lowtide_tracker.floors import Floor
 
 ORIGIN = datetime(1970, 1, 1, tzinfo=UTC)
@@ -133,7 +134,11 @@ def _message(vertex: Vertex, position: Position, given: Given) -> Message:
 
 
 def run_log(
-    plan: Plan, log: Mapping[str, Iterable[Message]], floors: Iterable[Floor] = (), until: int | None = None
+    plan: Plan,
+    log: Mapping[str, Iterable[Message]],
+    floors: Iterable[Floor] = (),
+    until: int | None = None,
+    on_time: OnTime | None = None,
 ) -> tuple[dict[str, list[Delivered]], list[Dead]]:
     """Run a plan on the messages of each source, in the order of their labels, whatever order they are given in.
 
@@ -143,6 +148,7 @@ def run_log(
             the same messages in the same fronts.
         floors: The decisions about labels that a run has stored.
         until: The last tick that the run's time has come to; by default time goes on until nothing is due.
+        on_time: Is told of each record that comes to a window of event time; see `OnTime`.
 
     Returns:
         What each sink is given, by its name, in order; every lane's own sequence is what a job must reproduce. And
@@ -155,7 +161,7 @@ def run_log(
     for vertex, message in messages:
         front, sequence = message.position.front, message.position.sequence
         ordered.append((Order(labels[message.position], front, sequence, paths[vertex.id]), vertex, message))
-    run = Run(plan, until=until)
+    run = Run(plan, until=until, on_time=on_time)
     for order, vertex, message in sorted(ordered, key=itemgetter(0)):
         run.read(vertex, order, message)
     run.finish()

@@ -6,7 +6,7 @@ user's functions are called, but not how windows are held, closed or numbered.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
@@ -22,7 +22,10 @@ from lowtide.local.calls import Failed
 from lowtide.local.items import Item, Message, Order
 from lowtide_snapshots.keys.canonical import encode_key
 
-__all__ = ["TimedWindows"]
+__all__ = ["OnTime", "TimedWindows"]
+
+OnTime = Callable[[str, int], None]
+"""Is told a window step of event time, and how many microseconds a record's time is behind log time."""
 
 
 class _Due(NamedTuple):
@@ -43,12 +46,14 @@ class TimedWindows:
         plan: The plan.
         vertex: The step.
         looks_ahead: Whether a record may be too far ahead; where no record has a log time, none is.
+        on_time: Is told of each record where windows go by event time.
     """
 
-    def __init__(self, plan: Plan, vertex: Vertex, *, looks_ahead: bool = True) -> None:
+    def __init__(self, plan: Plan, vertex: Vertex, *, looks_ahead: bool = True, on_time: OnTime | None = None) -> None:
         assert isinstance(vertex.step, WindowBy)
         self._step = vertex.step
         self._plan = plan
+        self._on_time = on_time if vertex.step.time is not None else None
         self._vertex = vertex
         self._columns = plan.key_of(vertex)
         self._slack_us = plan.slack_ms * 1_000
@@ -78,6 +83,8 @@ class TimedWindows:
         """Put a record into its windows: whether it is late, and what comes of it at once; raises Failed."""
         began = item.order.tick * self._slack_us
         moment = began if self._step.time is None else micros_of(getattr(item.record, self._step.time))
+        if self._on_time is not None:
+            self._on_time(self._vertex.name, began - moment)
         if self._ahead is not None and moment > began + self._slack_us - 1 + self._ahead:
             return True, []
         key = tuple(getattr(item.record, column) for column in self._columns)

@@ -10,7 +10,8 @@ from lowtide.connectors.delivery import Headers, Outgoing, Packet, Sinks
 from lowtide.connectors.lasts import records_of
 from lowtide.connectors.lasts_records import lane_name
 from lowtide.core.operators.bundle import Bundle
-from lowtide.core.operators.failure import Dead
+from lowtide.core.operators.failure import Dead, clock_of
+from lowtide.core.operators.order import CLOCK
 from lowtide.core.operators.sink import SinkEncoder
 from lowtide.flow.headers import unpack_headers
 from lowtide.flow.plan import Vertex
@@ -107,7 +108,9 @@ class Outputs:
         assert sink is not None, "without a place for dead letters a record that fails ends the job"
         front = letter.position.front
         headers: Headers = [*unpack_headers(letter.headers), *letter.describe()]
-        headers.append(("lowtide.partition", self._fronts.get(front, f"front {front}").encode()))
+        plan = self._deployment.plan
+        name = clock_of(plan, letter.position) if front == CLOCK else self._fronts.get(front, f"front {front}")
+        headers.append(("lowtide.partition", name.encode()))
         partition = lane % self._deployment.sink_partitions[sink.topic]
         return (sink.topic, partition, letter.key, letter.value, letter.timestamp, headers)
 

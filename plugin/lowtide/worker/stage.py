@@ -307,6 +307,7 @@ class LevelStage:
     def _named(self, error: AtRecord) -> AtRecord:
         """The error with its source partition's name: the core knows only the number."""
         front = error.position.front
+        error.name_clock(self.core.plan)
         error.name_front(self._fronts.get(front, f"front {front}"))
         return error
 

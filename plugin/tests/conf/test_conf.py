@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lowtide.conf import Conf, parse_settings
+from lowtide.conf import Conf, RegistryConf, parse_settings
 from lowtide.errors import ConfError
 
 CONF = Path(__file__).parents[3] / "conf"
@@ -23,7 +23,11 @@ def test_embedded_conf_is_what_no_file_means() -> None:
 
 def test_embedded_conf_names_every_key() -> None:
     text = (CONF / "embedded.toml").read_text()
+    for key in dataclasses.fields(RegistryConf):
+        assert f"\n# registry.default.{key.name} = " in text
     for table in dataclasses.fields(Conf):
+        if table.name == "registry":
+            continue
         assert f"[{table.name}]" in text
         for key in dataclasses.fields(getattr(Conf(), table.name)):
             assert f"\n{key.name} = " in text or f"\n# {key.name} = " in text or f"[{table.name}.{key.name}]" in text

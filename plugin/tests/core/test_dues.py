@@ -8,8 +8,9 @@ from heapq import heappop, heappush
 from typing import Any
 
 import pytest
-from core_rig import Event, plan, read, reader
+from core_rig import Event, plan, read, reader, total
 
+from lowtide import Flow, json, kafka, raw
 from lowtide.core.effects import Effects
 from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.node import Feed, Node
@@ -19,6 +20,7 @@ from lowtide.core.operators.pending import Pending
 from lowtide.core.operators.program import Program
 from lowtide.core.worker import WorkerCore
 from lowtide.flow import plan as plan_module
+from lowtide.flow.compiler import compile_flow
 from lowtide.flow.plan import Plan, Vertex
 from lowtide.flow.steps import Scan
 from lowtide_tracker import Flush, Graph, LocalTracker, Notice, Request, Tracker
@@ -84,9 +86,9 @@ def timers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Program, "restore", restore)
 
 
-def timed(level: int = 1) -> Plan:
+def timed(level: int = 1, made: Plan | None = None) -> Plan:
     """The flow, with a timer for the scan of a level."""
-    made = plan()
+    made = made or plan()
     vertices = list(made.vertices)
     for vertex in made.vertices:
         step = vertex.step
@@ -117,8 +119,8 @@ def dues(flush: Flush | None) -> tuple[tuple[int, int, int | None], ...]:
 class Rig:
     """A tracker and the workers of all levels, each with a local tracker of its own."""
 
-    def __init__(self, level: int = 1, lead: int = 100) -> None:
-        self.flow = timed(level)
+    def __init__(self, level: int = 1, lead: int = 100, flow: Plan | None = None) -> None:
+        self.flow = timed(level, flow)
         self.front = reader(max_lead=lead)
         self.cores = [self.front, *(core_of(level, self.flow, lead=lead) for level in (1, 2))]
         graph = Graph(self.flow.segments)
@@ -196,6 +198,22 @@ def test_what_is_sent_after_a_leap_stays_within_the_table() -> None:
     rig.read((1_000_000, 7), offset=9)
     rig.run()
     assert [tick for tick, _ in rig.delivered] == [403, 90_003]
+
+
+def test_barriers_beside_a_step_wait_for_what_is_sent_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no record can end the life there is no outlet, which what is due would hold."""
+    monkeypatch.setattr(Plan, "may_end", lambda _self, _step: False)
+    flow = Flow("test", dead_letters=kafka("dead", raw()))
+    first = flow.read("events", kafka("events", json(Event))).key_by("key").scan("one", total, 0)
+    first.write("beside", kafka("beside", json(Event)))
+    first.key_by("number").scan("two", total, 0).write("out", kafka("out", json(Event)))
+    rig = Rig(1, lead=1, flow=compile_flow(flow, parallelism=1, units=8, lanes=1, slack_ms=1))
+    assert rig.flow.outlet is None
+    rig.run()
+    rig.read((3, 400), (3, 90_000))
+    rig.read((1_000_000, 7), offset=9)
+    rig.run()
+    assert sorted(tick for tick, _ in rig.delivered) == [403, 403, 90_003, 90_003]
 
 
 def test_a_restored_worker_tells_what_is_due_before_anything_goes_on() -> None:

@@ -6,9 +6,11 @@ import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from enum import Enum
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -301,7 +303,11 @@ class Text:
         (Text, {"orders": lt.agg.count()}, "Text.orders is str, but it is filled with int"),
         (Counted, {"orders": lt.agg.sum("paid")}, r"Counted.orders is int, but it is filled with int \| None"),
         (Counted, {"orders": lt.agg.mean("amount")}, "Counted.orders is int, but it is filled with float"),
-        (Counted, {"orders": lt.agg.sum("mood")}, "the aggregate orders takes int, float, but the column is Mood"),
+        (
+            Counted,
+            {"orders": lt.agg.sum("mood")},
+            "the aggregate orders takes int, float, Decimal, but the column is Mood",
+        ),
         (Counted, {"orders": lt.agg.max("mood")}, "the aggregate orders takes int, .*but the column is Mood"),
         (Counted, {"orders": lt.agg.count_distinct("price")}, "takes int, str, .* but the column is float"),
         (Counted, {"orders": lt.agg.sum("many")}, "takes column 'many', but Order has user, amount"),
@@ -345,6 +351,62 @@ def test_a_column_that_cannot_be_none_fills_a_field_that_can() -> None:
         total: int | None
 
     assert result(aggregated(Perhaps, total=lt.agg.sum("amount")), ORDERS) == Perhaps(16)
+
+
+@dataclass(frozen=True)
+class Sale:
+    shop: Annotated[str, lt.Key()]
+    price: Annotated[Decimal, lt.Precision(18, 2)]
+    tip: Annotated[Decimal | None, lt.Precision(6, 1)] = None
+    number: UUID | None = None
+    at: Annotated[datetime | None, lt.Timestamp()] = None
+
+
+@dataclass(frozen=True)
+class Takings:
+    shop: str
+    price: Annotated[Decimal, lt.Precision(38, 2)]
+    tips: Annotated[Decimal | None, lt.Precision(38, 1)]
+    dearest: Annotated[Decimal, lt.Precision(18, 2)]
+    tip: Annotated[Decimal | None, lt.Precision(6, 1)]
+    newest: datetime | None
+    number: UUID | None
+    numbers: int
+
+
+def test_decimals_are_added_with_all_their_digits_and_markers_do_not_matter() -> None:
+    columns = {
+        "price": lt.agg.sum("price"),
+        "tips": lt.agg.sum("tip"),
+        "dearest": lt.agg.max("price"),
+        "tip": lt.agg.min("tip"),
+        "newest": lt.agg.max("at"),
+        "number": lt.agg.max("number"),
+        "numbers": lt.agg.count_distinct("number"),
+    }
+    aggregation = aggregation_of(Takings, columns, takes=Sale, key=("shop",), windows=False)
+    kind, state = kind_of(aggregation.state, "state"), aggregation.initial
+    large, one = Decimal("9999999999999999.99"), UUID(int=1)
+    for sale in [Sale("a", large), Sale("a", large, Decimal("0.5"), one), Sale("a", Decimal("0.02"), None, one)]:
+        state = aggregation.add(state, sale)
+        assert repr(kind.decode(kind.encode([state]))[0]) == repr(state)
+    tip, total = Decimal("0.5"), Decimal("20000000000000000.00")
+    assert aggregation.finish(state, ("a",)) == Takings("a", total, tip, large, tip, None, one, 1)
+    assert str(aggregation.finish(state, ("a",)).price) == "20000000000000000.00"
+    full = Decimal("9" * 36 + ".99")
+    with pytest.raises(OverflowError, match="the sum has more than 38 digits"):
+        lt.agg.sum("price").add(full, Decimal("0.01"))
+
+
+def test_a_sum_of_decimals_needs_a_field_of_all_digits() -> None:
+    @dataclass(frozen=True)
+    class Narrow:
+        price: Annotated[Decimal, lt.Precision(18, 2)]
+
+    with pytest.raises(FlowError, match=r"Narrow.price is .*18.* but it is filled with .*38.*"):
+        aggregation_of(Narrow, {"price": lt.agg.sum("price")}, takes=Sale, key=("shop",), windows=False)
+    with pytest.raises(FlowError, match="takes int, float, but the column is"):
+        aggregation_of(Narrow, {"price": lt.agg.mean("price")}, takes=Sale, key=("shop",), windows=False)
 
 
 def test_durations_are_timedeltas() -> None:

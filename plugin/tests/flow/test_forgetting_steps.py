@@ -163,6 +163,74 @@ def test_a_plan_tells_what_is_forgotten_and_when() -> None:
     assert "aggregate: Order of orders/by-user -> Spent, with the state SpentState" in told
 
 
+# -- split ---------------------------------------------------------------------------------------------------------
+
+
+def is_large(order: Order) -> bool:
+    return order.amount >= 10
+
+
+def perhaps(order: Order) -> bool | None:
+    return None if order.amount == 13 else order.amount >= 10
+
+
+unsaid: Any = lambda order: None if order.amount == 13 else order.amount >= 10  # noqa: E731 - it says no type
+
+
+def test_a_split_parts_records_and_calls_its_function_once_for_each() -> None:
+    calls: list[Order] = []
+
+    def counted(order: Order) -> bool:
+        calls.append(order)
+        return is_large(order)
+
+    flow = lt.Flow("test")
+    large, small = flow.read("orders", ORDERS).split(counted)
+    large.write("large", lt.kafka("large", lt.json(Order)))
+    small.write("small", lt.kafka("small", lt.json(Order)))
+    made = [Order("a", 5), Order("b", 50), Order("a", 10)]
+    out = flow.run_locally(orders=made)
+    assert (out["large"], out["small"]) == ([made[1], made[2]], [made[0]])
+    assert calls == made
+
+
+def test_what_a_split_cannot_part_is_one_dead_letter() -> None:
+    flow = lt.Flow("test", dead_letters=lt.kafka("dead", lt.raw()))
+    large, small = flow.read("orders", ORDERS).split(perhaps, name="parted")  # type: ignore[arg-type]
+    large.write("large", lt.kafka("large", lt.json(Order)))
+    small.write("small", lt.kafka("small", lt.json(Order)))
+    with pytest.raises(FlowRefused, match=r"must return bool, its annotation says bool \| None"):
+        compile_flow(flow, parallelism=1)
+    flow = lt.Flow("test", dead_letters=lt.kafka("dead", lt.raw()))
+    large, small = flow.read("orders", ORDERS).split(unsaid, name="parted")
+    large.write("large", lt.kafka("large", lt.json(Order)))
+    small.write("small", lt.kafka("small", lt.json(Order)))
+    out = flow.run_locally(orders=[Order("a", 13), Order("b", 1)])
+    assert (out["large"], out["small"]) == ([], [Order("b", 1)])
+    assert [letter.error for letter in out["dead-letters"]] == ["returned None, expected bool"]
+
+
+def test_a_side_that_nobody_takes_is_found() -> None:
+    flow = lt.Flow("test")
+    large, _ = flow.read("orders", ORDERS).split(is_large)
+    large.write("large", lt.kafka("large", lt.json(Order)))
+    (finding,) = Inference(flow).findings
+    assert finding.message == (
+        "nothing takes the records for which is_large returns False; end their stream with .write(...), "
+        "or use filter instead"
+    )
+
+
+def test_sides_come_together_again() -> None:
+    flow = lt.Flow("test")
+    large, small = flow.read("orders", ORDERS).key_by("user").reduce("r", larger).split(is_large)
+    small.map(lambda order: Order(order.user, 0), name="none", returns=Order).merge(large, name="both").write(
+        "out", lt.kafka("out", lt.json(Order))
+    )
+    out = flow.run_locally(orders=[Order("a", 5), Order("a", 50), Order("b", 1)])
+    assert out["out"] == [Order("a", 0), Order("a", 50), Order("b", 0)]
+
+
 # -- what they come to -------------------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ from lowtide.flow.compiler import compile_flow
 from lowtide.flow.moments import micros_of
 from lowtide.local.interpreter import Run
 from lowtide.local.items import Item, Message, Order
+from lowtide.local.lateness import lateness_of
 from lowtide.local.run import _labelled
 
 BEGAN = datetime(2026, 3, 1, tzinfo=UTC)
@@ -179,7 +181,7 @@ def test_without_dead_letters_a_window_that_fails_says_which() -> None:
     sink(keyed.window("applied", TEN).apply(half), "out", Seen)
     with pytest.raises(UserError, match='step "applied": raised ValueError: alone') as caught:
         flow.run_locally(events=[event(1, 0)])
-    assert "the clock" in caught.value.where
+    assert 'record at the clock of step "applied"' in caught.value.where
 
 
 def test_a_stamp_that_is_no_time_is_refused() -> None:
@@ -216,6 +218,20 @@ def test_sessions_are_what_is_connected_and_never_within_the_gap(log: list[Event
     for key in "ab":
         spans = sorted((each.window_start, each.window_end) for each in out["seen"] if each.key == key)
         assert all(one[1] <= other[0] for one, other in pairwise(spans))
+
+
+def test_the_lateness_of_records_is_log_time_less_their_own() -> None:
+    flow = flow_of(TEN, time="at", wait=lt.seconds(5))
+    plan = compile_flow(flow, parallelism=1)
+    log = [event(number, 100 - behind, 100) for number, behind in enumerate([0, 1, 2, 9])]
+    messages = [
+        Message(Position(0, offset), round(each.came.timestamp() * 1000), None, msgspec.json.encode(each))
+        for offset, each in enumerate([*log, log[0]])
+    ]
+    messages.append(Message(Position(0, 9), messages[-1].timestamp, None, b"oops"))
+    (found,) = lateness_of(plan, {"events": messages})
+    assert (found.step, found.time, found.wait_ms, found.records, found.late) == ("windows", "at", 5_000, 5, 1)
+    assert found.behind_ms == (1_000, 9_000, 9_000, 9_000)
 
 
 # -- the law -----------------------------------------------------------------------------------------------------------

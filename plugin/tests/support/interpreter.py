@@ -161,6 +161,10 @@ class Stream:
     def filter(self, function: Any, *, name: str | None = None) -> Stream:
         return self._calls("filter", function, name)
 
+    def split(self, function: Any, *, name: str | None = None) -> tuple[Stream, Stream]:
+        parted = self._calls("split", function, name)
+        return parted._then("side", f"{parted._step.name}/true"), parted._then("side", f"{parted._step.name}/false")
+
     def map_batches(self, function: Any, returns: Any, *, name: str | None = None) -> Stream:
         stream = self._calls("map_batches", function, name, takes=self._step.gives)
         stream._step.gives = returns
@@ -436,9 +440,18 @@ class Run:
             return self._with_state(step, port, record)
         if kind == "deduplicate":
             return self._new(step, record)
+        if kind == "split":
+            return self._parted(step, record)
         if kind == "window":
             return self._windowed(step, record)
-        return [record] if kind == "merge" else self._called(step, record)
+        return [record] if kind in ("merge", "side") else self._called(step, record)
+
+    def _parted(self, step: Step, record: Record) -> list[Record]:
+        result = called(lambda: step.rest["function"](record.value), record)
+        if type(result) is not bool:
+            raise Failed(record.value)
+        self._put(step.takers[not result], 0, record.below(2 - result))
+        return []
 
     def _windowed(self, step: Step, record: Record) -> list[Record]:
         key, bags, unit = tuple(getattr(record.value, column) for column in step.keys), self._bags[step], record.unit

@@ -329,6 +329,11 @@ class Writer:
             ("flat_map", [parted]),
         ]
         kind, functions = self._dice.choice(steps)
+        if kind == "filter" and self._dice.random() < 0.4:
+            function = self._dice.choice(functions)
+            for side in stream.split(function, name=self._name("split")):
+                self._add(side, stream)
+            return
         function = self._dice.choice(functions)
         self._add(getattr(stream, kind)(function, name=self._name(function.__name__)), stream)
 

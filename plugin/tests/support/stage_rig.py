@@ -186,9 +186,15 @@ def stage_of(
 class Served:
     """A tracker's server in a thread, which can be stopped and recreated on its port."""
 
-    def __init__(self, levels: int = 2, fronts: Iterable[int] = range(PARTITIONS)) -> None:
+    def __init__(
+        self,
+        levels: int = 2,
+        fronts: Iterable[int] = range(PARTITIONS),
+        dues: Mapping[int, Sequence[int]] | None = None,
+    ) -> None:
         self._graph = Graph({level: [level - 1] if level > 1 else [] for level in range(1, levels + 1)})
         self._fronts = dict.fromkeys(fronts, 0)
+        self._dues = dues
         self.faults: list[TrackerError] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
@@ -204,7 +210,7 @@ class Served:
     def start(self, workers: Iterable[int] = ()) -> None:
         """Serve; a second time it is rebuilt from what these workers report."""
         self._era += 1
-        size: dict[str, Any] = {"start": 0, "capacity_ticks": 1 << 16, "era": self._era}
+        size: dict[str, Any] = {"start": 0, "capacity_ticks": 1 << 16, "dues": self._dues, "era": self._era}
         if self._era == 1:
             tracker = Tracker(self._graph, self._fronts, **size)
         else:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from lowtide import Flow, json, kafka
+from lowtide import Flow, agg, json, kafka, millis, session, sliding, tumbling
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,29 @@ class Index:
 class Count:
     key: str
     count: int
+
+
+@dataclass(frozen=True)
+class Word:
+    key: str
+    count: int
+    at: datetime
+
+
+@dataclass(frozen=True)
+class Spell:
+    key: str
+    window_start: datetime
+    window_end: datetime
+    words: int
+    total: int | None
+
+
+@dataclass(frozen=True)
+class Sum:
+    window_start: datetime
+    spells: int
+    total: int | None
 
 
 def changes(versions: tuple[Document, ...]) -> Iterator[Change]:
@@ -197,6 +221,77 @@ def beside_behind_a_level(flow: Flow) -> None:
     totals.key_by("count").scan("seen", with_most, 0, broadcast=most).write("out", kafka("out", json(Count)))
 
 
+def timed(document: Document) -> Iterator[Word]:
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=1_000 + 31 * len(document.text))
+    for place, word in enumerate(document.text.split()):
+        yield Word(word, place, moment + timedelta(milliseconds=13 * place))
+
+
+def spelt(spell: Spell) -> Count:
+    return Count(spell.key, spell.words * 100 + (spell.total or 0))
+
+
+def sat(window: Any, records: tuple[Word, ...]) -> Iterator[Spell]:
+    for word in records:
+        yield Spell(word.key, window.start, window.end, len(records), word.count)
+
+
+def windows(flow: Flow) -> None:
+    worded = source(flow).flat_map(timed).key_by("key")
+    spells = worded.window("spells", tumbling(millis(40))).aggregate(Spell, words=agg.count(), total=agg.sum("count"))
+    spells.write("spells", kafka("spells", json(Spell), key="key"))
+    spells.map(spelt).key_by("count").scan("total", total, 0).write("out", kafka("out", json(Count)))
+
+
+def windows_of_windows(flow: Flow) -> None:
+    """The second close at the very ticks at which the first give what is the last for them."""
+    spells = (
+        source(flow)
+        .flat_map(timed)
+        .key_by("key")
+        .window("spells", sliding(millis(60), millis(20)), time="at", wait=millis(50))
+    )
+    spells.late.write("late", kafka("late", json(Word), key="key"))
+    made = spells.aggregate(Spell, words=agg.count(), total=agg.sum("count"))
+    sums = made.key_by("window_start").window(
+        "sums", tumbling(millis(40)), time="window_start", wait=millis(90), late="drop"
+    )
+    sums.aggregate(Sum, spells=agg.count(), total=agg.sum("total")).write("out", kafka("out", json(Sum)))
+
+
+def sessions(flow: Flow) -> None:
+    worded = source(flow).flat_map(timed).key_by("key")
+    spells = worded.window("sat", session(millis(25)), time="at", wait=millis(30), late="drop").apply(sat)
+    spells.map(spelt).key_by("key").scan("total", total, 0).write("out", kafka("out", json(Count)))
+
+
+def paired(state: int, count: Count) -> tuple[int, list[Count]]:
+    """A state that is the initial one again after every third record."""
+    return (0, []) if state == 2 else (state + 1, [Count(count.key, state)] * (len(count.key) % 2 + 1))
+
+
+def forgetting(flow: Flow) -> None:
+    lettered = source(flow).flat_map(words).flat_map(letters)
+    once = lettered.key_by("key").deduplicate("once", within=millis(8))
+    pairs = once.key_by("key", name="again").flat_scan("pairs", paired, 0, ttl=millis(20))
+    pairs.key_by("count").last(3, ttl=millis(16), name="same").map(first).write("out", kafka("out", json(Count)))
+
+
+def is_long(count: Count) -> bool:
+    return count.count > 12
+
+
+def larger(one: Count, other: Count) -> Count:
+    return other if other.count >= one.count else one
+
+
+def aggregating(flow: Flow) -> None:
+    long, short = source(flow).map(size).split(is_long)
+    totals = long.key_by("key").aggregate("sums", Count, ttl=millis(30), count=agg.sum("count"))
+    most = short.key_by("key").reduce("most", larger, ttl=millis(30))
+    totals.merge(most, name="both").write("out", kafka("out", json(Count)))
+
+
 FLOWS: list[Callable[[Flow], None]] = [
     index,
     index_by_document,
@@ -211,4 +306,9 @@ FLOWS: list[Callable[[Flow], None]] = [
     beside_behind_a_level,
     loop,
     changed_keys,
+    windows,
+    windows_of_windows,
+    sessions,
+    forgetting,
+    aggregating,
 ]

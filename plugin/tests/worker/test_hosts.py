@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from idle_stage import IdleStage, StageDeployment
 from stage_rig import (
     NOW,
     Kept,
+    Order,
     Rig,
     Served,
     deployment,
@@ -27,7 +29,7 @@ from stage_rig import (
     tick,
 )
 
-from lowtide import Flow, kafka
+from lowtide import Flow, kafka, millis, tumbling
 from lowtide import json as as_json
 from lowtide.assignment.messages import PartCount, PartWritten, Pinned, ShareSaved
 from lowtide.connectors.claims import transactional_id
@@ -37,6 +39,7 @@ from lowtide.core.worker import WorkerCore
 from lowtide.flow.compiler import compile_flow
 from lowtide.process.wire import Kind
 from lowtide.worker import saver as saver_module
+from lowtide.worker.host import FLUSH_S
 from lowtide.worker.protocol import Frames
 from lowtide.worker.saver import Saver
 from lowtide_snapshots.format.manifest import Part
@@ -249,6 +252,37 @@ def test_holds_of_two_workers_at_one_tick_are_two() -> None:
         values.append([] if flush is None else [value for _, _, value in flush.acks])
     assert len(values[0]) == 1, "the second still holds"
     assert values[1] == values[0], "folded again, it cancels out"
+
+
+def test_what_was_due_for_a_restored_worker_goes_out_in_its_first_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R6b: others of the host have heard long ago that the window is over; who waits for it has not."""
+    flow = Flow("windows")
+    keyed = flow.read("orders", kafka("orders", as_json(Order))).key_by("user", name="users")
+    newest = keyed.window("newest", tumbling(millis(10))).reduce(later)
+    newest.key_by("number").write("out", kafka("out", as_json(Order)))
+    made = deployment(plan=compile_flow(flow, parallelism=2, units=8, lanes=2, slack_ms=1), recovered=True)
+    saved = {"newest": {7: [("ann", [((100_000, 110_000), Order("ann", 14))])]}}
+    monkeypatch.setattr(
+        "lowtide.worker.stage_parts.load_state", lambda _, birth: saved if birth.name == "1/1" else {"newest": {}}
+    )
+    with Served(levels=3, dues=made.plan.dues) as served:
+        fronts = [stage_of(made, "0/orders-0", 0, served.address)]
+        host = fronts[0].host
+        fronts.append(stage_of(made, "0/orders-1", 1, served.address, host))
+        stage_of(made, "1/0", 2, served.address, host)
+        rig = Rig({stage.name: stage for stage in fronts})
+        rig.grant(500)
+        rig.until(lambda: host.local.min_time(1) == 500)
+        assert host.local.min_time(2) == 0, "nobody knows what is due for the worker that has not come"
+        stage_of(made, "1/1", 3, served.address, host)
+        emitted = dict(host.tick(time.monotonic() + FLUSH_S))
+        assert [opened(frame).ticks for _, frame in emitted["1/1"]] == [[110]]
+        rig.until(lambda: host.local.min_time(2) == 110)
+        assert not served.faults
+
+
+def later(_: Order, other: Order) -> Order:
+    return other
 
 
 # -- snapshots ---------------------------------------------------------------------------------------------------------

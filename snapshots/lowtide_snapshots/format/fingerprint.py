@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lowtide_snapshots.format.manifest import VertexShape, type_of
+from lowtide_snapshots.format.manifest import VertexShape, setting_of, type_of
 
 __all__ = ["Difference", "compare"]
 
@@ -61,6 +61,9 @@ def _of_vertex(was: VertexShape, now: VertexShape, defaults: Collection[str]) ->
         return
     if was.key != now.key:
         yield Difference(vertex, f'the key of "{vertex}" is {_key(now.key)}, and was {_key(was.key)}', True)
+    if setting_of(was) != setting_of(now):
+        what = f'step "{vertex}" is {setting_of(now) or "another"}, and was {setting_of(was) or "another"}'
+        yield Difference(vertex, f"{what}: give it another name", True)
     for what, fatal in _of_types("", type_of(was), type_of(now), defaults):
         yield Difference(vertex, f'state of "{vertex}": {what}', fatal)
 

@@ -32,11 +32,13 @@ __all__ = [
     "Manifest",
     "Part",
     "VertexShape",
+    "setting_of",
     "shape_of",
     "type_of",
 ]
 
 MANIFEST_FORMAT = 2
+_SETTING = b"lowtide.setting"
 _CREATED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -165,10 +167,19 @@ class Manifest:
             part.name(self.job, self.record.slack_ms)
 
 
-def shape_of(vertex: str, kind: str, key: pa.StructType | None, state: pa.DataType) -> VertexShape:
-    """The shape of a vertex; `key` is None where there is no key."""
+def shape_of(vertex: str, kind: str, key: pa.StructType | None, state: pa.DataType, setting: str = "") -> VertexShape:
+    """The shape of a vertex.
+
+    Args:
+        vertex: its name.
+        kind: its kind.
+        key: the key's columns; None where there is no key.
+        state: the type of its state.
+        setting: what else its state hangs on, as a text for people: of windows how they are cut.
+    """
     columns = () if key is None else tuple((field.name, str(field.type)) for field in key)
-    message = pa.schema([pa.field("state", state)]).serialize()
+    metadata = {_SETTING: setting.encode()} if setting else None
+    message = pa.schema([pa.field("state", state)], metadata=metadata).serialize()
     return VertexShape(vertex, kind, columns, base64.b64encode(message).decode())
 
 
@@ -178,9 +189,20 @@ def type_of(shape: VertexShape) -> pa.DataType:
     Raises:
         ManifestDamaged: it cannot be read.
     """
+    return _schema_of(shape).field("state").type
+
+
+def setting_of(shape: VertexShape) -> str:
+    """What else a vertex's state hangs on; errors as of `type_of`."""
+    return ((_schema_of(shape).metadata or {}).get(_SETTING) or b"").decode()
+
+
+def _schema_of(shape: VertexShape) -> pa.Schema:
     try:
         message = base64.b64decode(shape.state, validate=True)
-        return pa.ipc.read_schema(pa.py_buffer(message)).field("state").type
+        schema = pa.ipc.read_schema(pa.py_buffer(message))
+        schema.field("state")
+        return schema
     except (ValueError, KeyError, OSError, pa.ArrowException) as error:
         raise _damaged(f"the type of the state cannot be read ({error})", f"vertex {shape.vertex!r}") from error
 

@@ -77,3 +77,15 @@ def test_a_new_field_needs_a_default(before: pa.DataType, after: pa.DataType, pa
 )
 def test_what_would_misread_state_is_fatal(before: VertexShape, after: VertexShape, what: str) -> None:
     assert compare([before], [after], {"index": {"n", "m"}}) == [Difference("index", what, True)]
+
+
+def test_a_vertex_whose_state_hangs_on_another_setting_is_another() -> None:
+    key, state = KEY, pa.int64()
+    five, ten, none = (
+        shape_of("index", "window", key, state, text) for text in ("tumbling(5 min)", "tumbling(10 min)", "")
+    )
+    assert compare([five], [five], {}) == []
+    (found,) = compare([five], [ten], {})
+    assert found.what == 'step "index" is tumbling(10 min), and was tumbling(5 min): give it another name'
+    assert found.fatal
+    assert compare([five], [none], {})[0].fatal

@@ -12,7 +12,7 @@ import msgspec
 
 from lowtide.core.fronts.source_rows import SourceRows
 from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.order import Position, delivered_ms, position_of, tick_of
+from lowtide.core.operators.order import CLOCK, Position, delivered_ms, position_of, tick_of
 from lowtide.errors import FrameTooLarge, LowtideError, RecordRefused, UserCodeFailed
 from lowtide.flow.plan import Plan, Vertex
 from lowtide.flow.steps import MapBatches, Read
@@ -61,6 +61,11 @@ class AtRecord(LowtideError):
         """Say the source partition's name where so far its front's number stands."""
         self.where = self.where.replace(str(self.position), f"{partition}, offset {self.position.sequence}", 1)
 
+    def name_clock(self, plan: Plan) -> None:
+        """Say which step's clock it was, where so far its number stands; at a record of the log do nothing."""
+        if self.position.front == CLOCK:
+            self.where = self.where.replace(str(self.position), clock_of(plan, self.position), 1)
+
 
 class UserError(AtRecord, UserCodeFailed):
     """Correct the function of the named step, or give the flow a sink for dead letters."""
@@ -102,6 +107,11 @@ class TooLarge(AtRecord, FrameTooLarge):
             way_out="raise exchange.max_frame_bytes in the configuration, make the record smaller, or let such records "
             "go to Flow(..., dead_letters=kafka(topic, raw()))",
         )
+
+
+def clock_of(plan: Plan, position: Position) -> str:
+    """What stands at a position of the clock, for people."""
+    return f'the clock of step "{plan.vertices[position.sequence // plan.units].name}"'
 
 
 def unreadable(index: int, value: bytes | None, format_: object, record: type, reason: str) -> Failure:

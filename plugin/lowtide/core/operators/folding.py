@@ -6,6 +6,7 @@ A state is a value that nobody changes in place; of `apply` there is none, its w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from lowtide.core.operators.failure import Failure, raised, shortened
@@ -166,6 +167,10 @@ class Folding:
         return outs
 
 
+_moment = lru_cache(4_096)(moment)
+"""Bounds are shared by all keys, but those of sessions."""
+
+
 def window_of(key: Any, several: bool, span: Span) -> Window:
     """The window of a key, which is a tuple if it has several columns."""
-    return Window(key if several else (key,), moment(span[0]), moment(span[1]))
+    return Window(key if several else (key,), _moment(span[0]), _moment(span[1]))

@@ -10,10 +10,10 @@ from typing import Any
 from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.failure import Failure, raised
 from lowtide.core.operators.node import Feed, Node
-from lowtide.core.operators.order import TAIL_BYTES
+from lowtide.core.operators.order import TAIL_BYTES, with_child
 from lowtide.core.operators.watch import record_watch
 from lowtide.flow.plan import Vertex
-from lowtide.flow.steps import Filter, FlatMap, Map
+from lowtide.flow.steps import Filter, FlatMap, Map, Split
 
 
 class PerRecord(Node):
@@ -44,6 +44,10 @@ class PerRecord(Node):
             batch = self.bury(batch, failures, feed)
             if not batch.ats:
                 return
+        self.give(batch, results, feed)
+
+    def give(self, batch: Batch, results: list[Any], feed: Feed) -> None:
+        """Pass on what comes of one result per record, all of them right."""
         made = self.collect(batch, results)
         if made.ats:
             self.pass_on(made, feed)
@@ -160,7 +164,7 @@ class FilterNode(PerRecord):
 
     def __init__(self, vertex: Vertex) -> None:
         super().__init__(vertex)
-        assert isinstance(vertex.step, Filter)
+        assert isinstance(vertex.step, Filter | Split)
         self.function = vertex.step.function
 
     def holds(self, results: list[Any]) -> bool:
@@ -174,6 +178,25 @@ class FilterNode(PerRecord):
     def collect(self, batch: Batch, results: list[Any]) -> Batch:
         """Take the records with True."""
         return batch if all(results) else batch.where(results)
+
+
+class SplitNode(FilterNode):
+    """Gives records to one of its two sides, each with that one's number in the child path, as of any ways (R4)."""
+
+    def give(self, batch: Batch, results: list[Any], feed: Feed) -> None:
+        """Give the one side the records with True, the other the rest."""
+        for ordinal, (follower, port, _) in enumerate(self._followers, 1):
+            side = batch.where(results if ordinal == 1 else [not result for result in results])
+            if side.ats:
+                follower.take(side.with_ats([with_child(at, ordinal) for at in side.ats]), port, feed)
+
+
+class SideNode(Node):
+    """A side of a split, which others take from."""
+
+    def take(self, batch: Batch, port: int, feed: Feed) -> None:
+        """Pass records on."""
+        self.pass_on(batch, feed)
 
 
 def not_bool(result: Any) -> str | None:

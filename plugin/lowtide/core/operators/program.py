@@ -30,7 +30,7 @@ from lowtide.core.operators.merge import MergeNode
 from lowtide.core.operators.node import Feed, Node
 from lowtide.core.operators.order import FIRST_TICK
 from lowtide.core.operators.ordered import Holding, OrderedNode
-from lowtide.core.operators.per_record import FilterNode, FlatMapNode, MapNode, PerRecord
+from lowtide.core.operators.per_record import FilterNode, FlatMapNode, MapNode, PerRecord, SideNode, SplitNode
 from lowtide.core.operators.scan import FlatScanGrouping, ScanGrouping
 from lowtide.core.operators.sink import WriteNode
 from lowtide.core.operators.source import SourceNode
@@ -51,6 +51,8 @@ from lowtide.flow.steps import (
     Merge,
     Read,
     Scan,
+    Side,
+    Split,
     WindowBy,
     Write,
 )
@@ -89,7 +91,7 @@ class Program:
                 self._states[node.vertex.name] = node
         self._lead()
 
-    def _node(self, vertex: Vertex) -> Node:  # noqa: PLR0911 - one line per kind of step
+    def _node(self, vertex: Vertex) -> Node:  # noqa: C901, PLR0911 - one line per kind of step
         step = vertex.step
         if vertex.is_exchange:
             outbound = vertex.level == self.level + 1
@@ -106,6 +108,8 @@ class Program:
             return MergeNode(vertex, self.plan.name)
         if isinstance(step, Loop):
             return LoopNode(vertex)
+        if isinstance(step, Side):
+            return SideNode(vertex)
         if isinstance(step, Again):
             assert vertex.back is not None, "a loop's tail knows its head"
             head = self._nodes[vertex.back]
@@ -267,6 +271,8 @@ def per_record_node(vertex: Vertex) -> PerRecord | None:
         return MapNode(vertex)
     if isinstance(vertex.step, FlatMap):
         return FlatMapNode(vertex)
+    if isinstance(vertex.step, Split):
+        return SplitNode(vertex)
     return FilterNode(vertex) if isinstance(vertex.step, Filter) else None
 
 

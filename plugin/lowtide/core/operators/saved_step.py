@@ -14,6 +14,7 @@ from lowtide.core.operators.group import Key
 from lowtide.core.operators.order import OrderKey
 from lowtide.errors import LifeEnded
 from lowtide.flow.kinds import SCALARS, Kind, Mismatch, Nullable
+from lowtide.flow.moments import said_duration
 from lowtide.flow.nested_kinds import Mapping as MappingKind
 from lowtide.flow.nested_kinds import Sequenced, Struct
 from lowtide.flow.plan import Plan, Vertex
@@ -46,12 +47,14 @@ class SavedStep:
         self._names: tuple[str, ...] = ()
         self._keys: list[Kind] = []
         self._kind: Kind
+        self._setting = ""
         self._forgets = isinstance(step, Scan) and step.ttl is not None
         if isinstance(step, Last):
             self.kind, self._kind = "last", kind_of(vertex.takes, vertex.name)
         elif isinstance(step, WindowBy):
             self.kind = "window_records" if isinstance(step.result, Applied) else "window"
             self._kind = kind_of(_window_state(vertex, step), f"the state of {vertex.name}")
+            self._setting = f"{step.windows} by {step.time or 'log time'}, waiting {said_duration(step.wait)}"
         elif isinstance(step, Deduplicate):
             self.kind, self._kind = "deduplicate", SCALARS[int]
         else:
@@ -69,7 +72,7 @@ class SavedStep:
     @property
     def shape(self) -> VertexShape:
         """What a manifest says of it."""
-        return shape_of(self.vertex, self.kind, self.key, self.state)
+        return shape_of(self.vertex, self.kind, self.key, self.state, self._setting)
 
     @property
     def defaults(self) -> frozenset[str]:

@@ -10,7 +10,7 @@ from lowtide.core.operators.order import Position, position_of
 from lowtide.flow.fields import encode_rows, is_fixed
 from lowtide.flow.plan import Vertex
 from lowtide.flow.schema import schema_of
-from lowtide.flow.steps import Again, Broadcast, Filter, FlatMap, Function, Map, Scan
+from lowtide.flow.steps import Again, Broadcast, Filter, FlatMap, Function, Map, Scan, Split
 
 __all__ = ["WATCHED_BYTES", "RecordWatch", "Watch", "record_watch", "shown_function"]
 
@@ -80,7 +80,7 @@ class RecordWatch(Watch):
 def record_watch(vertex: Vertex) -> RecordWatch | None:
     """The watch of what a step calls its function with; None where nobody can change a record in place."""
     step = vertex.step
-    if not isinstance(step, Map | FlatMap | Filter | Scan | Broadcast | Again):
+    if not isinstance(step, Map | FlatMap | Filter | Split | Scan | Broadcast | Again):
         return None
     taken = get_args(vertex.takes)[0] if get_origin(vertex.takes) is tuple else vertex.takes
     return None if is_fixed(schema_of(taken).struct) else RecordWatch(vertex, step.function)

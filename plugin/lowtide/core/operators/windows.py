@@ -9,9 +9,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import insort
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from heapq import heappop, heappush, heapreplace
-from itertools import chain, count
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import heappop, heappush
+from itertools import chain
 from typing import Any, NamedTuple
 
 from lowtide.core.operators.clock import Due
@@ -263,9 +263,10 @@ class FixedWindows(OpenWindows):
 class _Session:
     """One open session of one key; `state` is None once another session has taken it in."""
 
-    __slots__ = ("end", "start", "state", "unit")
+    __slots__ = ("end", "key", "start", "state", "unit")
 
-    def __init__(self, unit: int, start: int, end: int, state: Any) -> None:
+    def __init__(self, key: Key, unit: int, start: int, end: int, state: Any) -> None:
+        self.key = key
         self.unit = unit
         self.start = start
         self.end = end
@@ -275,7 +276,8 @@ class _Session:
 class SessionWindows(OpenWindows):
     """Sessions: per key those that are open, ordered by start, at least a gap apart.
 
-    A session stands in the heap once, at a tick at which it would have closed; if it has grown by then, it is put back.
+    A session stands among the dues once, at a tick at which it would have closed; if it has grown by then, it is put at
+    a later one.
     """
 
     def __init__(self, step: WindowBy, folding: Folding, slack_us: int, several: bool) -> None:
@@ -284,15 +286,16 @@ class SessionWindows(OpenWindows):
         self._gap = micros(step.windows.gap)
         self._lates = step.time is not None
         self._open: dict[Key, list[_Session]] = {}
-        self._dues: list[tuple[int, int, Key, _Session]] = []
-        self._numbers: Callable[[], int] = count().__next__
+        self._dues: dict[int, list[_Session]] = {}
+        self._ticks: list[int] = []
+        """A heap of the ticks in `_dues`."""
         self._before: deque[tuple[int, Key, int, Saved]] = deque()
         """Tick, key and hash unit of each change, with the key's sessions before it; ticks ascend."""
 
     @property
     def first_due(self) -> int | None:
         """No window closes before this tick; None if none is open."""
-        return self._dues[0][0] if self._dues else None
+        return self._ticks[0] if self._ticks else None
 
     def take(self, arrival: Arrival) -> tuple[list[tuple[Span, Any]] | object, bool]:
         """See `OpenWindows`: a record joins all sessions it touches, so that none are within the gap of each other."""
@@ -314,7 +317,7 @@ class SessionWindows(OpenWindows):
                 other.state = None
                 mine.remove(other)
         else:
-            self._opened(key, _Session(arrival.unit, start, end, state))
+            self._opened(_Session(key, arrival.unit, start, end, state))
         return [((start, end), state)], False
 
     def _joined(self, touched: Sequence[_Session], arrival: Arrival) -> Any:
@@ -331,24 +334,31 @@ class SessionWindows(OpenWindows):
             )
         return self._folding.add(state, arrival.row, arrival.position)
 
-    def _opened(self, key: Key, session: _Session) -> None:
-        insort(self._open.setdefault(key, []), session, key=_start)
-        heappush(self._dues, (self.closes(session.end), self._numbers(), key, session))
+    def _opened(self, session: _Session) -> None:
+        insort(self._open.setdefault(session.key, []), session, key=_start)
+        self._put_due(session)
+
+    def _put_due(self, session: _Session) -> None:
+        tick = self.closes(session.end)
+        if tick in self._dues:
+            self._dues[tick].append(session)
+        else:
+            self._dues[tick] = [session]
+            heappush(self._ticks, tick)
 
     def close(self, tick: int) -> list[Due]:
         """See `OpenWindows`."""
         found: list[Due] = []
-        dues = self._dues
-        while dues and dues[0][0] == tick:
-            _, number, key, session = dues[0]
+        if self.first_due != tick:
+            return found
+        heappop(self._ticks)
+        for session in self._dues.pop(tick):
             if session.state is None:
-                heappop(dues)
                 continue
-            due = self.closes(session.end)
-            if due > tick:
-                heapreplace(dues, (due, number, key, session))
+            if self.closes(session.end) > tick:
+                self._put_due(session)
                 continue
-            heappop(dues)
+            key = session.key
             mine = self._open[key]
             self._before.append((tick, key, session.unit, _saved(mine)))
             mine.remove(session)
@@ -392,7 +402,7 @@ class SessionWindows(OpenWindows):
     def restore(self, unit: int, key: Key, saved: Saved) -> None:
         """See `OpenWindows`."""
         for (start, end), state in saved:
-            self._opened(key, _Session(unit, start, end, state))
+            self._opened(_Session(key, unit, start, end, state))
 
 
 def open_windows(step: WindowBy, folding: Folding, slack_us: int, several: bool) -> OpenWindows:

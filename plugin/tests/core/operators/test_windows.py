@@ -299,3 +299,23 @@ def test_what_has_changed_since_a_snapshot_holds_every_window_that_differs() -> 
         assert saved_and_read(plan, merged) == saved_and_read(plan, whole), f"seed {seed}"
         differing += saved_and_read(plan, base) != saved_and_read(plan, whole)
     assert differing > 30
+
+
+def test_windows_that_are_cut_otherwise_have_another_shape() -> None:
+    def shape(*cut: Any, **rest: Any) -> Any:
+        flow = lt.Flow("shape")
+        keyed = flow.read("events", lt.kafka("events", lt.json(Event))).key_by("key")
+        out(keyed.window("w", *cut, **rest).reduce(mixed), "out", Event)
+        return saved_steps(compile_flow(flow, parallelism=1))["w"].shape
+
+    timed: dict[str, Any] = {"time": "at", "late": "drop"}
+    one = shape(lt.tumbling(lt.minutes(5)), wait=lt.seconds(1), **timed)
+    assert one == shape(lt.tumbling(lt.minutes(5)), wait=lt.seconds(1), ahead=lt.days(3), **timed)
+    others = [
+        shape(lt.tumbling(lt.minutes(6)), wait=lt.seconds(1), **timed),
+        shape(lt.tumbling(lt.minutes(5)), wait=lt.seconds(2), **timed),
+        shape(lt.tumbling(lt.minutes(5), offset=lt.minutes(1)), wait=lt.seconds(1), **timed),
+        shape(lt.session(lt.minutes(5)), wait=lt.seconds(1), **timed),
+        shape(lt.tumbling(lt.minutes(5))),
+    ]
+    assert len({one, *others}) == 6

@@ -1,0 +1,264 @@
+"""Avro messages as a schema registry frames them: a zero, the number of the writer's schema, the record."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+from collections.abc import Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
+from enum import Enum
+from functools import cache
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, get_args, get_origin
+from uuid import UUID
+
+from lowtide.errors import FlowError
+from lowtide.flow.calls import user_site
+
+if TYPE_CHECKING:
+    from lowtide.flow.columns import Messages
+    from lowtide.flow.reading import Decoded, Reading
+
+__all__ = ["AvroFormat", "Bound", "Registry", "SchemaUnknown", "avro", "schema_text"]
+
+T = TypeVar("T")
+
+_MAGIC = 0
+_HEAD_BYTES = 5
+_BUILTIN = (bytes, date, datetime, time, Decimal, UUID)
+
+
+class SchemaUnknown(Exception):
+    """The registry has no schema of this number."""
+
+
+class Registry(Protocol):
+    """What knows schemas by their numbers; it can be pickled, compared and hashed."""
+
+    def schema(self, number: int) -> str:
+        """The schema as JSON (errors: SchemaUnknown; ServiceUnavailable where the registry does not answer)."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Bound:
+    """What a start has found out for a format.
+
+    Attributes:
+        registry: Where writers' schemas are.
+        number: Of the schema that is written; None where the format is read.
+    """
+
+    registry: Registry
+    number: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class AvroFormat(Generic[T]):
+    """One framed Avro record per message, read and written as the dataclass `record`.
+
+    A message is read by its writer's schema, and its fields go by name: what the dataclass has not is ignored, what the
+    message has not takes its default.
+    """
+
+    record: type[T]
+    registry: str = "default"
+    subject: str | None = None
+    schema: str | None = None
+    bound: Bound | None = None
+
+    def decode(self, messages: Messages) -> Decoded[T]:
+        """Parse one message after the other, and see that the records fit."""
+        if self.bound is None:
+            raise FlowError(
+                "an Avro message's schema stands in a registry, which only a job asks",
+                way_out="give run_locally records, not the bytes of messages",
+            )
+        record: Any = self.record
+        registry: Any = self.bound.registry
+        return _reading(record, registry).decode(messages)
+
+    def encode(self, rows: Sequence[T]) -> list[bytes | None]:
+        """Write one record after the other."""
+        import msgspec
+        from fastavro import schemaless_writer
+
+        from lowtide.flow.columns import columns_of
+
+        assert self.bound is not None, "a start binds the formats of sinks"
+        assert self.bound.number is not None, "a start registers the schemas of sinks"
+        record: Any = self.record
+        head, schema = _MAGIC.to_bytes() + self.bound.number.to_bytes(4), _parsed(self.text)
+        columns = columns_of(record)
+        found: list[bytes | None] = []
+        for value in rows if columns.plain else columns.values(rows):
+            if value is None:
+                found.append(None)
+                continue
+            out = io.BytesIO()
+            schemaless_writer(out, schema, msgspec.to_builtins(value, builtin_types=_BUILTIN))
+            found.append(head + out.getvalue())
+        return found
+
+    @property
+    def text(self) -> str:
+        """The schema that is written, as JSON."""
+        record: Any = self.record
+        return schema_text(record) if self.schema is None else self.schema
+
+    def __str__(self) -> str:
+        return f"Avro (registry {self.registry!r})"
+
+
+def avro(
+    record: type[T], *, registry: str = "default", subject: str | None = None, schema: str | None = None
+) -> AvroFormat[T]:
+    """Messages are Avro as a schema registry frames it; the schema that is written is made of the dataclass.
+
+    Args:
+        record: The dataclass.
+        registry: Which of the configuration's registries: `[registry.NAME]`.
+        subject: For `write` only: under which the schema is registered, `TOPIC-value` if nothing is said.
+        schema: For `write` only: another schema, as JSON.
+    """
+    try:
+        from fastavro.schema import SchemaParseException, UnknownType
+    except ImportError:
+        raise FlowError(
+            "avro() needs the package fastavro", where=str(user_site()), way_out="pip install 'lowtide[avro]'"
+        ) from None
+    made = AvroFormat(record, registry, subject, schema)
+    try:
+        _parsed(made.text)
+    except FlowError as error:
+        raise type(error)(error.what, where=error.where or str(user_site()), way_out=error.way_out) from None
+    except (SchemaParseException, UnknownType, ValueError) as error:
+        raise FlowError(f"the schema is none: {error}", where=str(user_site()), way_out="correct schema=") from None
+    return made
+
+
+@cache
+def _reading(record: Any, registry: Any) -> Reading:
+    import msgspec
+    from fastavro import schemaless_reader
+
+    from lowtide.flow.columns import columns_of
+    from lowtide.flow.reading import Reading
+    from lowtide.flow.wire import Misread
+
+    value = columns_of(record).value
+    schemas: dict[int, Any] = {}
+
+    def schema_of(data: bytes | None) -> Any:
+        if data is None or len(data) < _HEAD_BYTES or data[0] != _MAGIC:
+            raise Misread("it does not begin with a zero and the number of a schema, as a schema registry frames Avro")
+        number = int.from_bytes(data[1:_HEAD_BYTES])
+        known = schemas.get(number)
+        if known is None:
+            try:
+                known = schemas[number] = _parsed(registry.schema(number))
+            except SchemaUnknown as error:
+                raise Misread(str(error)) from None
+        return known
+
+    def parse(data: bytes | None) -> Any:
+        schema = schema_of(data)
+        assert data is not None, "schema_of has refused it"
+        stream = io.BytesIO(data)
+        stream.seek(_HEAD_BYTES)
+        try:
+            found = schemaless_reader(stream, schema, None)
+        except Exception as error:  # noqa: BLE001 - fastavro raises what it meets: EOFError, IndexError, ...
+            raise Misread(f"it does not follow its schema: {type(error).__name__} {error}".rstrip()) from None
+        return msgspec.convert(found, value, builtin_types=_BUILTIN)
+
+    return Reading(record, parse, (msgspec.ValidationError,), "a null value is not Avro")
+
+
+@cache
+def _parsed(text: str) -> Any:
+    from fastavro import parse_schema
+
+    return parse_schema(json.loads(text))
+
+
+# -- schemas of dataclasses --------------------------------------------------------------------------------------------
+
+
+@cache
+def schema_text(record: Any) -> str:
+    """The schema of a dataclass's value, as JSON: the same text each time."""
+    return json.dumps(_record(record, set()), separators=(",", ":"))
+
+
+_PLAIN: dict[Any, Any] = {
+    str: "string",
+    bytes: "bytes",
+    int: "long",
+    float: "double",
+    bool: "boolean",
+    date: {"type": "int", "logicalType": "date"},
+    time: {"type": "long", "logicalType": "time-micros"},
+    datetime: {"type": "long", "logicalType": "timestamp-micros"},
+    UUID: {"type": "string", "logicalType": "uuid"},
+}
+
+
+def _record(record: Any, known: set[str]) -> Any:
+    from lowtide.flow.columns import columns_of
+    from lowtide.flow.marks import fields_of
+
+    columns_of(record)  # Refuses what is no record.
+    if record.__name__ in known:
+        return record.__name__
+    known.add(record.__name__)
+    fields: list[dict[str, Any]] = []
+    for field in fields_of(record):
+        if field.placed is not None:
+            continue
+        kind = _type(int if field.epoch is not None and not _optional(field.hint) else field.hint, known, field.epoch)
+        entry: dict[str, Any] = {"name": field.alias or field.name, "type": kind}
+        if isinstance(kind, list) and field.has_default:
+            entry["default"] = None
+        fields.append(entry)
+    return {"type": "record", "name": record.__name__, "fields": fields}
+
+
+def _type(hint: Any, known: set[str], epoch: Any = None) -> Any:  # noqa: PLR0911 - one per type
+    from lowtide.flow.markers import Epoch, Precision
+    from lowtide.flow.marks import bare_of
+
+    if hasattr(hint, "__metadata__"):
+        return _marked(hint, known, Epoch, Precision)
+    if _optional(hint):
+        return ["null", "long" if epoch is not None else _type(bare_of(hint), known)]
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (list, tuple):
+        return {"type": "array", "items": _type(arguments[0], known)}
+    if origin is dict:
+        return {"type": "map", "values": _type(arguments[1], known)}
+    if hint in _PLAIN:
+        return _PLAIN[hint]
+    if dataclasses.is_dataclass(hint):
+        return _record(hint, known)
+    # Of text, as which members are there may change, and a reader's symbols with it.
+    members = [member.value for member in hint] if isinstance(hint, type) and issubclass(hint, Enum) else arguments
+    assert origin is Literal or isinstance(hint, type), f"no Avro of {hint}"
+    return _PLAIN[type(members[0])]
+
+
+def _marked(hint: Any, known: set[str], epoch: type, precision: type) -> Any:
+    inner = get_args(hint)[0]
+    for mark in hint.__metadata__:
+        if isinstance(mark, epoch):
+            return ["null", "long"] if _optional(inner) else "long"
+        if isinstance(mark, precision):
+            exact = {"type": "bytes", "logicalType": "decimal", "precision": mark.digits, "scale": mark.scale}  # type: ignore[attr-defined]
+            return ["null", exact] if _optional(inner) else exact
+    return _type(inner, known)
+
+
+def _optional(hint: Any) -> bool:
+    from lowtide.flow.marks import bare_of
+
+    return bare_of(hint) is not hint

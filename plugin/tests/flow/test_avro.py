@@ -1,0 +1,193 @@
+"""Avro messages become records and back, by the schemas of a registry."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from enum import Enum
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+import pytest
+from fastavro import parse_schema, schemaless_reader, schemaless_writer
+from programs import rows_of_values
+from registry_server import RegistryServer, registry_server
+
+import lowtide as lt
+from lowtide.conf import Conf
+from lowtide.connectors.schema_registry import SchemaRegistry, bound, registry_of
+from lowtide.errors import ConfError, FlowError, ServiceUnavailable
+from lowtide.flow.avro import AvroFormat, Bound, schema_text
+from lowtide.flow.compiler import compile_flow
+from lowtide.flow.steps import Read, Write
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@dataclass(frozen=True)
+class Line:
+    price: Annotated[float, lt.Alias("unitPrice")]
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class Order:
+    key: Annotated[str, lt.Key()]
+    id: UUID
+    amount: Annotated[Decimal, lt.Precision(18, 2)] = Decimal("0.00")
+    at: datetime | None = None
+    since: Annotated[datetime | None, lt.Epoch("ms")] = None
+    colour: Colour = Colour.RED
+    size: Literal[0, 1] = 0
+    lines: tuple[Line, ...] = ()
+    line: Line | None = None
+    stock: dict[str, Line] = field(default_factory=dict)
+    data: bytes = b""
+    day: date = date(2026, 1, 1)
+    hour: time = time(12)
+    note: str | None = "none"
+    good: bool = True
+    gone: Annotated[bool, lt.Tombstone()] = False
+
+
+AT = datetime(2026, 3, 1, 10, 0, 1, 500_001, tzinfo=UTC)
+WHOLE = Order(
+    "k", UUID(int=7), Decimal("-1.50"), AT, AT.replace(microsecond=500_000), Colour.BLUE, 1, (Line(1.5), Line(2.0, -3)),
+    Line(0.5), {"b": Line(0.5), "a": Line(1.0)}, b"\xff", date(1969, 1, 1), time(1, 2, 3, 4), None, False,
+)  # fmt: skip
+
+
+@pytest.fixture(name="server")
+def _server() -> Iterator[RegistryServer]:
+    with registry_server() as server:
+        yield server
+
+
+def form_of(server: RegistryServer, record: Any = Order, **more: Any) -> AvroFormat[Any]:
+    registry = SchemaRegistry(server.url, 0.5)
+    form = lt.avro(record, **more)
+    return AvroFormat(record, schema=form.schema, bound=Bound(registry, registry.register("out-value", form.text)))
+
+
+def read(form: AvroFormat[Any], *values: bytes | None) -> Any:
+    return form.decode(rows_of_values(values, [b"k"] * len(values)))
+
+
+def framed(server: RegistryServer, schema: dict[str, Any], record: dict[str, Any]) -> bytes:
+    out = io.BytesIO()
+    schemaless_writer(out, parse_schema(schema), record)
+    return b"\0" + server.add("in-value", json.dumps(schema)).to_bytes(4) + out.getvalue()
+
+
+def test_what_is_written_is_what_is_read(server: RegistryServer) -> None:
+    form = form_of(server)
+    gone = Order("k", UUID(int=0), gone=True)
+    values = form.encode([WHOLE, gone])
+    assert values[1] is None
+    assert read(form, values[0]).rows == [WHOLE]
+    assert list(map(repr, read(form, values[0]).rows)) == [repr(WHOLE)]
+    plain: Any = schemaless_reader(
+        io.BytesIO((values[0] or b"")[5:]), parse_schema(json.loads(schema_text(Order))), None
+    )
+    assert (plain["amount"], plain["colour"], plain["since"]) == (Decimal("-1.50"), "blue", 1_772_359_201_500)
+    assert plain["lines"][0] == {"unitPrice": 1.5, "count": 1}
+    again = pickle.loads(pickle.dumps(form))
+    assert (again, again.encode([WHOLE])) == (form, values[:1])
+
+
+SCHEMA = {"type": "record", "name": "V1", "fields": [{"name": "unitPrice", "type": "int"}]}
+NEWER = {"type": "record", "name": "V2", "fields": [*SCHEMA["fields"], {"name": "more", "type": ["null", "string"]}]}
+
+
+def test_schemas_of_writers_may_be_older_or_newer(server: RegistryServer) -> None:
+    form = form_of(server, Line)
+    values = [framed(server, SCHEMA, {"unitPrice": 3}), framed(server, NEWER, {"unitPrice": 4, "more": "x"})] * 2
+    assert read(form, *values).rows == [Line(3.0), Line(4.0)] * 2
+    assert [server.asked[f"/schemas/ids/{number}"] for number in (2, 3)] == [1, 1], "each is asked once"
+
+
+def test_what_cannot_be_read_is_a_failure_with_its_reason(server: RegistryServer) -> None:
+    form = form_of(server, Line)
+    good = framed(server, SCHEMA, {"unitPrice": 3})
+    wrong = framed(
+        server, {"type": "record", "name": "W", "fields": [{"name": "price", "type": "string"}]}, {"price": "x"}
+    )
+    found = read(form, good, None, b"", b"\1" + good[1:], b"\0\0\0\0\x63", good[:5], wrong)
+    assert found.rows == [Line(3.0)]
+    whats = ["a null value is not Avro", "does not begin", "does not begin", "has no schema 99", "follow its schema"]
+    whats.append("missing required field `unitPrice`")
+    assert [index for index, _ in found.failures] == [1, 2, 3, 4, 5, 6]
+    assert all(what in reason for what, (_, reason) in zip(whats, found.failures, strict=True)), found.failures
+
+
+def test_a_registry_that_is_away_is_no_fault_of_a_message(server: RegistryServer) -> None:
+    value = framed(server, SCHEMA, {"unitPrice": 3})
+    form = form_of(server, Line)
+    server.away = True
+    with pytest.raises(ServiceUnavailable, match=r"does not answer within 0\.5 s: 503") as caught:
+        read(form, value)
+    assert caught.value.exit_code == 4
+    server.away = False
+    assert read(form, value).rows == [Line(3.0)], "and is asked again"
+
+
+def flow() -> lt.Flow:
+    flow = lt.Flow("avro")
+    lines = flow.read("lines", lt.kafka("lines", lt.avro(Line)))
+    lines.write("out", lt.kafka("out", lt.avro(Line, subject="a/b", registry="other")))
+    return flow
+
+
+def test_a_start_binds_formats_and_registers_what_is_written(server: RegistryServer) -> None:
+    conf = Conf.load(None, {"registry.default.url": server.url, "registry.other.url": server.url})
+    plan = bound(compile_flow(flow(), parallelism=1), conf)
+    steps = [vertex.step for vertex in plan.vertices]
+    (source,) = [step.source.format for step in steps if isinstance(step, Read)]
+    (sink,) = [step.sink.format for step in steps if isinstance(step, Write)]
+    assert isinstance(source, AvroFormat)
+    assert isinstance(sink, AvroFormat)
+    assert (source.bound, sink.bound) == (
+        Bound(SchemaRegistry(server.url, 10.0)),
+        Bound(SchemaRegistry(server.url, 10.0), 1),
+    )
+    assert server.subjects == {"a/b": [1]}
+    assert bound(compile_flow(flow(), parallelism=1), conf) == plan, "the same number each time"
+    with pytest.raises(ConfError, match="the flow asks the schema registry 'default', and the conf names none"):
+        bound(compile_flow(flow(), parallelism=1), Conf())
+
+
+def test_who_asks_says_who_it_is(server: RegistryServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.login = "ann:secret"
+    monkeypatch.setenv("REGISTRY_PASSWORD", "secret")
+    settings = {"url": server.url, "username": "ann", "password_env": "REGISTRY_PASSWORD"}
+    conf = Conf.load(None, {f"registry.default.{key}": value for key, value in settings.items()})
+    registry = registry_of(conf, "default")
+    assert "secret" not in repr(registry)
+    assert registry.register("s", schema_text(Line)) == 1
+    with pytest.raises(ServiceUnavailable, match="refuses us: 401"):
+        SchemaRegistry(server.url, 0.5, "ann", "other").schema(1)
+    with pytest.raises(FlowError, match="does not take what the flow writes"):
+        registry.register("s", "[]")
+
+
+def test_what_is_no_schema_and_no_table_is_refused(tmp_path: Any) -> None:
+    with pytest.raises(FlowError, match="the schema is none"):
+        lt.avro(Line, schema='{"type":"nothing"}')
+    with pytest.raises(FlowError, match="give run_locally records"):
+        flow().run_locally(lines=[b"x"])
+    assert flow().run_locally(lines=[Line(1.0)])["out"] == [Line(1.0)]
+    file = tmp_path / "conf.toml"
+    file.write_text('[registry.default]\nurl = "ftp://x"\n')
+    with pytest.raises(ConfError, match="registry"):
+        Conf.load(file)
+    file.write_text('[registry.default]\nuri = "http://x"\n')
+    with pytest.raises(ConfError, match=r"unknown key `uri` in \[registry\.default\]"):
+        Conf.load(file)
