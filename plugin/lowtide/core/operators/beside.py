@@ -153,9 +153,12 @@ class BesideNode(Holding):
         for unit, states in parts.items():
             self._touched_units.add([unit], tick - 1)
             for key, state in states:
-                base, touched = (state, None) if self._ttl is None else state
+                base, touched = (state, tick - 1) if self._ttl is None else state
+                if touched is None:  # As in `ScanGrouping`.
+                    touched = tick - 1
+                    self._touched_units.add([unit], tick)
                 group = self._groups[key] = Group(key, unit, base)
-                group.touched = tick - 1 if touched is None else touched
+                group.touched = touched
                 self._kept.rest(group)
 
     def restore_beside(self, parts: Mapping[int, Iterable[tuple[Key, Any]]]) -> None:

@@ -129,8 +129,8 @@ class Grouping(ABC):
         for key, listed in appended.changes.items():
             group = self._groups[key]
             self._mend(group, listed, mended)
-            if not group.elements and self._state(group, 0, self._kept.pruned) is NOTHING:
-                del self._groups[key]  # The key never was: all its records have been taken back.
+            if not group.elements:
+                self._kept.rest(group)  # All its records since the prune time have been taken back.
         self.repairs += len(mended.taken)
         kept = batch.without(appended.left)
         changed = [*mended.taken, *mended.given]

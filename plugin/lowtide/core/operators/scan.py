@@ -108,8 +108,11 @@ class ScanGrouping(Grouping):
             group.base = state
         else:
             group.base, touched = state
-            # A step that did not forget did not note when a key was touched: it counts from the snapshot on.
             group.touched = tick - 1 if touched is None else touched
+            if touched is None:
+                # A step that did not forget did not note when a key was touched: it counts from the snapshot on. A part
+                # that says nothing of that would count anew for whoever begins with it later.
+                self._touched.add([group.unit], tick)
 
 
 class FlatScanGrouping(ScanGrouping):

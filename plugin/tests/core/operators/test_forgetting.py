@@ -170,6 +170,24 @@ def test_a_key_that_is_touched_again_is_kept() -> None:
     assert not grouping._groups
 
 
+def taken_back(event: tuple[int, int, int]) -> Batch:
+    """The tombstone of a record."""
+    one = batch([event])
+    return Batch(one.ats, one.units, one.rows, [True])
+
+
+@pytest.mark.parametrize("name", ["scan", "flat_scan", "reduce", "aggregate", "deduplicate", "last"])
+def test_a_key_whose_newest_record_is_taken_back_is_forgotten_too(name: str) -> None:
+    """Its time had come while that record stood above the prune time, so that it waited no more."""
+    grouping = grouping_of(WRITES[name])
+    for tick, pruned in ((1, 2), (5, 6), (9, 7)):
+        grouping.insert(batch([(tick, 0, 1)]))
+        grouping.prune(pruned)
+    grouping.insert(taken_back((9, 0, 1)))
+    grouping.prune(END)
+    assert not grouping._groups
+
+
 def outcome(made: list[Batch | None]) -> list[tuple[Any, ...]]:
     pending = Pending("outputs")
     for each in made:
@@ -219,12 +237,13 @@ def compared(state: int, event: Event, seen: int) -> tuple[int, Event]:
     return event.number, Event(event.key, state)
 
 
-def test_a_scan_beside_a_broadcast_forgets_too() -> None:
-    def write(events: Any) -> Any:
-        rates = events._flow.read("rates", lt.kafka("rates", lt.json(Event))).broadcast("rate", newest, 0)
-        return events.scan("step", compared, 0, ttl=lt.millis(6), broadcast=rates)
+def beside(events: Any) -> Any:
+    rates = events._flow.read("rates", lt.kafka("rates", lt.json(Event))).broadcast("rate", newest, 0)
+    return events.scan("step", compared, 0, ttl=lt.millis(6), broadcast=rates)
 
-    level = program(write)
+
+def test_a_scan_beside_a_broadcast_forgets_too() -> None:
+    level = program(beside)
     (node,) = level._states.values()
     assert isinstance(node, BesideNode)
     entry = next(vertex.id for vertex in level.plan.vertices if vertex.name == "events/by-key")
@@ -255,6 +274,21 @@ def test_a_step_that_did_not_forget_counts_from_its_snapshot_on() -> None:
     grouping = grouping_of(WRITES["scan"])
     grouping.restore({0: [(0, (True, None)), (8, (True, 3))]}, 10)
     assert grouping.capture(10)[0] == [(0, (True, 9))], "the other was six ticks old already"
+
+
+@pytest.mark.parametrize("write", [WRITES["scan"], beside], ids=["scan", "beside a broadcast"])
+def test_a_step_that_did_not_forget_counts_from_one_snapshot_in_all_lives(write: Callable[[Any], Any]) -> None:
+    """A life that begins from a later snapshot, which has shared what did not change, has the same ticks."""
+    parts: dict[int, list[Any]] = {0: [(0, (True, None))], 1: [(1, (True, 9))]}
+    for start, taken in ((10, 12), (12, 14)):
+        (step,) = program(write)._states.values()
+        step.restore(parts, start)
+        step.prune(taken)
+        changed = step.capture(taken, start)
+        parts = parts | changed
+        assert step.capture(taken) == parts, "what is left out is as it was"
+        assert parts[0] == [(0, (True, 9))]
+    assert 0 not in changed, "it is written once"
 
 
 def test_a_step_in_order_holds_nothing_of_what_it_has_forgotten() -> None:
