@@ -20,6 +20,7 @@ from terraform_tools import ROOT, Terraform, work_folder
 
 MODULE = ROOT / "infra/terraform/local"
 WORK = ROOT / ".lowtide/cluster"
+SETTINGS = WORK / "settings.json"
 TERRAFORM = Terraform(WORK)
 PROFILE = ". /home/lowtide/profile"
 
@@ -76,6 +77,7 @@ def destroy() -> dict[str, int]:
     prepare()
     began, network = time.monotonic(), name()
     terraform("destroy", "-auto-approve", *given(()))
+    SETTINGS.unlink(missing_ok=True)
     left = leftovers(network)
     click.echo(json.dumps(left))
     click.echo(f"down after {time.monotonic() - began:.1f} s")
@@ -106,11 +108,10 @@ def name() -> str:
 
 
 def given(settings: tuple[str, ...]) -> list[str]:
-    """Terraform's arguments: its state's place, and variables; those of the last `up` hold until others are given."""
-    kept = WORK / "settings.json"
+    """Terraform's arguments: its state's place, and variables; a cluster keeps those of its last `up` by default."""
     if settings:
-        kept.write_text(json.dumps(settings))
-    known = settings or (json.loads(kept.read_text()) if kept.exists() else [])
+        SETTINGS.write_text(json.dumps(settings))
+    known = settings or (json.loads(SETTINGS.read_text()) if SETTINGS.exists() else [])
     return [
         f"-state={WORK / 'terraform.tfstate'}", f"-var-file={WORK / 'software.tfvars.json'}",
         "-no-color", "-input=false",

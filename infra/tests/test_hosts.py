@@ -18,6 +18,7 @@ from tests.still_network import own_network
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="hosts are made by root alone")
 NAME = f"test-{os.getpid()}"
 CIDR = f"10.{80 + os.getpid() % 100}.{os.getpid() // 100 % 256}.0/24"
+OTHER_CIDR = f"10.{180 + os.getpid() % 70}.{os.getpid() // 100 % 256}.0/24"
 SERVER = ["python3", "-m", "http.server", "8000"]
 
 
@@ -130,3 +131,14 @@ def test_a_lost_host_is_gone_with_all_that_ran_there(network: Network, one: Host
 def test_a_second_network_with_its_addresses_is_refused(network: Network) -> None:
     with pytest.raises(HostsError, match="are those of lt-"):
         Network(f"{NAME}-2", network.cidr).create()
+
+
+def test_a_network_whose_maker_is_gone_is_removed_with_its_hosts(network: Network) -> None:
+    name = f"{network.name}-3"
+    lost = Network(name, OTHER_CIDR)
+    lost.create()
+    Host(name, "orphan", lost.gateway.rpartition(".")[0] + ".9").create()
+    with pytest.raises(HostsError, match=f"{name} remove"):
+        lost.create()
+    assert main([name, "remove"]) == 0
+    assert not any(leftovers(name).values())

@@ -15,6 +15,7 @@ from lowtide.flow.avro import avro
 from lowtide.flow.durations import days, hours, millis, minutes, seconds
 from lowtide.flow.endpoints import kafka
 from lowtide.flow.formats import json, raw
+from lowtide.flow.joins import Joined, Table
 from lowtide.flow.markers import Alias, Epoch, Header, Key, Offset, Partition, Precision, Timestamp, Tombstone, Topic
 from lowtide.flow.message import Message
 from lowtide.flow.protobuf import protobuf
@@ -35,6 +36,7 @@ __all__ = [
     "Epoch",
     "Flow",
     "Header",
+    "Joined",
     "Key",
     "KeyedStream",
     "LowtideError",
@@ -45,6 +47,7 @@ __all__ = [
     "Raw",
     "Stamped",
     "Stream",
+    "Table",
     "Timestamp",
     "Tombstone",
     "Topic",

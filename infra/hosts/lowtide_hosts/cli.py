@@ -1,4 +1,4 @@
-"""Hosts by hand: `python -m lowtide_hosts.cli NETWORK list|exec|lose|freeze|thaw|cut|mend|leftovers ...`."""
+"""Hosts by hand: `python -m lowtide_hosts.cli NETWORK list|exec|lose|freeze|thaw|cut|mend|leftovers|remove ...`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("list", help="the hosts that are up")
     commands.add_parser("leftovers", help="what is left of the network, as JSON; nothing is 0")
+    commands.add_parser("remove", help="destroy it with all its hosts, where Terraform's state is lost")
     run = commands.add_parser("exec", help="run a command on a host")
     run.add_argument("--env", action="append", default=[], metavar="KEY=VALUE", help="a variable of it")
     run.add_argument("host")
@@ -53,11 +54,21 @@ def leftovers(network: str) -> dict[str, int]:
     }
 
 
+def remove(network: str) -> None:
+    """Destroy a network and all its hosts, whoever made them."""
+    for host in Host.all(network):
+        host.destroy()
+    Network(network, "0.0.0.0/8").destroy()
+
+
 def _do(asked: argparse.Namespace) -> int:
     if asked.command == "leftovers":
         left = leftovers(asked.network)
         sys.stdout.write(json.dumps(left) + "\n")
         return int(any(left.values()))
+    if asked.command == "remove":
+        remove(asked.network)
+        return 0
     if asked.command == "list":
         for host in Host.all(asked.network):
             sys.stdout.write(f"{host.address:<15} {host.name}\n")

@@ -96,7 +96,8 @@ class Network:
             HostsError: its addresses or its name are taken.
         """
         if link_exists(self.bridge):
-            raise HostsError(f"network {self.name} exists already: destroy it, or import it")
+            way_out = f"destroy it where it was made, or by `python -m lowtide_hosts.cli {self.name} remove`"
+            raise HostsError(f"network {self.name} exists already: {way_out}")
         routes = ip("-o", "-4", "addr", "show").splitlines()
         taken = [line.split()[1] for line in routes if IPv4Network(self.cidr).overlaps(_network_of(line.split()[3]))]
         if taken:

@@ -41,8 +41,11 @@ class Process:
 
     @property
     def can_be_entered(self) -> bool:
-        """Whether it still has its namespaces: one that ends has left them, and may be there for seconds more."""
-        return self.lives and Path(f"/proc/{self.pid}/ns/pid").exists()
+        """Whether it still has its namespaces: one that ends has left them, and may be there for seconds more.
+
+        That of process numbers it leaves last, long after the others.
+        """
+        return self.lives and Path(f"/proc/{self.pid}/ns/ipc").exists()
 
     def children(self) -> list[Process]:
         """Its direct children."""

@@ -20,9 +20,11 @@ from lowtide.flow.steps import (
     Broadcast,
     FlatMap,
     FlatScan,
+    Join,
     KeyBy,
     Late,
     Loop,
+    Merge,
     Read,
     Relay,
     Site,
@@ -125,7 +127,15 @@ class _Layout:
             step = KeyBy(() if key is None else (key,))
             return [self._add(f"{call.name}/exchange", step, parents, self._gives[index], call.site)]
         level = max((parent.level for parent in parents), default=0)
-        return [self._lifted(index, port, parent, level) for port, parent in enumerate(parents)]
+        lifted = [self._lifted(index, port, parent, level) for port, parent in enumerate(parents)]
+        if len({parent.id for parent in lifted}) == len(lifted):
+            return lifted
+        # A stream joined with itself takes two ways, so that of one record the two copies have an order.
+        name = self._inference.names[index]
+        return [
+            self._add(f"{name}/port-{port}", Merge(), [parent], parent.gives, call.site)
+            for port, parent in enumerate(lifted)
+        ]
 
     def _lifted(self, index: int, port: int, vertex: Vertex, level: int) -> Vertex:
         """The vertex, or the last of the relays that bring its records to the level."""
@@ -151,8 +161,9 @@ def _with_depths(vertices: Sequence[Vertex]) -> tuple[Vertex, ...]:
     """Say of every vertex how long the child path of a record in or out of it can be.
 
     Flat maps, flat scans, broadcasts and loops' heads append one element, edges from a vertex with several children
-    another, and so do sources that read one topic; a loop appends what one pass through it does once per turn. What a
-    window gives when it closes begins a path of one element.
+    another, and so do sources that read one topic; a loop appends what one pass through it does once per turn. A join
+    numbers its pairs. What a window gives when it closes, and what a join gives of an unpaired record, begins a path of
+    one element.
     """
     children = Counter(parent for each in vertices if not isinstance(each.step, Late) for parent in each.parents)
     readers = Counter(vertex.step.source.topic for vertex in vertices if isinstance(vertex.step, Read))
@@ -161,6 +172,8 @@ def _with_depths(vertices: Sequence[Vertex]) -> tuple[Vertex, ...]:
         arriving = max((depths[parent] + (children[parent] > 1) for parent in vertex.parents), default=0)
         if isinstance(vertex.step, Read):
             arriving += readers[vertex.step.source.topic] > 1
+        if isinstance(vertex.step, Join):
+            arriving += 1
         if isinstance(vertex.step, WindowBy):
             arriving = arriving + 1 if vertex.step.emit == "update" else max(arriving, 1)
         depths.append(arriving + isinstance(vertex.step, FlatMap | FlatScan | Broadcast | Loop))

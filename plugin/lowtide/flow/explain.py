@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from lowtide.flow.join_types import said_nearness
 from lowtide.flow.moments import said_duration
 from lowtide.flow.plan import Plan, Vertex
 from lowtide.flow.signature import said
@@ -11,8 +12,11 @@ from lowtide.flow.steps import (
     WORD,
     Again,
     Broadcast,
+    Connect,
     Deduplicate,
     FlatMap,
+    Join,
+    JoinTable,
     KeyBy,
     Last,
     Late,
@@ -23,6 +27,7 @@ from lowtide.flow.steps import (
     Relay,
     Scan,
     Step,
+    Table,
     WindowBy,
     Write,
 )
@@ -60,6 +65,9 @@ def _does(plan: Plan, vertex: Vertex) -> str:
     if isinstance(step, Read):
         return f"{WORD[Read]} {step.source} -> {gives}"
     origins = [plan.vertices[parent].name for parent in vertex.parents]
+    if isinstance(step, Connect):
+        takes = ", ".join(f"{said(plan.vertices[each].gives)} of {plan.vertices[each].name}" for each in vertex.parents)
+        return f"{_verb(step)}: {takes}"
     takes = f"{said(vertex.takes)} of {', '.join(origins) if isinstance(step, Merge) else origins[0]}"
     return f"{_verb(step)}: {takes}{_result(plan, vertex, origins)}"
 
@@ -88,6 +96,12 @@ def _result(plan: Plan, vertex: Vertex, origins: list[str]) -> str:  # noqa: PLR
     if isinstance(step, Scan):
         beside = "".join(f" beside {origin}" for origin in origins[1:])
         return f"{beside} -> {gives}, with the state {said(step.state)}{_until(step.ttl)}"
+    if isinstance(step, Table):
+        return f"{'' if step.deleted is None else f', gone where {step.deleted} is True'}{_until(step.ttl)}"
+    if isinstance(step, JoinTable):
+        return f" with {origins[1]}, {step.how} -> {gives}"
+    if isinstance(step, Join):
+        return f" with {origins[1]}, {step.how}, {said_nearness(step)} -> {gives}"
     if isinstance(step, Deduplicate):
         return f" within {step.within}"
     if isinstance(step, Again):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import reduce
+from operator import or_
 from typing import Any, get_origin
 
 from lowtide.errors import FlowError
@@ -12,6 +14,7 @@ from lowtide.flow.endpoints import KafkaSink, KafkaSource
 from lowtide.flow.findings import Finding
 from lowtide.flow.formats import RawFormat
 from lowtide.flow.graph import DEAD_LETTERS, NAME, NAME_RULE, FlowGraph
+from lowtide.flow.join_types import Keyed, connect_faults, deleted_fault, join_faults, key_fault, typed_pairing
 from lowtide.flow.loops import Loops
 from lowtide.flow.schema import schema_of
 from lowtide.flow.signature import NOTHING, Unreadable, accepts, element_of, said, signature_of
@@ -20,9 +23,13 @@ from lowtide.flow.steps import (
     WORD,
     Again,
     Broadcast,
+    Connect,
     Deduplicate,
     Filter,
     FlatMap,
+    FlatScan,
+    Join,
+    JoinTable,
     KeyBy,
     Last,
     Late,
@@ -38,6 +45,7 @@ from lowtide.flow.steps import (
     Site,
     Split,
     Step,
+    Table,
     WindowBy,
     Write,
 )
@@ -97,6 +105,8 @@ class Inference:
             self._fault(call, f"not a step's name: {NAME_RULE}")
         if name is None:
             self._fault(call, f"{word} needs a name, as its function has none: add name=")
+        if isinstance(call.step, Table) and isinstance(name, str):
+            name = f"{name}/{word}"  # It may well be called as its source is.
         self.names.append(name or word)
         if name is None:
             return
@@ -119,7 +129,10 @@ class Inference:
         if isinstance(call.step, KeyBy):
             return f"{self.names[call.parents[0]]}/by-{'-'.join(call.step.columns)}"
         if isinstance(call.step, Last | Late):
-            return f"{self.names[call.parents[0]]}/{WORD[type(call.step)]}"
+            other = "-other" if isinstance(call.step, Late) and call.step.port else ""
+            return f"{self.names[call.parents[0]]}/{WORD[type(call.step)]}{other}"
+        if isinstance(call.step, Connect):
+            return f"{'+'.join(self.names[parent] for parent in call.parents)}/connect"
         if isinstance(call.step, Side):
             return f"{self.names[call.parents[0]]}/{str(call.step.says).lower()}"
         return f"{self._loops.name_of(index)}/head" if isinstance(call.step, Loop) else None
@@ -131,9 +144,11 @@ class Inference:
                 self._check_start(call, call.step.source)
                 return schema_of(call.step.source.format.record).record
             if isinstance(call.step, Late):
-                return self.gives[self._flow.calls[call.parents[0]].parents[0]]
+                return self.gives[self._flow.calls[call.parents[0]].parents[call.step.port]]
             takes = self.gives[call.parents[0]]
             if not isinstance(call.step, Map | FlatMap | Filter | Split | Side) and self._takes_windows(call):
+                return None
+            if self._takes_connected(call):
                 return None
             return self._infer_after(index, call, takes)
         except Unreadable as problem:
@@ -163,7 +178,17 @@ class Inference:
                 return True
         return False
 
-    def _infer_after(self, index: int, call: Call, takes: Any) -> Any:
+    def _takes_connected(self, call: Call) -> bool:
+        found = [parent for parent in call.parents if isinstance(self.steps[parent], Connect)]
+        if not found or (type(call.step) in (Scan, FlatScan) and len(call.parents) == 1):
+            return False
+        after = f"{WORD[type(call.step)]}{' with a broadcast' if len(call.parents) > 1 else ''}"
+        self._fault(
+            call, f"connect brings streams together for scan and flat_scan, not for {after}; map each, then merge them"
+        )
+        return True
+
+    def _infer_after(self, index: int, call: Call, takes: Any) -> Any:  # noqa: PLR0911 - one line per kind of step
         step = call.step
         if isinstance(step, Map | FlatMap):
             return self._infer_function(call, step, takes)
@@ -176,6 +201,8 @@ class Inference:
             return self._infer_loop(call, step, takes)
         if isinstance(step, WindowBy):
             return self._infer_window(index, call, step, takes)
+        if isinstance(step, Connect | JoinTable | Join):
+            return self._infer_ports(index, call, step)
         if isinstance(step, Broadcast):
             self.steps[index] = typed_broadcast(step, takes)
         elif isinstance(step, Filter | Split):
@@ -210,7 +237,7 @@ class Inference:
                 call, "nothing is made of its windows; add .aggregate(...), .reduce(...), .fold(...) or .apply(...)"
             )
             return None
-        taken = any(isinstance(each.step, Late) and each.parents == (index,) for each in self._flow.calls)
+        taken = bool(self._lates(index))
         if step.time is None and (taken or step.late is not None):
             self._fault(call, "its windows go by log time, for which nothing is late; leave out .late and late=")
         elif step.time is not None and not taken and step.late is None:
@@ -219,6 +246,42 @@ class Inference:
             self._fault(call, 'late="drop" drops what .late takes; leave out one of the two')
         self.steps[index], gives = typed_window(step, takes, self._key(call))
         return gives
+
+    def _infer_ports(self, index: int, call: Call, step: Connect | JoinTable | Join) -> Any:
+        sides = [self._side(parent) for parent in call.parents]
+        if isinstance(step, Join):
+            return self._infer_join(index, call, step, sides)
+        types = [record for record, _ in sides]
+        if isinstance(step, Connect):
+            if len(set(call.parents)) < len(call.parents):
+                self._fault(call, "a stream is connected with itself, so each of its records would come twice")
+            for message in connect_faults(sides):
+                self._fault(call, message)
+            return None if None in types else reduce(or_, types)
+        fault = key_fault(sides)
+        if fault is not None:
+            self._fault(call, fault)
+        if step.how == "left" and types[1] is not None:
+            types[1] |= None
+        return typed_pairing(step.function, step.returns, types)
+
+    def _infer_join(self, index: int, call: Call, step: Join, sides: list[Keyed]) -> Any:
+        for message in join_faults(step, sides, self._lates(index)):
+            self._fault(call, message)
+        types = [record for record, _ in sides]
+        for port, outer in enumerate(reversed(step.outer)):
+            if outer and types[port] is not None:
+                types[port] |= None
+        return typed_pairing(step.function, step.returns, types)
+
+    def _lates(self, index: int) -> set[int]:
+        """The ports of a call whose late records are taken."""
+        found = (each for each in self._flow.calls if each.parents == (index,))
+        return {each.step.port for each in found if isinstance(each.step, Late)}
+
+    def _side(self, index: int) -> Keyed:
+        """The records of a keyed stream, or a table."""
+        return self.gives[index], self._key(self._flow.calls[index])
 
     def _key(self, call: Call) -> tuple[str, ...]:
         """The columns by which the records are keyed that a call takes."""
@@ -230,6 +293,10 @@ class Inference:
         if isinstance(step, KeyBy):
             self._check_columns(call, step.columns, takes)
             self._check_keys(call, step.columns, takes)
+        elif isinstance(step, Table):
+            fault = deleted_fault(step.deleted, takes)
+            if fault is not None:
+                self._fault(call, fault)
         elif isinstance(step, Write):
             self._check_sink(call, step.sink, takes)
 
@@ -322,6 +389,10 @@ class Inference:
                 self._fault(
                     call, "no scan looks at this broadcast; use it with .scan(..., broadcast=...), or remove it"
                 )
+            elif isinstance(call.step, Table):
+                self._fault(call, "nothing joins this table; use it with .join_table(...), or remove it")
+            elif isinstance(call.step, Connect):
+                self._fault(call, "nothing takes what is connected; add .scan(...) or .flat_scan(...), or remove it")
             elif isinstance(call.step, Side):
                 whose = f"the records for which {self.names[call.parents[0]]} returns {call.step.says}"
                 self._fault(call, f"nothing takes {whose}; end their stream with .write(...), or use filter instead")

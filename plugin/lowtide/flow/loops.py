@@ -6,7 +6,20 @@ from collections.abc import Iterator
 
 from lowtide.flow.calls import Call
 from lowtide.flow.graph import FlowGraph
-from lowtide.flow.steps import WORD, Again, Broadcast, KeyBy, Loop, Scan, WindowBy, Write
+from lowtide.flow.steps import (
+    WORD,
+    Again,
+    Broadcast,
+    Connect,
+    Join,
+    JoinTable,
+    KeyBy,
+    Loop,
+    Scan,
+    Table,
+    WindowBy,
+    Write,
+)
 
 
 class Loops:
@@ -51,9 +64,12 @@ class Loops:
             yield f"it takes records from inside the loop {name!r}; take those that come out of it"
         elif isinstance(call.step, Scan) and len(call.parents) > 1:
             yield f"a scan in the loop {name!r} cannot look at a broadcast; do so before or behind the loop"
-        elif mixed:
+        elif mixed and not isinstance(call.step, Connect | JoinTable | Join):
             yield f"{WORD[type(call.step)]} takes streams from inside and outside of the loop {name!r}; merge before it"
         elif isinstance(call.step, WindowBy):
             yield f"a window cannot stand in the loop {name!r}: it ends later than a turn; put it before or behind"
+        elif isinstance(call.step, Connect | Table | JoinTable | Join):
+            word = WORD[type(call.step)]
+            yield f"{word} cannot stand in the loop {name!r}: it waits for records that a turn does not bring"
         elif isinstance(call.step, KeyBy | Broadcast | Write):
             yield f"{WORD[type(call.step)]} cannot stand in the loop {name!r}, whose records stay with their key"

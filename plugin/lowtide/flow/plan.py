@@ -14,6 +14,8 @@ from lowtide.flow.steps import (
     CLOCKED,
     STATEFUL,
     Broadcast,
+    Connect,
+    Join,
     KeyBy,
     Late,
     Loop,
@@ -23,6 +25,7 @@ from lowtide.flow.steps import (
     Scan,
     Site,
     Step,
+    Table,
     WindowBy,
     Write,
 )
@@ -44,7 +47,7 @@ class Vertex:
             that is no source.
         level: Where it runs; of an exchange, the level that receives.
         parents: Ids of the vertices whose records it takes, by port; none for a source. All of its own level, of an
-            exchange of the level before. A scan with a broadcast takes it at port 1.
+            exchange of the level before. A scan with a broadcast takes it at port 1, and so does a join its table.
         step: What it does.
         takes: The type of the records that come in (at port 0); of a source, that come out.
         gives: The type of the records that come out; of a sink, that go in; of `last` the alias tuple[T, ...]; of a
@@ -77,6 +80,11 @@ class Vertex:
         return LOOP_MARK | self.id
 
 
+def side_of(join: Vertex, port: int) -> str:
+    """What one side of a join is called in snapshots, where each is kept by itself."""
+    return f"{join.name}/{('left', 'right')[port]}"
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Everything that the workers of a flow have to know about it.
@@ -107,13 +115,13 @@ class Plan:
         """The vertices that take the records of this one, in the order they were written; not back to a loop's head.
 
         Where there are several, a record's child path gets the child's number, counted from 1, on the way. Who takes
-        what is late for a window is not among them.
+        what is late is not among them.
         """
         return tuple(each for each in self.vertices if vertex in each.parents and not isinstance(each.step, Late))
 
-    def late_of(self, window: int) -> Vertex | None:
-        """The vertex that takes what is late for a window; None where it is dropped."""
-        found = (each for each in self.vertices if window in each.parents and isinstance(each.step, Late))
+    def late_of(self, step: int, port: int = 0) -> Vertex | None:
+        """The vertex that takes what is late for a window, or for a join at a port; None where it is dropped."""
+        found = (each for each in self.vertices if step in each.parents and each.step == Late(port))
         return next(found, None)
 
     def sources(self) -> Iterator[Vertex]:
@@ -139,12 +147,26 @@ class Plan:
         """All exchanges."""
         return (vertex for vertex in self.vertices if vertex.is_exchange)
 
-    def key_of(self, vertex: Vertex) -> tuple[str, ...]:
-        """The columns by which the records are keyed that reach a `last`, a `scan` or a loop."""
+    def keyed(self, vertex: Vertex, port: int = 0) -> Vertex:
+        """The `key_by` that a stateful step or a loop has at a port; of several connected streams the first one's."""
         while not isinstance(vertex.step, KeyBy):
             assert vertex.parents, f"{vertex.name} stands behind no key_by"
-            vertex = self.vertices[vertex.parents[0]]
-        return vertex.step.columns
+            vertex, port = self.vertices[vertex.parents[port]], 0
+        return vertex
+
+    def key_of(self, vertex: Vertex, port: int = 0) -> tuple[str, ...]:
+        """The columns by which the records are keyed that reach a stateful step or a loop at a port; see `keyed`."""
+        step = self.keyed(vertex, port).step
+        assert isinstance(step, KeyBy)
+        return step.columns
+
+    def connected(self, scan: Vertex) -> dict[type, tuple[str, ...]]:
+        """By type of record the columns it is keyed by, for a scan of connected streams; empty for any other."""
+        connect = self.vertices[scan.parents[0]]
+        if not isinstance(connect.step, Connect):
+            return {}
+        ports = range(len(connect.parents))
+        return {self.keyed(connect, port).gives: self.key_of(connect, port) for port in ports}
 
     def broadcast_of(self, scan: Vertex) -> Vertex | None:
         """The broadcast that a scan looks at, at port 1 and perhaps through relays; None if it does not."""
@@ -152,6 +174,13 @@ class Plan:
             return None
         vertex = self.vertices[scan.parents[1]]
         while not isinstance(vertex.step, Broadcast):
+            vertex = self.vertices[vertex.parents[0]]
+        return vertex
+
+    def table_of(self, join: Vertex) -> Vertex:
+        """The table that a `join_table` looks at, at port 1 and perhaps through relays."""
+        vertex = self.vertices[join.parents[1]]
+        while not isinstance(vertex.step, Table):
             vertex = self.vertices[vertex.parents[0]]
         return vertex
 
@@ -179,7 +208,8 @@ class Plan:
     @property
     def clocked(self) -> frozenset[int]:
         """The vertices that send what time alone brings."""
-        return frozenset(vertex.id for vertex in self.vertices if isinstance(vertex.step, CLOCKED))
+        clocked = (vertex for vertex in self.vertices if isinstance(vertex.step, CLOCKED))
+        return frozenset(each.id for each in clocked if not isinstance(each.step, Join) or any(each.step.outer))
 
     @property
     def outward(self) -> frozenset[int]:

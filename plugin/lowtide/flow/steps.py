@@ -261,7 +261,74 @@ class WindowBy:
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """The records that came too late for the windows of its parent, as they were."""
+    """The records that came too late for the windows of its parent, or for a join at one of its ports, as they were."""
+
+    port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """The records of keyed streams of any types in one, in order, for scans."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The newest record of every key, for `join_table`.
+
+    Attributes:
+        deleted: The column that says of a record, by being True, that its key is gone; None for none.
+        ttl: After so much log time without a record a key has no row any more; None for never.
+    """
+
+    deleted: str | None = None
+    ttl: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JoinTable:
+    """Every record becomes `function(record, row)`, the row being its key's in a table, as of the record's place.
+
+    Attributes:
+        function: Changes nothing in place.
+        how: Whether a record without a row is left out, or comes with None.
+        returns: The type of the results; in a plan always there.
+    """
+
+    function: Function
+    how: Literal["inner", "left"]
+    returns: type | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Pairs of the records of two streams that have one key and lie near each other in time become records.
+
+    Attributes:
+        function: Takes the two, one of them None where an unpaired record comes out; changes nothing in place.
+        how: Of which streams unpaired records come out.
+        before: How far before the left record's time the right one's may lie.
+        after: How far after it.
+        time: The columns of event time, left and right; None for log time.
+        wait: How long log time waits for each stream's event time.
+        ahead: A record whose event time is further ahead of log time is late.
+        late: "drop" where nobody takes what is late.
+        returns: The type of the results; in a plan always there.
+    """
+
+    function: Function
+    how: Literal["inner", "left", "right", "outer"]
+    before: timedelta
+    after: timedelta
+    time: tuple[str, str] | None = None
+    wait: tuple[timedelta, timedelta] = (ZERO, ZERO)
+    ahead: timedelta = ZERO
+    late: Literal["drop"] | None = None
+    returns: type | None = None
+
+    @property
+    def outer(self) -> tuple[bool, bool]:
+        """Whether unpaired records come out, left and right."""
+        return self.how in ("left", "outer"), self.how in ("right", "outer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,16 +378,20 @@ Step = (
     | Broadcast
     | WindowBy
     | Late
+    | Connect
+    | Table
+    | JoinTable
+    | Join
     | Merge
     | Loop
     | Again
     | Write
 )
 
-STATEFUL = (Last, Scan, Deduplicate, Broadcast, WindowBy, Loop)
+STATEFUL = (Last, Scan, Deduplicate, Broadcast, WindowBy, Connect, JoinTable, Join, Loop)
 """Steps whose work needs to be in order, and so min time."""
 
-CLOCKED = (WindowBy,)
+CLOCKED = (WindowBy, Join)
 """Steps that send what time alone brings, with no record that causes it: they say what is due (R6b)."""
 
 WORD = {
@@ -343,6 +414,10 @@ WORD = {
     Broadcast: "broadcast",
     WindowBy: "window",
     Late: "late",
+    Connect: "connect",
+    Table: "table",
+    JoinTable: "join_table",
+    Join: "join",
     Merge: "merge",
     Loop: "loop",
     Again: "loop",

@@ -11,6 +11,7 @@ from lowtide.flow import steps
 from lowtide.flow.calls import check_text, count_of, function_of, name_of, sink_of, user_site
 from lowtide.flow.durations import duration_of
 from lowtide.flow.endpoints import Kafka
+from lowtide.flow.moments import ZERO
 from lowtide.flow.steps import Site, Step
 from lowtide.flow.windows import Windows
 
@@ -19,14 +20,29 @@ if TYPE_CHECKING:
 
     from lowtide.flow.agg import Aggregate
     from lowtide.flow.graph import FlowGraph
+    from lowtide.flow.joins import Joined, Table
     from lowtide.flow.windowed import Windowed
 
 T = TypeVar("T")
 U = TypeVar("U")
 S = TypeVar("S")
 B = TypeVar("B")
+R = TypeVar("R")
 
-_KEYED = ("last", "scan", "flat_scan", "reduce", "aggregate", "deduplicate", "window", "loop")
+_KEYED = (
+    "last",
+    "scan",
+    "flat_scan",
+    "reduce",
+    "aggregate",
+    "deduplicate",
+    "window",
+    "table",
+    "join_table",
+    "join",
+    "connect",
+    "loop",
+)
 
 
 class Stream(Generic[T]):
@@ -353,6 +369,193 @@ class KeyedStream(Stream[T]):
 
         step = window_by(name, windows, time, wait, ahead, late, emit)
         return Windowed(self._flow, self._write_down(step, name))
+
+    def table(self, name: str, *, deleted: str | None = None, ttl: timedelta | None = None) -> Table[T]:
+        """Keep the newest record of every key, for `join_table`.
+
+        Args:
+            name: The table's name.
+            deleted: A column of type bool: a record that has True there takes its key out.
+            ttl: A key whose last record is so old in log time has no row any more; by default it keeps it for ever.
+        """
+        from lowtide.flow.joins import Table, table_of
+
+        return Table(self._flow, self._write_down(table_of(name, deleted, ttl), name))
+
+    @overload
+    def join_table(
+        self,
+        name: str,
+        table: Table[R],
+        function: Callable[[T, R], U],
+        *,
+        how: Literal["inner"] = "inner",
+        returns: type[U] | None = None,
+    ) -> Stream[U]: ...
+
+    @overload
+    def join_table(
+        self,
+        name: str,
+        table: Table[R],
+        function: Callable[[T, R | None], U],
+        *,
+        how: Literal["left"],
+        returns: type[U] | None = None,
+    ) -> Stream[U]: ...
+
+    def join_table(
+        self,
+        name: str,
+        table: Table[Any],
+        function: Callable[..., Any],
+        *,
+        how: Literal["inner", "left"] = "inner",
+        returns: type[Any] | None = None,
+    ) -> Stream[Any]:
+        """Turn every record and its key's row of the table, as of the record's place in the order, into one.
+
+        A change of the table gives nothing by itself.
+
+        Args:
+            name: The step's name, under which its rows are kept.
+            table: What `.key_by(...).table(...)` returned; keyed by as many columns of the same types.
+            function: Takes the record and the row; deterministic, and changes neither.
+            how: "inner" leaves out records without a row; with "left" the function gets None for it.
+            returns: The type of the results if the function's annotations do not say it.
+        """
+        from lowtide.flow.joins import join_table_of
+
+        also, step = join_table_of(self._flow, name, table, function, how, returns)
+        return Stream(self._flow, self._write_down(step, name, also=also))
+
+    @overload
+    def join(
+        self,
+        name: str,
+        other: KeyedStream[R],
+        function: Callable[[T, R], U],
+        *,
+        before: timedelta = ZERO,
+        after: timedelta = ZERO,
+        time: tuple[str, str] | None = None,
+        wait: timedelta | tuple[timedelta, timedelta] | None = None,
+        ahead: timedelta = timedelta(days=1),
+        late: Literal["drop"] | None = None,
+        how: Literal["inner"] = "inner",
+        returns: type[U] | None = None,
+    ) -> Joined[T, R, U]: ...
+
+    @overload
+    def join(
+        self,
+        name: str,
+        other: KeyedStream[R],
+        function: Callable[[T, R | None], U],
+        *,
+        before: timedelta = ZERO,
+        after: timedelta = ZERO,
+        time: tuple[str, str] | None = None,
+        wait: timedelta | tuple[timedelta, timedelta] | None = None,
+        ahead: timedelta = timedelta(days=1),
+        late: Literal["drop"] | None = None,
+        how: Literal["left"],
+        returns: type[U] | None = None,
+    ) -> Joined[T, R, U]: ...
+
+    @overload
+    def join(
+        self,
+        name: str,
+        other: KeyedStream[R],
+        function: Callable[[T | None, R], U],
+        *,
+        before: timedelta = ZERO,
+        after: timedelta = ZERO,
+        time: tuple[str, str] | None = None,
+        wait: timedelta | tuple[timedelta, timedelta] | None = None,
+        ahead: timedelta = timedelta(days=1),
+        late: Literal["drop"] | None = None,
+        how: Literal["right"],
+        returns: type[U] | None = None,
+    ) -> Joined[T, R, U]: ...
+
+    @overload
+    def join(
+        self,
+        name: str,
+        other: KeyedStream[R],
+        function: Callable[[T | None, R | None], U],
+        *,
+        before: timedelta = ZERO,
+        after: timedelta = ZERO,
+        time: tuple[str, str] | None = None,
+        wait: timedelta | tuple[timedelta, timedelta] | None = None,
+        ahead: timedelta = timedelta(days=1),
+        late: Literal["drop"] | None = None,
+        how: Literal["outer"],
+        returns: type[U] | None = None,
+    ) -> Joined[T, R, U]: ...
+
+    def join(
+        self,
+        name: str,
+        other: KeyedStream[Any],
+        function: Callable[..., Any],
+        *,
+        before: timedelta = ZERO,
+        after: timedelta = ZERO,
+        time: tuple[str, str] | None = None,
+        wait: timedelta | tuple[timedelta, timedelta] | None = None,
+        ahead: timedelta = timedelta(days=1),
+        late: Literal["drop"] | None = None,
+        how: Literal["inner", "left", "right", "outer"] = "inner",
+        returns: type[Any] | None = None,
+    ) -> Joined[Any, Any, Any]:
+        """Pair every record with those of the other stream's same key from `before` before it to `after` after it.
+
+        A pair stands at the place of whichever record came later. What comes out unpaired does so once, when no partner
+        can come any more.
+
+        Args:
+            name: The step's name, under which the records are kept that partners may come for.
+            other: The other stream, keyed by as many columns of the same types; it may be the same one.
+            function: Takes a record and one of the other stream's; deterministic, and changes neither.
+            before: How far before a record's time the other one's may lie, both ends in.
+            after: How far after it.
+            time: The columns of event time, of this stream and the other; without it, the join goes by log time.
+            wait: With `time`: how far log time may be ahead of a record's event time before the record is late; one for
+                both streams, or one for each.
+            ahead: A record whose event time is further ahead of log time is late too.
+            late: "drop" where late records are not wanted; else take `.late` and `.late_other`.
+            how: Of which stream records come out that found no partner: the function gets None for it.
+            returns: The type of the results if the function's annotations do not say it.
+        """
+        from lowtide.flow.joins import Joined, join_of
+
+        self._check_keyed(other, "join")
+        step = join_of(name, function, (before, after), time, wait, ahead, late, how, returns)
+        return Joined(self._flow, self._write_down(step, name, also=[other._call]))
+
+    def connect(self, *others: KeyedStream[R]) -> KeyedStream[T | R]:
+        """Bring the records of keyed streams of any types together, for `scan` and `flat_scan`, in Lowtide's order.
+
+        The function gets whichever record comes, and tells them apart by `match`.
+
+        Args:
+            others: Streams keyed by as many columns, of the same types.
+        """
+        for other in others:
+            self._check_keyed(other, "connect")
+        if not others:
+            raise FlowError("connect takes one or more other streams", where=str(user_site()))
+        return KeyedStream(self._flow, self._write_down(steps.Connect(), None, also=[other._call for other in others]))
+
+    def _check_keyed(self, other: object, step: str) -> None:
+        self._check_ours(other, step)
+        if not isinstance(other, KeyedStream):
+            way_out = "write .key_by(...) directly before it"
+            raise FlowError(f"{step} takes keyed streams, found {other!r}", where=str(user_site()), way_out=way_out)
 
     def loop(
         self,

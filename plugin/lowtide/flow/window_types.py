@@ -15,21 +15,26 @@ from lowtide.flow.signature import NOTHING, Unreadable, accepts, element_of, sai
 from lowtide.flow.steps import Applied, Combined, Folded, Reduced, WindowBy
 from lowtide.flow.windows import Session, Window
 
-__all__ = ["time_fault", "typed_window"]
+__all__ = ["moment_fault", "time_fault", "typed_window"]
 
 
 def time_fault(step: WindowBy, takes: type | None) -> str | None:
     """What is wrong with the column of event time; None if nothing is."""
-    if step.time is None or takes is None:
+    return moment_fault(step.time, takes)
+
+
+def moment_fault(column: str | None, takes: type | None) -> str | None:
+    """What is wrong with a column as that of event time; None if nothing is."""
+    if column is None or takes is None:
         return None
     kinds = schema_of(takes).kinds
-    if step.time not in kinds:
-        return f"{said(takes)} has no column {step.time!r}; it has {', '.join(kinds)}"
-    kind = kinds[step.time]
+    if column not in kinds:
+        return f"{said(takes)} has no column {column!r}; it has {', '.join(kinds)}"
+    kind = kinds[column]
     if isinstance(kind, Scalar) and kind.python is datetime:
         return None
     way_out = "use map before it" if kind.name.endswith("| None") else "make one of it by map"
-    return f"time={step.time!r} is {kind.name}, and has to be a datetime that is never None; {way_out}"
+    return f"time={column!r} is {kind.name}, and has to be a datetime that is never None; {way_out}"
 
 
 def typed_window(step: WindowBy, takes: type | None, key: Sequence[str]) -> tuple[WindowBy, Any]:

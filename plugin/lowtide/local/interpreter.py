@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from lowtide.core.operators.exchange import front_unit
 from lowtide.core.operators.failure import Dead, Failure, MessageRefused, UserError, as_json, unreadable
 from lowtide.core.operators.keys import key_of
 from lowtide.core.operators.loop import key_changed, key_refused, misfit, too_many_turns
 from lowtide.core.operators.order import delivered_ms
+from lowtide.core.operators.pairing import Pairing
 from lowtide.core.operators.per_record import not_bool
 from lowtide.core.operators.watch import record_watch
 from lowtide.flow.plan import Plan, Vertex
@@ -22,7 +24,10 @@ from lowtide.flow.schema import schema_of
 from lowtide.flow.steps import (
     Again,
     Broadcast,
+    Connect,
     Deduplicate,
+    Join,
+    JoinTable,
     KeyBy,
     Last,
     Loop,
@@ -32,11 +37,13 @@ from lowtide.flow.steps import (
     Scan,
     Side,
     Split,
+    Table,
     WindowBy,
     Write,
 )
 from lowtide.local.calls import Failed, call, called
 from lowtide.local.items import Item, Message, Order
+from lowtide.local.joins import ROWS, Pairs, Rows
 from lowtide.local.plain_records import is_plain
 from lowtide.local.state import Scanned, Seen, Windows
 from lowtide.local.windows import OnTime, TimedWindows
@@ -97,6 +104,12 @@ class Run:
             if isinstance(vertex.step, WindowBy)
         }
         self._seen = {vertex.id: Seen(plan, vertex) for vertex in plan.vertices if isinstance(vertex.step, Deduplicate)}
+        self._pairs = {
+            vertex.id: Pairs(plan, vertex, looks_ahead=looks_ahead)
+            for vertex in plan.vertices
+            if isinstance(vertex.step, Join)
+        }
+        self._tables = {vertex.id: Rows(plan, vertex) for vertex in plan.vertices if isinstance(vertex.step, JoinTable)}
         self._watches = {vertex.id: record_watch(vertex) for vertex in plan.vertices}
         self._scanned = {vertex.id: Scanned(plan, vertex) for vertex in plan.vertices if isinstance(vertex.step, Scan)}
 
@@ -122,14 +135,19 @@ class Run:
 
     def _come_to(self, order: Order | None) -> None:
         """Let the clock bring all that stands before a place in the order."""
-        while self._timed:
-            dues = [(place, id_) for id_, timed in self._timed.items() if (place := timed.next) is not None]
+        clocked: dict[int, TimedWindows | Pairs] = {**self._timed, **self._pairs}
+        while clocked:
+            dues = [(place, id_) for id_, timed in clocked.items() if (place := timed.next) is not None]
             if not dues:
                 return
             place, id_ = min(dues)
             if (order is not None and place > order) or (self._until is not None and place.tick > self._until):
                 return
             vertex = self._plan.vertices[id_]
+            if id_ in self._pairs:
+                for item, left, right in self._pairs[id_].fire():
+                    self._go(self._paired(vertex, item, left, right, self._pairs[id_].pairing))
+                continue
             for item, failure in self._timed[id_].fire():
                 if failure is None:
                     self._walk(vertex, item)
@@ -137,8 +155,11 @@ class Run:
                     self._fail(vertex, item, failure)
 
     def _walk(self, vertex: Vertex, item: Item) -> None:
-        """Take what came out of a vertex all its way: by a stack instead of calls, as loops may be deep."""
-        ways = [_Way(vertex, None, item)]
+        """Take what came out of a vertex all its way."""
+        self._go([_Way(vertex, None, item)])
+
+    def _go(self, ways: list[_Way]) -> None:
+        """Go all ways to their ends: by a stack instead of calls, as loops may be deep."""
         while ways:
             way = ways.pop()
             ahead = self._behind(way.vertex, way.item) if way.port is None else self._into(way, way.port)
@@ -156,7 +177,7 @@ class Run:
             ways.append(_Way(child, child.parents.index(vertex.id), branch))
         return ways
 
-    def _into(self, way: _Way, port: int) -> Sequence[_Way]:
+    def _into(self, way: _Way, port: int) -> Sequence[_Way]:  # noqa: C901 - one branch per kind of step
         """What becomes of a record that reaches a vertex."""
         vertex, item = way.vertex, way.item
         newest = self._newest.get(vertex.id)
@@ -175,6 +196,10 @@ class Run:
                 ways = [self._parted(vertex, vertex.step, item)]
             elif isinstance(vertex.step, WindowBy):
                 ways = self._windowed(vertex, item)
+            elif isinstance(vertex.step, JoinTable):
+                return self._with_row(vertex, port, item)
+            elif isinstance(vertex.step, Join):
+                return self._joined(vertex, port, item)
             else:
                 ways = [_Way(vertex, None, result) for result in self._step(vertex, port, item)]
         except Failed as failed:
@@ -196,6 +221,36 @@ class Run:
         late = self._plan.late_of(vertex.id) if is_late else None
         return [_Way(each, None, item) for each in (late,) if each] + [_Way(vertex, None, each) for each in results]
 
+    def _with_row(self, vertex: Vertex, port: int, item: Item) -> list[_Way]:
+        """What comes of a record and its key's row; nothing of a new row."""
+        rows = self._tables[vertex.id]
+        if port == ROWS:
+            rows.put(item)
+            return []
+        row = rows.of(item)
+        if row is None and rows.inner:
+            return []
+        return self._paired(vertex, item, item.record, row, rows.pairing)
+
+    def _joined(self, vertex: Vertex, port: int, item: Item) -> list[_Way]:
+        """What comes of the pairs that a record makes; what is late goes as it was."""
+        join = self._pairs[vertex.id]
+        pairs = join.take(port, item)
+        if pairs is None:
+            late = self._plan.late_of(vertex.id, port)
+            return [] if late is None else [_Way(late, None, item)]
+        return [way for place, left, right in pairs for way in self._paired(vertex, place, left, right, join.pairing)]
+
+    def _paired(self, vertex: Vertex, item: Item, left: Any, right: Any, pairing: Pairing) -> list[_Way]:
+        """What a join's function makes of a pair, in the place of an item, whose record it is called for."""
+        out, failure = pairing(item.record, left, right, item.message.position)
+        if self._on_call is not None:
+            self._on_call(vertex, (left, right), None if failure else (None, [out]))
+        if failure is None:
+            return [_Way(vertex, None, item.becomes(out))]
+        self._fail(vertex, item, failure)
+        return []
+
     def _step(self, vertex: Vertex, port: int, item: Item) -> list[Item]:
         step = vertex.step
         if isinstance(step, Write):
@@ -208,7 +263,7 @@ class Run:
             return [item] if self._seen[vertex.id].goes_on(item) else []
         elif isinstance(step, Scan):
             self._scanned[vertex.id].see(item)
-        elif isinstance(step, Merge | Loop | Side):
+        elif isinstance(step, Merge | Loop | Side | Connect | Table):
             return [item.child(vertex.loop_mark) if isinstance(step, Loop) else item]
         else:
             return [self._exchanged(vertex, item)] if vertex.is_exchange else call(vertex, item)

@@ -78,6 +78,7 @@ class Scanned:
         self._step = vertex.step
         self._function, self._gives, self._says = calling(vertex)
         self._columns = plan.key_of(vertex)
+        self._connected = plan.connected(vertex)
         self._states = _Kept(vertex)
         self._age = _Age(plan, vertex)
         self.broadcast = plan.broadcast_of(vertex)
@@ -86,7 +87,7 @@ class Scanned:
     def take(self, item: Item) -> list[Item]:
         """The outputs for a record; raises Failed, and then the state is as it was."""
         record, states, beside = item.record, self._states, self._beside
-        key, function = key_of(self._columns, record), self._function
+        key, function = self._key(record), self._function
         if self._age.is_over(key, item):
             states.forget(key)
         self._age.touch(key, item)
@@ -107,6 +108,9 @@ class Scanned:
             return [item.becomes(each).child(number) for number, each in enumerate(outputs, 1)]
         return [item.becomes(outputs)]
 
+    def _key(self, record: Any) -> Hashable:
+        return key_of(self._connected.get(type(record), self._columns), record)
+
     def see(self, item: Item) -> None:
         """Fold a record of the broadcast into what the scan sees beside the next records; raises Failed."""
         assert self._beside is not None
@@ -123,7 +127,7 @@ class Scanned:
     def state(self, item: Item, port: int) -> Any:
         """The state behind a record that came in at a port: its key's, or the broadcast's."""
         if port == 0:
-            return self._states.kept(key_of(self._columns, item.record))
+            return self._states.kept(self._key(item.record))
         assert self._beside is not None
         return self._beside.kept(())
 

@@ -78,7 +78,12 @@ def wrong_in(text: str) -> list[str]:
     known = commands()
     options = {option for each in known.values() for parameter in each.params for option in parameter.opts}
     options |= {option for each in known.values() for parameter in each.params for option in parameter.secondary_opts}
-    tables = {table.name: {key.name for key in fields(getattr(Conf(), table.name))} for table in fields(Conf)}
+    tables = {
+        table.name: {key.name for key in fields(getattr(Conf(), table.name))}
+        for table in fields(Conf)
+        if table.name != "registry"
+    }
+    tables["registry"] = {"default"}  # Its keys are tables, named by users.
     wrong = []
     for name, inner in re.findall(r"(?<![\w/.-])lowtide (?!and |or )([a-z-]+)(?: ([a-z-]+))?", text):
         if name in NO_COMMANDS:
@@ -94,7 +99,7 @@ def wrong_in(text: str) -> list[str]:
         for before, target in re.findall(r"(in a clone: )?\bmake ([a-z-]+)\b", text)
         if (target in TARGETS) != bool(before)
     ]
-    wrong += [f"[{table}]" for table in re.findall(r"\[([a-z]+)\](?!\()", text) if table not in tables]
+    wrong += [f"[{table}]" for table in re.findall(r"(?<!lowtide)\[([a-z]+)\](?!\()", text) if table not in tables]
     wrong += [
         f"[{table}].{key}"
         for table, key in re.findall(r"\[([a-z]+)\]\.([a-z_]+)", text)

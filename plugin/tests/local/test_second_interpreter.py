@@ -30,6 +30,7 @@ from lowtide_tracker import Floor
 
 ROOT = Path(__file__).parents[3]
 SEEDS = range(200)
+UNITS = 8
 UNREADABLE: list[bytes | None] = [
     b"",
     b"{}",
@@ -95,9 +96,16 @@ def message_of(came: Came) -> Message:
 
 def letters_of(dead: Sequence[Any]) -> Counter[Letter]:
     return Counter(
-        Letter(each.vertex, each.position.front, each.position.sequence, each.timestamp, each.key, each.value)
+        unnumbered(
+            Letter(each.vertex, each.position.front, each.position.sequence, each.timestamp, each.key, each.value)
+        )
         for each in dead
     )
+
+
+def unnumbered(letter: Letter) -> Letter:
+    """A letter that does not say which step's clock it was: the two number steps differently."""
+    return letter if letter.front >= 0 else letter._replace(offset=letter.offset % UNITS)
 
 
 def run_oracle(plan: Plan, log: dict[str, list[Came]], floors: Sequence[Said]) -> tuple[Any, Counter[Letter]]:
@@ -141,11 +149,11 @@ def test_random_flows_give_every_lane_what_both_interpreters_and_the_workers_giv
         flow, again = Writer(lowtide, seed).write(), Writer(interpreter, seed).write()
         dice = random.Random(seed)
         lanes, slack_ms = dice.choice([1, 2, 4]), dice.choice([1, 2, 5])
-        plan = compile_flow(flow, units=8, lanes=lanes, parallelism=dice.randint(1, lanes), slack_ms=slack_ms)
+        plan = compile_flow(flow, units=UNITS, lanes=lanes, parallelism=dice.randint(1, lanes), slack_ms=slack_ms)
         log = logs(dice, again)
         floors = floors_of(dice, log) if dice.random() < 0.5 else []
-        lanes_of, letters = again.run_log(log, floors, slack_ms=slack_ms, units=8, lanes=lanes)
-        expected = lanes_of, Counter(letters)
+        lanes_of, letters = again.run_log(log, floors, slack_ms=slack_ms, units=UNITS, lanes=lanes)
+        expected = lanes_of, Counter(map(unnumbered, letters))
         assert run_oracle(plan, log, floors) == expected, f"seed {seed}"
         if not floors:
             assert run_workers(dice, plan, log, dice.choice(["optimistic", "ordered"])) == expected, f"seed {seed}"

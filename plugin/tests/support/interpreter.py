@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 from interpreter_bytes import ORIGIN, dumped, marked, normal, record_of, unit_of, unit_of_front, written
+from interpreter_joins import Nears
 from interpreter_windows import (
     EPOCH,
     Bags,
@@ -236,6 +237,38 @@ class Stream:
         rest = {"windows": windows, "time": time, "wait": wait, "ahead": ahead, "emit": emit}
         return Windowed(self._flow, self._then("window", name, **rest)._step)
 
+    def table(self, name: str, *, deleted: str | None = None, ttl: timedelta | None = None) -> Stream:
+        return self._then("table", name, deleted=deleted, ttl=ttl)
+
+    def join_table(self, name: str, table: Stream, function: Any, *, how: str = "inner", returns: Any = None) -> Stream:
+        stream = self._then("join_table", name, table, function=function, how=how)
+        stream._step.gives = returns or typing.get_type_hints(function)["return"]
+        return stream
+
+    def join(
+        self,
+        name: str,
+        other: Stream,
+        function: Any,
+        *,
+        before: timedelta = timedelta(0),
+        after: timedelta = timedelta(0),
+        time: tuple[str, str] | None = None,
+        wait: Any = None,
+        ahead: timedelta = timedelta(days=1),
+        late: str | None = None,
+        how: str = "inner",
+        returns: Any = None,
+    ) -> Joined:
+        wait = wait if isinstance(wait, tuple) else (wait or timedelta(0),) * 2
+        rest = {"before": before, "after": after, "time": time, "wait": wait, "ahead": ahead, "how": how}
+        made = self._then("join", name, other, function=function, **rest)._step
+        made.gives = returns or typing.get_type_hints(function)["return"]
+        return Joined(self._flow, made)
+
+    def connect(self, *others: Stream) -> Stream:
+        return self._then("connect", None, *others)
+
     def broadcast(self, name: str, function: Any, initial: Any) -> Stream:
         return self._then("broadcast", name, function=function, initial=initial)
 
@@ -250,6 +283,27 @@ class Stream:
 
     def write(self, name: str, sink: Kafka) -> None:
         self._then("write", name, sink=sink)
+
+
+class Joined(Stream):
+    """Pairs, and what came too late to be one."""
+
+    @property
+    def late(self) -> Stream:
+        return self._late(0)
+
+    @property
+    def late_other(self) -> Stream:
+        return self._late(1)
+
+    def _late(self, port: int) -> Stream:
+        lates = self._step.rest.setdefault("lates", {})
+        if port not in lates:
+            of = self._step.parents[port]
+            late = lates[port] = Step("late", f"{self._step.name}/late{port}", [])
+            late.level, late.keys, late.gives = self._step.level, of.keys, of.gives
+            self._flow.steps.append(late)
+        return Stream(self._flow, lates[port])
 
 
 class Windowed:
@@ -381,6 +435,11 @@ class Run:
             for number, step in enumerate(flow.steps)
             if step.kind == "window"
         }
+        self._nears = {
+            step: Nears(step.rest, number, slack_ms=slack_ms, units=units, looks_ahead=looks_ahead)
+            for number, step in enumerate(flow.steps)
+            if step.kind == "join"
+        }
         self._called_at: set[tuple[Step, int, int]] = set()
         """The windows, ticks and units at which the clock calls or has called."""
         self._queue: list[tuple[Any, int, Step, int, Record]] = []
@@ -399,7 +458,7 @@ class Run:
             _, _, step, port, record = heapq.heappop(self._queue)
             if port == CLOCK:
                 if until is None or record.tick <= until:
-                    self._close(step, record)
+                    (self._close if step.kind == "window" else self._leave_alone)(step, record)
                 continue
             named = step.parents[1] if step.kind == "scan" and port == 1 else step
             try:
@@ -414,14 +473,19 @@ class Run:
         heapq.heappush(self._queue, (record.place, next(self._number), step, port, record))
 
     def _pass_on(self, step: Step, record: Record) -> None:
-        takers = list(dict.fromkeys(step.takers))
-        for number, taker in enumerate(takers, 1):
+        takers = [
+            (taker, port)
+            for taker in dict.fromkeys(step.takers)
+            for port, parent in enumerate(taker.parents)
+            if parent is step
+        ]
+        for number, (taker, port) in enumerate(takers, 1):
             branch = record.below(number) if len(takers) > 1 else record
             if taker.level > step.level or (taker.kind == "write" and taker.level == 0):
                 branch = branch._replace(value=normal(step.gives, branch.value))
             if branch.unit is None and taker.level > 0 and taker.kind != "key_by":
                 branch = branch._replace(unit=unit_of_front(branch.message.front, self._units))
-            self._put(taker, taker.parents.index(step), branch)
+            self._put(taker, port, branch)
 
     def _done(self, step: Step, port: int, record: Record) -> list[Record]:
         kind, value = step.kind, record.value
@@ -436,15 +500,21 @@ class Run:
             return [record.below(LOOP)._replace(turns=record.turns + 1)]
         if kind == "broadcast":
             return [record.below(1)]
-        if kind in ("last", "scan"):
-            return self._with_state(step, port, record)
+        ported = {
+            "last": self._with_state,
+            "scan": self._with_state,
+            "join_table": self._with_row,
+            "join": self._joined,
+        }
+        if kind in ported:
+            return ported[kind](step, port, record)
         if kind == "deduplicate":
             return self._new(step, record)
         if kind == "split":
             return self._parted(step, record)
         if kind == "window":
             return self._windowed(step, record)
-        return [record] if kind in ("merge", "side") else self._called(step, record)
+        return [record] if kind in ("merge", "connect", "table", "side") else self._called(step, record)
 
     def _parted(self, step: Step, record: Record) -> list[Record]:
         result = called(lambda: step.rest["function"](record.value), record)
@@ -458,13 +528,51 @@ class Run:
         assert unit is not None
         is_late, outs, ticks = called(lambda: bags.take(key, record), record)
         for tick in ticks:
-            if (step, tick, unit) not in self._called_at:
-                self._called_at.add((step, tick, unit))
-                clock = Came(*bags.place(tick, unit)[1:], 0, None, None)
-                self._put(step, CLOCK, Record(tick, (), None, clock, unit))
+            self._call_at(step, bags.place(tick, unit), unit)
         if is_late and "late" in step.rest:
             self._pass_on(step.rest["late"], record)
         return [record._replace(value=out).below(number) for number, out in enumerate(outs, 1)]
+
+    def _call_at(self, step: Step, place: tuple[int, int, int], unit: int) -> None:
+        """Have the clock call a step at a place, once."""
+        tick, _, number = place
+        if (step, tick, unit) not in self._called_at:
+            self._called_at.add((step, tick, unit))
+            self._put(step, CLOCK, Record(tick, (), None, Came(-1, number, 0, None, None), unit))
+
+    def _joined(self, step: Step, port: int, record: Record) -> list[Record]:
+        key, nears, unit = (
+            tuple(getattr(record.value, column) for column in step.parents[port].keys),
+            self._nears[step],
+            record.unit,
+        )
+        assert unit is not None
+        if nears.is_late(port, record):
+            if port in step.rest.get("lates", {}):
+                self._pass_on(step.rest["lates"][port], record)
+            return []
+        self._call_at(step, nears.place(nears.ends(port, record), unit), unit)
+        found = []
+        for number, pair in enumerate(nears.take(key, port, record), 1):
+            found += self._called_with(step, record.below(number), *pair)
+        return found
+
+    def _leave_alone(self, step: Step, clock: Record) -> None:
+        """Give the records of a join that have found no partner, each with its number."""
+        assert clock.unit is not None
+        for number, (value, pair) in enumerate(self._nears[step].leave(clock.tick, clock.unit), 1):
+            for out in self._called_with(step, clock._replace(value=value, path=(number,)), *pair):
+                self._pass_on(step, out)
+
+    def _called_with(self, step: Step, record: Record, left: Any, right: Any) -> list[Record]:
+        try:
+            result = called(lambda: step.rest["function"](left, right), record)
+            if type(result) is not step.gives:
+                raise Failed(record.value)
+        except Failed as failed:
+            self._bury(step, record, failed.args[0])
+            return []
+        return [record._replace(value=result)]
 
     def _close(self, step: Step, clock: Record) -> None:
         """Give what a step's windows give that close at a tick, each with its number."""
@@ -508,7 +616,10 @@ class Run:
         if port == 1:
             self._see(step.parents[1], record)
             return []
-        key, kept, rest = tuple(getattr(value, column) for column in step.keys), self._kept[step], step.rest
+        before_it = step.parents[0]
+        keyed = {each.gives: each.keys for each in before_it.parents} if before_it.kind == "connect" else {}
+        columns = keyed.get(type(value), step.keys)
+        key, kept, rest = tuple(getattr(value, column) for column in columns), self._kept[step], step.rest
         if rest["ttl"] is not None and self._age(step, key, record) >= rest["ttl"]:
             kept.pop(key, None)
         self._touched[step][key] = record.tick
@@ -528,6 +639,23 @@ class Run:
             raise Failed(value)
         kept[key] = state
         return [record._replace(value=output)]
+
+    def _with_row(self, step: Step, port: int, record: Record) -> list[Record]:
+        table, rows = step.parents[1], self._kept[step]
+        key = tuple(getattr(record.value, column) for column in step.parents[port].keys)
+        if port == 1:
+            rows[key] = None if table.rest["deleted"] and getattr(record.value, table.rest["deleted"]) else record.value
+            self._touched[step][key] = record.tick
+            return []
+        row = rows.get(key)
+        if table.rest["ttl"] is not None and self._age(step, key, record) >= table.rest["ttl"]:
+            row = None
+        if row is None and step.rest["how"] == "inner":
+            return []
+        result = called(lambda: step.rest["function"](record.value, row), record)
+        if type(result) is not step.gives:
+            raise Failed(record.value)
+        return [record._replace(value=result)]
 
     def _new(self, step: Step, record: Record) -> list[Record]:
         key = tuple(getattr(record.value, column) for column in step.keys)

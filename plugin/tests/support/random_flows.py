@@ -253,10 +253,73 @@ def untimed(timed: Timed) -> Thing:
     return Thing(timed.key, timed.number, at=timed.when)
 
 
+def priced(thing: Thing, row: Thing) -> Thing:
+    if (thing.number + row.number) % 13 == 4:
+        raise ValueError("not with this row")
+    return replace(thing, number=(thing.number * 5 + row.number) % PRIME, note=f"{thing.note[:9]}{row.note[:9]}")
+
+
+def priced_or_not(thing: Thing, row: Thing | None) -> Thing:
+    return replace(thing, note=f"{thing.note[:9]}-") if row is None else priced(thing, row)
+
+
+@dataclass(frozen=True)
+class Gone:
+    name: str
+    number: int
+    is_gone: bool
+
+
+def gone(thing: Thing) -> Gone:
+    return Gone(thing.key, thing.number, thing.number % 4 == 1)
+
+
+def with_gone(thing: Thing, row: Gone | None) -> Thing:
+    return replace(thing, number=thing.number + (1_000 if row is None else row.number))
+
+
+def either_of(total: Total, record: Thing | Gone) -> tuple[Total, Thing]:
+    match record:
+        case Gone():
+            if record.number % 9 == 8:
+                raise ValueError("eight")
+            return Total(), Thing(record.name, total.trail)
+        case Thing():
+            return followed(total, record)
+
+
+def all_of_either(total: Total, record: Thing | Gone) -> tuple[Total, list[Thing]]:
+    after, made = either_of(total, record)
+    return after, [made] * (made.number % 3)
+
+
 def put_together(one: Timed, other: Timed) -> Timed:
     if (one.number + other.number) % 19 == 6:
         raise ValueError("not these two")
     return Timed(other.key, (one.number * 31 + other.number) % PRIME, max(one.when, other.when))
+
+
+def pair_of(left: Timed, right: Timed) -> Timed:
+    if (left.number * 3 + right.number) % 29 == 5:
+        raise ValueError("not this pair")
+    return Timed(f"{left.key[:9]}{right.key[:9]}", (left.number * 31 + right.number) % PRIME, left.when)
+
+
+def left_pair(left: Timed, right: Timed | None) -> Timed:
+    return pair_of(left, left if right is None else right)
+
+
+def right_pair(left: Timed | None, right: Timed) -> Timed:
+    return pair_of(right if left is None else left, right)
+
+
+def outer_pair(left: Timed | None, right: Timed | None) -> Timed:
+    some = left or right
+    assert some is not None
+    return pair_of(left or some, right or some)
+
+
+PAIRED: dict[str, Any] = {"inner": pair_of, "left": left_pair, "right": right_pair, "outer": outer_pair}
 
 
 def counted_on(state: int, timed: Timed) -> int:
@@ -319,6 +382,10 @@ class Writer:
             self._merged,
             self._beside,
             self._windowed,
+            self._tabled,
+            self._connected,
+            self._joined,
+            self._joined,
         ]
         dice.choice(steps)(stream)
 
@@ -416,6 +483,55 @@ class Writer:
         else:
             scan = keyed.scan(self._name("compared"), compared, Total(), ttl=ttl, broadcast=beside)
         self._add(scan, stream, other)
+
+    def _tabled(self, stream: Any) -> None:
+        dice, other = self._dice, self._dice.choice(self._streams)
+        ttl = self._ttl()
+        if dice.random() < 0.5:
+            made = other.map(gone, name=self._name("gone"))
+            table = made.key_by("name", name=self._name("by")).table(self._name("table"), deleted="is_gone", ttl=ttl)
+            function, how, columns = with_gone, "left", ["key"]
+        else:
+            columns = dice.choice([["key"], ["other", "key"], ["size"]])
+            table = other.key_by(*columns, name=self._name("by")).table(self._name("table"), ttl=ttl)
+            how = dice.choice(["inner", "left"])
+            function = priced_or_not if how == "left" else priced  # type: ignore[assignment]
+        keyed = stream.key_by(*columns, name=self._name("by"))
+        self._add(keyed.join_table(self._name("priced"), table, function, how=how), stream, other)
+
+    def _joined(self, stream: Any) -> None:
+        """Two streams, or one with itself."""
+        dice, other = self._dice, self._dice.choice(self._streams)
+        one, two = (each.map(timed, name=self._name("timed")) for each in (stream, other))
+        columns = dice.choice([("key",), ("number",), ("key", "number")])
+        left = one.key_by(*columns, name=self._name("by"))
+        right = left if dice.random() < 0.2 else two.key_by(*columns, name=self._name("by"))
+        if right is left:
+            self._add(two.map(untimed, name=self._name("untimed")), other)
+        bounds = [timedelta(milliseconds=dice.choice([0, 3, 25, 60])) for _ in range(2)]
+        rest: dict[str, Any] = {"before": bounds[0], "after": bounds[1]}
+        in_log_time = dice.random() < 0.3
+        if in_log_time:
+            rest["after"] += timedelta(milliseconds=1)
+        else:
+            waits = [timedelta(milliseconds=dice.choice([0, 7, 40])) for _ in range(2)]
+            rest |= {"time": ("when", "when"), "wait": dice.choice([waits[0], tuple(waits)])}
+        how = dice.choice(["inner", "left", "right", "outer"])
+        joined = left.join(self._name("pairs"), right, PAIRED[how], how=how, **rest)
+        lates = [] if in_log_time else [joined.late, joined.late_other]
+        for given in [joined, *lates]:
+            self._add(given.map(untimed, name=self._name("untimed")), stream, other)
+
+    def _connected(self, stream: Any) -> None:
+        other = self._dice.choice(self._streams)
+        made = other.map(gone, name=self._name("gone")).key_by("name", name=self._name("by"))
+        keyed = stream.key_by("key", name=self._name("by"))
+        one, two = self._dice.choice([(keyed, made), (made, keyed)])
+        connected, ttl = one.connect(two), self._ttl()
+        if self._dice.random() < 0.5:
+            self._add(connected.scan(self._name("either"), either_of, Total(), ttl=ttl), stream, other)
+        else:
+            self._add(connected.flat_scan(self._name("either"), all_of_either, Total(), ttl=ttl), stream, other)
 
     def _windowed(self, stream: Any) -> None:
         dice, package = self._dice, self._package

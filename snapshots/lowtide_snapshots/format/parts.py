@@ -21,7 +21,7 @@ __all__ = ["KINDS", "PART_FORMAT", "Data", "PartHead", "decode_part", "encode_pa
 Data: TypeAlias = bytes | bytearray | memoryview
 
 PART_FORMAT = 2
-KINDS = ("scan", "last", "broadcast", "deduplicate", "window", "window_records")
+KINDS = ("scan", "last", "broadcast", "deduplicate", "window", "window_records", "table", "join")
 ROW_GROUP_ROWS = 131_072
 COMPRESSION_LEVEL = 1
 
@@ -40,9 +40,11 @@ _COLUMNS = {
     "broadcast": ("state",),
     "deduplicate": ("key", "tick"),
     "window": ("key", *_BOUNDS, "state"),
+    "table": ("key", "record"),
+    "join": ("key", *_ORDER_KEY, "record", "paired"),
     "window_records": ("key", *_BOUNDS, *_ORDER_KEY, "record"),
 }
-_OPTIONAL = {"scan": ("tick",)}
+_OPTIONAL = {"scan": ("tick",), "table": ("tick",)}
 """Columns after the others that a part of a kind may have, since format 2."""
 
 

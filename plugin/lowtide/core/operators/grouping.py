@@ -88,6 +88,11 @@ class Grouping(ABC):
         self._ttl = ttl
         self.repairs = 0
 
+    def key_by_type(self, columns: Mapping[type, tuple[str, ...]]) -> None:
+        """Key records by the columns of their type, as connected streams are."""
+        keys = {record: key_of(each) for record, each in columns.items()}
+        self._key = lambda row: keys[type(row)](row)
+
     def insert(self, batch: Batch) -> tuple[Batch | None, Batch | None]:
         """Take records and tombstones, in the order they came; return what becomes of them.
 

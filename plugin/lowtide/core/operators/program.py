@@ -18,10 +18,14 @@ from typing import Any
 from lowtide.core.fronts.source_rows import SourceRows
 from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.beside import BesideNode
+from lowtide.core.operators.connect import ConnectNode
 from lowtide.core.operators.deduplicate import DeduplicateGrouping
 from lowtide.core.operators.exchange import EntryNode, ExchangeNode
 from lowtide.core.operators.group import Key
 from lowtide.core.operators.grouping import NOTHING, Grouping, GroupingNode
+from lowtide.core.operators.join_node import JoinNode
+from lowtide.core.operators.join_side import JoinSide
+from lowtide.core.operators.join_table import TableJoinNode, TableNode
 from lowtide.core.operators.last import LastGrouping
 from lowtide.core.operators.limits import Limits
 from lowtide.core.operators.loop import AgainNode, LoopNode
@@ -39,10 +43,13 @@ from lowtide.flow.durations import ticks_of
 from lowtide.flow.plan import Plan, Vertex
 from lowtide.flow.steps import (
     Again,
+    Connect,
     Deduplicate,
     Filter,
     FlatMap,
     FlatScan,
+    Join,
+    JoinTable,
     Last,
     Late,
     Loop,
@@ -53,6 +60,7 @@ from lowtide.flow.steps import (
     Scan,
     Side,
     Split,
+    Table,
     WindowBy,
     Write,
 )
@@ -82,16 +90,18 @@ class Program:
                 self._nodes[vertex.id] = self._node(vertex)
         self._holding = [node for node in self._nodes.values() if isinstance(node, Holding)]
         self._clocks = [node for node in self._holding if node.vertex.id in plan.clocked]
-        self._states: dict[str, Grouping | BesideNode | WindowNode] = {}
-        """By the name of the step."""
+        self._states: dict[str, Grouping | BesideNode | WindowNode | TableJoinNode | JoinSide] = {}
+        """By the name of the step, or of a join's side."""
         for node in self._nodes.values():
             if isinstance(node, GroupingNode):
                 self._states[node.vertex.name] = node.grouping
-            elif isinstance(node, BesideNode | WindowNode):
+            elif isinstance(node, BesideNode | WindowNode | TableJoinNode):
                 self._states[node.vertex.name] = node
+            elif isinstance(node, JoinNode):
+                self._states |= {side.name: side for side in node.sides}
         self._lead()
 
-    def _node(self, vertex: Vertex) -> Node:  # noqa: C901, PLR0911 - one line per kind of step
+    def _node(self, vertex: Vertex) -> Node:  # noqa: PLR0911 - one line per kind of step
         step = vertex.step
         if vertex.is_exchange:
             outbound = vertex.level == self.level + 1
@@ -100,10 +110,8 @@ class Program:
             return SourceNode(vertex, self.plan, self._limits)
         if isinstance(step, Last | Scan | Deduplicate):
             return self._stateful(vertex)
-        if isinstance(step, WindowBy):
-            return WindowNode(vertex, self.plan)
-        if isinstance(step, Late):
-            return LateNode(vertex)
+        if isinstance(step, WindowBy | Late | Connect | Table | JoinTable | Join):
+            return self._held(vertex, step)
         if isinstance(step, Merge):
             return MergeNode(vertex, self.plan.name)
         if isinstance(step, Loop):
@@ -121,6 +129,22 @@ class Program:
         assert node is not None, f"no node for {step}"
         return node
 
+    def _held(self, vertex: Vertex, step: WindowBy | Late | Connect | Table | JoinTable | Join) -> Node:
+        """A step that always runs in order, or stands at one."""
+        if isinstance(step, WindowBy):
+            return WindowNode(vertex, self.plan)
+        if isinstance(step, Late):
+            return LateNode(vertex)
+        if isinstance(step, Join):
+            return JoinNode(vertex, self.plan)
+        if isinstance(step, Connect):
+            return ConnectNode(vertex, len(vertex.parents))
+        if isinstance(step, Table):
+            return TableNode(vertex)
+        table = self.plan.table_of(vertex).step
+        assert isinstance(table, Table)
+        return TableJoinNode(vertex, self.plan, table, self._ticks(table))
+
     def _stateful(self, vertex: Vertex) -> Node:
         columns, step = self.plan.key_of(vertex), vertex.step
         beside = self.plan.broadcast_of(vertex) if isinstance(step, Scan) else None
@@ -136,9 +160,13 @@ class Program:
         if isinstance(step, Last):
             return LastGrouping(vertex, columns, self._ticks(step))
         assert isinstance(step, Scan), f"{vertex.name} keeps no state"
-        return (FlatScanGrouping if isinstance(step, FlatScan) else ScanGrouping)(vertex, columns, self._ticks(step))
+        scan = (FlatScanGrouping if isinstance(step, FlatScan) else ScanGrouping)(vertex, columns, self._ticks(step))
+        connected = self.plan.connected(vertex)
+        if connected:
+            scan.key_by_type(connected)
+        return scan
 
-    def _ticks(self, step: Last | Scan) -> int | None:
+    def _ticks(self, step: Last | Scan | Table) -> int | None:
         return None if step.ttl is None else ticks_of(step.ttl, self.plan.slack_ms)
 
     def _lead(self) -> None:
@@ -151,6 +179,11 @@ class Program:
             node.lead([(self._nodes[child.id], child.parents.index(vertex.id)) for child in children])
             if isinstance(node, WindowNode) and (late := self.plan.late_of(vertex.id)) is not None:
                 node.lead_late(self._nodes[late.id])
+            if isinstance(node, JoinNode):
+                for port in range(2):
+                    late = self.plan.late_of(vertex.id, port)
+                    if late is not None:
+                        node.lead_late(port, self._nodes[late.id])
         outward = self.plan.outward if self._holding else frozenset()
         for node in self._holding:
             node.outward = node.vertex.id in outward

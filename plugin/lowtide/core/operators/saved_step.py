@@ -13,13 +13,26 @@ import pyarrow as pa
 from lowtide.core.operators.group import Key
 from lowtide.core.operators.order import OrderKey
 from lowtide.errors import LifeEnded
+from lowtide.flow.join_types import said_nearness
 from lowtide.flow.kinds import SCALARS, Kind, Mismatch, Nullable
 from lowtide.flow.moments import said_duration
 from lowtide.flow.nested_kinds import Mapping as MappingKind
 from lowtide.flow.nested_kinds import Sequenced, Struct
-from lowtide.flow.plan import Plan, Vertex
+from lowtide.flow.plan import Plan, Vertex, side_of
 from lowtide.flow.schema import kind_of, schema_of
-from lowtide.flow.steps import Applied, Broadcast, Combined, Deduplicate, Folded, Last, Reduced, Scan, WindowBy
+from lowtide.flow.steps import (
+    Applied,
+    Broadcast,
+    Combined,
+    Deduplicate,
+    Folded,
+    Join,
+    JoinTable,
+    Last,
+    Reduced,
+    Scan,
+    WindowBy,
+)
 from lowtide.flow.windows import Span
 from lowtide_snapshots.format.manifest import VertexShape, shape_of
 
@@ -37,13 +50,14 @@ class SavedStep:
         vertex: The step's name.
         kind: One of `lowtide_snapshots.format.parts.KINDS`.
         key: The key's columns as a struct's type; None where there is no key.
-        state: The type of the state; of `last`, and of windows that keep their records, that of these; of `deduplicate`
-            that of ticks.
+        state: The type of the state; of `last`, joins, tables, and windows that keep their records that of these; of
+            `deduplicate` that of ticks.
     """
 
-    def __init__(self, plan: Plan, vertex: Vertex) -> None:
+    def __init__(self, plan: Plan, vertex: Vertex, port: int = 0) -> None:
+        """Look at a step, of a join at one of its sides."""
         step = vertex.step
-        self.vertex = vertex.name
+        self.vertex = side_of(vertex, port) if isinstance(step, Join) else vertex.name
         self._names: tuple[str, ...] = ()
         self._keys: list[Kind] = []
         self._kind: Kind
@@ -57,13 +71,20 @@ class SavedStep:
             self._setting = f"{step.windows} by {step.time or 'log time'}, waiting {said_duration(step.wait)}"
         elif isinstance(step, Deduplicate):
             self.kind, self._kind = "deduplicate", SCALARS[int]
+        elif isinstance(step, Join):
+            self.kind, self._kind = "join", kind_of(plan.vertices[vertex.parents[port]].gives, vertex.name)
+            self._setting = said_nearness(step)
+        elif isinstance(step, JoinTable):
+            port = 1
+            self.kind, self._kind = "table", kind_of(plan.vertices[vertex.parents[port]].gives, vertex.name)
+            self._forgets = getattr(plan.table_of(vertex).step, "ttl", None) is not None
         else:
             assert isinstance(step, Scan | Broadcast), f"{vertex.name} keeps no state"
             self.kind = "scan" if isinstance(step, Scan) else "broadcast"
             self._kind = kind_of(step.state, f"the state of {vertex.name}")
         if self.kind != "broadcast":
-            self._names = plan.key_of(vertex)
-            known = schema_of(vertex.takes).kinds
+            self._names = plan.key_of(vertex, port)
+            known = schema_of(plan.keyed(vertex, port).gives).kinds
             self._keys = [known[name] for name in self._names]
         types = zip(self._names, self._keys, strict=True)
         self.key = pa.struct([pa.field(name, kind.arrow) for name, kind in types]) if self._names else None
@@ -90,16 +111,19 @@ class SavedStep:
                 return self._elements(entries)
             if self.kind in _WINDOWS:
                 return self._windows(entries)
+            if self.kind == "join":
+                return self._waiting(entries)
             if self.kind == "broadcast":
                 return pa.table({"state": self._kind.encode([state for _, state in entries])})
             columns = {"key": self._key_column([key for key, _ in entries])}
             if self.kind == "deduplicate":
                 return pa.table(columns | {"tick": pa.array([tick for _, tick in entries], pa.int64())})
+            content = "record" if self.kind == "table" else "state"
             if self._forgets:
-                columns["state"] = self._kind.encode([state for _, (state, _) in entries])
+                columns[content] = self._kind.encode([state for _, (state, _) in entries])
                 columns["tick"] = pa.array([tick for _, (_, tick) in entries], pa.int64())
             else:
-                columns["state"] = self._kind.encode([state for _, state in entries])
+                columns[content] = self._kind.encode([state for _, state in entries])
             return pa.table(columns)
         except Mismatch as mismatch:
             raise LifeEnded(
@@ -119,9 +143,11 @@ class SavedStep:
                 return self._elements_of(columns)
             if self.kind in _WINDOWS:
                 return self._windows_of(columns)
+            if self.kind == "join":
+                return self._waiting_of(columns)
             if self.kind == "deduplicate":
                 return list(zip(self._keys_of(columns["key"]), columns["tick"].to_pylist(), strict=True))
-            states = self._kind.decode(_fitted(self._kind, columns["state"]))
+            states = self._kind.decode(_fitted(self._kind, columns["record" if self.kind == "table" else "state"]))
             keys = [None] * len(states) if self.key is None else self._keys_of(columns["key"])
         except (Mismatch, AssertionError) as error:
             raise LifeEnded(
@@ -188,6 +214,18 @@ class SavedStep:
             found.setdefault(key, []).append((span, state))
         return list(found.items())
 
+    def _waiting(self, entries: Sequence[tuple[Key, Any]]) -> pa.Table:
+        """One row per record that waits for partners."""
+        table = self._elements([(key, [(at, row) for at, row, _ in saved]) for key, saved in entries])
+        paired = [is_paired for _, saved in entries for _, _, is_paired in saved]
+        return table.append_column("paired", pa.array(paired, pa.bool_()))
+
+    def _waiting_of(self, columns: dict[str, pa.Array]) -> list[tuple[Key, Any]]:
+        paired = iter(columns["paired"].to_pylist())
+        return [
+            (key, [(at, row, next(paired)) for at, row in elements]) for key, elements in self._elements_of(columns)
+        ]
+
     def _elements(self, entries: Sequence[tuple[Key, Any]]) -> pa.Table:
         elements = list(chain.from_iterable(elements for _, elements in entries))
         at = [OrderKey.of(at) for at, _ in elements]
@@ -238,9 +276,11 @@ class SavedStep:
 
 def saved_steps(plan: Plan, level: int | None = None) -> dict[str, SavedStep]:
     """How each step of a plan is saved that keeps state, by name; of one level if it is given."""
-    found = {}
+    found: dict[str, SavedStep] = {}
     for vertex in plan.vertices:
-        if isinstance(vertex.step, Last | Scan | Deduplicate | WindowBy) and level in (None, vertex.level):
+        if isinstance(vertex.step, Join) and level in (None, vertex.level):
+            found |= {side_of(vertex, port): SavedStep(plan, vertex, port) for port in range(2)}
+        if isinstance(vertex.step, Last | Scan | Deduplicate | WindowBy | JoinTable) and level in (None, vertex.level):
             found[vertex.name] = SavedStep(plan, vertex)
             beside = plan.broadcast_of(vertex) if isinstance(vertex.step, Scan) else None
             if beside is not None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, get_args, get_origin
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 from lowtide.core.operators.failure import Failure, UserError
 from lowtide.core.operators.order import Position, position_of
@@ -12,7 +13,7 @@ from lowtide.flow.plan import Vertex
 from lowtide.flow.schema import schema_of
 from lowtide.flow.steps import Again, Broadcast, Filter, FlatMap, Function, Map, Scan, Split
 
-__all__ = ["WATCHED_BYTES", "RecordWatch", "Watch", "record_watch", "shown_function"]
+__all__ = ["WATCHED_BYTES", "RecordWatch", "Watch", "record_watch", "shown_function", "watch_of"]
 
 WATCHED_BYTES = 1_024
 """So much is looked at for each record, on average: larger values in turn, one of 10 KiB with every tenth record."""
@@ -82,8 +83,15 @@ def record_watch(vertex: Vertex) -> RecordWatch | None:
     step = vertex.step
     if not isinstance(step, Map | FlatMap | Filter | Split | Scan | Broadcast | Again):
         return None
-    taken = get_args(vertex.takes)[0] if get_origin(vertex.takes) is tuple else vertex.takes
-    return None if is_fixed(schema_of(taken).struct) else RecordWatch(vertex, step.function)
+    origin, arguments = get_origin(vertex.takes), get_args(vertex.takes)
+    taken = arguments[:1] if origin is tuple else arguments if origin in (Union, UnionType) else (vertex.takes,)
+    return watch_of(vertex, step.function, taken)
+
+
+def watch_of(vertex: Vertex, function: Function, taken: Sequence[type]) -> RecordWatch | None:
+    """The watch of a function that is given records of these types; None where nobody can change any in place."""
+    fixed = all(is_fixed(schema_of(each).struct) for each in taken)
+    return None if fixed else RecordWatch(vertex, function)
 
 
 def shown_function(function: Function) -> str:

@@ -1,0 +1,135 @@
+"""Joins in a run here and now: records come in order, so each has only to be looked at as it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Any
+
+from lowtide.core.operators.keys import key_of
+from lowtide.core.operators.nearness import Nearness
+from lowtide.core.operators.order import CLOCK, Position
+from lowtide.core.operators.pairing import Pairing
+from lowtide.flow.durations import ticks_of
+from lowtide.flow.plan import Plan, Vertex
+from lowtide.flow.steps import Join, JoinTable, Table
+from lowtide.local.items import Item, Message, Order
+
+__all__ = ["ROWS", "Pairs", "Rows"]
+
+ROWS = 1
+"""The port of a table."""
+
+
+class Rows:
+    """The newest record of each key, for one `join_table`.
+
+    Attributes:
+        inner: Whether records without a row are left out.
+        pairing: The step's function.
+    """
+
+    def __init__(self, plan: Plan, vertex: Vertex) -> None:
+        assert isinstance(vertex.step, JoinTable)
+        table = plan.table_of(vertex).step
+        assert isinstance(table, Table)
+        self._table = table
+        self._ttl = None if table.ttl is None else ticks_of(table.ttl, plan.slack_ms)
+        self._columns = [plan.key_of(vertex, port) for port in (0, ROWS)]
+        self._rows: dict[Hashable, tuple[int, Any]] = {}
+        self.inner = vertex.step.how == "inner"
+        self.pairing = Pairing(vertex, [plan.vertices[parent].gives for parent in vertex.parents])
+
+    def put(self, item: Item) -> None:
+        """Take a record of the table."""
+        key = key_of(self._columns[ROWS], item.record)
+        if self._table.deleted is not None and getattr(item.record, self._table.deleted):
+            self._rows.pop(key, None)
+        else:
+            self._rows[key] = item.order.tick, item.record
+
+    def of(self, item: Item) -> Any:
+        """The row for a record; None if there is none."""
+        tick, row = self._rows.get(key_of(self._columns[0], item.record), (item.order.tick, None))
+        return None if self._ttl is not None and item.order.tick - tick >= self._ttl else row
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A record that partners may come for, until a tick."""
+
+    item: Item
+    moment: int
+    ends: int
+    paired: bool = False
+
+
+Pair = tuple[Item, Any, Any]
+"""In whose place it stands, with the record that the function is called for; the left record, and the right one."""
+
+
+class Pairs:
+    """The records of both streams that partners may come for, for one `join`.
+
+    Args:
+        plan: The plan.
+        vertex: The join.
+        looks_ahead: Whether a record can be ahead of its log time.
+
+    Attributes:
+        pairing: The step's function.
+    """
+
+    def __init__(self, plan: Plan, vertex: Vertex, *, looks_ahead: bool) -> None:
+        assert isinstance(vertex.step, Join)
+        self._first = vertex.id * plan.units
+        self._outer = vertex.step.outer
+        self._columns = [plan.key_of(vertex, port) for port in (0, 1)]
+        self._nearness = Nearness(vertex.step, plan.slack_ms, looks_ahead=looks_ahead)
+        self._kept: dict[tuple[int, Hashable], list[_Waiting]] = {}
+        self._dues: list[tuple[int, int, int, int, Order, _Waiting]] = []
+        self.pairing = Pairing(vertex, [plan.vertices[parent].gives for parent in vertex.parents])
+
+    @property
+    def next(self) -> Order | None:
+        """Where the clock brings the next unpaired record; None if there is none."""
+        while self._dues and self._dues[0][-1].paired:
+            heappop(self._dues)
+        return Order(self._dues[0][0], CLOCK, self._first + self._dues[0][1]) if self._dues else None
+
+    def take(self, port: int, item: Item) -> list[Pair] | None:
+        """The pairs that a record makes; None if it is late."""
+        tick, front, sequence, _ = item.order
+        moment = self._nearness.moment(port, tick, item.record)
+        is_before_clock = (front, sequence) < (CLOCK, self._first + item.unit)
+        if self._nearness.is_late(port, moment, tick, tick if is_before_clock else tick + 1):
+            return None
+        ends, last = self._nearness.ends(port, moment, tick)
+        mine = _Waiting(item, moment, ends)
+        key = key_of(self._columns[port], item.record)
+        others = [each for each in self._kept.get((1 - port, key), ()) if each.ends >= tick]
+        self._kept[1 - port, key] = others
+        pairs: list[Pair] = []
+        for other in others:
+            left, right = (mine, other) if port == 0 else (other, mine)
+            if self._nearness.meet(left.moment, right.moment):
+                mine.paired = other.paired = True
+                pairs.append((item.child(len(pairs) + 1), left.item.record, right.item.record))
+        self._kept.setdefault((port, key), []).append(mine)
+        if self._outer[port]:
+            heappush(self._dues, (ends, item.unit, last, port, item.order, mine))
+        return pairs
+
+    def fire(self) -> Iterator[Pair]:
+        """What the clock brings at the next place: records that have found no partner."""
+        place = self.next
+        assert place is not None, "something is due"
+        message = Message(Position(CLOCK, place.sequence), 0, None, None)
+        number = 0
+        while self.next == place:
+            _, unit, _, port, _, waiting = heappop(self._dues)
+            number += 1
+            record = waiting.item.record
+            left, right = (record, None) if port == 0 else (None, record)
+            yield Item(record, place._replace(child=(number,)), message, unit), left, right

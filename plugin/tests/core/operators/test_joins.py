@@ -1,0 +1,286 @@
+"""Joins of two streams at workers: in any order of arrival as the interpreter has it, and the same out of parts."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from programs import Programs, by_lane, source_rows
+
+import lowtide as lt
+from lowtide.core.operators.order import OrderKey, Position
+from lowtide.core.operators.program import Program
+from lowtide.core.operators.saved_step import saved_steps
+from lowtide.flow.compiler import compile_flow
+from lowtide.flow.plan import Plan
+from lowtide.local.run import Message, run_log
+from lowtide_snapshots.format.fingerprint import compare
+from lowtide_snapshots.format.parts import PartHead, decode_part, encode_part
+
+BEGAN = datetime(2026, 3, 1, tzinfo=UTC)
+SLACK_MS = 2
+SOURCES = {"lefts": 0, "rights": 1}
+"""Each source with its front."""
+
+
+@dataclass(frozen=True)
+class Left:
+    key: str
+    number: int
+    at: datetime
+
+
+@dataclass(frozen=True)
+class Right:
+    name: str
+    number: int
+    when: datetime
+
+
+@dataclass(frozen=True)
+class Pair:
+    left: int | None
+    right: int | None
+    at: datetime
+
+
+def paired(left: Left | None, right: Right | None) -> Pair:
+    if ((left.number if left else 3) + (right.number if right else 5)) % 17 == 8:
+        raise ValueError("not these two")
+    when = left.at if left is not None else right.when if right is not None else BEGAN
+    return Pair(None if left is None else left.number, None if right is None else right.number, when)
+
+
+@dataclass(frozen=True)
+class Count:
+    window_start: datetime
+    pairs: int
+
+
+def out(stream: Any, name: str, record: type) -> None:
+    stream.write(name, lt.kafka(name, lt.json(record)))
+
+
+def a_flow(dice: random.Random) -> lt.Flow:
+    """Joins of every kind, one of them of what windows and another join gave."""
+    flow = lt.Flow("joins", dead_letters=lt.kafka("dead", lt.raw()))
+    lefts: Any = flow.read("lefts", lt.kafka("lefts", lt.json(Left))).key_by("key")
+    rights = flow.read("rights", lt.kafka("rights", lt.json(Right))).key_by("name")
+    joined: Any = None
+    for number in range(2):
+        rest: dict[str, Any] = {word: lt.seconds(dice.choice([0, 1, 2.001])) for word in ("before", "after")}
+        in_log_time = dice.random() < 0.3
+        if in_log_time:
+            rest["after"] += lt.millis(1)
+        else:
+            waits = lt.seconds(dice.choice([0, 1])), lt.seconds(dice.choice([0, 3]))
+            rest |= {"time": ("at", "when"), "wait": waits, "ahead": lt.seconds(dice.choice([2, 90]))}
+        how = dice.choice(["inner", "left", "right", "outer", "outer"])
+        joined = lefts.join(f"join{number}", rights, paired, how=how, **rest)
+        out(joined, f"pairs{number}", Pair)
+        if not in_log_time:
+            out(joined.late, f"late{number}", Left)
+            out(joined.late_other, f"late-other{number}", Right)
+    again = joined.key_by("left", name="again").join(
+        "self", joined.key_by("left", name="and-again"), twice, after=lt.seconds(1), how="left"
+    )
+    out(again, "twice", Pair)
+    counts = joined.key_by("left", name="counted").window(
+        "counts", lt.tumbling(lt.seconds(2)), time="at", wait=lt.seconds(dice.choice([0, 4])), late="drop"
+    )
+    out(counts.aggregate(Count, pairs=lt.agg.count()), "counts", Count)
+    return flow
+
+
+def twice(one: Pair, other: Pair | None) -> Pair:
+    return Pair(one.left, None if other is None else other.right, one.at)
+
+
+def a_log(dice: random.Random) -> dict[str, list[Message]]:
+    """Messages of a front for each source, some out of order or long under way; labels and times meet at the tick."""
+    found: dict[str, list[Message]] = {}
+    for name, front in SOURCES.items():
+        for offset in range(dice.randint(5, 25)):
+            at = offset / 2 + dice.choice([0, 0, 0.5, 1, 3, 0.001])
+            event = (Left if name == "lefts" else Right)(
+                dice.choice("abc"), dice.randrange(60), BEGAN + timedelta(seconds=at)
+            )
+            stamp = BEGAN + timedelta(seconds=at + dice.choice([0, 0, 1, 2, 5, -3]))
+            found.setdefault(name, []).append(
+                Message(Position(front, offset), int(stamp.timestamp() * 1000), None, msgspec.json.encode(event))
+            )
+    return found
+
+
+@pytest.mark.parametrize("batch", range(4))
+def test_workers_give_what_the_interpreter_gives(batch: int) -> None:
+    delivered = dead_letters = 0
+    for seed in range(batch, 160, 4):
+        dice = random.Random(seed)
+        lanes = dice.choice([1, 2, 4])
+        plan = compile_flow(a_flow(dice), units=8, lanes=lanes, parallelism=dice.randint(1, lanes), slack_ms=SLACK_MS)
+        log = a_log(dice)
+        written, dead = run_log(plan, log)
+        programs = Programs(plan, dice.randrange)
+        left = {name: list(messages) for name, messages in log.items()}
+        while any(left.values()):
+            name = dice.choice([name for name, messages in left.items() if messages])
+            number = dice.randint(1, len(left[name]))
+            programs.feed(name, left[name][:number])
+            left[name] = left[name][number:]
+            for _ in range(dice.randrange(3)):
+                programs.step()
+        programs.finish()
+        assert programs.delivered == by_lane(written), f"seed {seed}"
+        assert Counter(programs.dead) == Counter(dead), f"seed {seed}"
+        delivered += sum(map(len, written.values()))
+        dead_letters += len(dead)
+    assert delivered > 800
+    assert dead_letters > 5
+
+
+class Level:
+    """Level 1 of a plan, alone: what goes in by tick, and what has come out, by order key."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.program = Program(plan, 1)
+        self.min_time = 0
+        self.out: list[tuple[Any, ...]] = []
+
+    def feed(self, parcels: Iterable[tuple[int, Any]], min_time: int) -> None:
+        """All records from the min time so far to the new one, then the clock."""
+        for vertex, batch in parcels:
+            part = batch.where([self.min_time <= tick < min_time for tick in map(_tick, batch.ats)])
+            if part.ats:
+                self._note(self.program.feed(vertex, part))
+        self._note(self.program.advance(min_time))
+        due = self.program.first_due
+        assert due is None or due >= min_time
+        self.min_time = min_time
+
+    def _note(self, feed: Any) -> None:
+        given = [*feed.delivers, *((parcel.vertex, parcel.batch) for parcel in feed.parcels)]
+        self.out += [(at, unit, name, row) for name, batch in given for at, unit, row in _rows(batch)]
+        faults = [each for batch in feed.faults for each in _rows(batch)]
+        self.out += [(at, unit, fault.vertex.name, fault.failure.error) for at, unit, fault in faults]
+
+    def from_tick(self, tick: int) -> list[str]:
+        return sorted(map(repr, (each for each in self.out if _tick(each[0]) >= tick)))
+
+
+def _tick(at: bytes) -> int:
+    return OrderKey.of(at).tick
+
+
+def _rows(batch: Any) -> Iterable[tuple[bytes, int, Any]]:
+    return zip(batch.ats, batch.units, batch.rows, strict=True)
+
+
+def parcels_of(plan: Plan, log: dict[str, list[Message]]) -> list[tuple[int, Any]]:
+    programs = Programs(plan)
+    found = []
+    for source in plan.sources():
+        if source.name in log:
+            feed = programs.sources.feed_source(source.id, programs.labelled(source_rows(log[source.name])))
+            found += [(parcel.vertex, parcel.batch) for parcel in feed.parcels]
+    return found
+
+
+def saved_and_read(plan: Plan, captured: dict[str, Any]) -> dict[str, Any]:
+    """What was captured, by way of parts as they are written and read."""
+    steps = saved_steps(plan, 1)
+    found: dict[str, Any] = {}
+    for name, units in captured.items():
+        for unit, entries in units.items():
+            head = PartHead("joins", name, steps[name].kind, unit, 1, SLACK_MS, "000003-0007")
+            _, read = decode_part(encode_part(head, steps[name].table(entries)), head.name)
+            if entries:
+                found.setdefault(name, {})[unit] = sorted(steps[name].entries(read), key=repr)
+    return found
+
+
+def scene(seed: int) -> tuple[random.Random, Plan, list[tuple[int, Any]], int]:
+    dice = random.Random(seed)
+    plan = compile_flow(a_flow(dice), units=8, lanes=1, parallelism=1, slack_ms=SLACK_MS)
+    return dice, plan, parcels_of(plan, a_log(dice)), int(BEGAN.timestamp() * 1000) // SLACK_MS
+
+
+@pytest.mark.parametrize("batch", range(4))
+def test_from_a_snapshot_on_all_is_as_it_would_have_been(batch: int) -> None:
+    """Taken after min time has passed T: what was paired, came out or ended since is as it was below T."""
+    compared = rows = 0
+    for seed in range(batch, 120, 4):
+        dice, plan, parcels, first_tick = scene(seed)
+        ticks = sorted(first_tick + dice.randrange(0, 16_000 // SLACK_MS) for _ in range(3))
+        level = Level(plan)
+        level.feed(parcels, ticks[0])
+        level.program.prune(ticks[0])
+        level.feed(parcels, ticks[1])
+        early = level.program.capture(ticks[1])
+        level.feed(parcels, ticks[2])
+        late = level.program.capture(ticks[1])
+        assert saved_and_read(plan, late) == saved_and_read(plan, early), f"seed {seed}"
+        level.feed(parcels, 1 << 62)
+        again = Level(plan)
+        captured = saved_and_read(plan, level.program.capture(ticks[1]))
+        again.program.restore(captured, ticks[1])
+        again.min_time = ticks[1]
+        again.feed(parcels, 1 << 62)
+        assert again.from_tick(ticks[1]) == level.from_tick(ticks[1]), f"seed {seed}"
+        compared += len(again.out)
+        rows += sum(len(entries) for units in captured.values() for entries in units.values())
+    assert compared > 300
+    assert rows > 15
+
+
+def test_what_has_changed_since_a_snapshot_holds_every_record_that_differs() -> None:
+    """A snapshot on top of another takes the other's parts for units that have not changed."""
+    differing = 0
+    for seed in range(60):
+        dice, plan, parcels, first_tick = scene(seed)
+        one, two = sorted(first_tick + dice.randrange(0, 16_000 // SLACK_MS) for _ in range(2))
+        level = Level(plan)
+        level.feed(parcels, one)
+        base = level.program.capture(one)
+        level.feed(parcels, two)
+        whole, changed = level.program.capture(two), level.program.capture(two, since=one)
+        merged = {name: {**units, **changed[name]} for name, units in base.items()}
+        assert saved_and_read(plan, merged) == saved_and_read(plan, whole), f"seed {seed}"
+        differing += saved_and_read(plan, base) != saved_and_read(plan, whole)
+    assert differing > 20
+
+
+def test_what_has_ended_takes_no_memory() -> None:
+    _, plan, parcels, _ = scene(3)
+    level = Level(plan)
+    level.feed(parcels, 1 << 40)
+    assert any(side._kept for node in joins_of(level.program) for side in node.sides)
+    level.program.prune(1 << 40)
+    assert not any(side._kept or side._ended for node in joins_of(level.program) for side in node.sides)
+
+
+def joins_of(program: Program) -> list[Any]:
+    return [node for node in program._nodes.values() if hasattr(node, "sides")]
+
+
+def test_a_join_with_other_bounds_is_another_join() -> None:
+    def shapes(**rest: Any) -> list[Any]:
+        flow = lt.Flow("joins")
+        lefts: Any = flow.read("lefts", lt.kafka("lefts", lt.json(Left))).key_by("key")
+        rights = flow.read("rights", lt.kafka("rights", lt.json(Right))).key_by("name")
+        out(lefts.join("join", rights, paired, **rest), "pairs", Pair)
+        return [step.shape for step in saved_steps(compile_flow(flow, parallelism=1)).values()]
+
+    frozen, now = shapes(after=lt.hours(1)), shapes(after=lt.hours(2))
+    assert compare(frozen, frozen, {}) == []
+    was, is_now = (f"from 0 s before to {number} h after in log time" for number in (1, 2))
+    assert [(each.vertex, each.what) for each in compare(frozen, now, {})] == [
+        (side, f'step "{side}" is {is_now}, and was {was}: give it another name')
+        for side in ("join/left", "join/right")
+    ]
