@@ -456,9 +456,15 @@ class Thrown:
 
 def test_numbers_of_a_literal_are_added_and_averaged_as_numbers() -> None:
     flow = lt.Flow("dice")
-    eyes = lt.agg.sum("eyes"), lt.agg.mean("eyes"), lt.agg.max("eyes"), lt.agg.min("eyes")
     throws = flow.read("throws", lt.kafka("in", lt.json(Throw))).key_by("user")
-    thrown = throws.aggregate("thrown", Thrown, **dict(zip(("total", "mean", "most", "least"), eyes, strict=True)))
+    thrown = throws.aggregate(
+        "thrown",
+        Thrown,
+        total=lt.agg.sum("eyes"),
+        mean=lt.agg.mean("eyes"),
+        most=lt.agg.max("eyes"),
+        least=lt.agg.min("eyes"),
+    )
     thrown.write("out", lt.kafka("out", lt.json(Thrown)))
     assert flow.run_locally(throws=[Throw("a", 1), Throw("a", 2)])["out"][-1] == Thrown("a", 3, 1.5, 2, 1)
 
