@@ -168,12 +168,12 @@ def _place(field: Field, marker: Marker, names: dict[str, Any], *, null: bool) -
         case Tombstone():
             return str(null)
         case Header(name):
-            convert = _text(f"header {name!r}") if bare is str else None
-            convert = convert if bare is not field.hint else _needed(f"header {name!r}", field, convert)
+            text = _text(f"header {name!r}") if bare is str else None
+            convert = text if bare is not field.hint else _needed(f"header {name!r}", field, text)
             return called(convert, f"headers.get({name!r})", names)
         case Key():
-            convert = {str: _text("the key"), int: _number}.get(bare)
-            return called(convert if bare is not field.hint else _needed("key", field, convert), "key", names)
+            whole = {str: _text("the key"), int: _number}.get(bare)
+            return called(whole if bare is not field.hint else _needed("key", field, whole), "key", names)
         case Timestamp():
             return called(_moment, "timestamp", names)
         case _:
