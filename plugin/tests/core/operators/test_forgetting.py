@@ -203,7 +203,7 @@ def states(grouping: Grouping, tick: int) -> dict[Any, Any]:
 @settings(deadline=None, max_examples=300)
 @given(st.sampled_from([*WRITES.values()]), st.integers(0, 1 << 30))
 def test_what_is_forgotten_while_records_come_late_changes_nothing(write: Callable[[Any], Any], seed: int) -> None:
-    """Records in any order, prunes and restores among them, against one that has all in order; snapshots share parts."""
+    """Records in any order, prunes and restores between, against one that has all in order; snapshots share parts."""
     dice = random.Random(seed)
     ticks = sorted(dice.sample(range(80), dice.randint(1, 40)))
     events = [(tick, dice.randrange(3), dice.randrange(5)) for tick in ticks]
