@@ -43,6 +43,8 @@ checkpoint_folder = "/tmp/loopback"
 "spark.executor.extraJavaOptions" = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 [snapshots]
 url = "/home/loopback/snapshots"
+[control]
+host = "0.0.0.0"
 """
 PORTS = {"kafka": 19092, "zookeeper": 12181}
 

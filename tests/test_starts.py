@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -54,6 +54,9 @@ def test_a_job_begins_where_its_first_start_said_and_goes_on_from_there(
             first_offsets(
                 compile_flow(flow_from(name, source, wrong), parallelism=1), conf, (topic,), topics.earliest([topic])
             )
+    to_come = compile_flow(flow_from(name, source, datetime.now(UTC) + timedelta(days=1)), parallelism=1)
+    with pytest.raises(FlowError, match=r"and it is .* now"):
+        first_offsets(to_come, conf, (topic,), topics.earliest([topic]))
     with spark.job(flow):
         assert Judge(flow, conf).right()
     assert sorted(each.value() for each in spark.kafka.messages(sink, 10)) == sorted(value for value, _ in old[15:] * 2)

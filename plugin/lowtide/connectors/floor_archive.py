@@ -10,6 +10,7 @@ them. Nothing of it needs to be fenced: floors below a commit are decided, and w
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,7 @@ from lowtide_tracker import Floor
 __all__ = ["Tidied", "archive_of", "read_archived", "tidy"]
 
 CONFIG = {**TOPIC_CONFIG, "segment.bytes": str(64 << 20)}
+SHOWN_POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +121,20 @@ def read_archived(
     return tuple(floors)
 
 
+def _shown(settings: Mapping[str, str], archive: str, limit_s: float) -> str | None:
+    """The id of a topic that was just made: brokers hear of it from the controller, a moment later."""
+    deadline = time.monotonic() + limit_s
+    while (found := topic_id(settings, archive, limit_s)) is None and time.monotonic() < deadline:
+        time.sleep(SHOWN_POLL_S)
+    return found
+
+
 def _opened(settings: Mapping[str, str], archive: str, known: Archived | None, limit_s: float) -> str:
     """The archive's id; the topic is made at its first use."""
     found = topic_id(settings, archive, limit_s)
     if known is None and found is None:
         _make(settings, archive, limit_s)
-        found = topic_id(settings, archive, limit_s)
+        found = _shown(settings, archive, limit_s)
     if found is None or (known is not None and found != known.topic_id):
         raise LastsLost(
             f'the topic "{archive}", which has the floors of what was delivered before the last commit, '

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 from lowtide.conf import Conf
@@ -16,6 +17,8 @@ from lowtide.flow.steps import Read
 __all__ = ["first_offsets", "refuse_other_starts", "starts_of"]
 
 V = TypeVar("V")
+AHEAD_S = 60
+"""By how much a broker's clock may be ahead of this machine's, which stands for it before the job has begun."""
 Place = tuple[str, int]
 """A topic and a partition."""
 
@@ -47,7 +50,7 @@ def first_offsets(plan: Plan, conf: Conf, topics: tuple[Topic, ...], earliest: M
         earliest: The first offset of each partition that is still there.
 
     Raises:
-        FlowError: an offset that a source names is not there.
+        FlowError: an offset that a source names is not there, or a moment is still to come.
         ServiceUnavailable: Kafka does not answer.
     """
     kafka, starts = Topics(conf.kafka), starts_of(plan)
@@ -59,6 +62,7 @@ def first_offsets(plan: Plan, conf: Conf, topics: tuple[Topic, ...], earliest: M
             continue
         ends = _of(topic, kafka.ends([topic]))
         if start.moment is not None:
+            _refuse_to_come(topic, start.moment, datetime.now(UTC))
             since = _of(topic, kafka.since([topic], round(start.moment.timestamp() * 1000)))
             found |= {place: ends[place] if offset < 0 else offset for place, offset in since.items()}
         elif start.offsets is not None:
@@ -66,6 +70,15 @@ def first_offsets(plan: Plan, conf: Conf, topics: tuple[Topic, ...], earliest: M
         else:
             found |= ends
     return found
+
+
+def _refuse_to_come(topic: Topic, moment: datetime, now: datetime) -> None:
+    """No record is there from such a moment on, and what comes until then would be read all the same."""
+    if moment > now + timedelta(seconds=AHEAD_S):
+        raise FlowError(
+            f'topic "{topic.name}" is to be read from start={moment.isoformat()} on, and it is {now.isoformat()} now',
+            way_out='name a moment that has passed, or say start="latest" for what comes from now on',
+        )
 
 
 def _named(

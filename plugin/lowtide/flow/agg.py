@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from uuid import UUID
 
 from lowtide.flow.markers import Precision
-from lowtide.flow.signature import Unreadable, said
+from lowtide.flow.signature import Unreadable, accepts, said
 
 __all__ = [
     "Aggregate",
@@ -102,12 +102,16 @@ def count(column: str | None = None) -> Aggregate:
 
 
 def sum(column: str) -> Aggregate:  # noqa: A001 - the module's name stands before it
-    """The sum, of floats added in order; None of nothing."""
+    """The sum, of floats added in order; None of nothing.
+
+    That of decimals has as many digits after the point as they have, and in all as many as the `Precision` of the field
+    that it fills allows; a record with which it needs more fails.
+    """
     return Aggregate(None, _added, _added, column=column, types=_summed)
 
 
 def mean(column: str) -> Aggregate:
-    """The mean as a float; None of nothing."""
+    """The mean as a float; None of nothing. Of no decimals: no number of digits is right for all their means."""
     return Aggregate(None, _averaged, _both_averaged, _divided, column, types=_mean)
 
 
@@ -307,6 +311,12 @@ def _limited(value: Any, kinds: tuple[type, ...]) -> Any:
     return some
 
 
+def _number(value: Any, kinds: tuple[type, ...]) -> Any:
+    """As `_limited`, but what is counted with is of a Literal's base type: its members' sum is none of them."""
+    some = _limited(value, kinds)
+    return type(get_args(some)[0]) if get_origin(some) is Literal else some
+
+
 def _counting(_: Any) -> tuple[Any, Any]:
     return int, int
 
@@ -317,17 +327,36 @@ def _scale(value: Any) -> int | None:
     return next((mark.scale for mark in marks if isinstance(mark, Precision)), None)
 
 
+def digits_of(hint: Any) -> int | None:
+    """How many digits a Decimal's type, or that or None, has in all; None for what is none."""
+    marks = getattr(_some(hint), "__metadata__", ())
+    return next((mark.digits for mark in marks if isinstance(mark, Precision)), None)
+
+
+def fills(hint: Any, given: Any) -> bool:
+    """Whether what is of one type may fill a field of another; a decimal of the same scale whatever its digits."""
+    scale = _scale(_some(given))
+    if scale is None or scale != _scale(_some(hint)):
+        return accepts(hint, given)
+    return hint is not _some(hint) or given is _some(given)
+
+
 def _summed(value: Any) -> tuple[Any, Any]:
-    some = _limited(value, _NUMBERS)
+    some = _number(value, _NUMBERS)
     scale = _scale(some)
     if scale is not None:  # A sum may have all digits that a column holds.
         total = Annotated[Decimal, Precision(_DIGITS, scale)]
         return Union[total, None], total if value is some else Union[total, None]  # noqa: UP007 - of no plain type
-    return some | None, value
+    return some | None, some if value is _some(value) else some | None
 
 
 def _mean(value: Any) -> tuple[Any, Any]:
-    state = IntMean if _limited(value, _AVERAGED) is int else FloatMean
+    if _scale(_some(value)) is not None:
+        raise Unreadable(
+            "is a mean of decimals, for which no number of digits is right; let agg.sum and agg.count fill two fields, "
+            "and a map after it divide and round"
+        )
+    state = IntMean if _number(value, _AVERAGED) is int else FloatMean
     return state | None, float if value is _some(value) else float | None
 
 

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from lowtide.errors import FlowError
-from lowtide.flow.agg import Aggregate, columns_of
+from lowtide.flow.agg import Aggregate, columns_of, digits_of, fills
 from lowtide.flow.kinds import Mismatch, encode_strictly
 from lowtide.flow.schema import SchemaRefused, kind_of, schema_of
 from lowtide.flow.signature import NOTHING, Unreadable, accepts, said, says_nothing, signature_of
@@ -30,19 +30,23 @@ class Aggregation:
     Attributes:
         returns: The type of the results.
         state: The type of the states: a dataclass with one field per aggregate, in the order they were written.
-        initial: The state of no records.
+        initial: The state of no records, as it would come back from a snapshot.
         merges: Whether two states can be put together.
     """
 
     def __init__(
         self, returns: type, columns: Mapping[str, Aggregate], states: Mapping[str, Any], key: Sequence[str]
     ) -> None:
+        hints = columns_of(returns)
         fields = {field.name for field in dataclasses.fields(returns)}
         self.returns = returns
         self.state = dataclasses.make_dataclass(f"{returns.__name__}State", list(states.items()), frozen=True)
-        self.initial: Any = self.state(*[each.initial for each in columns.values()])
+        initial = self.state(*[each.initial for each in columns.values()])
+        kind = kind_of(self.state, "its state")
+        self.initial: Any = kind.decode(encode_strictly(kind, [initial], ""))[0]
         self.merges = all(each.merge is not None for each in columns.values())
         self._columns = dict(columns)
+        self._digits = [(name, digits) for name in columns if (digits := digits_of(hints[name])) is not None]
         self._key = [(place, name) for place, name in enumerate(key) if name in fields]
         self._window = [name in fields for name in WINDOW_FIELDS]
 
@@ -76,6 +80,10 @@ class Aggregation:
             if wanted
         }
         values |= {name: each.finish(getattr(state, name)) for name, each in self._columns.items()}
+        for name, digits in self._digits:
+            # Here rather than where the result is written, so that the state stays without the record.
+            if values[name] is not None and len(values[name].as_tuple().digits) > digits:
+                raise OverflowError(f"{self.returns.__qualname__}.{name} would have more than {digits} digits")
         return self.returns(**values)
 
 
@@ -113,7 +121,7 @@ def aggregation_of(
     for name, hint in fields.items():
         if name not in given:
             raise FlowError(_unfilled(returns, name, key, windows))
-        if not accepts(hint, given[name]):
+        if not fills(hint, given[name]):
             raise FlowError(f"{returns.__qualname__}.{name} is {said(hint)}, but it is filled with {said(given[name])}")
     return Aggregation(returns, columns, states, key)
 

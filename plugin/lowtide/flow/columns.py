@@ -168,13 +168,27 @@ def _place(field: Field, marker: Marker, names: dict[str, Any], *, null: bool) -
         case Tombstone():
             return str(null)
         case Header(name):
-            return called(_text(f"header {name!r}") if bare is str else None, f"headers.get({name!r})", names)
+            text = _text(f"header {name!r}") if bare is str else None
+            convert = text if bare is not field.hint else _needed(f"header {name!r}", field, text)
+            return called(convert, f"headers.get({name!r})", names)
         case Key():
-            return called({str: _text("the key"), int: _number}.get(bare), "key", names)
+            whole = {str: _text("the key"), int: _number}.get(bare)
+            return called(whole if bare is not field.hint else _needed("key", field, whole), "key", names)
         case Timestamp():
             return called(_moment, "timestamp", names)
         case _:
             return _PARTS[type(marker)][0]
+
+
+def _needed(what: str, field: Field, convert: Callable[[bytes | None], Any] | None) -> Callable[[bytes | None], Any]:
+    hint = f"declare {field.name!r} as {bare_of(field.hint).__name__} | None if it may lack one"
+
+    def needed(value: bytes | None) -> Any:
+        if value is None:
+            raise Misread(f"the message has no {what}; {hint}")
+        return value if convert is None else convert(value)
+
+    return needed
 
 
 def _text(what: str) -> Callable[[bytes | None], str | None]:

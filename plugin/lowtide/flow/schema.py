@@ -33,7 +33,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from lowtide.errors import FlowError, UserCodeFailed
-from lowtide.flow.kinds import SCALARS, Choice, Kind, Mismatch, Nullable, enum_choice
+from lowtide.flow.kinds import SCALARS, Choice, Kind, Mismatch, Nullable, encode_strictly, enum_choice
 from lowtide.flow.markers import Precision
 from lowtide.flow.nested_kinds import Mapping, Sequenced, Struct
 from lowtide.flow.plain_kinds import DIGITS_LIMIT, Fixed, Identifier
@@ -144,8 +144,22 @@ def _struct(record: type, inside: tuple[type, ...]) -> Struct:
             raise SchemaRefused(f"{place}: names that start with an underscore are kept for positions; rename it")
         if not field.init:
             raise SchemaRefused(f"{place}: is not an argument of the constructor, so no record could be made again")
-        fields.append((field.name, _kind(hints[field.name], place, (*inside, record))))
+        kind = _kind(hints[field.name], place, (*inside, record))
+        if field.default is not dataclasses.MISSING:
+            _check_default(kind, field.default, place)
+        fields.append((field.name, kind))
     return Struct(record, fields, keywords=any(field.kw_only for field in declared))
+
+
+def _check_default(kind: Kind, default: object, place: str) -> None:
+    """Refuse a Decimal of other digits: a type checker does not see it, and only records without the field show it."""
+    try:
+        encode_strictly(kind, [default], "")
+    except Mismatch as mismatch:
+        if type(mismatch.value) is Decimal:
+            raise SchemaRefused(
+                f"{place}: its default{mismatch.path} is {mismatch.value!r}, expected {mismatch.expected}"
+            ) from None
 
 
 def _kind(hint: Any, place: str, inside: tuple[type, ...]) -> Kind:  # noqa: C901, PLR0911 - one line per kind

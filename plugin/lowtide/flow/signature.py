@@ -13,7 +13,7 @@ from collections.abc import (
 )
 from dataclasses import dataclass
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from lowtide.flow.steps import Function
 
@@ -85,6 +85,8 @@ def accepts(annotation: Any, found: Any) -> bool:
         return all(accepts(annotation, argument) for argument in get_args(found))
     if get_origin(annotation) in (Union, UnionType):
         return any(accepts(argument, found) for argument in get_args(annotation))
+    if get_origin(found) is Literal and get_origin(annotation) is not Literal:
+        found = type(get_args(found)[0])
     outer, inner = get_origin(annotation) or annotation, get_origin(found) or found
     if not isinstance(outer, type) or not isinstance(inner, type):
         return False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import msgspec
 
 from lowtide.assignment.messages import Look, Looked
@@ -10,6 +12,8 @@ from lowtide.core.operators.saved_step import KeyUnreadable, saved_steps
 from lowtide.core.worker import WorkerCore
 
 __all__ = ["KeyLookup"]
+
+LOG = logging.getLogger(__name__)
 
 
 class KeyLookup:
@@ -24,7 +28,14 @@ class KeyLookup:
         self._steps = saved_steps(core.plan, core.level)
 
     def look(self, asked: Look) -> Looked:
-        """Answer a question."""
+        """Answer a question; whatever goes wrong is the answer, as no question may end a life."""
+        try:
+            return self._look(asked)
+        except Exception as error:
+            LOG.exception('a key of "%s" could not be looked up', asked.step)
+            return Looked(id=asked.id, cause=f'a key of "{asked.step}" could not be looked up: {error!r}')
+
+    def _look(self, asked: Look) -> Looked:
         step = self._steps.get(asked.step)
         if step is None or step.key is None:
             return Looked(id=asked.id)

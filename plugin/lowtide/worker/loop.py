@@ -373,7 +373,7 @@ class Loop:
         if not isinstance(message, ToWorker):
             self.stop()
         elif message.worker in self._workers:
-            self._workers[message.worker].stage.told(message.order)
+            self._guard(self._workers[message.worker].stage.told, message.order)
             # What it has closed is unwatched before another descriptor can have its number.
             self._watch_host()
 

@@ -398,15 +398,90 @@ def test_decimals_are_added_with_all_their_digits_and_markers_do_not_matter() ->
         lt.agg.sum("price").add(full, Decimal("0.01"))
 
 
-def test_a_sum_of_decimals_needs_a_field_of_all_digits() -> None:
-    @dataclass(frozen=True)
-    class Narrow:
-        price: Annotated[Decimal, lt.Precision(18, 2)]
+@dataclass(frozen=True)
+class Receipt:
+    shop: str
+    price: Annotated[Decimal, lt.Precision(18, 2)]
 
-    with pytest.raises(FlowError, match=r"Narrow.price is .*18.* but it is filled with .*38.*"):
-        aggregation_of(Narrow, {"price": lt.agg.sum("price")}, takes=Sale, key=("shop",), windows=False)
-    with pytest.raises(FlowError, match="takes int, float, but the column is"):
+
+@dataclass(frozen=True)
+class Narrow:
+    shop: str
+    price: Annotated[Decimal, lt.Precision(4, 2)]
+
+
+@dataclass(frozen=True)
+class Coarse:
+    price: Annotated[Decimal, lt.Precision(38, 1)]
+
+
+@dataclass(frozen=True)
+class Tip:
+    tip: Annotated[Decimal, lt.Precision(38, 1)]
+
+
+def test_a_sum_of_decimals_has_the_digits_of_its_field_and_a_record_beyond_them_fails() -> None:
+    flow = lt.Flow("sales", dead_letters=lt.kafka("dead", lt.raw()))
+    sales = flow.read("sales", lt.kafka("in", lt.json(Receipt))).key_by("shop")
+    sales.aggregate("takings", Narrow, price=lt.agg.sum("price")).write("out", lt.kafka("out", lt.json(Narrow)))
+    out = flow.run_locally(sales=[Receipt("a", Decimal(price)) for price in ("60.00", "40.00", "39.99")])
+    assert [str(each.price) for each in out["out"]] == ["60.00", "99.99"]
+    (letter,) = out["dead-letters"]
+    assert "Narrow.price would have more than 4 digits" in letter.error
+
+
+def test_decimals_fill_no_field_of_another_scale_and_have_no_mean() -> None:
+    with pytest.raises(FlowError, match=r"Coarse.price is .*scale=1.* but it is filled with .*scale=2.*"):
+        aggregation_of(Coarse, {"price": lt.agg.sum("price")}, takes=Sale, key=("shop",), windows=False)
+    with pytest.raises(FlowError, match=r"Tip.tip is .* but it is filled with .*None"):
+        aggregation_of(Tip, {"tip": lt.agg.sum("tip")}, takes=Sale, key=("shop",), windows=False)
+    with pytest.raises(FlowError, match=r"price is a mean of decimals, .*; let agg.sum and agg.count fill two fields"):
         aggregation_of(Narrow, {"price": lt.agg.mean("price")}, takes=Sale, key=("shop",), windows=False)
+
+
+@dataclass(frozen=True)
+class Throw:
+    user: str
+    eyes: Literal[1, 2]
+
+
+@dataclass(frozen=True)
+class Thrown:
+    user: str
+    total: int
+    mean: float
+    most: int
+    least: Literal[1, 2]
+
+
+def test_numbers_of_a_literal_are_added_and_averaged_as_numbers() -> None:
+    flow = lt.Flow("dice")
+    throws = flow.read("throws", lt.kafka("in", lt.json(Throw))).key_by("user")
+    thrown = throws.aggregate(
+        "thrown",
+        Thrown,
+        total=lt.agg.sum("eyes"),
+        mean=lt.agg.mean("eyes"),
+        most=lt.agg.max("eyes"),
+        least=lt.agg.min("eyes"),
+    )
+    thrown.write("out", lt.kafka("out", lt.json(Thrown)))
+    assert flow.run_locally(throws=[Throw("a", 1), Throw("a", 2)])["out"][-1] == Thrown("a", 3, 1.5, 2, 1)
+
+
+def rise(state: float, value: int | None) -> float:
+    return state if value is None else state + value
+
+
+@dataclass(frozen=True)
+class Risen:
+    user: str
+    paid: float
+
+
+def test_an_initial_state_is_as_it_comes_back_from_a_snapshot() -> None:
+    columns = {"paid": lt.Aggregate(0, rise, column="paid")}
+    assert repr(aggregated(Risen, **columns).initial) == "RisenState(paid=0.0)"
 
 
 def test_durations_are_timedeltas() -> None:

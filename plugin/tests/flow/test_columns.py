@@ -111,7 +111,11 @@ def test_what_is_written_is_what_is_read() -> None:
 
 def test_what_does_not_fit_is_a_failure_with_its_reason() -> None:
     text = b'{"text":"x"}'
-    whats = ("Customer.id: expected str, found None", "the key is no text in UTF-8", "header 'trace-id' is no text")
+    whats = (
+        "the message has no key; declare 'id' as str | None",
+        "the key is no text in UTF-8",
+        "header 'trace-id' is no text",
+    )
     no_text = (b"a", b"{}", [("trace-id", b"\xff")])
     found = read(Customer, (None, b"{}", []), (b"\xff", b"{}", []), no_text, (b"d", b"{}", []))
     assert found.rows == [Customer("d")]
@@ -185,10 +189,20 @@ def test_a_run_here_and_now_takes_whole_messages() -> None:
     )
     assert out["out"] == [Customer("a", "ANN", trace="t"), Customer("a", gone=True), Customer("b", "BOB")]
     (letter,) = out["dead-letters"]
-    assert letter.error.endswith("Customer.id: expected str, found None")
+    assert letter.error.endswith("the message has no key; declare 'id' as str | None if it may lack one")
     stood = lt.Flow("stood")
     stood.read("in", lt.kafka("topic", lt.json(Stood))).write("out", lt.kafka("out", lt.json(Stood)))
     (row,) = stood.run_locally({"in": [lt.Message(None, b'{"text":"x"}', timestamp=MOMENT)]})["out"]
     assert row == Stood("topic", "x", 0, 0, MOMENT)
     with pytest.raises(FlowError, match="has no time zone"):
         stood.run_locally({"in": [lt.Message(None, b"{}", timestamp=MOMENT.replace(tzinfo=None))]})
+
+
+@dataclass(frozen=True)
+class Traced:
+    trace: Annotated[bytes, lt.Header("trace-id")]
+
+
+def test_a_header_that_is_missing_is_named() -> None:
+    (failure,) = read(Traced, (None, b"{}", [("other", b"x")])).failures
+    assert failure[1] == "the message has no header 'trace-id'; declare 'trace' as bytes | None if it may lack one"

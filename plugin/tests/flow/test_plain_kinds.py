@@ -93,6 +93,23 @@ def test_a_precision_that_is_none_is_refused() -> None:
 
 
 @dataclass(frozen=True)
+class Unfitting:
+    amount: Annotated[Decimal, lt.Precision(18, 2)] = Decimal(0)
+
+
+@dataclass(frozen=True)
+class Fitting:
+    amount: Annotated[Decimal | None, lt.Precision(18, 2)] = Decimal("0.00")
+    none: Annotated[Decimal | None, lt.Precision(18, 2)] = None
+
+
+def test_a_default_of_other_digits_is_refused_with_the_dataclass() -> None:
+    with pytest.raises(SchemaRefused, match=r"Unfitting.amount: its default is Decimal\('0'\), .*quantize"):
+        schema_of(Unfitting)
+    assert schema_of(Fitting).fault(Fitting()) is None
+
+
+@dataclass(frozen=True)
 class Balance:
     id: UUID
     amount: Money

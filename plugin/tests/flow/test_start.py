@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 import lowtide as lt
+from lowtide.connectors.topics import Topic
 from lowtide.core.fronts.floors import NO_TICK
 from lowtide.core.fronts.register import FrontRegister, Partition
-from lowtide.driver.starts import refuse_other_starts
+from lowtide.driver.starts import _refuse_to_come, refuse_other_starts
 from lowtide.errors import FlowError
 from lowtide.flow.check import check_flow
 from lowtide.flow.compiler import compile_flow
@@ -64,3 +65,11 @@ def test_a_later_start_that_says_otherwise_is_refused_with_both() -> None:
     assert "start" not in before.to_json()[0], "entries of jobs that began before there was a choice are as they were"
     with pytest.raises(FlowError, match="start=latest, and the job has read it from earliest on"):
         refuse_other_starts(compile_flow(flow_from("latest"), parallelism=1), before)
+
+
+def test_a_moment_that_is_still_to_come_is_refused() -> None:
+    now, topic = datetime(2026, 3, 1, tzinfo=UTC), Topic("in", 1, "CreateTime", "delete", "")
+    _refuse_to_come(topic, now + timedelta(seconds=30), now)  # A broker's clock may be so far ahead.
+    with pytest.raises(FlowError, match=r'"in" is to be read from start=2026-03-02.* and it is 2026-03-01') as refused:
+        _refuse_to_come(topic, now + timedelta(days=1), now)
+    assert 'start="latest"' in refused.value.way_out

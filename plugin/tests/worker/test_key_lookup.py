@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Literal
+from uuid import UUID
 
 import pytest
 from core_rig import notice, read, reader, worker
 
+import lowtide as lt
 from lowtide.assignment.messages import Look, Looked, WorkerOrder
+from lowtide.core.worker import WorkerCore
 from lowtide.errors import FlowError, ServiceUnavailable
+from lowtide.flow.compiler import compile_flow
 from lowtide.service.workers import questions as questions_module
 from lowtide.service.workers.crew import Crew
 from lowtide.service.workers.questions import Questions
 from lowtide.service.workers.register import Register, Worker
 from lowtide.worker.key_lookup import KeyLookup
+from lowtide_tracker import LocalTracker
 
 
 def test_a_key_is_told_as_of_min_time_not_as_of_now() -> None:
@@ -36,6 +43,34 @@ def test_a_value_that_is_none_of_its_type_is_refused() -> None:
     looking = KeyLookup(worker(2, "optimistic"))
     assert looking.look(Look(1, "two", {"number": "7"})) == Looked(id=1, tick=0)
     assert "number='seven' is no int" in looking.look(Look(1, "two", {"number": "seven"})).cause
+
+
+class Size(Enum):
+    SMALL = "s"
+
+
+@dataclass(frozen=True)
+class Parcel:
+    number: UUID
+    size: Size
+    way: Literal["air", "sea"]
+
+
+@pytest.mark.parametrize("column", ["number", "size", "way"])
+def test_a_value_that_only_its_kind_can_refuse_is_an_answer_too(column: str) -> None:
+    flow = lt.Flow("parcels")
+    parcels = flow.read("in", lt.kafka("in", lt.json(Parcel))).key_by(column)
+    parcels.deduplicate("once", within=lt.hours(1)).write("out", lt.kafka("out", lt.json(Parcel)))
+    core = WorkerCore(compile_flow(flow, parallelism=1), 1, 0, tracker=LocalTracker(1, 1, start=0))
+    answer = KeyLookup(core).look(Look(1, "once", {column: "order-17"}))
+    assert answer.cause.startswith(f"{column}='order-17' is no ")
+
+
+def test_a_question_that_cannot_be_answered_is_answered_with_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = worker(2, "optimistic")
+    looking = KeyLookup(core)
+    monkeypatch.delattr(core, "program")
+    assert "could not be looked up: AttributeError" in looking.look(Look(1, "two", {"number": "7"})).cause
 
 
 class Asked:

@@ -140,9 +140,12 @@ class TableJoinNode(PortsNode):
         for unit, rows in parts.items():
             self._touched.add([unit], tick - 1)
             for key, row in rows:
-                base, touched = (row, None) if self._ttl is None else row
+                base, touched = (row, tick - 1) if self._ttl is None else row
+                if touched is None:  # As in `ScanGrouping`.
+                    touched = tick - 1
+                    self._touched.add([unit], tick)
                 group = self._groups[key] = Group(key, unit, base)
-                group.touched = tick - 1 if touched is None else touched
+                group.touched = touched
                 self._kept.rest(group)
 
     def _forget(self, group: Group, count: int) -> None:

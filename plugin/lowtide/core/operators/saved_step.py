@@ -175,7 +175,7 @@ class SavedStep:
             try:
                 column = pa.array([texts[name]]).cast(kind.arrow)
                 values.append(kind.decode(column)[0])
-            except (pa.ArrowException, KeyError, ValueError) as error:
+            except (pa.ArrowException, KeyError, Mismatch, ValueError) as error:
                 raise KeyUnreadable(f"{name}={texts[name]!r} is no {kind.name}") from error
         return values[0] if len(values) == 1 else tuple(values)
 

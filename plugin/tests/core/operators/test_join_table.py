@@ -159,6 +159,16 @@ def test_keys_that_are_gone_or_forgotten_take_no_memory(arrivals: list[Arrival])
     assert not node._groups
 
 
+def test_a_table_that_did_not_forget_counts_from_one_snapshot_in_all_lives() -> None:
+    """A life that begins from a later snapshot, which has shared what did not change, has the same ticks."""
+    parts: dict[int, list[Any]] = {3: [("a", (Row("a", 1, False), None))]}
+    for start, taken in ((10, 12), (12, 13)):
+        node = a_join(a_plan(ttl=True))
+        node.restore(parts, start)
+        parts = parts | node.capture(taken, start)
+        assert parts[3] == [("a", (Row("a", 1, False), 9))]
+
+
 def test_a_record_waits_for_rows_before_it() -> None:
     node = a_join(a_plan(ttl=False))
     given_to(node, [(4, RECORDS, "a", False)])
