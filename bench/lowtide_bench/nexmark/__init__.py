@@ -1,0 +1,32 @@
+"""Nexmark's queries on Spark and Kafka: held against DuckDB, and measured. The flows are the clone's examples."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from lowtide.errors import LowtideError
+
+__all__ = ["NAMES", "ExamplesMissing", "find_examples"]
+
+NAMES = tuple(f"q{number}" for number in range(9))
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+class ExamplesMissing(LowtideError):
+    """Run it from a clone: the flows that are measured lie there."""
+
+
+def find_examples() -> None:
+    """Let `nexmark` be imported, which lies in the clone's `examples/`.
+
+    Raises:
+        ExamplesMissing: there are none.
+    """
+    if not (EXAMPLES / "nexmark/queries.py").is_file():
+        raise ExamplesMissing(
+            f"Nexmark's flows are not in {EXAMPLES}",
+            way_out="run lowtide bench in the environment of a clone (make env)",
+        )
+    if str(EXAMPLES) not in sys.path:
+        sys.path.append(str(EXAMPLES))

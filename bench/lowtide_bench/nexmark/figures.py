@@ -1,0 +1,67 @@
+"""What a query's results say of its speed. Pure; times of receipt in ns, of the log in ms since 1970."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from lowtide_bench.arrivals import percentiles
+from lowtide_bench.record import Int64s
+from lowtide_bench.schedule import NS
+
+__all__ = ["Speed"]
+
+NS_PER_MS = NS // 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """How fast a backlog was worked off, and how soon results came under a live load.
+
+    Attributes:
+        records_per_s: The backlog's records between the moments of its first result and its last, by the time from the
+            first receipt to the last; None if its results did not come at two times.
+        p50_ms: From the moment in the log at which a result stands to its receipt, under the live load; the moment is
+            a record's own, or that at which a window closes. None where there was no result.
+        p99_ms: The same.
+        results: How many came under the live load.
+    """
+
+    records_per_s: float | None
+    p50_ms: float | None
+    p99_ms: float | None
+    results: int
+
+    @classmethod
+    def of(cls, came: Int64s, backlog_ms: Int64s, live_ms: int) -> Speed:
+        """Reckon it.
+
+        Args:
+            came: int64[2, n], each result's timestamp and time of receipt.
+            backlog_ms: The timestamps of the backlog's records.
+            live_ms: The live load's first; what stands between backlog and load is not counted.
+        """
+        live = came[:, came[0] >= live_ms]
+        p50, p99 = percentiles((live[1] - live[0] * NS_PER_MS) / NS_PER_MS, (50, 99)) if live.size else (None, None)
+        return cls(_per_s(came, backlog_ms), _rounded(p50), _rounded(p99), live.shape[1])
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object."""
+        return asdict(self)
+
+
+def _per_s(came: Int64s, backlog_ms: Int64s) -> float | None:
+    if not backlog_ms.size:
+        return None
+    old = came[:, came[0] <= backlog_ms.max()]
+    if not old.size:
+        return None
+    between = int(np.count_nonzero((backlog_ms > old[0].min()) & (backlog_ms <= old[0].max())))
+    spent = int(old[1].max() - old[1].min())
+    return round(between * NS / spent, 1) if spent and between else None
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)
