@@ -1,0 +1,296 @@
+"""What the processes of a life do, and somebody who sweeps: each the real code, as a script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from functools import cache, partial
+from typing import Any
+
+from lowtide.assignment.messages import PartCount, PartEmpty, PartWritten, Pinned, ShareDurable, ShareSaved
+from lowtide.conf import Conf
+from lowtide.connectors import transactions as transactions_module
+from lowtide.connectors.claims import pair_of, transactional_id
+from lowtide.connectors.lasts_records import Durable, durable_of, floor_records
+from lowtide.connectors.sender import Packet
+from lowtide.connectors.topics import Topic
+from lowtide.connectors.transactions import Transactions
+from lowtide.core.operators.saved_step import saved_steps
+from lowtide.driver import opening as opening_module
+from lowtide.driver import recovery as recovery_module
+from lowtide.driver.frozen import job_record
+from lowtide.driver.opening import begin_life, open_life
+from lowtide.driver.placement import text_of
+from lowtide.driver.preflight import Surroundings
+from lowtide.driver.recovery import StartFrom
+from lowtide.service.snapshots import taking as taking_module
+from lowtide.service.snapshots.commits import Commits
+from lowtide.service.snapshots.taking import Taking
+from lowtide.worker.state_loader import _load
+from lowtide_snapshots.commits.choice import choose
+from lowtide_snapshots.commits.retention import Rule
+from lowtide_snapshots.errors import CommitNeeded
+from lowtide_snapshots.format.manifest import FrontAt, LaneLast, Manifest, Part
+from lowtide_snapshots.format.names import snapshot_id
+from lowtide_snapshots.format.parts import PartHead, encode_part, sha256
+from lowtide_snapshots.job import lease as lease_module
+from lowtide_snapshots.job.store import JobStore
+from lowtide_tracker import Floor
+
+from .access import JOB, AskedSender, AskedStore, _now, commit_log, job_store
+from .machine import IN, OUT, SINK, Begun, plan
+from .scripts import Ask, Script, Scripts
+
+SLOW_MS = 10**9
+OTHERS = 90
+"""The session of all but drivers: it holds nothing, so it is no matter whether it ends."""
+LANE = transactional_id(JOB, 1, 0)
+
+
+def found(fronts: int) -> Surroundings:
+    """What Kafka has for the flow."""
+    topic = Topic(IN, fronts, "CreateTime", "delete", "the id of in")
+    return Surroundings((topic,), {OUT: 1}, {(IN, front): 0 for front in range(fronts)})
+
+
+def nobody(*_: object) -> None:
+    """Is told nothing."""
+
+
+@cache
+def conf() -> Conf:
+    return Conf()
+
+
+# -- a life ------------------------------------------------------------------------------------------------------------
+
+
+def driver(session: int, fronts: int, start: StartFrom) -> Script:
+    """The driver: takes the lease, makes its life the only one, chooses a commit, and loads it."""
+
+    def script(ask: Ask) -> Begun:
+        store = job_store(ask, session)
+        number = begin_life(store, plan(), conf(), nobody)
+        life = open_life(store, plan(), conf(), found(fronts), nobody, incarnation=number, start=start)
+        manifest = None if life.recovered is None else life.recovered.manifest
+        steps, state = saved_steps(plan(), 1), []
+        for part in manifest.parts if manifest else ():
+            table = _load(AskedStore(ask), part, JOB, plan().slack_ms)
+            state.append((part.vertex, part.unit, tuple(steps[part.vertex].entries(table))))
+        key = life.last.get((SINK, 0))
+        return Begun(
+            number=number,
+            last=None if key is None else (key.tick, key.front, key.sequence, key.child, key.trace),
+            floors=life.floors,
+            unreported=life.unreported,
+            relied_on=life.relied_on,
+            start=life.start,
+            starts=tuple((front.offset, front.before) for front in life.fronts),
+            openings=tuple(front.opening for front in life.fronts),
+            state=tuple(state),
+            topic=life.lasts_topic,
+            generation=life.generation,
+            manifest="" if manifest is None else manifest.to_json(),
+        )
+
+    return script
+
+
+def delivery(session: int, begun: Begun) -> Script:
+    """The host's way to Kafka: claims, looks whether its life is the newest, then delivers bundle after bundle."""
+
+    def script(ask: Ask) -> None:
+        store = job_store(ask, OTHERS)
+        way = Transactions(
+            {"bootstrap.servers": AskedSender.brokers},
+            transactional_id=LANE,
+            lasts_topic=begun.topic,
+            check=lambda: store.check(begun.number),
+            delivery_limit_ms=SLOW_MS,
+            max_record_bytes=1_000_000,
+        )
+        way.open()
+        while True:
+            messages, lasts = ask("take bundle")
+            way.deliver([Packet(SINK, 0, messages, lasts)])
+            ask("is durable")
+
+    return script
+
+
+def snapshots(session: int, begun: Begun, count: int, keep: int) -> Script:
+    """The service: takes snapshots, commits them, and drops what the rule does not keep."""
+
+    def script(ask: Ask) -> None:
+        store, log = AskedStore(ask), commit_log(ask, OTHERS)
+        base = Manifest.from_json(begun.manifest, "the life's") if begun.manifest else None
+        commits = Commits(log, store, nobody, base=base, start=begun.start)  # type: ignore[arg-type]
+        for number in range(1, count + 1):
+            tick = ask("request snapshot", number)
+            if tick <= commits.newest:
+                continue
+            manifest = take(ask, begun, number, tick, commits)
+            store.put(manifest.path, manifest.to_json().encode())
+            log.commit(manifest, sha256(manifest.to_json().encode()))
+            commits.add(manifest)
+            if keep:
+                prune(commits, keep)
+
+    return script
+
+
+def take(ask: Ask, begun: Begun, number: int, tick: int, commits: Commits) -> Manifest:
+    """A snapshot from its request to its seal: `Taking` is told what workers report."""
+    taking = Taking(
+        number,
+        None,
+        incarnation=begun.number,
+        record=job_record(plan()),
+        flow=tuple(step.shape for step in saved_steps(plan()).values()),
+        steps=text_of(plan()),
+        generation=begun.generation,
+        began_s=0.0,
+    )
+    since = None if commits.last is None else commits.last.tick
+    fronts, state = ask("capture", number, since)
+    taking.begin(
+        tick, ["1/0"], {each: FrontAt(each, IN, "the id of in", each, offset, label) for each, offset, label in fronts}
+    )
+    taking.hear("1/0", Pinned(number=number, since=since))
+    taking.hear("1/0", PartCount(number, len(state)))
+    for vertex, unit, entries in state:
+        if not entries:
+            taking.hear("1/0", PartEmpty(number, vertex, unit))
+            continue
+        step = saved_steps(plan(), 1)[vertex]
+        table = step.table(list(entries))
+        head = PartHead(JOB, vertex, step.kind, unit, tick, plan().slack_ms, snapshot_id(begun.number, number))
+        data = bytes(encode_part(head, table))
+        AskedStore(ask).put(head.name, data)
+        part = Part(vertex, step.kind, unit, tick, head.snapshot, table.num_rows, len(data), sha256(data))
+        taking.hear("1/0", PartWritten(number, part))
+    taking.hear("1/0", ShareSaved(number))
+    while not taking.whole:
+        lasts = [LaneLast(*each) for each in ask("await durable", number)]
+        taking.hear("1/0", ShareDurable(number, lasts))
+    known = () if commits.last is None else commits.last.floors
+    handed_on = [Floor(each.front, each.offset, each.tick, each.cap) for each in known]
+    return taking.seal(commits.at(taking.since), (*ask("floors"), *handed_on))
+
+
+def sweeper(keep: int) -> Script:
+    """Somebody who drops commits and sweeps from outside, in the middle of whatever."""
+
+    def script(ask: Ask) -> None:
+        commits = Commits(commit_log(ask, OTHERS), AskedStore(ask), nobody, base=None, start=0)  # type: ignore[arg-type]
+        prune(commits, keep)
+
+    return script
+
+
+def prune(commits: Commits, keep: int) -> None:
+    """As the service does after a commit of its own; what came to be needed meanwhile stays."""
+    try:
+        commits._prune(Rule(keep))
+    except CommitNeeded:
+        return
+
+
+# -- what the real functions are given instead of servers --------------------------------------------------------------
+
+
+def _claim(_kafka: object, ids: Iterable[str], _limit_s: float) -> None:
+    for one in sorted({each for name in ids for each in pair_of(name)}):
+        Scripts.current("claim", one, Scripts.script)
+
+
+def _read_lasts(_kafka: object, topic: str, *_: object) -> Durable:
+    table: dict[bytes, bytes] = {}
+    for key, value in Scripts.current("read lasts", topic):
+        if value is None:
+            table.pop(key, None)
+        else:
+            table[key] = value
+    return durable_of(table, topic)
+
+
+def _keep_floors(_kafka: object, topic: str, floors: Iterable[Floor], incarnation: int, *_: object) -> None:
+    Scripts.current("keep floors", topic, tuple(floor_records(floors, incarnation)))
+
+
+def _open_lasts(_kafka: object, _job: str, _known: str | None, generation: int = 0) -> str:
+    return f"the id of lasts {generation}"
+
+
+class _Token:
+    @property
+    def hex(self) -> str:
+        return f"{Scripts.script} {Scripts.current.token()}"
+
+
+class _Tokens:
+    """`uuid` for a lease: another one at each call, and the same again when a script is run again."""
+
+    @staticmethod
+    def uuid4() -> _Token:
+        return _Token()
+
+
+class _Clock:
+    """`time` where nothing takes time."""
+
+    @staticmethod
+    def monotonic() -> float:
+        return 0.0
+
+    @staticmethod
+    def sleep(_seconds: float) -> None:
+        return
+
+
+class _Impatient(_Clock):
+    """`time` where everything takes too long: who finds the lease taken does not wait for it."""
+
+    @staticmethod
+    def monotonic() -> float:
+        return Scripts.current.token() * 1e6
+
+
+class _Calendar:
+    """`datetime` where it is always the same day."""
+
+    @staticmethod
+    def now(_zone: object) -> Any:
+        return _now()
+
+
+def _given_place(_store: JobStore) -> None:
+    """The place is there."""
+
+
+SERVERS: list[tuple[object, str, object]] = [
+    (opening_module, "claim", _claim),
+    (opening_module, "open_lasts", _open_lasts),
+    (opening_module, "read_lasts", _read_lasts),
+    (opening_module, "keep_floors", _keep_floors),
+    (recovery_module, "open_store", lambda _setting: AskedStore(Scripts.current)),
+    (recovery_module, "choose", partial(choose, threads=1)),
+    (transactions_module, "Sender", AskedSender),
+    (transactions_module, "time", _Clock),
+    (lease_module, "uuid", _Tokens),
+    (lease_module, "time", _Impatient),
+    (taking_module, "datetime", _Calendar),
+    (JobStore, "_make_place", _given_place),
+]
+"""Whose attributes stand for servers and clocks while the model runs, and what stands there."""
+
+
+def script_of(key: tuple[Hashable, ...]) -> Script:
+    """The script of a key."""
+    made: dict[str, Callable[..., Script]] = {
+        "driver": driver,
+        "delivery": delivery,
+        "snapshots": snapshots,
+        "sweeper": sweeper,
+    }
+    name, *given = key
+    return made[str(name)](*given)
