@@ -56,6 +56,10 @@ class Fronts:
             raise UnknownFront(front)
         return heartbeat
 
+    def groups_of(self, front: int) -> tuple[int, ...]:
+        """The groups that a front feeds, or fed until it was closed."""
+        return self._groups_of[front]
+
     def is_open(self, front: int) -> bool:
         """Whether a front was opened and not closed."""
         return front in self._open

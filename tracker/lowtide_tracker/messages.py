@@ -184,6 +184,32 @@ class FrontClosed(Packed, frozen=True):
     front: Front
 
 
+class Order(Packed, frozen=True):
+    """What the merge has decided for all shards alike; one merge's orders are numbered from 1, without gaps."""
+
+    number: Ordinal
+    what: OpenFront | CloseFront
+
+
+class Report(Packed, frozen=True):
+    """What has moved in one shard since its report before, or, to a merge that has just connected, everything."""
+
+    shard: Count
+    whole: bool
+    """Whether it says everything: what lay between it and the report before is not known."""
+    nodes: tuple[tuple[Worker, Count], ...]
+    """(worker, node time): the worker's last part that was applied."""
+    orders: Count
+    """The last order that was followed."""
+    stands: tuple[tuple[Segment, Tick, Tick], ...]
+    """(a group's first segment, the lowest that it stood, where it stands)."""
+    highs: tuple[tuple[Segment, Tick], ...] = ()
+    """(segment, the largest tick of an ack), where it has risen."""
+    floors: tuple[Floor, ...] = ()
+    opened: tuple[Heartbeat, ...] = ()
+    """Fronts that orders have opened, with their heartbeats."""
+
+
 class Fault(Packed, frozen=True):
     """Why the tracker closes this connection after this message."""
 

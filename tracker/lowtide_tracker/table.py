@@ -1,6 +1,6 @@
 """The ack table: for each segment and tick the XOR of all values folded there."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 
 from lowtide_tracker.errors import TableFull, TimeWentBack, UnknownSegment
@@ -82,6 +82,11 @@ class Table:
                 return ticks[0]
             del sums[heappop(ticks)]
         return limit
+
+    def kept_ticks(self) -> Iterator[int]:
+        """The ticks of all segments that a sum is kept for."""
+        for sums in self._sums.values():
+            yield from sums
 
     def advance(self, segment: int, min_time: int) -> None:
         """Moves a segment's min time up to a tick that `first_open` allowed."""

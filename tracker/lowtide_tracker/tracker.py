@@ -140,7 +140,10 @@ class Tracker:
         return self._advance()
 
     def open_front(self, front: int, floor: int, feeds: Iterable[int] | None = None) -> int:
-        """Opens a front and returns the tick below which it labels nothing: at least any announced min time (R3).
+        """Opens a front and returns the tick below which it labels nothing (R3).
+
+        It is at least any min time that was announced of the segments its records can come to. Others may be far ahead,
+        as where all that feeds them has ended.
 
         Asking for an open front again changes nothing and answers with its heartbeat if that is larger.
 
@@ -153,8 +156,10 @@ class Tracker:
             return max(floor, self._fronts.heartbeat(front))
         if front in self._fronts:
             raise FrontIsClosed(front, self._fronts.heartbeat(front))
-        tick = max(floor, *self._min)
-        self._fronts.open(front, tick, feeds)
+        fed = self.graph.sources if feeds is None else tuple(feeds)
+        announced = [self.min_time(segment) for segment in fed] or self._min
+        tick = max(floor, *announced)
+        self._fronts.open(front, tick, fed)
         return tick
 
     def close_front(self, front: int) -> list[Notice]:

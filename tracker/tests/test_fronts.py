@@ -11,6 +11,7 @@ from lowtide_tracker import (
     FrontIsClosed,
     Graph,
     HeartbeatWentBack,
+    LocalTracker,
     Notice,
     Tracker,
     UnknownFront,
@@ -125,3 +126,18 @@ def test_a_heartbeat_may_be_repeated_but_not_taken_back(scribe_of: ScribeOf) -> 
     assert scribe.acks(beats={0: 40}) == []
     with pytest.raises(HeartbeatWentBack, match="heartbeat 39 after 40"):
         scribe.acks(beats={0: 39})
+
+
+def test_a_front_opens_above_what_was_announced_where_its_records_can_come() -> None:
+    """Another branch may be far ahead, as all that feeds it has ended."""
+    local = LocalTracker(1, 1)
+    tracker = Tracker(Graph({1: [], 2: [], 3: [1]}), {0: 0, 1: 0}, start=0, capacity_ticks=8, feeds={0: [1], 1: [2]})
+    local.heartbeat(0, 5)
+    local.heartbeat(1, 10**9)
+    flush = local.flush()
+    assert flush is not None
+    tracker.receive(flush)
+    assert tracker.min_times() == {1: 5, 2: 10**9, 3: 5}
+    assert tracker.open_front(2, 3, [1]) == 5
+    assert tracker.open_front(3, 7, [1]) == 7
+    assert tracker.open_front(4, 0, [1, 2]) == 10**9

@@ -1,0 +1,108 @@
+"""Rules of the tracker in shards broken on purpose: R9."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from lowtide_tracker import shard as shard_module
+from lowtide_tracker import sharding as sharding_module
+from lowtide_tracker.merge import Merge, ShardView
+from lowtide_tracker.messages import Report
+from lowtide_tracker.rebuild import Rebuild
+from lowtide_tracker.shard import Shard
+
+from .mutation import Mutation, Patch
+
+
+def latest_stands() -> list[Patch]:
+    """What a shard said last counts at once, whatever other shards lack."""
+
+    def stands(self: ShardView) -> list[int]:
+        latest = list(self.covered)
+        for _, moved in self.pending:
+            for group, (_, stand) in moved.items():
+                latest[group] = stand
+        return latest
+
+    return [(ShardView, "stands", stands)]
+
+
+def covered_stands() -> list[Patch]:
+    """The papers' guard: the last covered report counts, and what came since is not looked at."""
+    return [(ShardView, "stands", lambda self: list(self.covered))]
+
+
+def lows_forgotten() -> list[Patch]:
+    """A report says where a group stands in the end, and not how low it was meanwhile."""
+    real = Shard.report
+
+    def report(self: Shard) -> Report | None:
+        made = real(self)
+        if made is None or made.whole:
+            return made
+        return replace(made, stands=tuple((name, stand, stand) for name, _, stand in made.stands))
+
+    return [(Shard, "report", report)]
+
+
+def forgets_at_its_own() -> list[Patch]:
+    """A shard lets go of what its own stand has passed, before that was accepted."""
+    real = Shard._look
+
+    def look(self: Shard, groups: Iterable[int]) -> None:
+        real(self, groups)
+        for group, members in enumerate(self.graph.groups):
+            for segment in members:
+                self._table.advance(segment, max(self._table.min_time(segment), min(self._stands[group], 1 << 62)))
+
+    return [(Shard, "_look", look)]
+
+
+def rounded_beyond() -> list[Patch]:
+    """A heartbeat is rounded up to the tick after the shard's next one."""
+
+    def beyond(tick: int, shard: int, shards: int) -> int:
+        return min(tick + 1 + (shard - tick - 1) % shards, sharding_module.NEVER)
+
+    return [(sharding_module, "round_up", beyond), (shard_module, "round_up", beyond)]
+
+
+def opened_unheld() -> list[Patch]:
+    """Min time goes on while shards have still to hear of a front that is being opened."""
+    real = Merge._limits
+
+    def limits(self: Merge) -> list[int]:
+        opening, self._opening = self._opening, {}
+        try:
+            return real(self)
+        finally:
+            self._opening = opening
+
+    return [(Merge, "_limits", limits)]
+
+
+def rebuilt_early() -> list[Patch]:
+    def missing(self: Rebuild) -> tuple[int, ...]:
+        return () if len(self.reports) > len(self.workers) // 2 else self.workers
+
+    return [(Rebuild, "missing", property(missing))]
+
+
+SHARDS = [
+    Mutation("shard-latest", "R9", "what a shard said last counts uncovered", "shards", latest_stands),
+    Mutation("shard-papers", "R9", "only the last covered report counts", "shards", covered_stands),
+    Mutation(
+        "shard-lows",
+        "R9",
+        "a report forgets how low it was",
+        "shards",
+        lows_forgotten,
+        {"slow": True, "faults": 4, "loss": False},
+    ),
+    Mutation("shard-forgets", "R9", "a shard forgets at its own pace", "shards", forgets_at_its_own),
+    Mutation("shard-rounding", "R9", "heartbeats are rounded up too far", "shards", rounded_beyond),
+    Mutation("shard-open", "R3, R9", "a front opens without holding min time", "shards", opened_unheld),
+    Mutation("shard-rebuilt", "R9, R10", "a new shard does not wait for all", "shards", rebuilt_early),
+]

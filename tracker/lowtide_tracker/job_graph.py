@@ -1,0 +1,255 @@
+"""The graph of several jobs: who reads what another one writes, how far each has come, and who holds whom; no I/O.
+
+    graph = JobGraph()
+    graph.say(JobSaid(job="a", life=1, writes=frozenset({"orders"}), delivered_ms=40))
+    graph.say(JobSaid(job="b", life=1, reads=frozenset({"orders"}), writes=frozenset({"sums"}), delivered_ms=30))
+    graph.before("b")       # (JobKnown(job="a", ..., delivered_ms=40),)
+    graph.delivered_ms      # 30
+
+What a job says is absolute, so that a tracker that took a dead one's place knows all as soon as the jobs have said it
+again: of itself, and what it was told of the jobs before it, which may be dead. Times are in ms since 1970, as each job
+has ticks of its own length. Laws:
+
+1. What is known of a job's delivered time never falls, over its lives; whoever hears it keeps it over trackers.
+2. The word of an older life is refused.
+3. A topic has one writing job, and no job stands behind itself; hearsay that would break this is left out.
+4. A job keeps its own word: a delivered time that it says is no larger than those of the jobs before it, as it has
+   heard them. `check` of a simulation holds it against the truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+import msgspec
+
+from lowtide_tracker.errors import TrackerError
+
+__all__ = ["JobCycle", "JobGraph", "JobGraphError", "JobKnown", "JobRuns", "JobSaid", "OldLife", "TopicTaken"]
+
+
+class JobGraphError(TrackerError):
+    """A job cannot be part of the graph as it is; it ends, and says why."""
+
+
+class JobCycle(JobGraphError):
+    """Jobs wait for each other for ever: have one of them read another topic."""
+
+
+class TopicTaken(JobGraphError):
+    """Two jobs write one topic: give one of them another, or forget the one that is retired."""
+
+
+class OldLife(JobGraphError):
+    """A newer life of the job has spoken: this one is a leftover and ends."""
+
+
+class JobRuns(JobGraphError):
+    """A job that runs cannot be forgotten: stop it first."""
+
+
+class JobKnown(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a job.
+
+    Attributes:
+        job: Its name.
+        life: The number of its newest life.
+        writes: The topics that it writes.
+        reads: Those that it reads.
+        delivered_ms: All that it writes before that time is durable, and stays (R18); None while nothing is sure.
+        min_time_ms: Its global min time.
+        holder: Who holds that, in words.
+        held_topic: The topic of the front that holds it; empty if it is no front.
+        runs: Whether it is connected.
+    """
+
+    job: str
+    life: int
+    reads: frozenset[str] = frozenset()
+    writes: frozenset[str] = frozenset()
+    delivered_ms: int | None = None
+    min_time_ms: int | None = None
+    holder: str = ""
+    held_topic: str = ""
+    runs: bool = True
+
+
+class JobSaid(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job says: all that `JobKnown` has of itself, and what it was told of the jobs before it."""
+
+    job: str
+    life: int
+    reads: frozenset[str] = frozenset()
+    writes: frozenset[str] = frozenset()
+    delivered_ms: int | None = None
+    min_time_ms: int | None = None
+    holder: str = ""
+    held_topic: str = ""
+    heard: tuple[JobKnown, ...] = ()
+
+    def known(self) -> JobKnown:
+        """What it says of itself."""
+        return JobKnown(**{name: getattr(self, name) for name in self.__struct_fields__ if name != "heard"})
+
+
+class JobGraph:
+    """All jobs of one graph."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, JobKnown] = {}
+        self._forgotten: dict[str, int] = {}
+        """By job that was forgotten the number of its last life: others may still speak of it."""
+
+    @property
+    def jobs(self) -> tuple[JobKnown, ...]:
+        """All jobs, each after those before it; O(jobs + topics)."""
+        ordered: dict[str, JobKnown] = {}
+
+        def add(name: str) -> None:
+            if name not in ordered:
+                for before in self._writers(self._jobs[name].reads):
+                    add(before)
+                ordered[name] = self._jobs[name]
+
+        for name in sorted(self._jobs):
+            add(name)
+        return tuple(ordered.values())
+
+    @property
+    def delivered_ms(self) -> int | None:
+        """The time before which all of the graph is durable; None while nothing is sure."""
+        return _least(known.delivered_ms for known in self._jobs.values())
+
+    def say(self, said: JobSaid) -> None:
+        """Take what a job says.
+
+        Raises:
+            OldLife, JobCycle, TopicTaken: nothing of it is taken.
+        """
+        before = self._jobs.get(said.job)
+        if before is not None and said.life < before.life:
+            raise OldLife(f'job "{said.job}": life {said.life} speaks, and life {before.life} has spoken before')
+        jobs = dict(self._jobs)
+        _take(jobs, said.known(), runs=True)
+        _check(jobs, said.job)
+        for heard in said.heard:
+            if heard.job != said.job and heard.life > self._forgotten.get(heard.job, -1):
+                with_it = dict(jobs)
+                _take(with_it, heard, runs=heard.job in jobs and jobs[heard.job].runs)
+                # It may be of a job that another tracker was told to forget: it ends nobody, and breaks no law.
+                with suppress(JobGraphError):
+                    _check(with_it, heard.job)
+                    jobs = with_it
+        self._jobs = jobs
+        self._forgotten.pop(said.job, None)
+
+    def gone(self, job: str, life: int) -> None:
+        """The connection of a job's life has ended: its word stands, and holds those behind it."""
+        known = self._jobs.get(job)
+        if known is not None and known.life == life:
+            self._jobs[job] = msgspec.structs.replace(known, runs=False)
+
+    def forget(self, job: str) -> None:
+        """Take a retired job out: nobody waits for it any more.
+
+        Raises:
+            JobRuns: it is connected.
+            JobGraphError: there is none of that name.
+        """
+        known = self._jobs.get(job)
+        if known is None:
+            names = ", ".join(sorted(self._jobs)) or "none"
+            raise JobGraphError(f'there is no job "{job}" in the graph; there are: {names}')
+        if known.runs:
+            raise JobRuns(f'job "{job}" runs (life {known.life}); stop it first: lowtide stop {job}')
+        del self._jobs[job]
+        self._forgotten[job] = known.life
+
+    def before(self, job: str) -> tuple[JobKnown, ...]:
+        """All jobs that this one waits for, near or far, those that wait for nobody first."""
+        if job not in self._jobs:
+            return ()
+        found: set[str] = set()
+        rest = [job]
+        while rest:
+            more = self._writers(self._jobs[rest.pop()].reads) - found
+            found |= more
+            rest += more
+        return tuple(known for known in self.jobs if known.job in found)
+
+    def chain(self, job: str) -> list[str]:
+        """Who holds a job, and who holds that one, in words; the last line names what is to be looked at."""
+        lines = []
+        known = self._jobs[job]
+        while True:
+            if not known.runs:
+                lines.append(f"job {known.job} is not running; all before {_time(known.delivered_ms)} is delivered")
+                return lines
+            writers = self._writers({known.held_topic}) if known.held_topic else set()
+            if not writers:
+                lines.append(f"job {known.job} is held by {known.holder or 'nobody'}")
+                return lines
+            (writer,) = writers
+            lines.append(f"job {known.job} waits for job {writer}: {known.holder}")
+            known = self._jobs[writer]
+
+    def check(self) -> None:
+        """Law 3, for simulations."""
+        for job in self._jobs:
+            _check(self._jobs, job)
+
+    def _writers(self, topics: Iterable[str]) -> set[str]:
+        wanted = set(topics)
+        return {known.job for known in self._jobs.values() if known.writes & wanted}
+
+
+def _take(jobs: dict[str, JobKnown], said: JobKnown, *, runs: bool) -> None:
+    """Put in what is said of a job, unless more is known; its delivered time never falls."""
+    known = jobs.get(said.job)
+    if known is not None:
+        if said.life < known.life or (known.runs and not runs):
+            return
+        times = [each for each in (known.delivered_ms, said.delivered_ms) if each is not None]
+        said = msgspec.structs.replace(said, delivered_ms=max(times, default=None))
+    jobs[said.job] = msgspec.structs.replace(said, runs=runs)
+
+
+def _check(jobs: Mapping[str, JobKnown], job: str) -> None:
+    """See that nobody else writes a job's topics, and that it does not wait for itself."""
+    this = jobs[job]
+    for other in jobs.values():
+        if other.job != job and (both := this.writes & other.writes):
+            raise TopicTaken(
+                f'job "{job}" writes topic "{min(both)}", and so does job "{other.job}": records of two jobs have no '
+                f'common order there; give one of them another topic, or, if job "{other.job}" is retired: '
+                f"lowtide tracker forget {other.job}"
+            )
+    way: dict[str, tuple[str, str]] = {}
+    rest = [job]
+    while rest:
+        name = rest.pop()
+        for before in sorted(jobs):
+            both = jobs[before].writes & jobs[name].reads
+            if both and before == job:
+                steps, here = [f'{name} reads "{min(both)}" of {job}'], name
+                while here != job:
+                    here, topic = way[here]
+                    steps.append(f'{here} reads "{topic}"')
+                raise JobCycle(
+                    f'job "{job}" would wait for itself for ever: {", ".join(reversed(steps))}; a cycle belongs into '
+                    "one job, as a loop"
+                )
+            if both and before not in way:
+                way[before] = (name, min(both))
+                rest.append(before)
+
+
+def _least(times: Iterable[int | None]) -> int | None:
+    known = list(times)
+    told = [each for each in known if each is not None]
+    return min(told) if told and len(told) == len(known) else None
+
+
+def _time(time_ms: int | None) -> str:
+    return "nothing" if time_ms is None else f"{time_ms} ms"
