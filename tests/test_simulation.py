@@ -13,7 +13,7 @@ STEPS = 500
 
 
 @pytest.mark.parametrize("seed", range(40))
-@pytest.mark.parametrize("world", ["protocol", "flow", "commit"])
+@pytest.mark.parametrize("world", ["protocol", "shards", "flow", "commit"])
 def test_a_world_keeps_its_model_and_equals_the_oracle(world: str, seed: int) -> None:
     outcome = run_seed(seed, STEPS, world)
     assert (outcome.kind, outcome.text) == (None, "")
@@ -46,6 +46,7 @@ def test_every_rule_has_a_mutation() -> None:
         "R6b",
         "R7",
         "R8",
+        "R9",
         "R10",
         "R12",
         "R13",
@@ -57,7 +58,7 @@ def test_every_rule_has_a_mutation() -> None:
     } <= rules
 
 
-@pytest.mark.parametrize("world", ["protocol", "flow", "commit"])
+@pytest.mark.parametrize("world", ["protocol", "shards", "flow", "commit"])
 def test_a_replay_is_the_same_again(world: str) -> None:
     traces: list[list[str]] = [[], []]
     for trace in traces:

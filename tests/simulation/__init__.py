@@ -9,6 +9,7 @@ are the network, the sinks, the log, the clock and whoever restarts things. Afte
 (`simulation.model`) says what min time may be; at a seed's end everything is drained and compared.
 
 * `simulation.protocol`: the tracker alone, on random graphs of segments, with frames that carry nothing but ticks.
+* `simulation.shard_world`: the same on a tracker in shards.
 * `simulation.flow_world`: compiled flows over several lives, delivered output against `run_log`.
 * `simulation.commit_world`: snapshots, commits, recoveries and retention, by several at once, killed anywhere.
 * `simulation.mutations`: every rule broken on purpose, which has to be caught.

@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from lowtide.core.branch import Branch
 from lowtide.core.effects import Effects, Frame
 from lowtide.core.ending_faults import Ending
 from lowtide.core.fronts.floors import NO_TICK
@@ -259,22 +260,23 @@ def fault_without_hold(self: Ending, batch: Batch) -> None:
 def hold_for_good(self: Ending, batch: Batch) -> None:
     """A fault that is taken back is still held."""
     for at in (items_of(batch) or Batch([], [], [])).ats:
-        self._tracker.fold(self._outlet, (tick_of(at),), self._tracker.new_value())
+        for outlet in {each for held in self._outlets.values() for each in held}:
+            self._tracker.fold(outlet, (tick_of(at),), self._tracker.new_value())
     self._pending.add(batch)
 
 
 def sinks_listen_to_their_own() -> list[Patch]:
-    """A barrier goes by its level's min time, as if nothing else could end the life."""
-    return [(WorkerCore, "cleared", property(lambda self: self.min_time))]
+    """A barrier goes by its branch's min time, as if nothing else could end the life."""
+    return [(Branch, "cleared", lambda self, _outlet: self.reached)]
 
 
 def nothing_held_before_the_outlet() -> list[Patch]:
     """What the last level holds in order is not folded: it is thought to leave the level only for its own sinks."""
     real = WorkerCore._hold
 
-    def hold(self: WorkerCore, ticks: list[int]) -> None:
-        if self.level + 1 != self.plan.outlet:
-            real(self, ticks)
+    def hold(self: WorkerCore, held: Mapping[int, Iterable[int]]) -> None:
+        tracked = set(self.program.segments.of_exchange.values())
+        real(self, {segment: ticks for segment, ticks in held.items() if segment in tracked})
 
     return [(WorkerCore, "_hold", hold)]
 

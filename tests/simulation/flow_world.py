@@ -123,6 +123,7 @@ class FlowWorld(World):
             (2, "keep", self.keep),
             (1, "discover", lambda: self.rng.random() < 0.2 and self.discover()),
             (6, "rest", self.rest),
+            (12, "go on", self.go_on),
             (2, "double", self.double),
             (2, "connect", self.connect),
             (self.snapshots, "request", self.request),
@@ -247,6 +248,20 @@ class FlowWorld(World):
             self.say(f"worker {worker}", "works further ahead")
         return found
 
+    def go_on(self) -> bool:
+        """A worker does a further portion of what min time has let go on."""
+        worker = self.rng.randrange(len(self.life.cores))
+        try:
+            found = self.life.go_on(worker)
+        except AtRecord as error:
+            self.correct(error)
+            return True
+        if found:
+            if self.trace:
+                self.say(f"worker {worker}", "goes on with what it had begun")
+            self.check_delivered()
+        return found
+
     def discover(self) -> bool:
         """A source gets one more partition."""
         if not self.job.later or self.tracking.tracker.missing:
@@ -289,7 +304,11 @@ class FlowWorld(World):
 
     def capture(self) -> bool:
         """A worker captures its share of a snapshot."""
-        worker = self.life.capture()
+        try:
+            worker = self.life.capture()
+        except AtRecord as error:
+            self.correct(error)
+            return True
         if worker is not None and self.trace:
             self.say(f"worker {worker}", "has captured its state")
         return worker is not None
@@ -389,17 +408,19 @@ class FlowWorld(World):
                 life.tracking.arrive(line)
             while line.down:
                 life.tracking.tell(line, 1)
+        moved += [life.go_on_to_the_end(worker) for worker in range(len(life.cores))]
         while life.bundles or life.answers:
             if life.bundles:
                 life.store(0)
             life.answer(0)
             moved.append(True)
         # Behind what lies ahead of a window, or is due, min time goes on tick by tick.
-        steps = any(map(len, life.early)) or any(core.program.clocked for core in life.cores)
+        steps = any(any(early.values()) for early in life.early) or any(core.program.clocked for core in life.cores)
         return (steps and self._reached() > before) or any(moved)
 
     def _reached(self) -> int:
-        return sum(min(tick, LAST_TICK) for core in self.life.cores for tick in (core.min_time, core.horizon))
+        branches = [(branch, core._lead_end) for core in self.life.cores for branch in core.branches]
+        return sum(min(tick, LAST_TICK) for branch, end in branches for tick in (branch.min_time, branch.limit(end)))
 
     def _read(self, log: Log, tick: int) -> bool:
         """A front reads what is left, or goes on to a tick; whether it read."""

@@ -19,6 +19,8 @@ from lowtide.core.operators.order import tick_of
 from lowtide.core.worker import WorkerCore
 from lowtide.flow.fields import kept
 from lowtide.flow.plan import Plan
+from lowtide.flow.segments import segments_of
+from lowtide.flow.steps import Read
 from lowtide.local.run import Message
 from lowtide_tracker import Floor, Flush, LocalTracker, Notice, Request
 
@@ -95,15 +97,27 @@ class Life:
         self.unreported = [floor for floor in manifests if self.durable.add(floor)]
         self.relied_on = max([self.start, told, *(key.tick + 1 for key in self.last.values())])
         self.bundle_records = rng.choice([1, 3, 1000])
-        inbound = plan.segments
+        self.portion = rng.choice([None, 1, 1, 2, 5])
+        self.segments = segments_of(plan)
+        inbound = self.segments.inbound
         self.model = Model(inbound)
         register = {front: max(self.start, log.opening or 0) for front, log in self.logs.items()}
-        self.tracking = Tracking(rng, inbound, register, start=self.start, capacity=CAPACITY_TICKS, dues=plan.dues)
+        reads = [(vertex.name, vertex.step) for vertex in plan.sources()]
+        self.topics = {name: step.source.topic for name, step in reads if isinstance(step, Read)}
+        self.tracking = Tracking(
+            rng,
+            inbound,
+            register,
+            start=self.start,
+            capacity=CAPACITY_TICKS,
+            feeds={front: self.feeds(log) for front, log in self.logs.items()},
+            dues=self.segments.dues,
+        )
         self.optimism = rng.choice([None, None, 1, 3, 20])
         self.hosts: list[Host] = []
         self.most_hosts = rng.choice([1, 2, 3, 1000])
         self.cores: list[WorkerCore] = []
-        self.early: list[Early] = []
+        self.early: list[dict[int, Early]] = []
         self.windows: list[Optimism | None] = []
         self.number = number
         self.at: dict[tuple[int, int], int] = {}
@@ -127,11 +141,15 @@ class Life:
 
     def discover(self, log: Log) -> None:
         """A partition appears: it is registered, at no tick that anybody was told is over, and gets its worker (R3)."""
-        log.opening = self.tracking.open(log.front, self.relied_on, None)
+        log.opening = self.tracking.open(log.front, self.relied_on, self.feeds(log))
         lines = len(self.tracking.lines)
         self.add_front(log, log.opening, None)
         for line in self.tracking.lines[lines:]:
             self.tracking.connect(line)
+
+    def feeds(self, log: Log) -> tuple[int, ...]:
+        """The segments that a front's records go to."""
+        return tuple(self.segments.feeds[self.topics[log.source]])
 
     def add_front(self, log: Log, opening: int, start: tuple[int, int] | None) -> None:
         """Start the worker of a front."""
@@ -171,6 +189,7 @@ class Life:
             last=self.last,
             max_bundle_records=self.bundle_records,
             lead_ticks=self.window.lead_ticks,
+            portion=self.portion,
         )
         if commit:
             core.restore(share(commit.state, self.plan, place), commit.tick)
@@ -180,7 +199,8 @@ class Life:
         self.cores.append(core)
         window = None if self.optimism is None else Optimism(self.optimism)
         self.windows.append(window)
-        self.early.append(Early(window, self.rng.choice([100, 100_000])))
+        room = self.rng.choice([100, 100_000])
+        self.early.append({each: Early(window, room) for each in core.entries})
         if host.request is not None:
             core.pin(host.request)
         core.moved(tuple(host.floors))
@@ -236,7 +256,9 @@ class Life:
         frame.batch = frame.batch.with_rows(
             kept(self.plan.vertices[frame.vertex].gives, frame.batch.rows, frame.payload)
         )
-        self._process(channel[1], self.early[channel[1]].take([frame], core.min_time))
+        [(segment, came)] = core.tracked([frame])
+        early = self.early[channel[1]][segment]
+        self._process(channel[1], early.take(came, core.tracker.min_time(segment)))
         return True
 
     def _process(self, worker: int, groups: list[list[Frame]]) -> None:
@@ -248,7 +270,7 @@ class Life:
             if window is not None:
                 window.worked(sum(len(frame.batch) for frame in frames), core.program.repairs - repairs)
             for frame in frames:
-                self.model.remove(core.level, frame.ticks)
+                self.model.remove(self.segments.of_exchange[frame.vertex], frame.ticks)
 
     def hear(self, host: Host, notice: Notice) -> None:
         """A host hears a notice, and perhaps that a snapshot is wanted: once, then all its workers do."""
@@ -261,18 +283,34 @@ class Life:
         host.floors.merge(notice.floors)
         for worker in host.workers:
             core = self.cores[worker]
-            if not (notice.floors or core.ready or len(self.early[worker])) and self.rng.random() < 0.5:
+            if not (notice.floors or core.ready or any(self.early[worker].values())) and self.rng.random() < 0.5:
                 continue  # It would only forget; the next notice may tell it of this one as well.
             self.spread(worker, core.moved(notice.floors))
-            self._process(worker, self.early[worker].due(self.cores[worker].min_time))
+            for segment, early in self.early[worker].items():
+                self._process(worker, early.due(core.tracker.min_time(segment)))
+
+    def go_on(self, worker: int) -> bool:
+        """A worker does a further portion of what min time has let go on; whether it had something left."""
+        core = self.cores[worker]
+        if not core.unfinished and core.pinned is None:
+            return False
+        unfinished = core.unfinished
+        self.spread(worker, core.moved(()))
+        return unfinished
+
+    def go_on_to_the_end(self, worker: int) -> bool:
+        """A worker does all that min time has let go on; whether it had something left."""
+        found = False
+        while self.go_on(worker):
+            found = True
+        return found
 
     def rest(self, worker: int) -> bool:
         """A worker has nothing else to do, and works further ahead; whether it found something."""
-        early = self.early[worker]
-        if not early.restless:
-            return False
-        self._process(worker, early.rest(self.cores[worker].min_time))
-        return True
+        restless = [(segment, early) for segment, early in self.early[worker].items() if early.restless]
+        for segment, early in restless:
+            self._process(worker, early.rest(self.cores[worker].tracker.min_time(segment)))
+        return bool(restless)
 
     def ask(self) -> int | None:
         """Ask for a snapshot, unless one is under way or there is nothing to save; at which tick."""
@@ -296,6 +334,9 @@ class Life:
             return None
         worker = self.rng.choice(pinned)
         core = self.cores[worker]
+        if not core.complete:
+            self.go_on(worker)
+            return worker
         if taking is not None and core.pinned == Request(taking.number, taking.tick) and worker < taking.workers:
             taking.captured[worker] = core.snapshot()
         core.unpin()
@@ -354,7 +395,7 @@ class Life:
         for frame in effects.frames:
             target = self.at[core.level + 1, frame.target]
             self.channels.setdefault((worker, target), Channel()).send(frame)
-            self.model.add(core.level + 1, frame.ticks)
+            self.model.add(self.segments.of_exchange[frame.vertex], frame.ticks)
         for sink, bundle in effects.bundles:
             busy = [(sink, bundle.lane) for _, sink, bundle in self.bundles] + [each[1:] for each in self.answers]
             if (sink, bundle.lane) in busy:
@@ -382,40 +423,42 @@ class Life:
         core = self.cores[self.of_front[front]]
         assert core.front is not None
         least = labels.peek(waiting[0], self.caps) if waiting else labels.least(core.front.next_offset)
-        self.model.label(front, least, self.tracking.graph.sources)
+        self.model.label(front, least, self.feeds(self.logs[front]))
 
     def _note_held(self, worker: int, core: WorkerCore) -> None:
-        """R6: what an ordered grouping holds counts as being in the segment that it will emit into."""
-        holding = core.program._holding
-        if holding and core.level + 1 in self.model.labels:
-            held = self.model.labels[core.level + 1]
-            ticks = [tick for node in holding if node.outward and (tick := node.first_tick()) is not None]
-            if ticks:
-                held[~worker] = min(ticks)
-            else:
-                held.pop(~worker, None)
+        """R6: what an ordered grouping holds counts as being in the segments that it will emit into."""
+        for segment in {each for node in core.program.holding for each in node.sends}:
+            holding = [node for node in core.program.holding if segment in node.sends]
+            ticks = [tick for node in holding if (tick := node.first_tick()) is not None]
+            self._note(segment, ~worker, min(ticks, default=None))
 
     def _note_due(self, worker: int, core: WorkerCore) -> None:
-        """R6b: what is due counts as being in the segment that it will be sent into."""
-        tick = core.program.due_outward
-        if tick is not None:
-            self.model.labels[core.level + 1][DUES - worker] = tick
-        elif core.program.clocked and core.level + 1 in self.model.labels:
-            self.model.labels[core.level + 1].pop(DUES - worker, None)
+        """R6b: what is due counts as being in the segments that it will be sent into."""
+        for clock in self.plan.clocked:
+            if self.plan.vertices[clock].level == core.level:
+                for segment in self.segments.sends[clock]:
+                    self._note(segment, DUES - worker, core.program.due(segment))
 
     def _note_ending(self, worker: int, core: WorkerCore) -> None:
-        """R6: what may end the life counts as being in the outlet as long as nothing has taken it back."""
-        if self.plan.outlet is None:
-            return
-        held = self.model.labels[self.plan.outlet]
-        open_: set[bytes] = set()
-        for batch in chain.from_iterable(core._ending._pending._parts.values()):
-            for at, taken_back in zip(batch.ats, batch.flags or repeat(False), strict=False):
-                (open_.discard if taken_back else open_.add)(at)
-        if open_:
-            held[FAULTS - worker] = min(map(tick_of, open_))
+        """R6: what may end the life counts as being in the outlets behind it as long as nothing has taken it back."""
+        open_: dict[bytes, int] = {}
+        for branch in core.branches:
+            for batch in chain.from_iterable(branch.ending._pending._parts.values()):
+                for at, fault, taken_back in zip(batch.ats, batch.rows, batch.flags or repeat(False), strict=False):
+                    if taken_back:
+                        open_.pop(at, None)
+                    else:
+                        open_[at] = fault.vertex.id
+        outlets = self.segments.outlets
+        for outlet in {each for held in outlets.values() for each in held}:
+            ticks = [tick_of(at) for at, step in open_.items() if outlet in outlets[step]]
+            self._note(outlet, FAULTS - worker, min(ticks, default=None))
+
+    def _note(self, segment: int, who: int, tick: int | None) -> None:
+        if tick is None:
+            self.model.labels[segment].pop(who, None)
         else:
-            held.pop(FAULTS - worker, None)
+            self.model.labels[segment][who] = tick
 
 
 def front_caps(front: Front) -> list[Floor]:

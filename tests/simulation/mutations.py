@@ -5,9 +5,11 @@ from __future__ import annotations
 from .commit_mutations import COMMIT
 from .due_mutations import DUE
 from .flow_mutations import FLOW
+from .join_mutations import JOIN
 from .mutation import Mutation
 from .recovery_mutations import RECOVERY
+from .shard_mutations import SHARDS
 from .tracking_mutations import TRACKING
 from .worker_mutations import WORKER
 
-MUTATIONS: list[Mutation] = [*TRACKING, *WORKER, *DUE, *FLOW, *RECOVERY, *COMMIT]
+MUTATIONS: list[Mutation] = [*TRACKING, *SHARDS, *WORKER, *DUE, *JOIN, *FLOW, *RECOVERY, *COMMIT]

@@ -53,7 +53,7 @@ class ProtocolWorld(World):
         self.clocks = Clocks(rng, self.model, start, self.capacity)
         self.clocks.draw(self.at, self.down)
         dues = self.clocks.register()
-        self.tracking = Tracking(rng, self.inbound, register, start=start, capacity=self.capacity, dues=dues)
+        self.tracking = self.tracked(register, start, dues)
         self.tracking.lines += lines
         for front, floor in register.items():
             line = self.tracking.lines[0]
@@ -64,6 +64,10 @@ class ProtocolWorld(World):
         # One that does not count in any minimum, as that of a feedback topic: it never moves.
         self.tracking.open(90, start, ())
         assert fleet.fronts
+
+    def tracked(self, register: dict[int, int], start: int, dues: dict[int, list[int]]) -> Tracking:
+        """The life's tracker."""
+        return Tracking(self.rng, self.inbound, register, start=start, capacity=self.capacity, dues=dues)
 
     def _line(self, worker: int, start: int) -> Line:
         most = self.rng.choice([2, 10_000])
@@ -358,7 +362,7 @@ class ProtocolWorld(World):
             if is_source and not fed:
                 closed = self.fleet.closed.get(frozenset(above[segment]), [self.tracking.start])
                 tick = tracker.min_time(segment)
-                stays = tick if tracker.era > 1 and closed[-1] <= tick <= max(closed) else closed[-1]
+                stays = tick if self.tracking.rebuilt and closed[-1] <= tick <= max(closed) else closed[-1]
                 for reached in (s for s in above if segment in above[s]):
                     least[reached].append(stays)
         reach = min(map(min, least.values())) + self.capacity

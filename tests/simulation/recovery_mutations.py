@@ -161,7 +161,7 @@ RECOVERY = [
     flow("never-reported", "R2", "a floor that a commit alone knows is gone by and not reported", never_reported,
          flow="loop", damage=0.6, faults=OFTEN, idle=15, snapshots=7),
     flow("archive-unread", "R2", "floors below the newest commit are not looked for", archive_unread,
-         damage=0.6, faults=OFTEN, idle=15),
+         damage=0.6, faults=OFTEN, idle=15, snapshots=7),
     flow("covered-by-none", "R2, R13", "a floor is taken back that another takes no place of", floors_covered_by_none,
          faults=OFTEN, idle=15),
     flow("settled-when-given", "R2, R13", "a floor on its way in one lane is kept from others",
@@ -175,6 +175,6 @@ RECOVERY = [
     flow("pruned-in-silence", "R14, W1", "state is pruned that a snapshot asks for", pruned_in_silence,
          flow="three_levels", faults=OFTEN),
     flow("floors-not-awaited", "R18", "delivered time does not wait for floors", floors_not_awaited,
-         flow="loop", longest=3, idle=15),
+         flow="two_sources", longest=3, idle=15, faults=OFTEN),
     flow("told-when-given", "R18, W14", "delivered time does not wait for the sink's word", told_when_given),
 ]  # fmt: skip

@@ -10,10 +10,16 @@ from .commit_world import CommitWorld
 from .flow_world import FlowWorld
 from .mutation import Mutation
 from .protocol import ProtocolWorld
+from .shard_world import ShardWorld
 from .verdict import Outcome, Violation
 from .world import Trace, World
 
-WORLDS: dict[str, Callable[..., World]] = {"protocol": ProtocolWorld, "flow": FlowWorld, "commit": CommitWorld}
+WORLDS: dict[str, Callable[..., World]] = {
+    "protocol": ProtocolWorld,
+    "shards": ShardWorld,
+    "flow": FlowWorld,
+    "commit": CommitWorld,
+}
 MAX_SEEDS = 150
 """A mutation that has not been caught after so many has survived."""
 

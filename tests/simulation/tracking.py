@@ -74,6 +74,8 @@ class Tracking:
         """Those of flushes that have been applied since the last notice."""
         self.touched = True
         """Whether the tracker has been asked to do anything since this was set to False."""
+        self.rebuilt = False
+        """Whether a tracker was."""
         self.requests = 0
         """How many snapshots have been asked for."""
 
@@ -162,7 +164,7 @@ class Tracking:
             line.connected = False
             line.up.clear()
             line.down.clear()
-        self.touched = True
+        self.rebuilt = self.touched = True
 
     def open(self, front: int, floor: int, feeds: tuple[int, ...] | None) -> int:
         """A front is opened, then registered; returns the tick below which it labels nothing."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from heapq import heappop, heappush
 from typing import Any
 
+from lowtide.core import branch as branch_module
 from lowtide.core import early_frames as early_module
+from lowtide.core import worker as worker_module
 from lowtide.core.effects import Effects, Frame
 from lowtide.core.operators.barrier import Barrier
 from lowtide.core.operators.batch import Batch
@@ -13,9 +16,12 @@ from lowtide.core.operators.exchange import ExchangeNode
 from lowtide.core.operators.grouping import GroupingNode
 from lowtide.core.operators.node import Parcel
 from lowtide.core.operators.pending import Pending
+from lowtide.core.operators.program import Program
 from lowtide.core.operators.scan import ScanGrouping
 from lowtide.core.worker import WorkerCore
-from lowtide_tracker import Floor
+from lowtide.flow import segments as segments_module
+from lowtide.flow.plan import Vertex
+from lowtide_tracker import Floor, LocalTracker
 
 from .mutation import Mutation, Patch
 
@@ -27,7 +33,7 @@ def one_value_for_all() -> list[Patch]:
         value = self.tracker.new_value()
         for parcel in parcels:
             ticks = parcel.batch.ticks
-            self.tracker.fold(self.level + 1, ticks, value)
+            self.tracker.fold(self._segment_of[parcel.vertex], ticks, value)
             effects.frames.append(Frame(parcel.vertex, parcel.target, value, ticks, parcel.batch, parcel.payload))
 
     return [(WorkerCore, "_send", send)]
@@ -49,12 +55,22 @@ def last_tick_only() -> list[Patch]:
 
 
 def held_in_its_own_segment() -> list[Patch]:
-    def hold(self: WorkerCore, ticks: list[int]) -> None:
-        for tick in ticks:
-            if self.tracker.hold(self.level, tick):
-                heappush(self._holds, tick)
+    """What is held is folded into a segment that the step waits for, and let go with the others."""
+    real = LocalTracker.hold
 
-    return [(WorkerCore, "_hold", hold)]
+    def hold(self: WorkerCore, held: Mapping[int, Iterable[int]]) -> None:
+        for segment, ticks in held.items():
+            heap, owner = self._holds.setdefault(segment, []), self._owners[segment]
+            for tick in sorted(ticks):
+                if real(self.tracker, self.entries[0], tick, owner=owner):
+                    heappush(heap, tick)
+
+    def let_go(self: WorkerCore, segment: int, ticks: list[int]) -> None:
+        reached = min([branch.reached for branch in self._holders[segment]])
+        while ticks and ticks[0] < reached:
+            self.tracker.release(self.entries[0], heappop(ticks), owner=self._owners[segment])
+
+    return [(WorkerCore, "_hold", hold), (WorkerCore, "_let_go", let_go)]
 
 
 def released_before_it_is_out() -> list[Patch]:
@@ -63,9 +79,9 @@ def released_before_it_is_out() -> list[Patch]:
 
     def advance(self: WorkerCore, effects: Effects) -> None:
         real(self, effects)
-        if self._holds:
-            tick = heappop(self._holds)
-            self.tracker.release(self.level + 1, tick)
+        for segment, ticks in self._holds.items():
+            if ticks:
+                self.tracker.release(segment, heappop(ticks), owner=self._owners[segment])
 
     return [(WorkerCore, "_advance", advance)]
 
@@ -79,6 +95,8 @@ def barriers_first() -> list[Patch]:
         return real_moved(self, floors)
 
     def advance(self: WorkerCore, effects: Effects) -> None:
+        for branch in self.branches:
+            branch.reached = branch.below(self._lead_end)
         self._release(self._told, effects)  # type: ignore[attr-defined]
         real_advance(self, effects)
 
@@ -86,12 +104,49 @@ def barriers_first() -> list[Patch]:
 
 
 def listens_upstream() -> list[Patch]:
-    """Barriers and ordered groupings listen to the segment that feeds theirs."""
+    """Barriers and ordered groupings listen to the segments that feed theirs."""
+    real = branch_module.branches_of
 
-    def min_time(self: WorkerCore) -> int:
-        return self.tracker.min_time(max(1, self.level - 1))
+    def branches_of(program: Program, place: str, tracker: LocalTracker) -> Any:
+        made, found = real(program, place, tracker)
+        for branch in made:
+            above = [source for each in branch._waits for source in program.segments.inbound[each]]
+            if above:
+                branch._waits, branch._one = tuple(above), None
+        return made, found
 
-    return [(WorkerCore, "min_time", property(min_time))]
+    return [(worker_module, "branches_of", branches_of)]
+
+
+def upstream_forgotten() -> list[Patch]:
+    """A segment that several feed does not wait for the first of them."""
+    real = segments_module._Layout._fed
+
+    def fed(self: Any) -> dict[int, list[int]]:
+        return {segment: found[1:] if len(found) > 1 else found for segment, found in real(self).items()}
+
+    return [(segments_module._Layout, "_fed", fed)]
+
+
+def fronts_of_others() -> list[Patch]:
+    """A front counts only for the first segment that its records go to, of all topics."""
+    real = segments_module._Layout._feeds
+
+    def feeds(self: Any) -> dict[str, list[int]]:
+        first = min(segment for found in real(self).values() for segment in found)
+        return {topic: [first] for topic in real(self)}
+
+    return [(segments_module._Layout, "_feeds", feeds)]
+
+
+def sinks_unheld() -> list[Patch]:
+    """What may end the life holds only the sinks of other branches."""
+    real = segments_module._Layout._holds_back
+
+    def holds_back(self: Any, vertex: Vertex, sink: Vertex) -> bool:
+        return sink.id not in self._below[vertex.id] and real(self, vertex, sink)
+
+    return [(segments_module._Layout, "_holds_back", holds_back)]
 
 
 def copies_left_out() -> list[Patch]:
@@ -198,6 +253,10 @@ WORKER = [
     flow("barriers-first", "R6, R12", "barriers release before ordered groupings", barriers_first, grouping="ordered"),
     flow("listens-upstream", "R7, W5", "a level listens to the min time of the one before", listens_upstream,
          flow="three_levels"),
+    flow("upstream-forgotten", "R7", "a segment forgets one that feeds it", upstream_forgotten, flow="branches"),
+    flow("fronts-of-others", "R7", "fronts are counted for another branch", fronts_of_others, flow="branches"),
+    flow("sinks-unheld", "R6, R12", "a sink does not wait for what fails before it", sinks_unheld,
+         flow="branches", letters=False, wrong=1.0),
     flow("copies-left-out", "R4", "a broadcast does not reach every hash unit", copies_left_out, flow="beside"),
     flow("no-tombstones", "R12", "a repair takes nothing back", repaired_without_tombstones,
          flow="index", grouping="optimistic"),
