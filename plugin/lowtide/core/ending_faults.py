@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from itertools import repeat
 
 from lowtide.core.operators.batch import Batch
@@ -14,7 +15,7 @@ __all__ = ["Ending"]
 
 
 class Ending:
-    """Holds a tick of the outlet (`Plan.outlet`) open for each of them.
+    """Holds a tick of the outlets behind it (`Segments.outlets`) open for each of them.
 
     Once the function is corrected, the next life reads the record again: what it gives then must not lie below what a
     lane has delivered, as it would be taken for delivered.
@@ -22,13 +23,13 @@ class Ending:
     Args:
         place: Whose they are, for errors.
         tracker: The local tracker of the worker's process.
-        outlet: The segment that sinks listen to.
+        outlets: By step the segments that the sinks behind it listen to.
     """
 
-    def __init__(self, place: str, tracker: LocalTracker, outlet: int) -> None:
+    def __init__(self, place: str, tracker: LocalTracker, outlets: Mapping[int, Sequence[int]]) -> None:
         self._pending = Pending(f"the faults of {place}")
         self._tracker = tracker
-        self._outlet = outlet
+        self._outlets = outlets
         self._holds: dict[bytes, int] = {}
         """By order key the value that is folded."""
 
@@ -43,19 +44,20 @@ class Ending:
         Raises:
             TimeWentBack: one is below what min time has passed.
         """
-        for at, taken_back in zip(batch.ats, batch.flags or repeat(False), strict=False):
+        for at, fault, taken_back in zip(batch.ats, batch.rows, batch.flags or repeat(False), strict=False):
             value = self._holds.pop(at, 0) if taken_back else self._tracker.new_value()
             if not taken_back:
                 self._holds[at] = value
             if value:
-                self._tracker.fold(self._outlet, (tick_of(at),), value)
+                for outlet in self._outlets[fault.vertex.id]:
+                    self._tracker.fold(outlet, (tick_of(at),), value)
         self._pending.add(batch)
 
     def act(self, min_time: int) -> None:
         """End the life if a fault lies below min time, the first of the lowest tick: nothing can take it back any more.
 
         Args:
-            min_time: That of the segment whose frames the worker takes: the outlet's waits for the fault itself.
+            min_time: That of the segments that the step waits for: an outlet's waits for the fault itself.
 
         Raises:
             FrameTooLarge: a record is too large.

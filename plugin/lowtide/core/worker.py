@@ -5,24 +5,24 @@
     effects = core.notice(notice)   # min time has moved: ordered groupings, then barriers release (R6, R12)
     flush = core.flush()            # to the tracker
 
-A frame of level k is tracked in segment k, its receiver's. Ordered groupings of a level listen to that segment's min
-time, barriers to that of the outlet if a record may end the life (`Plan.outlet`), groupings prune at the global one
-(R14).
+A frame is tracked in its exchange's segment (`flow/segments.py`). What waits for the same segments is a *branch*
+(`core/branch.py`): ordered groupings of a branch listen to the min time of its segments, barriers to that of their
+outlet too if a record may end the life, groupings prune at the global one (R14).
 
 A worker whose steps send what time alone brings tells the local tracker the smallest tick at which they will (R6b), for
-the segment it sends into: after each frame, whatever min time brings, and when it is restored, so that the next flush
+each segment they send into: after each frame, whatever min time brings, and when it is restored, so that the next flush
 has it with the acks of its causes and of what was sent. After an outage min time may jump over hours: what was due
 meanwhile is sent no further ahead of the global min time than a front may label.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 
 from lowtide.core.barriers import Lanes, barriers_of
+from lowtide.core.branch import Branch, branches_of
 from lowtide.core.effects import Effects, Frame, LastKeys, Snapshot, letters_of
-from lowtide.core.ending_faults import Ending
 from lowtide.core.fronts.front import Front
 from lowtide.core.fronts.source_rows import SourceRows
 from lowtide.core.operators.batch import Batch
@@ -31,15 +31,13 @@ from lowtide.core.operators.failure import ends_life, letters
 from lowtide.core.operators.limits import Limits
 from lowtide.core.operators.node import Feed, Parcel
 from lowtide.core.operators.order import FIRST_TICK
+from lowtide.core.operators.portion import Portion
 from lowtide.core.operators.program import Captured, Program
 from lowtide.errors import TimeWentBack
 from lowtide.flow.plan import Plan
 from lowtide_tracker import Floor, Flush, LocalTracker, Notice, Request
 
 __all__ = ["WorkerCore"]
-
-FIRST_SEGMENT = 1
-"""The segment that fronts feed: frames of level 1."""
 
 
 class WorkerCore:
@@ -56,6 +54,11 @@ class WorkerCore:
         limits: How large records and frames may be; None for no limits.
         grouping: "optimistic" or "ordered" if not as the plan says.
         lead_ticks: How far ahead of the global min time it sends what is due, at least 1; None for any distance.
+        portion: So many records that were held and windows that close it deals with in one call of `moved`, in each
+            branch; None for all.
+
+    Attributes:
+        unfinished: Whether `moved` has left something for the next call, which may be made at once.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class WorkerCore:
         limits: Limits | None = None,
         grouping: str | None = None,
         lead_ticks: int | None = None,
+        portion: int | None = None,
     ) -> None:
         assert (front is not None) == (level == 0), "level 0 has a front, and only level 0"
         self.plan = plan
@@ -80,11 +84,22 @@ class WorkerCore:
         self.front = front
         self.program = Program(plan, level, grouping, limits)
         self._sources = [vertex.id for vertex in plan.sources()] if level == 0 else []
-        self._segment = max(level, FIRST_SEGMENT)
-        self._owner = place if front is None else front.number
+        self._segment_of = self.program.segments.of_exchange
+        taken = (each for each in plan.exchanges() if each.level == level)
+        self.entries = sorted({self._segment_of[each.id] for each in taken})
+        """The segments that it takes frames of."""
+        self.branches, self._branch_of = branches_of(self.program, f"worker {level}/{place}", tracker)
         self._lead_ticks = lead_ticks if self.program.clocked else None
-        self._tells_due = level + 1 in plan.dues
-        self._holds: list[int] = []  # A heap of the ticks that the tracker holds for this worker.
+        self._portion = portion
+        self.unfinished = False
+        segments, sent = self.program.segments, {each for node in self.program.holding for each in node.sends}
+        self._owners = {each: segments.owner(each, level, place) for each in sorted(sent)}
+        """By segment that steps send into without further input, this worker's number there."""
+        told = (each for node in self.program.holding if node.vertex.id in plan.clocked for each in node.sends)
+        self._tells_due = sorted(set(told))
+        self._holds: dict[int, list[int]] = {}
+        """By segment a heap of the ticks that the tracker holds for this worker."""
+        self._holders = {each: self._holding_into(each) for each in self._owners}
         self._pruned = FIRST_TICK
         """Nothing below is kept for a snapshot any more."""
         self.pinned: Request | None = None
@@ -94,8 +109,10 @@ class WorkerCore:
         self._limits = limits
         lanes = Lanes.of_front(front.number) if front is not None else Lanes.of_worker(plan, place)
         self.barriers = barriers_of(plan, level, lanes, last or {}, max_bundle_records)
-        self._outlet = self._segment if plan.outlet is None else plan.outlet
-        self._ending = Ending(f"worker {level}/{place}", tracker, self._outlet)
+        for vertex in plan.sinks():
+            if vertex.id in self.barriers:
+                sink = vertex.id, self.barriers[vertex.id], segments.outlet_of.get(vertex.id)
+                self._branch_of[vertex.id].sinks.append(sink)
 
     @property
     def waits(self) -> bool:
@@ -107,30 +124,45 @@ class WorkerCore:
     @property
     def ready(self) -> bool:
         """Whether min time, as heard, lets anything go on here: if not, `moved` has only bookkeeping to do."""
+        if self.unfinished:
+            return True
         if self.front is not None and not self.front.pulling:
             return True
-        program, horizon = self.program, self.horizon
-        firsts = [self._ending.first_tick, program.first_held if program.holds else None]
-        if program.clocked:
-            firsts.append(program.first_due)
-        outs = [barrier.first_tick for barrier in self.barriers.values()]
-        return _passed(firsts, horizon) or _passed(outs, min(horizon, self.cleared))
+        lead_end = self._lead_end
+        for branch in self.branches:
+            if branch.ready(lead_end):
+                return True
+        first = self.barriers[self._letters].first_tick
+        if first is None:
+            return False
+        return first < self._letters_below(min([branch.limit(lead_end) for branch in self.branches]))
 
     @property
     def min_time(self) -> int:
-        """The min time of its segment, as heard."""
-        return self.tracker.min_time(self._segment)
+        """The smallest min time of the segments it takes frames of, as heard; at level 0 of those it feeds."""
+        branches = self.branches
+        return branches[0].min_time if len(branches) == 1 else min([branch.min_time for branch in branches])
+
+    def tracked(self, frames: Sequence[Frame]) -> list[tuple[int, list[Frame]]]:
+        """Frames that came, each segment's in the order they came."""
+        if not frames:
+            return []
+        if len(self.entries) == 1:
+            return [(self.entries[0], list(frames))]
+        found: dict[int, list[Frame]] = {}
+        for frame in frames:
+            found.setdefault(self._segment_of[frame.vertex], []).append(frame)
+        return list(found.items())
 
     @property
-    def horizon(self) -> int:
-        """The tick below which steps process what they hold and what is due: min time, if nothing lies far ahead."""
-        min_time = self.min_time
-        return min_time if self._lead_ticks is None else min(min_time, self.tracker.global_min + self._lead_ticks)
+    def _lead_end(self) -> int | None:
+        """The tick at which steps that send without further input stop for now; None without such steps."""
+        return None if self._lead_ticks is None else self.tracker.global_min + self._lead_ticks
 
-    @property
-    def cleared(self) -> int:
-        """The tick below which sinks may be given what there is: nothing there can end the life any more, anywhere."""
-        return self.tracker.min_time(self._outlet)
+    def _letters_below(self, reached: int) -> int:
+        """The tick below which dead letters may go out; they come from all branches."""
+        outlet = self.program.segments.letters
+        return reached if outlet is None else min(reached, self.tracker.min_time(outlet))
 
     # -- level 0 ---------------------------------------------------------------------------------------------------
 
@@ -165,15 +197,17 @@ class WorkerCore:
         Raises:
             TimeWentBack: one holds a tick that min time has passed.
         """
+        segment = self._segment_of[frames[0].vertex]
+        min_time = self.tracker.min_time(segment)
         for frame in frames:
-            if frame.ticks[0] < self.min_time:
+            if frame.ticks[0] < min_time:
                 place = f"worker {self.level}/{self.place}"
-                raise TimeWentBack(place, frame.ticks[0], self.min_time)
+                raise TimeWentBack(place, frame.ticks[0], min_time)
         effects = Effects()
         batch = Batch.concat([frame.batch for frame in frames])
         self._route(self.program.feed(frames[0].vertex, batch), effects)
         for frame in frames:
-            self.tracker.fold(self.level, frame.ticks, frame.value)
+            self.tracker.fold(segment, frame.ticks, frame.value)
         self.tell_due()
         return effects
 
@@ -191,36 +225,50 @@ class WorkerCore:
 
     def moved(self, floors: tuple[Floor, ...]) -> Effects:
         """Do once what all notices come to that the local tracker has heard; `floors` came with them."""
-        effects = Effects()
-        if self.front is not None:
-            effects = self._admit()
-            self.front.prune(self._prune_time())
-        else:
-            self._advance(effects)
+        effects = Effects() if self.front is None else self._admit()
+        self._advance(effects)
         self._release(floors, effects)
-        self._pruned = self._prune_time()
-        self.program.prune(self._pruned)
+        self._prune()
         self.tell_due()
         return effects
 
     def _advance(self, effects: Effects) -> None:
         """Let steps that hold go on; what they held is folded again only after what they emit (R6)."""
-        if not self.program.holds:
-            return
-        horizon = self.horizon
-        self._route(self.program.advance(horizon), effects)
-        while self._holds and self._holds[0] < horizon:
-            tick = heappop(self._holds)
-            self.tracker.release(self.level + 1, tick, owner=self._owner)
+        lead_end = self._lead_end
+        self.unfinished = False
+        for branch in self.branches:
+            below = branch.reached = branch.below(lead_end)
+            if branch.holding:
+                feed, branch.reached = self.program.go_on(below, branch.holding, Portion(self._portion))
+                self._route(feed, effects)
+                self.unfinished = self.unfinished or branch.reached < below
+        for segment, ticks in self._holds.items():
+            if ticks:
+                self._let_go(segment, ticks)
+
+    def _let_go(self, segment: int, ticks: list[int]) -> None:
+        """End the holds of a segment below what all that hold into it have reached."""
+        owner, reached = self._owners[segment], min([branch.reached for branch in self._holders[segment]])
+        while ticks and ticks[0] < reached:
+            self.tracker.release(segment, heappop(ticks), owner=owner)
+
+    def _holding_into(self, segment: int) -> list[Branch]:
+        """The branches whose steps hold into a segment."""
+        return [branch for branch in self.branches if any(segment in node.sends for node in branch.holding)]
 
     def _release(self, floors: tuple[Floor, ...], effects: Effects) -> None:
         """Let faults act that nothing can take back any more, then barriers release (errors: `Ending.act`)."""
-        horizon = self.horizon
-        self._ending.act(horizon)
-        cleared = min(horizon, self.cleared)
-        for sink, barrier in self.barriers.items():
-            for bundle in barrier.advance(cleared, floors):
-                self._give(sink, bundle, effects)
+        reached = self.branches[0].reached
+        for branch in self.branches:
+            branch.ending.act(branch.reached)
+            reached = min(reached, branch.reached)
+        for branch in self.branches:
+            for sink, barrier, outlet in branch.sinks:
+                for bundle in barrier.advance(branch.cleared(outlet), floors):
+                    self._give(sink, bundle, effects)
+        below = self._letters_below(reached)
+        for bundle in self.barriers[self._letters].advance(below, floors):
+            self._give(self._letters, bundle, effects)
 
     def _give(self, sink: int, bundle: Bundle, effects: Effects) -> None:
         """Give a bundle to its sink; faults become dead letters only now, as nothing can take them back any more."""
@@ -264,8 +312,8 @@ class WorkerCore:
 
     def tell_due(self) -> None:
         """Tell the local tracker what is due for those behind this level; one that is new tells it before any flush."""
-        if self._tells_due:
-            self.tracker.due(self.level + 1, self.program.due_outward, owner=self._owner)
+        for segment in self._tells_due:
+            self.tracker.due(segment, self.program.due(segment), owner=self._owners[segment])
 
     def report(self) -> None:
         """Let the next flush have the front's heartbeat and the floors it rests on, behind all acks so far (R5)."""
@@ -285,12 +333,18 @@ class WorkerCore:
         self._heeded = request.number
         self.pinned = request
 
+    @property
+    def complete(self) -> bool:
+        """Whether all below the T that is pinned has been processed, so that `snapshot` may be called."""
+        return self.pinned is not None and self.pinned.tick <= self._reached
+
     def snapshot(self, since: int = FIRST_TICK) -> Snapshot:
         """What the pinned request asks for, of the hash units that have changed since a tick (see `Program.capture`).
 
         It reads only: a process forked here may do it in its own time.
         """
         assert self.pinned is not None, "nobody asked for it"
+        assert self.complete, "R14: what lies below T has not all been processed"
         tick = self.pinned.tick
         start = None if self.front is None else self.front.start_at(tick)
         return Snapshot(tick, self.program.capture(tick, since), start)
@@ -298,8 +352,7 @@ class WorkerCore:
     def unpin(self) -> None:
         """What was asked for has been saved, or is not wanted any more: pruning goes on."""
         self.pinned = None
-        self._pruned = self._prune_time()
-        self.program.prune(self._pruned)
+        self._prune()
 
     def forget_floors(self, front: int, offset: int) -> None:
         """Drop floors that a committed manifest has made superfluous: those below where a front is read again."""
@@ -314,9 +367,26 @@ class WorkerCore:
         self.program.restore(state, tick)
         self.tell_due()
 
+    @property
+    def settled_time(self) -> int:
+        """The tick of the newest state that can be asked for: all below it has been processed, in all segments."""
+        return min(self.tracker.global_min, self._reached)
+
+    @property
+    def _reached(self) -> int:
+        branches = self.branches
+        return branches[0].reached if len(branches) == 1 else min([branch.reached for branch in branches])
+
+    def _prune(self) -> None:
+        """Forget what nothing needs that may still come, be asked for or be done."""
+        self._pruned = self._prune_time()
+        self.program.prune(self._pruned)
+        if self.front is not None:
+            self.front.prune(self._pruned)
+
     def _prune_time(self) -> int:
-        global_min = self.tracker.global_min
-        return global_min if self.pinned is None else min(global_min, self.pinned.tick)
+        settled = self.settled_time
+        return settled if self.pinned is None else min(settled, self.pinned.tick)
 
     # -- output ----------------------------------------------------------------------------------------------------
 
@@ -329,7 +399,7 @@ class WorkerCore:
         for batch in feed.faults:
             self._bury(batch)
         if feed.held:
-            self._hold(sorted(feed.held))
+            self._hold(feed.held)
 
     def _bury(self, batch: Batch) -> None:
         """Put faults where they wait: those that end the life, and those that become dead letters."""
@@ -337,27 +407,35 @@ class WorkerCore:
             batch = Batch(batch.ats, [0] * len(batch), batch.rows, batch.flags, batch.ticks)
         ending = [ends_life(self.plan, fault) for fault in batch.rows]
         if any(ending):
-            self._ending.add(batch.where(ending))
+            self._end(batch.where(ending))
         if not all(ending):
             self.barriers[self._letters].add(batch.where([not each for each in ending]))
+
+    def _end(self, batch: Batch) -> None:
+        """Put faults that end the life to those of the branches in which they happened."""
+        if len(self.branches) == 1:
+            self.branches[0].ending.add(batch)
+            return
+        found = [self._branch_of[fault.vertex.id] for fault in batch.rows]
+        for branch in self.branches:
+            here = [each is branch for each in found]
+            if any(here):
+                branch.ending.add(batch.where(here))
 
     def _send(self, parcels: list[Parcel], effects: Effects) -> None:
         tracker = self.tracker
         for parcel in parcels:
             ticks, value = parcel.batch.ticks, tracker.new_value()
-            tracker.fold(self.level + 1, ticks, value)
+            tracker.fold(self._segment_of[parcel.vertex], ticks, value)
             effects.frames.append(Frame(parcel.vertex, parcel.target, value, ticks, parcel.batch, parcel.payload))
 
-    def _hold(self, ticks: list[int]) -> None:
-        """Holding is sending: the outbound segment stays open at these ticks until what was held is out (R6).
+    def _hold(self, held: Mapping[int, Iterable[int]]) -> None:
+        """Holding is sending: a segment stays open at these ticks until what was held is out (R6).
 
-        Behind the last level that is the outlet: what is held may come out as a fault.
+        Behind the last level that is an outlet: what is held may come out as a fault.
         """
-        for tick in ticks:
-            if self.tracker.hold(self.level + 1, tick, owner=self._owner):
-                heappush(self._holds, tick)
-
-
-def _passed(firsts: Iterable[int | None], min_time: int) -> bool:
-    """Whether min time has passed one of these ticks."""
-    return any([first is not None and first < min_time for first in firsts])
+        for segment, ticks in held.items():
+            heap, owner = self._holds.setdefault(segment, []), self._owners[segment]
+            for tick in sorted(ticks):
+                if self.tracker.hold(segment, tick, owner=owner):
+                    heappush(heap, tick)

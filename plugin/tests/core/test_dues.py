@@ -22,6 +22,7 @@ from lowtide.core.worker import WorkerCore
 from lowtide.flow import plan as plan_module
 from lowtide.flow.compiler import compile_flow
 from lowtide.flow.plan import Plan, Vertex
+from lowtide.flow.segments import segments_of
 from lowtide.flow.steps import Scan
 from lowtide_tracker import Flush, Graph, LocalTracker, Notice, Request, Tracker
 
@@ -50,8 +51,7 @@ class TimerNode(Holding):
 
     def take(self, batch: Batch, port: int, feed: Feed) -> None:
         self._pending.add(batch)
-        if self.outward:
-            feed.held.update(batch.ticks)
+        self.hold(batch.ticks, feed)
 
     def advance(self, min_time: int, feed: Feed) -> None:
         for batch in self._pending.release(min_time):
@@ -123,8 +123,9 @@ class Rig:
         self.flow = timed(level, flow)
         self.front = reader(max_lead=lead)
         self.cores = [self.front, *(core_of(level, self.flow, lead=lead) for level in (1, 2))]
-        graph = Graph(self.flow.segments)
-        self.tracker = Tracker(graph, {0: 0}, start=0, capacity_ticks=lead + 10, dues=self.flow.dues)
+        segments = segments_of(self.flow)
+        graph = Graph(segments.inbound)
+        self.tracker = Tracker(graph, {0: 0}, start=0, capacity_ticks=lead + 10, dues=segments.dues)
         self.delivered: list[tuple[int, int]] = []
 
     def run(self) -> None:
@@ -208,7 +209,7 @@ def test_barriers_beside_a_step_wait_for_what_is_sent_in_steps(monkeypatch: pyte
     first.write("beside", kafka("beside", json(Event)))
     first.key_by("number").scan("two", total, 0).write("out", kafka("out", json(Event)))
     rig = Rig(1, lead=1, flow=compile_flow(flow, parallelism=1, units=8, lanes=1, slack_ms=1))
-    assert rig.flow.outlet is None
+    assert not segments_of(rig.flow).outlet_of
     rig.run()
     rig.read((3, 400), (3, 90_000))
     rig.read((1_000_000, 7), offset=9)
@@ -218,7 +219,8 @@ def test_barriers_beside_a_step_wait_for_what_is_sent_in_steps(monkeypatch: pyte
 
 def test_a_restored_worker_tells_what_is_due_before_anything_goes_on() -> None:
     flow = timed()
-    tracker = Tracker(Graph(flow.segments), {0: 100}, start=100, capacity_ticks=CAPACITY, dues=flow.dues)
+    segments = segments_of(flow)
+    tracker = Tracker(Graph(segments.inbound), {0: 100}, start=100, capacity_ticks=CAPACITY, dues=segments.dues)
     local = LocalTracker(1, 1, start=100)
     tracker.receive(Flush.of(9, 1, heartbeats=[(0, 5000)]))
     assert tracker.min_time(2) == 100
@@ -247,9 +249,11 @@ def test_a_snapshot_at_t_has_what_is_due_at_t_or_later() -> None:
 
 
 def test_segments_that_wait_for_dues_are_those_behind_the_steps() -> None:
-    assert timed(1).dues == {2: [0]}
-    assert timed(2).dues == {3: [0]}, "a scan's state that cannot be saved may end the life: its outlet waits"
-    assert plan().dues == {}
+    assert segments_of(timed(1)).dues == {2: [0]}
+    assert segments_of(timed(2)).dues == {3: [0]}, (
+        "a scan's state that cannot be saved may end the life: its outlet waits"
+    )
+    assert segments_of(plan()).dues == {}
 
 
 def test_workers_without_such_steps_tell_nothing() -> None:

@@ -26,6 +26,7 @@ from lowtide.errors import LowtideError
 from lowtide.flow.compiler import compile_flow
 from lowtide.flow.fields import kept
 from lowtide.flow.plan import Plan
+from lowtide.flow.segments import segments_of
 from lowtide.flow.steps import Write
 from lowtide.local.run import Message, run_log
 from lowtide_tracker import Floor, Graph, LocalTracker, Tracker
@@ -128,7 +129,7 @@ class Job:
     ) -> LowtideError | None:
         """One life, to its end or until nothing moves any more; what it ended with."""
         self.lives += 1
-        tracker = Tracker(Graph(plan.segments), {0: 0}, start=0, capacity_ticks=10**6)
+        tracker = Tracker(Graph(segments_of(plan).inbound), {0: 0}, start=0, capacity_ticks=10**6)
         hosts = [LocalTracker(number, self.lives, start=0) for number in range(WORKERS)]
         cores = self._cores(plan, hosts, grouping, limits)
         reader = cores[0, 0]
@@ -261,8 +262,7 @@ def folded(tracker: LocalTracker) -> list[int]:
 
 def test_a_fault_that_is_taken_back_lets_its_tick_go_in_the_turn_that_takes_it_back() -> None:
     plan, tracker = plan_of("one"), LocalTracker(0, 1, start=0)
-    assert plan.outlet == 3
-    ending = Ending("worker 1/0", tracker, 3)
+    ending = Ending("worker 1/0", tracker, segments_of(plan).outlets)
     ats = [order_key(tick, offset) for tick, offset in ((5, 1), (5, 2), (7, 3))]
     fault = Fault(plan.vertices[1], Failure(0, None, "raised"), None)
     items = Batch(ats, [0] * 3, [fault] * 3)
@@ -283,7 +283,7 @@ def test_a_fault_that_is_taken_back_lets_its_tick_go_in_the_turn_that_takes_it_b
 
 def test_the_first_fault_of_the_lowest_tick_is_the_one_that_is_told() -> None:
     plan, tracker = plan_of("one"), LocalTracker(0, 1, start=0)
-    ending = Ending("worker 1/0", tracker, 3)
+    ending = Ending("worker 1/0", tracker, segments_of(plan).outlets)
     fault = Fault(plan.vertices[1], Failure(0, None, "raised"), None)
     for tick, offset in ((7, 1), (5, 9), (5, 8)):
         ending.add(Batch([order_key(tick, offset)], [0], [fault]))
@@ -295,7 +295,7 @@ def test_the_first_fault_of_the_lowest_tick_is_the_one_that_is_told() -> None:
 
 def test_a_tombstone_without_its_fault_names_the_functions() -> None:
     plan, tracker = plan_of("one"), LocalTracker(0, 1, start=0)
-    ending = Ending("worker 1/0", tracker, 3)
+    ending = Ending("worker 1/0", tracker, segments_of(plan).outlets)
     fault = Fault(plan.vertices[1], Failure(0, None, "raised"), None)
     ending.add(Batch([order_key(5, 1)], [0], [fault], [True]))
     assert folded(tracker) == [], "there is nothing to let go"

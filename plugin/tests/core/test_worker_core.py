@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
-from core_rig import notice, read, reader, worker
+from core_rig import Event, notice, read, reader, total, worker
 from msgspec.structs import replace
 from programs import source_rows
 
+import lowtide as lt
+from lowtide import Flow, json, kafka, millis, raw, tumbling
 from lowtide.core.effects import letters_of
+from lowtide.core.fronts.front import Front, Window
 from lowtide.core.operators.bundle import Bundle
 from lowtide.core.operators.order import OrderKey, Position
 from lowtide.core.worker import WorkerCore
 from lowtide.errors import TimeWentBack
+from lowtide.flow.compiler import compile_flow
 from lowtide.local.run import Message
-from lowtide_tracker import Floor, Flush, Request
+from lowtide_tracker import Floor, Flush, LocalTracker, Notice, Request
 
 
 def acks(flush: Flush | None) -> dict[tuple[int, int], int]:
@@ -70,6 +75,48 @@ def test_state_below_a_pinned_tick_stays_until_it_is_captured() -> None:
     assert level_0.pinned is None, "it was heeded before"
     with pytest.raises(AssertionError, match="R14"):
         level_0.pin(Request(2, 9))
+
+
+def counted(seen: int, _: Event) -> int:
+    return seen + 1
+
+
+def result(window: lt.Window, seen: int) -> Event:
+    return Event(window.key[0], seen)
+
+
+def test_a_tick_that_is_half_done_is_not_told_to_be_over() -> None:
+    """R6b, R12, R14, R18: due, barrier, delivered time and snapshot wait until all of its windows have closed."""
+    flow = Flow("closing", dead_letters=kafka("dead", raw()))
+    windows = flow.read("events", kafka("events", json(Event))).key_by("key").window("w", tumbling(millis(10)))
+    counts = windows.fold(counted, 0, result)
+    counts.write("out", kafka("out", json(Event)))
+    counts.key_by("number").scan("two", total, 0).write("totals", kafka("totals", json(Event)))
+    plan = compile_flow(flow, parallelism=1, units=8, lanes=1, slack_ms=1)
+    front = Front(0, slack_ms=1, opening=0, window=Window(1000, 10**6), max_future_ms=10**6)
+    level_0 = WorkerCore(plan, 0, 0, tracker=LocalTracker(0, 1, start=0), front=front)
+    level_1 = WorkerCore(plan, 1, 0, tracker=LocalTracker(1, 1, start=0), portion=1)
+    values = [msgspec.json.encode(Event(key, 1)) for key in "abc"]
+    messages = [Message(Position(0, place), 5, None, value) for place, value in enumerate(values)]
+    for frame in level_0.rows(source_rows(messages), 0).frames:
+        level_1.frame(frame)
+    began = Notice(1, 1, 0, dict.fromkeys(level_1.program.segments.inbound, 20), 20, (), Request(1, 20))
+    effects = level_1.notice(began)
+    frames = 0
+    while level_1.unfinished:
+        assert not level_1.complete
+        assert effects.bundles == []
+        assert level_1.delivered_time <= 10
+        assert level_1.program.first_due == 10
+        with pytest.raises(AssertionError, match="R14"):
+            level_1.snapshot()
+        effects = level_1.moved(())
+        frames += len(effects.frames)
+    assert frames == 3, "each window's result goes as soon as it has closed"
+    ((_, bundle),) = effects.bundles
+    assert len(bundle) == 3
+    assert level_1.program.first_due is None
+    assert not any(level_1.snapshot().state["w"].values()), "all windows below T have closed"
 
 
 def test_floors_go_with_the_heartbeat_and_with_the_bundle() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from lowtide.core.fronts.end import end_tick
 from lowtide.core.fronts.floors import LAST_TICK, NO_TICK, Floors
 from lowtide.core.fronts.history import History
 from lowtide.core.fronts.labels import Clock, calm_labels, label
@@ -75,6 +76,10 @@ class Front:
             broker's clock that was set back changes no label that was relied on.
         offset: The first offset that may come: what `start_at(T)` gave.
         before: The label before it, likewise.
+        stop: The first offset that it does not read; None if it reads on for ever. Once nothing below it is to come,
+            the front is closed for good: its heartbeat is the end of time. That rests on no floor: every life sees it.
+        preloaded: Messages below this offset are preloaded: their timestamps are no matter, so they are labelled with
+            the opening floor, and those from there on later.
 
     Attributes:
         number: See above.
@@ -94,6 +99,8 @@ class Front:
         relied_on: int = NO_TICK,
         offset: int = 0,
         before: int = NO_TICK,
+        stop: int | None = None,
+        preloaded: int = 0,
     ) -> None:
         assert slack_ms >= 1, "a tick lasts 1 ms at least"
         assert window.lead_ticks >= 1, "a front that may not be ahead at all never starts"
@@ -101,12 +108,17 @@ class Front:
         now_tick = max([relied_on, opening, *(floor.tick for floor in (*known, *later))])
         self.number = number
         self.next_offset = offset
+        self._stop_at = LAST_TICK if stop is None else stop
+        self._end = end_tick(slack_ms)
         self._window = window
         self._slack_ms = slack_ms
         self._now_ms = now_tick * slack_ms
         self._max_future_ms = max_future_ms
         self._floors = Floors(floor for floor in known if floor.front == number)
         self._floors.add(Floor(number, offset, opening))
+        self._preloaded = preloaded
+        if preloaded > offset:
+            self._floors.add(Floor(number, preloaded, opening + 1))
         self._reported = self._floors.version
         for floor in later:
             self._floors.add(floor)
@@ -126,6 +138,11 @@ class Front:
         return self._heartbeat
 
     @property
+    def closed(self) -> bool:
+        """Whether it has come to its stop, so that it will label nothing any more."""
+        return self.next_offset >= self._stop_at
+
+    @property
     def parked(self) -> int:
         """How many messages are labelled and not handed out."""
         return sum(map(len, self._parked))
@@ -135,6 +152,8 @@ class Front:
         """Whether more should be read: nothing is parked, and the window is open at the last min time told."""
         if self._parked:
             return False
+        if self.closed:
+            return True  # What comes after the stop is dropped, and nobody has to wait for it.
         if self._min_time is None or self._heartbeat <= self._min_time:
             return True
         return self._heartbeat < self._min_time + self._window.lead_ticks and self._room(self._min_time) > 0
@@ -157,6 +176,12 @@ class Front:
             if offset < expected:
                 raise OffsetWentBack(self.number, offset, expected)
             expected = offset + 1
+        if expected > self._stop_at:
+            rows = rows.slice(0, bisect_left(rows.offsets, self._stop_at))
+            self.next_offset = expected
+            if not rows.offsets:
+                self._heartbeat = self._settled()
+                return
         self._now_ms = max(self._now_ms, now_ms)
         rows.ticks = self._label(rows)
         self._history.add(rows)
@@ -197,6 +222,11 @@ class Front:
         """
         assert floor.front == self.number, f"a floor of front {floor.front} came to front {self.number}"
         assert not floor.cap, "only a front caps its messages"
+        if floor.tick >= self._end and floor.offset == self.next_offset:
+            # Nothing lies below the stop any more; where the rest holds records, its own number says so.
+            self.next_offset = max(self.next_offset, self._stop_at)
+            self._heartbeat = self._settled()
+            return True
         if floor.offset != self.next_offset or self._parked or floor.tick <= self._heartbeat:
             return False
         self._floors.add(floor)
@@ -244,15 +274,19 @@ class Front:
 
     def _label(self, rows: SourceRows) -> list[int]:
         """The labels of the next messages; caps that are made on the way become floors."""
+        timestamps: Sequence[int] = rows.timestamps
+        if rows.offsets[0] < self._preloaded:
+            stamps = zip(rows.offsets, timestamps, strict=True)
+            timestamps = [NO_TICK if offset < self._preloaded else stamp for offset, stamp in stamps]
         if rows.offsets[-1] < self._calm_until:
             before, limit_ms = max(self._history.label, self._floor_tick), self._now_ms + self._max_future_ms
-            calm = calm_labels(rows.timestamps, before=before, slack_ms=self._slack_ms, limit_ms=limit_ms)
+            calm = calm_labels(timestamps, before=before, slack_ms=self._slack_ms, limit_ms=limit_ms)
             if calm is not None:
                 return calm
         ticks, caps = label(
             self.number,
             rows.offsets,
-            rows.timestamps,
+            timestamps,
             before=self._history.label,
             floors=self._floors,
             clock=Clock(self._slack_ms, self._now_ms, self._max_future_ms),
@@ -270,7 +304,9 @@ class Front:
 
     def _settled(self) -> int:
         """What no label to come is below: that of the first parked message, else of the last one, or the floor."""
-        return self._parked[0].ticks[0] if self._parked else max(self._history.label, self._floor_tick)
+        if self._parked:
+            return self._parked[0].ticks[0]
+        return self._end if self.closed else max(self._history.label, self._floor_tick)
 
     def _room(self, min_time: int) -> int:
         """How many more bytes may be handed out; not positive when the window is full."""

@@ -63,6 +63,10 @@ class FrontEntry:
         offset: The first offset that it reads.
         opening: The opening floor, a tick: it labels nothing below, in no life.
         start: What the flow said of where its topic is read from, when the job began to read it.
+        stop: The first offset that it does not read; None if it reads on for ever.
+        ends: What the flow said of where its topic ends; empty if nothing.
+        preloaded: Where its preloaded records end: those below are labelled with its opening floor; None for a topic
+            that is not preloaded, and of a partition that came later.
     """
 
     number: int
@@ -70,6 +74,9 @@ class FrontEntry:
     offset: int
     opening: int
     start: str = "earliest"
+    stop: int | None = None
+    ends: str = ""
+    preloaded: int | None = None
 
     @property
     def floor(self) -> Floor:
@@ -78,9 +85,13 @@ class FrontEntry:
 
     def to_json(self) -> dict[str, Any]:
         """The entry as plain values, for storing."""
-        told = {} if self.start == "earliest" else {"start": self.start}
+        told: dict[str, Any] = {} if self.start == "earliest" else {"start": self.start}
+        if self.preloaded is not None:
+            told["preloaded"] = self.preloaded
+        ends = {} if self.stop is None else {"stop": self.stop, "ends": self.ends}
         return {
             **told,
+            **ends,
             "number": self.number,
             "source": self.partition.source,
             "topic_id": self.partition.topic_id,
@@ -114,7 +125,15 @@ class FrontRegister:
         return next((entry for entry in self.entries if entry.partition == partition), None)
 
     def opened(
-        self, partition: Partition, *, offset: int, above: int, start: str = "earliest"
+        self,
+        partition: Partition,
+        *,
+        offset: int,
+        above: int,
+        start: str = "earliest",
+        stop: int | None = None,
+        ends: str = "",
+        preloaded: int | None = None,
     ) -> tuple[FrontRegister, FrontEntry]:
         """Register a partition; one that is there already stays as it is.
 
@@ -124,6 +143,9 @@ class FrontRegister:
             above: The opening floor: at least any announced min time (`Tracker.open_front` answers it) and above the
                 tick of any `last` in a sink. `NO_TICK` for a job that has never run.
             start: What the flow says of where its topic is read from.
+            stop: The first offset that it will not read; None for none.
+            ends: What the flow says of where its topic ends.
+            preloaded: Where its preloaded records end, if it is to have some.
 
         Returns:
             The register with it, and its entry.
@@ -132,7 +154,7 @@ class FrontRegister:
         if known is not None:
             return self, known
         assert len(self.entries) < MAX_FRONTS, "front numbers are int32"
-        entry = FrontEntry(len(self.entries), partition, offset, above, start)
+        entry = FrontEntry(len(self.entries), partition, offset, above, start, stop, ends, preloaded)
         return FrontRegister((*self.entries, entry)), entry
 
     def openings(self, start: int = NO_TICK) -> dict[int, int]:
@@ -210,7 +232,10 @@ class FrontRegister:
             try:
                 partition = Partition(str(entry["source"]), str(entry["topic_id"]), int(entry["partition"]))
                 number, offset, opening = int(entry["number"]), int(entry["offset"]), int(entry["opening"])
-                found.append(FrontEntry(number, partition, offset, opening, str(entry.get("start", "earliest"))))
+                stop = None if entry.get("stop") is None else int(entry["stop"])
+                preloaded = None if entry.get("preloaded") is None else int(entry["preloaded"])
+                start, ends = str(entry.get("start", "earliest")), str(entry.get("ends", ""))
+                found.append(FrontEntry(number, partition, offset, opening, start, stop, ends, preloaded))
             except (KeyError, TypeError, ValueError) as error:
                 raise RegisterDamaged(
                     f"an entry of the front register cannot be read: {entry!r}",

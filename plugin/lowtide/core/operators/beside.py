@@ -1,7 +1,8 @@
 """A scan beside a broadcast: its function sees what the broadcast came to at each record's place in the order.
 
 A late record of the broadcast would change every later record of every key of a hash unit, so such a scan always runs
-in order: it holds what comes in at either port until nothing before it can come any more.
+in order: it holds what comes in at either port until nothing before it can come any more. So does one with a timer
+(`timed_scan`), with a broadcast or without.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from typing import Any
 from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.failure import Failure, Fault, raised
 from lowtide.core.operators.group import Group, Groups, Key, Touched
-from lowtide.core.operators.grouping import NOTHING
+from lowtide.core.operators.grouping import NOTHING, key_by_type
 from lowtide.core.operators.node import Feed
 from lowtide.core.operators.order import FIRST_TICK, position_of, tick_bytes, tick_of
 from lowtide.core.operators.ordered import Holding
 from lowtide.core.operators.pending import Pending
+from lowtide.core.operators.ports import in_turn
 from lowtide.core.operators.scan import Scanner, laid_out
 from lowtide.core.operators.states import States
 from lowtide.core.operators.watch import record_watch
@@ -25,53 +27,60 @@ from lowtide.flow.fields import key_of
 from lowtide.flow.plan import Vertex
 from lowtide.flow.steps import Broadcast, FlatScan, Scan
 
+__all__ = ["BesideNode", "newest"]
+
 KEYED, BESIDE = 0, 1
 """The ports."""
 
 
 class BesideNode(Holding):
-    """One scan with a broadcast, of one worker's hash units.
+    """One scan, of one worker's hash units, with a broadcast or without.
 
     Elements of a key are (order key, state after it), those of a unit (order key, broadcast's state after it), both
     since the prune time.
 
     Args:
         vertex: The scan.
-        beside: The broadcast.
+        beside: The broadcast; None for none.
         columns: The key's columns.
         ttl: After how many ticks without a record a key has no state any more; None for never.
 
     Attributes:
-        beside: The broadcast's name.
+        beside: The broadcast's name; None for none.
     """
 
-    def __init__(self, vertex: Vertex, beside: Vertex, columns: Sequence[str], ttl: int | None = None) -> None:
+    def __init__(self, vertex: Vertex, beside: Vertex | None, columns: Sequence[str], ttl: int | None = None) -> None:
         super().__init__(vertex)
         assert isinstance(vertex.step, Scan)
-        assert isinstance(beside.step, Broadcast)
         place = f'step "{vertex.name}"'
         self._key = key_of(tuple(columns))
         self._scan = Scanner(vertex, beside)
-        self._fold = _Fold(beside)
         self._initial = vertex.step.initial
         self._flat = isinstance(vertex.step, FlatScan)
-        self._unit_initial = beside.step.initial
-        self._pending = (Pending(place), Pending(f'{place}, broadcast "{beside.name}"'))
+        self._pending = [Pending(place)]
+        if beside is not None:
+            assert isinstance(beside.step, Broadcast)
+            self._fold = _Fold(beside)
+            self._unit_initial = beside.step.initial
+            self._pending.append(Pending(f'{place}, broadcast "{beside.name}"'))
         self._ttl = ttl
         self._kept = Groups(ttl, self._forget, self._is_none)
         self._groups = self._kept.by_key
         self._units: dict[int, Group] = {}
         self._touched: list[Group] = []
         self._touched_units = Touched()
-        self.beside = beside.name
+        self.beside = None if beside is None else beside.name
+
+    def key_by_type(self, columns: Mapping[type, tuple[str, ...]]) -> None:
+        """Key records by the columns of their type, as connected streams are."""
+        self._key = key_by_type(columns)
 
     def take(self, batch: Batch, port: int, feed: Feed) -> None:
         """Hold records of one port."""
         self._pending[port].add(batch)
         ticks = batch.ticks
         self._touched_units.add(batch.units, ticks[-1])
-        if self.outward:
-            feed.held.update(ticks)
+        self.hold(ticks, feed)
 
     def first_tick(self) -> int | None:
         """The lowest tick that is held; None if nothing is."""
@@ -80,16 +89,8 @@ class BesideNode(Holding):
 
     def advance(self, min_time: int, feed: Feed) -> None:
         """Process everything below the level's min time, in order: outputs, then faults; one Python step per record."""
-        released = [pending.release(min_time) for pending in self._pending]
-        batches = [Batch.concat(batches) if batches else None for batches in released]
-        places = sorted(
-            [
-                (at, port, index)
-                for port, batch in enumerate(batches)
-                if batch is not None
-                for index, at in enumerate(batch.ats)
-            ]
-        )
+        batches = self._released(min_time)
+        places = in_turn(batches)
         if not places:
             return
         outs: tuple[dict[int, Any], dict[int, Any]] = ({}, {})
@@ -114,6 +115,11 @@ class BesideNode(Holding):
                 self.pass_on(outputs, feed)
             if bad:
                 feed.fail(batch.pick(bad).with_rows([found[index] for index in bad]))
+
+    def _released(self, min_time: int) -> list[Batch | None]:
+        """What each port brought below a tick, in order; None for nothing."""
+        released = [pending.release(min_time) for pending in self._pending]
+        return [Batch.concat(batches) if batches else None for batches in released]
 
     def prune(self, tick: int) -> None:
         """Forget the states behind records below `tick` but the last one; O(elements released since)."""
@@ -172,16 +178,25 @@ class BesideNode(Holding):
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = Group(key, unit, self._initial)
-        beside = _newest(self._units[unit]) if unit in self._units else self._unit_initial
-        gone = self._ttl is not None and tick_of(at) - group.newest_tick() >= self._ttl
-        state, out = self._scan(at, self._initial if gone else _newest(group), row, beside)
+        state, out = self._called(group, at, self._initial if self._is_gone(group, tick_of(at)) else newest(group), row)
         group.elements.append((at, state))
         self._touched.append(group)
         return out
 
+    def _called(self, group: Group, at: bytes, state: Any, row: Any) -> tuple[Any, Any]:
+        """The state after a record, and its output; the state before it and a `Fault` if a function fails."""
+        if self.beside is None:
+            return self._scan(at, state, row)
+        unit = group.unit
+        return self._scan(at, state, row, newest(self._units[unit]) if unit in self._units else self._unit_initial)
+
+    def _is_gone(self, group: Group, tick: int) -> bool:
+        """Whether a key is forgotten that has been touched before a tick, and not since."""
+        return self._ttl is not None and tick - group.newest_tick() >= self._ttl
+
     def _broadcast(self, unit: int, at: bytes, row: Any) -> Any:
         group = self._units.setdefault(unit, Group(None, unit, self._unit_initial))
-        state = self._fold(unit, at, _newest(group), row)
+        state = self._fold(unit, at, newest(group), row)
         if type(state) is Fault:
             # The copies of a record fail alike; the first unit's stands for all.
             return state if unit == 0 else None
@@ -247,7 +262,7 @@ class _Fold:
         return after if failure is None else Fault(self._vertex, failure, None)
 
 
-def _newest(group: Group) -> Any:
+def newest(group: Group) -> Any:
     """The state behind the newest element."""
     return group.elements[-1][1] if group.elements else group.base
 

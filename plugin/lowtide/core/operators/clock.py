@@ -15,7 +15,7 @@ from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.order import CLOCK, SIGN_32, SIGN_64, Position, packer, step_id, tail_of, tick_bytes
 from lowtide.flow.plan import Plan, Vertex
 
-__all__ = ["CLOCK", "ClockKeys", "Due", "parted_at_the_clock"]
+__all__ = ["CLOCK", "ClockKeys", "Due", "before_clock", "parted_at_the_clock"]
 
 _CLOCK_32 = SIGN_32 + CLOCK
 _FIRST_FRONT = SIGN_32.to_bytes(4, "big")
@@ -68,10 +68,15 @@ class ClockKeys:
         return lambda number: pack(*place, number.to_bytes(4, "big") + tail)
 
 
+def before_clock(at: bytes) -> bool:
+    """Whether a record stands before what is due at its tick: a clock upstream has brought it."""
+    return at[8:12] < _FIRST_FRONT
+
+
 def parted_at_the_clock(batch: Batch, tick: int) -> tuple[Batch | None, Batch | None]:
     """Records of one tick, in order: what time brought to steps upstream, and the others, which come after it."""
     ats = batch.ats
-    if ats[0][8:12] >= _FIRST_FRONT:
+    if not before_clock(ats[0]):
         return None, batch
     cut = bisect_left(ats, tick_bytes(tick) + _FIRST_FRONT)
     if cut == len(ats):

@@ -90,8 +90,7 @@ class Grouping(ABC):
 
     def key_by_type(self, columns: Mapping[type, tuple[str, ...]]) -> None:
         """Key records by the columns of their type, as connected streams are."""
-        keys = {record: key_of(each) for record, each in columns.items()}
-        self._key = lambda row: keys[type(row)](row)
+        self._key = key_by_type(columns)
 
     def insert(self, batch: Batch) -> tuple[Batch | None, Batch | None]:
         """Take records and tombstones, in the order they came; return what becomes of them.
@@ -216,6 +215,12 @@ class Grouping(ABC):
                 group = self._groups[key] = Group(key, unit, None)
                 self._restore(group, state, tick)
                 self._kept.rest(group)
+
+
+def key_by_type(columns: Mapping[type, tuple[str, ...]]) -> Callable[[Any], Key]:
+    """What gives a record's key, by the columns of its type."""
+    keys = {record: key_of(each) for record, each in columns.items()}
+    return lambda row: keys[type(row)](row)
 
 
 def apply_changes(place: str, old: Iterable[tuple[bytes, Any]], changes: Iterable[Change]) -> list[tuple[bytes, Any]]:

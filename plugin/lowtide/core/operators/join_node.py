@@ -8,12 +8,14 @@ from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.clock import ClockKeys, parted_at_the_clock
 from lowtide.core.operators.failure import Fault
 from lowtide.core.operators.join_side import Dues, Held, JoinSide
+from lowtide.core.operators.late_seen import LateSeen
 from lowtide.core.operators.nearness import Nearness
 from lowtide.core.operators.node import Feed, Node
 from lowtide.core.operators.order import position_of, with_child
 from lowtide.core.operators.pairing import Pairing
 from lowtide.core.operators.ports import PortsNode, in_turn
 from lowtide.core.operators.window_node import Made
+from lowtide.errors import StateTooLarge
 from lowtide.flow.fields import key_of
 from lowtide.flow.plan import Plan, Vertex, side_of
 from lowtide.flow.steps import Join
@@ -33,12 +35,14 @@ class JoinNode(PortsNode):
     Args:
         vertex: The step.
         plan: The plan.
+        max_bytes: How much memory its records may take; None for any.
 
     Attributes:
         sides: What is kept of the two streams.
+        late_seen: By port what was late so far.
     """
 
-    def __init__(self, vertex: Vertex, plan: Plan) -> None:
+    def __init__(self, vertex: Vertex, plan: Plan, max_bytes: int | None = None) -> None:
         super().__init__(vertex, 2)
         step = vertex.step
         assert isinstance(step, Join)
@@ -49,6 +53,9 @@ class JoinNode(PortsNode):
         self._dues = Dues()
         self._clock = ClockKeys(plan, vertex)
         self._lates: dict[int, Node] = {}
+        self._slack_us = plan.slack_ms * 1_000
+        self._max_bytes = max_bytes
+        self.late_seen = [LateSeen() for _ in ports]
         self.sides = [
             JoinSide(side_of(vertex, port), port, self._nearness, self._dues if step.outer[port] else None)
             for port in ports
@@ -75,6 +82,23 @@ class JoinNode(PortsNode):
         self._close_before(min_time, feed)
         for side in self.sides:
             side.close(min_time)
+        self._check_size()
+
+    def _check_size(self) -> None:
+        """See that what is kept has not outgrown its limit (errors: StateTooLarge)."""
+        kept = [side.kept for side in self.sides]
+        size = sum(each.bytes for each in kept)
+        if self._max_bytes is None or size <= self._max_bytes:
+            return
+        left, right = (f"{each.number:,} records ({each.bytes:,} bytes)" for each in kept)
+        raise StateTooLarge(
+            f'join "{self.vertex.name}" keeps about {size:,} bytes in one worker, and may keep {self._max_bytes:,}: '
+            f"{left} of the left stream and {right} of the right one wait for partners",
+            where=str(self.vertex.site),
+            way_out="let it keep less: a shorter before=, after= or wait=, or records with fewer fields before the "
+            "join; or spread it over more workers (job.parallelism); or raise worker.max_join_bytes, if the machines "
+            "have the memory",
+        )
 
     def _close_before(self, tick: int, feed: Feed) -> None:
         while (due := self._dues.first) is not None and due < tick:
@@ -96,7 +120,10 @@ class JoinNode(PortsNode):
             assert batch is not None
             row = batch.rows[index]
             held = Held(at, self._keys[port](row), batch.units[index], row, port, self._nearness)
-            if self._nearness.is_late(port, held.moment, tick, first):
+            why = self._nearness.lateness(port, held.moment, tick, first)
+            self.late_seen[port].records += 1
+            if why is not None:
+                self.late_seen[port].add(why, at, tick * self._slack_us, held.moment)
                 lates[port].append(index)
             else:
                 self._pair(held, made)

@@ -9,10 +9,14 @@ from typing import Any
 
 from lowtide.core.operators.group import Key, Touched
 from lowtide.core.operators.grouping import NOTHING
+from lowtide.core.operators.memory import Kept, Scale
 from lowtide.core.operators.nearness import Nearness
 from lowtide.core.operators.order import FIRST_TICK, tick_of
 
 __all__ = ["Dues", "Held", "JoinSide", "SavedRecord"]
+
+HELD_BYTES = 500
+"""About what a record takes beside itself: its place by key, by the tick at which it ends, and among the dues."""
 
 SavedRecord = tuple[bytes, Any, bool]
 """Order key, record, and whether it has found a partner."""
@@ -32,9 +36,10 @@ class Held:
         ends: The tick at which no partner can come any more.
         last: The moment of the last partner, with its wait.
         paired: The tick at which it found its first partner; None so far.
+        bytes: About how much memory it takes, as of when it was put aside.
     """
 
-    __slots__ = ("at", "ends", "key", "last", "moment", "paired", "port", "row", "tick", "unit")
+    __slots__ = ("at", "bytes", "ends", "key", "last", "moment", "paired", "port", "row", "tick", "unit")
 
     def __init__(self, at: bytes, key: Key, unit: int, row: Any, port: int, nearness: Nearness) -> None:
         self.at = at
@@ -46,6 +51,7 @@ class Held:
         self.moment = nearness.moment(port, self.tick, row)
         self.ends, self.last = nearness.ends(port, self.moment, self.tick)
         self.paired: int | None = None
+        self.bytes = 0
 
 
 class Dues:
@@ -98,6 +104,14 @@ class JoinSide:
         """What has ended and may still be asked for, by ascending ticks."""
         self._touched = Touched()
         self._pruned = FIRST_TICK
+        self._scale = Scale()
+        self._count = 0
+        self._bytes = 0
+
+    @property
+    def kept(self) -> Kept:
+        """How many records there are, and about how much memory they take."""
+        return Kept("records", self._count, self._bytes)
 
     def of(self, key: Key) -> Iterable[Held]:
         """The records of a key in order; some may have ended, whose partners have all come."""
@@ -107,6 +121,9 @@ class JoinSide:
     def put(self, held: Held) -> None:
         """Take a record, behind those there are."""
         self._kept.setdefault(held.key, {})[held.at] = held
+        held.bytes = HELD_BYTES + self._scale.weigh(held.row)
+        self._count += 1
+        self._bytes += held.bytes
         self._touched.add([held.unit], held.tick)
         ending = self._ending.get(held.ends)
         if ending is None:
@@ -137,10 +154,16 @@ class JoinSide:
         self._pruned = max(self._pruned, tick)
         while self._ended and self._ended[0][0] < tick:
             for held in self._ended.popleft()[1]:
-                kept = self._kept[held.key]
-                del kept[held.at]
-                if not kept:
-                    del self._kept[held.key]
+                self.forget(held)
+
+    def forget(self, held: Held) -> None:
+        """Let a record go that no one will ask for."""
+        kept = self._kept[held.key]
+        del kept[held.at]
+        self._count -= 1
+        self._bytes -= held.bytes
+        if not kept:
+            del self._kept[held.key]
 
     def changed(self, since: int) -> list[int]:
         """The hash units that may have changed at a tick or later."""

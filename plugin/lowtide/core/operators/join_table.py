@@ -15,6 +15,7 @@ from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.failure import Failure, Fault
 from lowtide.core.operators.group import Group, Groups, Key, Touched
 from lowtide.core.operators.grouping import NOTHING
+from lowtide.core.operators.memory import Kept, Scale
 from lowtide.core.operators.node import Feed, Node
 from lowtide.core.operators.order import FIRST_TICK, position_of, tick_bytes, tick_of
 from lowtide.core.operators.pairing import Pairing
@@ -27,6 +28,8 @@ __all__ = ["TableJoinNode", "TableNode"]
 
 RECORDS, ROWS = 0, 1
 """The ports."""
+ROW_BYTES = 350
+"""About what a row takes beside itself, its key among it."""
 
 
 class TableNode(Node):
@@ -59,7 +62,14 @@ class TableJoinNode(PortsNode):
         self._ttl = ttl
         self._kept = Groups(ttl, self._forget, self._is_none)
         self._groups = self._kept.by_key
+        self._scale = Scale()
         self._touched = Touched()
+
+    @property
+    def kept(self) -> Kept:
+        """How many rows there are, and about how much memory they take."""
+        count = len(self._groups)
+        return Kept("rows", count, round((ROW_BYTES + self._scale.mean) * count))
 
     def take(self, batch: Batch, port: int, feed: Feed) -> None:
         """Hold records of one port."""
@@ -97,6 +107,7 @@ class TableJoinNode(PortsNode):
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = Group(key, unit, None)
+        self._scale.weigh(row)
         gone = self._deleted is not None and self._deleted(row)
         group.elements.append((at, None if gone else row))
         return group
@@ -146,6 +157,7 @@ class TableJoinNode(PortsNode):
                     self._touched.add([unit], tick)
                 group = self._groups[key] = Group(key, unit, base)
                 group.touched = touched
+                self._scale.weigh(base)
                 self._kept.rest(group)
 
     def _forget(self, group: Group, count: int) -> None:

@@ -27,11 +27,13 @@ class Limits:
         frame_bytes: About how much a frame holds.
         max_frame_bytes: Size limit of a record, and so of a frame that holds one alone.
         max_frame_rows: Records per frame at most.
+        max_join_bytes: How much memory the records of one join may take.
     """
 
     frame_bytes: int
     max_frame_bytes: int
     max_frame_rows: int
+    max_join_bytes: int = 1 << 30
 
     def messages(self, rows: SourceRows) -> list[int]:
         """The indices of the messages that are too large; one look at all of them if they are small together."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lowtide.core.operators.late_seen import Why
 from lowtide.flow.fields import key_of
 from lowtide.flow.moments import micros, micros_of, tick_due
 from lowtide.flow.steps import Join
@@ -33,13 +34,13 @@ class Nearness:
         """When a record is."""
         return tick * self._slack_us if self._times is None else micros_of(self._times[port](row))
 
-    def is_late(self, port: int, moment: int, tick: int, first: int) -> bool:
-        """Whether a record of a tick is not in time, early or late; what is due before tick `first` is over."""
+    def lateness(self, port: int, moment: int, tick: int, first: int) -> Why | None:
+        """Why a record of a tick is not in time; None if it is. What is due before tick `first` is over."""
         if self._times is None:
-            return False
+            return None
         if self._ahead is not None and moment > tick * self._slack_us + self._ahead:
-            return True
-        return tick_due(moment + self._waits[port], self._slack_us) < first
+            return "ahead"
+        return "closed" if tick_due(moment + self._waits[port], self._slack_us) < first else None
 
     def meet(self, left: int, right: int) -> bool:
         """Whether two records are near enough."""

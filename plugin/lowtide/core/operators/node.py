@@ -47,7 +47,7 @@ class Feed:
         delivers: For sinks, items and tombstones: `(sink, records)`; a barrier lets the valid ones through.
         faults: Records that failed, rows are `Fault`s. They act only when a barrier would release them: until then a
             tombstone may take them back.
-        held: Ticks of what is held by ordered groupings whose output can leave the level (R6).
+        held: By segment ticks of what is held by ordered steps, and will come out there (R6).
         again: What goes back to a loop's head.
     """
 
@@ -58,7 +58,7 @@ class Feed:
         self.parcels: list[Parcel] = []
         self.delivers: list[tuple[int, Batch]] = []
         self.faults: list[Batch] = []
-        self.held: set[int] = set()
+        self.held: dict[int, set[int]] = {}
         self.again: deque[tuple[Node, Batch]] = deque()
 
     def fail(self, batch: Batch) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 
 from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.grouping import Grouping, GroupingNode
 from lowtide.core.operators.node import Feed, Node
 from lowtide.core.operators.order import tick_of
 from lowtide.core.operators.pending import Pending
+from lowtide.core.operators.portion import Portion
 from lowtide.flow.plan import Vertex
 
 
@@ -26,19 +28,34 @@ class Holding(Node):
       still open in it. Nothing at or above the prune time may be forgotten when it closes (R14).
 
     Attributes:
-        outward: Whether others wait for what it gives, be it a fault: then its holds, and what it has due, are told to
-            the tracker (R6, R6b).
+        sends: The segments in which others wait for what it gives, be it a fault: the tracker is told of its holds
+            there, and of what it has due (R6, R6b).
     """
 
-    outward = False
+    sends: tuple[int, ...] = ()
 
     @abstractmethod
     def advance(self, min_time: int, feed: Feed) -> None:
         """Process everything below a tick, in order: what is held and what is due; never a smaller tick than before."""
 
+    def go_on(self, min_time: int, feed: Feed, portion: Portion) -> int:
+        """Do of `advance(min_time)` what a portion allows, at least something if there is anything to do.
+
+        Returns:
+            The tick below which everything is done: `min_time`, or a smaller one if something is left. At that one some
+            may be done; it counts as held, or due, until all of it is.
+        """
+        self.advance(min_time, feed)
+        return min_time
+
     @abstractmethod
     def first_tick(self) -> int | None:
         """The lowest tick that is held; None if nothing is."""
+
+    def hold(self, ticks: Sequence[int], feed: Feed) -> None:
+        """Say that something will come out at these ticks without further input."""
+        for segment in self.sends:
+            feed.held.setdefault(segment, set()).update(ticks)
 
     @property
     def due_tick(self) -> int | None:
@@ -81,5 +98,4 @@ class OrderedNode(Holding, GroupingNode):
 
     def _hold(self, batch: Batch, feed: Feed) -> None:
         self._pending.add(batch)
-        if self.outward:
-            feed.held.update(batch.ticks)
+        self.hold(batch.ticks, feed)

@@ -28,8 +28,7 @@ class PortsNode(Holding):
     def take(self, batch: Batch, port: int, feed: Feed) -> None:
         """Hold records."""
         self._pending[port].add(batch)
-        if self.outward:
-            feed.held.update(batch.ticks)
+        self.hold(batch.ticks, feed)
 
     def first_tick(self) -> int | None:
         """The lowest tick that is held; None if nothing is."""

@@ -23,24 +23,30 @@ from lowtide.core.operators.deduplicate import DeduplicateGrouping
 from lowtide.core.operators.exchange import EntryNode, ExchangeNode
 from lowtide.core.operators.group import Key
 from lowtide.core.operators.grouping import NOTHING, Grouping, GroupingNode
+from lowtide.core.operators.join_asof import AsofNode
 from lowtide.core.operators.join_node import JoinNode
 from lowtide.core.operators.join_side import JoinSide
 from lowtide.core.operators.join_table import TableJoinNode, TableNode
 from lowtide.core.operators.last import LastGrouping
+from lowtide.core.operators.late_seen import LateSeen
 from lowtide.core.operators.limits import Limits
 from lowtide.core.operators.loop import AgainNode, LoopNode
 from lowtide.core.operators.map_batches import MapBatchesNode
+from lowtide.core.operators.memory import Kept
 from lowtide.core.operators.merge import MergeNode
 from lowtide.core.operators.node import Feed, Node
 from lowtide.core.operators.order import FIRST_TICK
 from lowtide.core.operators.ordered import Holding, OrderedNode
 from lowtide.core.operators.per_record import FilterNode, FlatMapNode, MapNode, PerRecord, SideNode, SplitNode
+from lowtide.core.operators.portion import Portion
 from lowtide.core.operators.scan import FlatScanGrouping, ScanGrouping
 from lowtide.core.operators.sink import WriteNode
 from lowtide.core.operators.source import SourceNode
+from lowtide.core.operators.timed_scan import TimedScanNode
 from lowtide.core.operators.window_node import LateNode, WindowNode
 from lowtide.flow.durations import ticks_of
 from lowtide.flow.plan import Plan, Vertex
+from lowtide.flow.segments import segments_of
 from lowtide.flow.steps import (
     Again,
     Connect,
@@ -49,6 +55,7 @@ from lowtide.flow.steps import (
     FlatMap,
     FlatScan,
     Join,
+    JoinAsof,
     JoinTable,
     Last,
     Late,
@@ -61,6 +68,7 @@ from lowtide.flow.steps import (
     Side,
     Split,
     Table,
+    TimedScan,
     WindowBy,
     Write,
 )
@@ -77,10 +85,15 @@ class Program:
         level: The level.
         grouping: How stateful steps come to the right order; by default as the plan says.
         limits: How large records may be; None for no limits.
+
+    Attributes:
+        segments: The plan's.
+        holding: The steps that hold records until min time has passed them, in topological order.
     """
 
     def __init__(self, plan: Plan, level: int, grouping: str | None = None, limits: Limits | None = None) -> None:
         self.plan = plan
+        self.segments = segments_of(plan)
         self.level = level
         self._limits = limits
         self._mode = grouping or plan.grouping
@@ -88,8 +101,8 @@ class Program:
         for vertex in plan.vertices:
             if vertex.level == level or (vertex.is_exchange and vertex.level == level + 1):
                 self._nodes[vertex.id] = self._node(vertex)
-        self._holding = [node for node in self._nodes.values() if isinstance(node, Holding)]
-        self._clocks = [node for node in self._holding if node.vertex.id in plan.clocked]
+        self.holding = [node for node in self._nodes.values() if isinstance(node, Holding)]
+        self._clocks = [node for node in self.holding if node.vertex.id in plan.clocked]
         self._states: dict[str, Grouping | BesideNode | WindowNode | TableJoinNode | JoinSide] = {}
         """By the name of the step, or of a join's side."""
         for node in self._nodes.values():
@@ -136,7 +149,8 @@ class Program:
         if isinstance(step, Late):
             return LateNode(vertex)
         if isinstance(step, Join):
-            return JoinNode(vertex, self.plan)
+            node = AsofNode if isinstance(step, JoinAsof) else JoinNode
+            return node(vertex, self.plan, None if self._limits is None else self._limits.max_join_bytes)
         if isinstance(step, Connect):
             return ConnectNode(vertex, len(vertex.parents))
         if isinstance(step, Table):
@@ -148,10 +162,20 @@ class Program:
     def _stateful(self, vertex: Vertex) -> Node:
         columns, step = self.plan.key_of(vertex), vertex.step
         beside = self.plan.broadcast_of(vertex) if isinstance(step, Scan) else None
-        if beside is not None and isinstance(step, Scan):
-            return BesideNode(vertex, beside, columns, self._ticks(step))
+        if isinstance(step, Scan) and (beside is not None or isinstance(step, TimedScan)):
+            return self._ordered_scan(vertex, step, beside)
         grouping = self._grouping(vertex, columns)
         return (OrderedNode if self._mode == "ordered" else GroupingNode)(vertex, grouping)
+
+    def _ordered_scan(self, vertex: Vertex, step: Scan, beside: Vertex | None) -> BesideNode:
+        if isinstance(step, TimedScan):
+            node: BesideNode = TimedScanNode(vertex, beside, self.plan, self._ticks(step))
+        else:
+            node = BesideNode(vertex, beside, self.plan.key_of(vertex), self._ticks(step))
+        connected = self.plan.connected(vertex)
+        if connected:
+            node.key_by_type(connected)
+        return node
 
     def _grouping(self, vertex: Vertex, columns: Sequence[str]) -> Grouping:
         step = vertex.step
@@ -184,19 +208,13 @@ class Program:
                     late = self.plan.late_of(vertex.id, port)
                     if late is not None:
                         node.lead_late(port, self._nodes[late.id])
-        outward = self.plan.outward if self._holding else frozenset()
-        for node in self._holding:
-            node.outward = node.vertex.id in outward
+        for node in self.holding:
+            node.sends = self.segments.sends[node.vertex.id]
 
     @property
     def holds(self) -> bool:
         """Whether there are groupings that wait for min time."""
-        return bool(self._holding)
-
-    @property
-    def first_held(self) -> int | None:
-        """The lowest tick that a grouping holds until min time has passed it; None if none does."""
-        return min([tick for node in self._holding if (tick := node.first_tick()) is not None], default=None)
+        return bool(self.holding)
 
     @property
     def clocked(self) -> bool:
@@ -206,12 +224,14 @@ class Program:
     @property
     def first_due(self) -> int | None:
         """The smallest tick at which a step will send without further input; None if none will."""
-        return _least(self._clocks)
+        return min([tick for node in self._clocks if (tick := node.due_tick) is not None], default=None)
 
-    @property
-    def due_outward(self) -> int | None:
-        """The smallest of those that others wait for behind this level (R6b)."""
-        return _least([node for node in self._clocks if node.outward])
+    def due(self, segment: int) -> int | None:
+        """The smallest tick at which a step will send into a segment without further input; None if none will (R6b)."""
+        return min(
+            [tick for node in self._clocks if segment in node.sends and (tick := node.due_tick) is not None],
+            default=None,
+        )
 
     @property
     def repairs(self) -> int:
@@ -219,10 +239,21 @@ class Program:
         return sum([state.repairs for state in self._states.values() if isinstance(state, Grouping)])
 
     @property
-    def late(self) -> dict[str, dict[str, int]]:
-        """By window step how many records were late so far, and why."""
-        nodes = [node for node in self._holding if isinstance(node, WindowNode)]
-        return {node.vertex.name: {"closed": node.late_seen.closed, "ahead": node.late_seen.ahead} for node in nodes}
+    def late(self) -> dict[str, LateSeen]:
+        """What was late so far, by window step and by side of a join."""
+        found: dict[str, LateSeen] = {}
+        for node in self.holding:
+            if isinstance(node, WindowNode):
+                found[node.vertex.name] = node.late_seen
+            elif isinstance(node, JoinNode):
+                found |= {side.name: seen for side, seen in zip(node.sides, node.late_seen, strict=True)}
+        return found
+
+    @property
+    def kept(self) -> dict[str, Kept]:
+        """What windows, sides of joins and tables keep, by the name of the step or side."""
+        states = self._states.items()
+        return {name: state.kept for name, state in states if isinstance(state, WindowNode | TableJoinNode | JoinSide)}
 
     # -- input -----------------------------------------------------------------------------------------------------
 
@@ -240,13 +271,25 @@ class Program:
         self._nodes[vertex].take(batch, 0, feed)
         return self._finished(feed)
 
-    def advance(self, min_time: int) -> Feed:
-        """Process what is held and what is due below a tick, in topological order."""
-        feed = Feed()
-        for node in self._holding:
-            node.advance(min_time, feed)
+    def advance(self, min_time: int, steps: Sequence[Holding] | None = None) -> Feed:
+        """Process what is held and what is due below a tick, in topological order.
+
+        Args:
+            min_time: The tick.
+            steps: Which of `holding`; by default all.
+        """
+        return self.go_on(min_time, self.holding if steps is None else steps, Portion())[0]
+
+    def go_on(self, min_time: int, steps: Sequence[Holding], portion: Portion) -> tuple[Feed, int]:
+        """Do of `advance` what a portion allows; return what came of it, and the tick below which all is done.
+
+        No step gets further than those before it.
+        """
+        feed, reached = Feed(), min_time
+        for node in steps:
+            reached = node.go_on(reached, feed, portion)
             self._finished(feed)
-        return feed
+        return feed, reached
 
     def _finished(self, feed: Feed) -> Feed:
         """Send round what a loop has to take once more."""
@@ -273,7 +316,7 @@ class Program:
         captured: Captured = {}
         for name, state in self._states.items():
             captured[name] = state.capture(tick, since)
-            if isinstance(state, BesideNode):
+            if isinstance(state, BesideNode) and state.beside is not None:
                 captured[state.beside] = state.capture_beside(tick, since)
         return captured
 
@@ -290,12 +333,8 @@ class Program:
         """Take over captured state; the hash units of other workers may be left out."""
         for name, state in self._states.items():
             state.restore(captured.get(name, {}), tick)
-            if isinstance(state, BesideNode):
+            if isinstance(state, BesideNode) and state.beside is not None:
                 state.restore_beside(captured.get(state.beside, {}))
-
-
-def _least(clocks: list[Holding]) -> int | None:
-    return min([tick for node in clocks if (tick := node.due_tick) is not None], default=None)
 
 
 def per_record_node(vertex: Vertex) -> PerRecord | None:

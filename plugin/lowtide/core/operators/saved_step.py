@@ -9,10 +9,14 @@ from itertools import chain, pairwise
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from lowtide.core.operators.failure import shortened
 from lowtide.core.operators.group import Key
-from lowtide.core.operators.order import OrderKey
+from lowtide.core.operators.order import FIRST_TICK, OrderKey, tick_of
 from lowtide.errors import LifeEnded
+from lowtide.flow.durations import ticks_of
+from lowtide.flow.fields import encode_rows
 from lowtide.flow.join_types import said_nearness
 from lowtide.flow.kinds import SCALARS, Kind, Mismatch, Nullable
 from lowtide.flow.moments import said_duration
@@ -33,8 +37,9 @@ from lowtide.flow.steps import (
     Scan,
     WindowBy,
 )
-from lowtide.flow.windows import Span
-from lowtide_snapshots.format.manifest import VertexShape, shape_of
+from lowtide.flow.windows import Calendar, Span
+from lowtide.flow.zones import day_marks, differ
+from lowtide_snapshots.format.manifest import VertexShape, days_of, initial_of, shape_of
 
 __all__ = ["KeyUnreadable", "SavedStep", "saved_steps"]
 
@@ -61,14 +66,20 @@ class SavedStep:
         self._names: tuple[str, ...] = ()
         self._keys: list[Kind] = []
         self._kind: Kind
-        self._setting = ""
-        self._forgets = isinstance(step, Scan) and step.ttl is not None
+        self._setting = self._days = ""
+        self._initial: Any = None
+        ttl = step.within if isinstance(step, Deduplicate) else getattr(step, "ttl", None)
+        if isinstance(step, JoinTable):
+            ttl = getattr(plan.table_of(vertex).step, "ttl", None)
+        self._ttl = None if ttl is None else ticks_of(ttl, plan.slack_ms)
         if isinstance(step, Last):
             self.kind, self._kind = "last", kind_of(vertex.takes, vertex.name)
         elif isinstance(step, WindowBy):
             self.kind = "window_records" if isinstance(step.result, Applied) else "window"
             self._kind = kind_of(_window_state(vertex, step), f"the state of {vertex.name}")
             self._setting = f"{step.windows} by {step.time or 'log time'}, waiting {said_duration(step.wait)}"
+            self._tz = step.windows.tz if isinstance(step.windows, Calendar) else ""
+            self._days = day_marks(self._tz) if self._tz else ""
         elif isinstance(step, Deduplicate):
             self.kind, self._kind = "deduplicate", SCALARS[int]
         elif isinstance(step, Join):
@@ -77,11 +88,11 @@ class SavedStep:
         elif isinstance(step, JoinTable):
             port = 1
             self.kind, self._kind = "table", kind_of(plan.vertices[vertex.parents[port]].gives, vertex.name)
-            self._forgets = getattr(plan.table_of(vertex).step, "ttl", None) is not None
         else:
             assert isinstance(step, Scan | Broadcast), f"{vertex.name} keeps no state"
             self.kind = "scan" if isinstance(step, Scan) else "broadcast"
             self._kind = kind_of(step.state, f"the state of {vertex.name}")
+            self._initial = step.initial
         if self.kind != "broadcast":
             self._names = plan.key_of(vertex, port)
             known = schema_of(plan.keyed(vertex, port).gives).kinds
@@ -93,7 +104,44 @@ class SavedStep:
     @property
     def shape(self) -> VertexShape:
         """What a manifest says of it."""
-        return shape_of(self.vertex, self.kind, self.key, self.state, self._setting)
+        initial = self._kind.encode([self._initial]) if self.kind == "scan" else None
+        return shape_of(self.vertex, self.kind, self.key, self.state, self._setting, initial, self._ttl, self._days)
+
+    def began_otherwise(self, was: VertexShape) -> str | None:
+        """What is wrong where a key that is in no part had another state; None if it had this one.
+
+        A state that is equal to the initial one is not saved, so keys that had it would find the new one. Fields that
+        the state has got since take their defaults, as in states that were saved.
+
+        Args:
+            was: The step's shape in a snapshot, of a type that `compare` lets through.
+        """
+        column = initial_of(was) if self.kind == "scan" else None
+        if column is None:
+            return None  # It has none, or the snapshot is of a version that did not note it.
+        (then,) = self._kind.decode(_fitted(self._kind, column))
+        if encode_rows([then]) == encode_rows([self._initial]):
+            return None
+        return (
+            f'step "{self.vertex}" begins with {shortened(self._initial)}, and began with {shortened(then)}, which its '
+            "keys with that state are not saved with: give it another name"
+        )
+
+    def cut_otherwise(self, was: VertexShape, at_us: int) -> str | None:
+        """What is wrong where windows of a calendar would end elsewhere than those that were saved; None if nothing is.
+
+        Args:
+            was: The step's shape in a snapshot.
+            at_us: The snapshot's moment, in microseconds since 1970.
+        """
+        then = days_of(was)
+        year = differ(then, self._days, at_us) if then and self._days else None
+        if year is None:
+            return None
+        return (
+            f'step "{self.vertex}" goes by the days of {self._tz}, which begin otherwise in {year} than on the machine '
+            "that took the snapshot: let all machines have the same tzdata, or give the step another name"
+        )
 
     @property
     def defaults(self) -> frozenset[str]:
@@ -119,7 +167,7 @@ class SavedStep:
             if self.kind == "deduplicate":
                 return pa.table(columns | {"tick": pa.array([tick for _, tick in entries], pa.int64())})
             content = "record" if self.kind == "table" else "state"
-            if self._forgets:
+            if self._ttl is not None:
                 columns[content] = self._kind.encode([state for _, (state, _) in entries])
                 columns["tick"] = pa.array([tick for _, (_, tick) in entries], pa.int64())
             else:
@@ -132,11 +180,22 @@ class SavedStep:
                 way_out="let the function return states of the type that it declares",
             ) from None
 
-    def entries(self, table: pa.Table) -> list[tuple[Key, Any]]:
+    def entries(self, table: pa.Table, gone: int = FIRST_TICK) -> list[tuple[Key, Any]]:
         """The inverse of `table`; fields that the state has got since take their defaults.
 
         Of a step that forgets, the tick of a key's last record is None where the step did not forget when it was saved.
+
+        Args:
+            table: The part.
+            gone: Keys are left out whose last record is of this tick or an earlier one: they had been forgotten.
         """
+        if self.kind == "last":
+            return [(key, elements) for key, elements in self._read(table) if tick_of(elements[-1][0]) > gone]
+        if gone > FIRST_TICK and "tick" in table.column_names:
+            table = table.filter(pc.field("tick") > gone)
+        return self._read(table)
+
+    def _read(self, table: pa.Table) -> list[tuple[Key, Any]]:
         columns = {name: _whole(table.column(name)) for name in table.column_names}
         try:
             if self.kind == "last":
@@ -156,7 +215,7 @@ class SavedStep:
                 way_out="let its type, and the steps before it, be as they were when it was saved: an enumeration's "
                 "member may be gone",
             ) from error
-        if self._forgets:
+        if self._ttl is not None:
             ticks = columns["tick"].to_pylist() if "tick" in columns else [None] * len(states)
             states = list(zip(states, ticks, strict=True))
         return list(zip(keys, states, strict=True))
@@ -186,11 +245,12 @@ class SavedStep:
 
     def _windows(self, entries: Sequence[tuple[Key, Any]]) -> pa.Table:
         """One row per open window, or per record of one."""
-        rows = [(key, span, state) for key, saved in entries for span, state in saved]
         if self.kind == "window":
-            keys, spans = [key for key, _, _ in rows], [span for _, span, _ in rows]
-            columns = {"key": self._key_column(keys), **_bounds(spans)}
-            return pa.table({**columns, "state": self._kind.encode([state for _, _, state in rows])})
+            keys = [key for key, saved in entries for _ in saved]
+            windows = list(chain.from_iterable([saved for _, saved in entries]))
+            columns = {"key": self._key_column(keys), **_bounds([span for span, _ in windows])}
+            return pa.table({**columns, "state": self._kind.encode([state for _, state in windows])})
+        rows = [(key, span, state) for key, saved in entries for span, state in saved]
         table = self._elements([(key, elements) for key, _, elements in rows])
         bounds = _bounds([span for _, span, elements in rows for _ in elements])
         for place, (name, column) in enumerate(bounds.items(), 1):
@@ -209,9 +269,16 @@ class SavedStep:
                 keys.append(key)
                 spans.append(span)
                 states.append(elements)
+        each = zip(keys, zip(spans, states, strict=True), strict=True)
+        if len(set(keys)) == len(keys):
+            return [(key, [window]) for key, window in each]
         found: dict[Key, list[tuple[Span, Any]]] = {}
-        for key, span, state in zip(keys, spans, states, strict=True):
-            found.setdefault(key, []).append((span, state))
+        for key, window in each:
+            windows = found.get(key)
+            if windows is None:
+                found[key] = [window]
+            else:
+                windows.append(window)
         return list(found.items())
 
     def _waiting(self, entries: Sequence[tuple[Key, Any]]) -> pa.Table:
@@ -289,6 +356,7 @@ def saved_steps(plan: Plan, level: int | None = None) -> dict[str, SavedStep]:
 
 
 _WINDOWS = ("window", "window_records")
+_BOUNDS = ("window_start", "window_end")
 _MOMENTS = pa.timestamp("us", tz="UTC")
 
 
@@ -304,13 +372,16 @@ def _window_state(vertex: Vertex, step: WindowBy) -> Any:
 
 
 def _bounds(spans: Sequence[Span]) -> dict[str, pa.Array]:
-    names = ("window_start", "window_end")
-    return {name: pa.array([span[place] for span in spans], _MOMENTS) for place, name in enumerate(names)}
+    return {
+        name: pa.array([span[place] for span in spans], pa.int64()).cast(_MOMENTS) for place, name in enumerate(_BOUNDS)
+    }
 
 
 def _spans_of(columns: dict[str, pa.Array]) -> list[Span]:
-    starts, ends = (columns[name].cast(pa.int64()).to_pylist() for name in ("window_start", "window_end"))
-    return list(zip(starts, ends, strict=True))
+    starts, ends = (columns[name].cast(pa.int64()).to_numpy(zero_copy_only=False).tolist() for name in _BOUNDS)
+    known: dict[Span, Span] = {}
+    # Windows that end together share their span in memory.
+    return [known.setdefault(span, span) for span in zip(starts, ends, strict=True)]
 
 
 def _path_bytes(path: tuple[int, ...]) -> bytes:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from lowtide.core.operators.batch import Batch
@@ -11,32 +12,24 @@ from lowtide.core.operators.failure import Fault
 from lowtide.core.operators.folding import Folding, Refused, window_of
 from lowtide.core.operators.group import Key, Touched
 from lowtide.core.operators.grouping import NOTHING
+from lowtide.core.operators.late_seen import LateSeen
+from lowtide.core.operators.memory import Kept
 from lowtide.core.operators.node import Feed, Node
 from lowtide.core.operators.order import FIRST_TICK, position_of, with_child
 from lowtide.core.operators.ordered import Holding
 from lowtide.core.operators.pending import Pending
+from lowtide.core.operators.portion import Portion
 from lowtide.core.operators.windows import LATE, Arrival, Saved, open_windows
 from lowtide.flow.fields import key_of
 from lowtide.flow.moments import micros, micros_of
 from lowtide.flow.plan import Plan, Vertex
 from lowtide.flow.steps import WindowBy
 
-__all__ = ["LateNode", "LateSeen", "WindowNode"]
+__all__ = ["LATE_NUMBER", "LateNode", "WindowNode"]
 
 
-class LateSeen:
-    """How many records were late.
-
-    Attributes:
-        closed: Those that came when a window of theirs had closed.
-        ahead: Those whose time lay too far ahead.
-    """
-
-    __slots__ = ("ahead", "closed")
-
-    def __init__(self) -> None:
-        self.closed = 0
-        self.ahead = 0
+LATE_NUMBER = 1
+"""The number in the child path of what is late for a window that gives results with each record; theirs follow."""
 
 
 class Made:
@@ -63,6 +56,29 @@ class Made:
         self.fault_ats.append(at)
         self.fault_units.append(unit)
         self.faults.append(fault)
+
+
+class _Closing:
+    """A tick at which windows are closing.
+
+    Attributes:
+        tick: The tick.
+        dues: Those that are still to close.
+        others: The records of this tick that come after them.
+        unit: The hash unit of the last one that closed.
+        number: How much has come of this unit's, failures among it.
+        at_of: What gives the order key of such a number.
+    """
+
+    __slots__ = ("at_of", "dues", "number", "others", "tick", "unit")
+
+    at_of: Callable[[int], bytes]
+
+    def __init__(self, tick: int, dues: Iterator[Due], others: Batch | None) -> None:
+        self.tick = tick
+        self.dues = dues
+        self.others = others
+        self.unit, self.number = -1, 0
 
 
 class WindowNode(Holding):
@@ -94,6 +110,8 @@ class WindowNode(Holding):
         self._pending = Pending(f'step "{vertex.name}"')
         self._touched = Touched()
         self._pruned = FIRST_TICK
+        self._closing: _Closing | None = None
+        """The tick that has been begun, and not ended."""
         self.late_seen = LateSeen()
 
     def lead_late(self, follower: Node) -> None:
@@ -104,12 +122,12 @@ class WindowNode(Holding):
         """Hold records."""
         self._pending.add(batch)
         self._touched.add(batch.units, batch.ticks[-1])
-        if self.outward:
-            feed.held.update(batch.ticks)
+        self.hold(batch.ticks, feed)
 
     def first_tick(self) -> int | None:
         """The lowest tick of which it holds records; None if it holds none."""
-        return self._pending.first_tick
+        closing = self._closing
+        return self._pending.first_tick if closing is None or closing.others is None else closing.tick
 
     @property
     def due_tick(self) -> int | None:
@@ -119,42 +137,60 @@ class WindowNode(Holding):
         """
         return None if self._updates else self._windows.first_due
 
+    @property
+    def kept(self) -> Kept:
+        """How many windows are open, and about how much memory they take."""
+        return self._windows.kept
+
     def advance(self, min_time: int, feed: Feed) -> None:
         """Let records and the clock have their turns, in order, below the level's min time."""
-        released = self._pending.release(min_time)
-        place = 0
-        while True:
-            due = self._windows.first_due
-            batch = released[place] if place < len(released) else None
-            if batch is not None and (due is None or batch.ticks[0] <= due):
-                place += 1
-                self._tick(batch.ticks[0], batch, feed)
-            elif due is not None and due < min_time:
-                self._tick(due, None, feed)
-            else:
-                return
+        self.go_on(min_time, feed, Portion())
 
-    def _tick(self, tick: int, batch: Batch | None, feed: Feed) -> None:
-        """One tick: what upstream clocks gave, then the windows that close, then all other records."""
-        early, others = (None, None) if batch is None else parted_at_the_clock(batch, tick)
+    def go_on(self, min_time: int, feed: Feed, portion: Portion) -> int:
+        """See `Holding`: it stops behind a tick, or between two windows that close."""
+        pending, windows = self._pending, self._windows
+        if self._closing is not None and not self._close(self._closing, feed, portion):
+            return self._closing.tick
+        while True:
+            first, due = pending.first_tick, windows.first_due
+            tick = first if due is None or (first is not None and first < due) else due
+            if tick is None or tick >= min_time:
+                pending.release(min_time)
+                return min_time
+            if portion.spent:
+                return tick
+            batch = next(iter(pending.release(tick + 1)), None)
+            if not self._tick(tick, batch, feed, portion):
+                return tick
+
+    def _tick(self, tick: int, batch: Batch | None, feed: Feed, portion: Portion) -> bool:
+        """One tick: what upstream clocks gave, then the windows that close, then all others; whether all is done."""
+        early, others = None, None
+        if batch is not None:
+            portion.spend(len(batch.ats))
+            early, others = parted_at_the_clock(batch, tick)
         if early is not None:
             self._records(early, tick, tick, feed)
         if self._windows.first_due == tick:
-            self._close(tick, feed)
+            self._closing = _Closing(tick, self._windows.close(tick), others)
+            return self._close(self._closing, feed, portion)
         if others is not None:
             self._records(others, tick, tick + 1, feed)
+        return True
 
     def _records(self, batch: Batch, tick: int, first: int, feed: Feed) -> None:
         """Put records of one tick into windows, those before tick `first` having closed."""
         made, lates = Made(), list[int]()
         windows, folding, time, key_of_row = self._windows, self._folding, self._time, self._key
-        moment = tick * self._slack_us
+        began = moment = tick * self._slack_us
         latest = moment + self._ahead
+        late_seen = self.late_seen
+        late_seen.records += len(batch.ats)
         for index, (at, unit, row) in enumerate(zip(batch.ats, batch.units, batch.rows, strict=True)):
             if time is not None:
                 moment = micros_of(time(row))
                 if moment > latest:
-                    self.late_seen.ahead += 1
+                    late_seen.add("ahead", at, began, moment)
                     lates.append(index)
                     continue
             position = position_of(at) if folding.watches else None
@@ -166,11 +202,14 @@ class WindowNode(Holding):
                 made.fail(at, unit, Fault(self.vertex, refused.failure, None))
                 continue
             if missed:
-                self.late_seen.closed += 1
+                late_seen.add("closed", at, began, moment)
                 lates.append(index)
         self._emit(made, tick, feed)
         if lates and self._late is not None:
-            self._late.take(batch.pick(lates), 0, feed)
+            late = batch.pick(lates)
+            if self._updates:  # One that is late for some of its windows gives results, too.
+                late = late.with_ats([with_child(at, LATE_NUMBER) for at in late.ats])
+            self._late.take(late, 0, feed)
 
     def _update(self, at: bytes, unit: int, key: Key, taken: Sequence[tuple[Any, Any]], made: Made) -> None:
         """Give a result for each window that took a record; or none, where one fails."""
@@ -179,30 +218,41 @@ class WindowNode(Holding):
             for span, state in taken
             for out in self._folding.finish(window_of(key, self._several, span), self._rows(state), position_of(at))
         ]
-        for number, out in enumerate(outs, 1):
+        for number, out in enumerate(outs, LATE_NUMBER + 1):
             made.give(with_child(at, number), unit, out)
 
-    def _close(self, tick: int, feed: Feed) -> None:
-        """Close what is due at a tick; each result has its number in its hash unit, and so has what fails."""
-        made = Made()
-        unit, number = -1, 0
-        for due in self._windows.close(tick):
-            if due.unit != unit:
-                unit, number = due.unit, 0
-                at_of = self._clock.of(tick, unit)
-                self._touched.add([unit], tick)
-            if self._updates:
-                continue
-            try:
-                outs = self._finished(due)
-            except Refused as refused:
-                number += 1
-                made.fail(at_of(number), unit, Fault(self.vertex, refused.failure, None))
-                continue
-            for out in outs:
-                number += 1
-                made.give(at_of(number), unit, out)
+    def _close(self, closing: _Closing, feed: Feed, portion: Portion) -> bool:
+        """Close what is due at a tick, then take its other records; whether all is done."""
+        made, tick = Made(), closing.tick
+        closed = 0
+        for due in islice(closing.dues, portion.left):
+            closed += 1
+            if due.unit != closing.unit:
+                closing.unit, closing.number = due.unit, 0
+                closing.at_of = self._clock.of(tick, due.unit)
+                self._touched.add([due.unit], tick)
+            if not self._updates:
+                self._give(due, closing, made)
+        portion.spend(closed)
         self._emit(made, tick, feed)
+        if portion.spent:
+            return False
+        self._closing = None
+        if closing.others is not None:
+            self._records(closing.others, tick, tick + 1, feed)
+        return True
+
+    def _give(self, due: Due, closing: _Closing, made: Made) -> None:
+        """What comes of a window that closes: each result has its number in its hash unit, and so has what fails."""
+        try:
+            outs = self._finished(due)
+        except Refused as refused:
+            closing.number += 1
+            made.fail(closing.at_of(closing.number), due.unit, Fault(self.vertex, refused.failure, None))
+            return
+        for out in outs:
+            closing.number += 1
+            made.give(closing.at_of(closing.number), due.unit, out)
 
     def _finished(self, due: Due) -> list[Any]:
         window = window_of(due.key, self._several, (due.start, due.end))
@@ -233,8 +283,7 @@ class WindowNode(Holding):
         """The windows that are open below a tick, by unit and key, of units that may have changed since; O(keys)."""
         assert tick >= self._pruned, "the state below a pruned tick is gone"
         parts: dict[int, list[tuple[Key, Saved]]] = {unit: [] for unit in self.changed(since)}
-        for unit, key, saved in self._windows.below(tick, parts):
-            parts[unit].append((key, saved))
+        self._windows.below(tick, parts)
         return parts
 
     def look(self, key: Key, tick: int) -> Any:

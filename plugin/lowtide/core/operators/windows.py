@@ -18,6 +18,7 @@ from lowtide.core.operators.clock import Due
 from lowtide.core.operators.folding import EMPTY, Folding
 from lowtide.core.operators.group import Key
 from lowtide.core.operators.keys import plain
+from lowtide.core.operators.memory import Kept, Scale
 from lowtide.core.operators.order import Position, tick_bytes
 from lowtide.flow.moments import micros, tick_due
 from lowtide.flow.steps import WindowBy
@@ -28,6 +29,12 @@ __all__ = ["LATE", "Arrival", "FixedWindows", "OpenWindows", "Saved", "SessionWi
 
 Saved = list[tuple[Span, Any]]
 """What is saved of a key: its open windows by their starts, each with its state, or its (order key, record)s."""
+
+Parts = dict[int, list[tuple[Key, Saved]]]
+"""By hash unit the keys that have open windows, with these."""
+
+WINDOW_BYTES = 200
+"""About what an open window takes beside its state, its key among it."""
 
 LATE = object()
 """What becomes of a record that is not taken at all."""
@@ -73,6 +80,17 @@ class OpenWindows(ABC):
         self._wait = micros(step.wait)
         self._slack_us = slack_us
         self._several = several
+        self._scale = Scale()
+        self._windows_kept = 0
+        self._records_kept = 0
+        """Where windows keep their records, how many there are in all."""
+
+    @property
+    def kept(self) -> Kept:
+        """How many windows are open, and about how much memory they take."""
+        weighed = self._records_kept if self._keeps else self._windows_kept
+        size = WINDOW_BYTES * self._windows_kept + round(self._scale.mean * weighed)
+        return Kept("windows", self._windows_kept, size)
 
     def closes(self, end: int) -> int:
         """The tick at which a window closes."""
@@ -99,12 +117,21 @@ class OpenWindows(ABC):
         """
 
     @abstractmethod
-    def close(self, tick: int) -> list[Due]:
-        """Close what is due at a tick, in order."""
+    def close(self, tick: int) -> Iterator[Due]:
+        """Close what is due at a tick, in order, each window when it is given.
+
+        Until all have been given, `first_due` stays at the tick, and no record may be put into a window. It does what a
+        hash unit takes at a time, besides one look at each window that is due.
+        """
 
     @abstractmethod
-    def below(self, tick: int, units: Iterable[int]) -> Iterator[tuple[int, Key, Saved]]:
-        """The hash unit, key and open windows of each key of these units, as of a tick that is not pruned; O(keys)."""
+    def below(self, tick: int, parts: Parts) -> None:
+        """Add to the parts of hash units their keys' open windows as of a tick that is not pruned; O(keys).
+
+        Args:
+            tick: The tick.
+            parts: By hash unit, of those that are wanted.
+        """
 
     @abstractmethod
     def of_key(self, key: Key, tick: int) -> Saved:
@@ -118,9 +145,25 @@ class OpenWindows(ABC):
     def restore(self, unit: int, key: Key, saved: Saved) -> None:
         """Open a key's windows as they were saved."""
 
+    def _shut(self, state: Any) -> None:
+        """A window has closed."""
+        self._windows_kept -= 1
+        self._records_kept -= len(state) if self._keeps else 0
+
+    def _restored(self, state: Any) -> None:
+        """A window was opened as it was saved."""
+        self._windows_kept += 1
+        self._records_kept += len(state) if self._keeps else 0
+        for value in [row for _, row in state] if self._keeps else [state]:
+            self._scale.weigh(value)
+
     def _in_order(self, saved: Saved, tick: int) -> Saved:
-        """Windows by their starts, as of a tick: records are only ever added, so those of later ones are left out."""
+        """Windows by their starts, as of a tick."""
         saved.sort(key=_span)
+        return self._as_of(saved, tick)
+
+    def _as_of(self, saved: Saved, tick: int) -> Saved:
+        """Windows as of a tick: records are only ever added, so those of later ones are left out."""
         if not self._keeps:
             return saved
         end = tick_bytes(tick)
@@ -190,7 +233,10 @@ class FixedWindows(OpenWindows):
             keys = self._opened(span)
         key, unit = arrival.key, arrival.unit
         found = keys.get(key)
+        self._scale.weigh(arrival.row if self._keeps else state)
+        self._records_kept += int(self._keeps)
         if found is None:
+            self._windows_kept += 1
             keys[key] = _Open(unit, [(arrival.at, arrival.row)] if self._keeps else state)
             self._before.append((arrival.tick, span, key, unit, EMPTY))
         elif self._keeps:
@@ -204,33 +250,54 @@ class FixedWindows(OpenWindows):
         heappush(self._dues, (self.closes(span[1]), span))
         return keys
 
-    def close(self, tick: int) -> list[Due]:
+    def close(self, tick: int) -> Iterator[Due]:
         """See `OpenWindows`."""
-        found: list[Due] = []
-        before, key_bytes = self._before, self.key_bytes
+        opened, before, key_bytes = self._open, self._before, self.key_bytes
+        parts: dict[int, list[tuple[Span, Key, Any]]] = {}
+        for span in [span for due, span in self._dues if due == tick]:
+            for key, each in opened[span].items():
+                parts.setdefault(each.unit, []).append((span, key, each.state))
+        for unit in sorted(parts):
+            found = [Due(unit, end, start, key_bytes(key), key, state) for (start, end), key, state in parts.pop(unit)]
+            for due in sorted(found):
+                span = due.start, due.end
+                del opened[span][due.key]
+                self._shut(due.state)
+                before.append((tick, span, due.key, unit, due.state))
+                yield due
         while self._dues and self._dues[0][0] == tick:
-            span = heappop(self._dues)[1]
-            start, end = span
-            for key, each in self._open.pop(span).items():
-                found.append(Due(each.unit, end, start, key_bytes(key), key, each.state))
-                before.append((tick, span, key, each.unit, each.state))
-        found.sort()
-        return found
+            del opened[heappop(self._dues)[1]]
 
-    def below(self, tick: int, units: Iterable[int]) -> Iterator[tuple[int, Key, Saved]]:
+    def below(self, tick: int, parts: Parts) -> None:
         """See `OpenWindows`."""
-        wanted = set(units)
-        found: dict[Key, tuple[int, Saved]] = {}
         changed = {(span, key): (unit, state) for span, key, unit, state in self._changed_since(tick)}
+        if len(self._open) == 1 and not changed:
+            # Most often: nothing has to be put together by key.
+            ((span, keys),) = self._open.items()
+            for key, each in keys.items():
+                if each.unit in parts:
+                    parts[each.unit].append((key, [(span, each.state)]))
+        else:
+            self._by_key(changed, parts)
+        if self._keeps:
+            for part in parts.values():
+                part[:] = [(key, self._as_of(saved, tick)) for key, saved in part]
+
+    def _by_key(self, changed: dict[tuple[Span, Key], tuple[int, Any]], parts: Parts) -> None:
+        """Each key's open windows, by their starts; those in `changed` as they are there."""
+        found: dict[Key, Saved] = {}
         for span, keys in self._open.items():
             for key, each in keys.items():
-                if each.unit in wanted and (span, key) not in changed:
-                    found.setdefault(key, (each.unit, []))[1].append((span, each.state))
+                if each.unit in parts and (span, key) not in changed:
+                    found[key] = saved = found.get(key) or _new(parts[each.unit], key)
+                    saved.append((span, each.state))
         for (span, key), (unit, state) in changed.items():
-            if unit in wanted and state is not EMPTY:
-                found.setdefault(key, (unit, []))[1].append((span, state))
-        for key, (unit, saved) in found.items():
-            yield unit, key, self._in_order(saved, tick)
+            if unit in parts and state is not EMPTY:
+                found[key] = saved = found.get(key) or _new(parts[unit], key)
+                saved.append((span, state))
+        for saved in found.values():
+            if len(saved) > 1:
+                saved.sort(key=_span)
 
     def _changed_since(self, tick: int) -> Iterator[tuple[Span, Key, int, Any]]:
         """The changes at a tick and later, the newest first: of each window the last one says what it was before."""
@@ -258,6 +325,7 @@ class FixedWindows(OpenWindows):
             if keys is None:
                 keys = self._opened(span)
             keys[key] = _Open(unit, state)
+            self._restored(state)
 
 
 class _Session:
@@ -308,6 +376,8 @@ class SessionWindows(OpenWindows):
         before = _saved(mine)
         state = self._joined(touched, arrival)
         self._before.append((arrival.tick, key, arrival.unit, before))
+        self._scale.weigh(arrival.row if self._keeps else state)
+        self._records_kept += int(self._keeps)
         start = min([moment, *(each.start for each in touched)])
         end = max([moment + self._gap, *(each.end for each in touched)])
         if touched:
@@ -316,7 +386,9 @@ class SessionWindows(OpenWindows):
             for other in others:
                 other.state = None
                 mine.remove(other)
+                self._windows_kept -= 1
         else:
+            self._windows_kept += 1
             self._opened(_Session(key, arrival.unit, start, end, state))
         return [((start, end), state)], False
 
@@ -346,38 +418,44 @@ class SessionWindows(OpenWindows):
             self._dues[tick] = [session]
             heappush(self._ticks, tick)
 
-    def close(self, tick: int) -> list[Due]:
+    def close(self, tick: int) -> Iterator[Due]:
         """See `OpenWindows`."""
-        found: list[Due] = []
         if self.first_due != tick:
-            return found
-        heappop(self._ticks)
-        for session in self._dues.pop(tick):
+            return
+        parts: dict[int, list[_Session]] = {}
+        for session in self._dues[tick]:
             if session.state is None:
                 continue
             if self.closes(session.end) > tick:
                 self._put_due(session)
-                continue
-            key = session.key
-            mine = self._open[key]
-            self._before.append((tick, key, session.unit, _saved(mine)))
-            mine.remove(session)
-            if not mine:
-                del self._open[key]
-            found.append(Due(session.unit, session.end, session.start, self.key_bytes(key), key, session.state))
-        found.sort()
-        return found
+            else:
+                parts.setdefault(session.unit, []).append(session)
+        for unit in sorted(parts):
+            found = [(self._due(session), session) for session in parts.pop(unit)]
+            for due, session in sorted(found, key=_due):
+                mine = self._open[session.key]
+                self._before.append((tick, session.key, unit, _saved(mine)))
+                mine.remove(session)
+                self._shut(session.state)
+                if not mine:
+                    del self._open[session.key]
+                yield due
+        heappop(self._ticks)
+        del self._dues[tick]
 
-    def below(self, tick: int, units: Iterable[int]) -> Iterator[tuple[int, Key, Saved]]:
+    def _due(self, session: _Session) -> Due:
+        key = session.key
+        return Due(session.unit, session.end, session.start, self.key_bytes(key), key, session.state)
+
+    def below(self, tick: int, parts: Parts) -> None:
         """See `OpenWindows`."""
-        wanted = set(units)
         changed = {key: (unit, saved) for key, unit, saved in self._changed_since(tick)}
         for key, mine in self._open.items():
-            if key not in changed and mine[0].unit in wanted:
-                yield mine[0].unit, key, self._in_order(_saved(mine), tick)
+            if mine[0].unit in parts and key not in changed:
+                parts[mine[0].unit].append((key, self._as_of(_saved(mine), tick)))
         for key, (unit, saved) in changed.items():
-            if saved and unit in wanted:
-                yield unit, key, self._in_order(saved, tick)
+            if saved and unit in parts:
+                parts[unit].append((key, self._as_of(saved, tick)))
 
     def _changed_since(self, tick: int) -> Iterator[tuple[Key, int, Saved]]:
         for when, key, unit, saved in reversed(self._before):
@@ -403,11 +481,19 @@ class SessionWindows(OpenWindows):
         """See `OpenWindows`."""
         for (start, end), state in saved:
             self._opened(_Session(key, unit, start, end, state))
+            self._restored(state)
 
 
 def open_windows(step: WindowBy, folding: Folding, slack_us: int, several: bool) -> OpenWindows:
     """The windows of a step, of which none is open yet."""
     return (SessionWindows if isinstance(step.windows, Session) else FixedWindows)(step, folding, slack_us, several)
+
+
+def _new(part: list[tuple[Key, Saved]], key: Key) -> Saved:
+    """A key in a part, without windows so far."""
+    saved: Saved = []
+    part.append((key, saved))
+    return saved
 
 
 def _saved(sessions: Iterable[_Session]) -> Saved:
@@ -424,3 +510,7 @@ def _at(element: tuple[bytes, Any]) -> bytes:
 
 def _start(session: _Session) -> int:
     return session.start
+
+
+def _due(entry: tuple[Due, _Session]) -> Due:
+    return entry[0]

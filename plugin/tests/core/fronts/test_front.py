@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lowtide.core.fronts.end import END_MS, end_tick
 from lowtide.core.fronts.floors import NO_TICK
 from lowtide.core.fronts.front import Front, OffsetWentBack, Report, Window
 from lowtide.core.fronts.source_rows import ROW_BYTES, SourceRows
@@ -306,3 +307,58 @@ def test_what_a_front_without_history_says() -> None:
     front = make()
     assert front.start_at(5) == (0, 0)
     assert make(opening=NO_TICK).heartbeat == NO_TICK
+
+
+END = end_tick(10)
+
+
+def test_a_front_that_has_come_to_its_stop_is_closed_once_all_is_handed_out() -> None:
+    front = make(Window(3, 1 << 40), stop=8)
+    front.take(rows([(5, 40), (6, 60), (7, 90), (8, 90), (9, 100)]), 0)
+    assert (handed(front.admitted(4)), front.heartbeat, front.closed) == ([5, 6], 9, True)
+    assert (handed(front.admitted(9)), front.heartbeat, front.pulling) == ([7], END, True)
+    front.take(rows([(10, 110)]), 0)
+    assert (handed(front.admitted(END)), front.heartbeat, front.next_offset) == ([], END, 11)
+    assert front.start_at(9) == (7, 6), "a later life reads the last record again"
+    assert front.start_at(END)[0] == 11
+    assert make(stop=8, offset=11, before=9).heartbeat == END
+    front.check()
+
+
+def test_a_stop_behind_the_last_record_closes_when_nothing_lies_before_it() -> None:
+    front = make(stop=8)
+    front.take(rows([(5, 40)]), 0)
+    front.admitted(0)
+    assert not front.grant(Floor(0, 7, END)), "it is for a front that has read more"
+    assert front.grant(Floor(0, 6, END))
+    assert (front.heartbeat, front.next_offset) == (END, 8)
+    assert front.report() == Report(END, ()), "it rests on no floor: labels of other fronts must not see it"
+    assert front.start_at(END) == (8, 4)
+
+
+def test_a_front_without_a_stop_takes_the_end_of_time_as_any_tick() -> None:
+    front = make()
+    assert front.grant(Floor(0, 0, 7))
+    assert front.report() == Report(7, (Floor(0, 0, 7),))
+    assert END == END_MS // 10
+
+
+def test_what_is_preloaded_is_labelled_with_the_opening_floor_and_the_rest_later() -> None:
+    """However it is cut into batches, whatever its timestamps say, and the same from a later offset on."""
+    messages = [(3, 999), (4, 5_000_000), (7, 20), (8, 0), (9, 130)]
+    for cut in range(len(messages) + 1):
+        front = make(preloaded=8, opening=2)
+        for part in (messages[:cut], messages[cut:]):
+            front.take(rows(part), 200) if part else None
+        assert labels(front.admitted(FAR)) == [2, 2, 2, 3, 13]
+        assert front.start_at(3) == (8, 3)
+    again = make(preloaded=8, opening=2, offset=7)
+    again.take(rows(messages[2:]), 200)
+    assert labels(again.admitted(FAR)) == [2, 3, 13]
+
+
+def test_a_front_without_preloaded_messages_has_no_floor_of_them() -> None:
+    front = make(preloaded=5, offset=5)
+    front.take(rows([(5, 0)]), 200)
+    assert labels(front.admitted(FAR)) == [0]
+    assert front.report().floors == ()

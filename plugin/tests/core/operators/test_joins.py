@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -14,11 +15,15 @@ import pytest
 from programs import Programs, by_lane, source_rows
 
 import lowtide as lt
+from lowtide.core.operators.join_asof import AsofNode
+from lowtide.core.operators.limits import Limits
 from lowtide.core.operators.order import OrderKey, Position
 from lowtide.core.operators.program import Program
 from lowtide.core.operators.saved_step import saved_steps
+from lowtide.errors import StateTooLarge
 from lowtide.flow.compiler import compile_flow
 from lowtide.flow.plan import Plan
+from lowtide.flow.steps import Join
 from lowtide.local.run import Message, run_log
 from lowtide_snapshots.format.fingerprint import compare
 from lowtide_snapshots.format.parts import PartHead, decode_part, encode_part
@@ -87,6 +92,19 @@ def a_flow(dice: random.Random) -> lt.Flow:
         if not in_log_time:
             out(joined.late, f"late{number}", Left)
             out(joined.late_other, f"late-other{number}", Right)
+    asof = lefts.join_asof(
+        "join2",
+        rights,
+        paired,
+        time=("at", "when"),
+        wait=lt.seconds(dice.choice([0, 1, 2.001])),
+        back=lt.seconds(dice.choice([0, 1, 3])),
+        ahead=lt.seconds(dice.choice([2, 90])),
+        how=dice.choice(["left", "inner"]),
+    )
+    out(asof, "pairs2", Pair)
+    out(asof.late, "late2", Left)
+    out(asof.late_other, "late-other2", Right)
     again = joined.key_by("left", name="again").join(
         "self", joined.key_by("left", name="and-again"), twice, after=lt.seconds(1), how="left"
     )
@@ -120,7 +138,7 @@ def a_log(dice: random.Random) -> dict[str, list[Message]]:
 
 @pytest.mark.parametrize("batch", range(4))
 def test_workers_give_what_the_interpreter_gives(batch: int) -> None:
-    delivered = dead_letters = 0
+    delivered = dead_letters = late = 0
     for seed in range(batch, 160, 4):
         dice = random.Random(seed)
         lanes = dice.choice([1, 2, 4])
@@ -139,17 +157,37 @@ def test_workers_give_what_the_interpreter_gives(batch: int) -> None:
         programs.finish()
         assert programs.delivered == by_lane(written), f"seed {seed}"
         assert Counter(programs.dead) == Counter(dead), f"seed {seed}"
+        assert lates_of(programs) == {
+            f"join{number}/{side}": len(written[f"late{other}{number}"])
+            for number in range(3)
+            for side, other in (("left", ""), ("right", "-other"))
+            if f"late{other}{number}" in written
+        }, f"seed {seed}"
+        late += sum(lates_of(programs).values())
         delivered += sum(map(len, written.values()))
         dead_letters += len(dead)
+    assert late > 100
     assert delivered > 800
     assert dead_letters > 5
+
+
+def lates_of(programs: Programs) -> dict[str, int]:
+    """By side of a join that goes by event time how many late records the workers have counted."""
+    found: dict[str, int] = {}
+    for program in chain.from_iterable(programs.levels):
+        for name, seen in program.late.items():
+            join = program.plan.vertices[[each.name for each in program.plan.vertices].index(name.partition("/")[0])]
+            if isinstance(join.step, Join) and join.step.time is not None:
+                assert seen.closed + seen.ahead <= seen.records
+                found[name] = found.get(name, 0) + seen.closed + seen.ahead
+    return found
 
 
 class Level:
     """Level 1 of a plan, alone: what goes in by tick, and what has come out, by order key."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.program = Program(plan, 1)
+    def __init__(self, plan: Plan, limits: Limits | None = None) -> None:
+        self.program = Program(plan, 1, limits=limits)
         self.min_time = 0
         self.out: list[tuple[Any, ...]] = []
 
@@ -230,9 +268,14 @@ def test_from_a_snapshot_on_all_is_as_it_would_have_been(batch: int) -> None:
         again = Level(plan)
         captured = saved_and_read(plan, level.program.capture(ticks[1]))
         again.program.restore(captured, ticks[1])
+        restored = {name: kept for name, kept in again.program.kept.items() if kept.what != "rows"}
         again.min_time = ticks[1]
         again.feed(parcels, 1 << 62)
         assert again.from_tick(ticks[1]) == level.from_tick(ticks[1]), f"seed {seed}"
+        entries = {name: [*chain.from_iterable(each.values())] for name, each in captured.items()}
+        saved = {name: sum(len(rows) for _, rows in each) for name, each in entries.items()}
+        waiting = {name: kept.number for name, kept in restored.items() if kept.number}
+        assert waiting == {name: count for name, count in saved.items() if name in restored}, f"seed {seed}"
         compared += len(again.out)
         rows += sum(len(entries) for units in captured.values() for entries in units.values())
     assert compared > 300
@@ -261,8 +304,49 @@ def test_what_has_ended_takes_no_memory() -> None:
     level = Level(plan)
     level.feed(parcels, 1 << 40)
     assert any(side._kept for node in joins_of(level.program) for side in node.sides)
+    assert any(kept.number and kept.bytes for kept in level.program.kept.values())
     level.program.prune(1 << 40)
+    assert not any(kept.number or kept.bytes for kept in level.program.kept.values())
     assert not any(side._kept or side._ended for node in joins_of(level.program) for side in node.sides)
+
+
+def test_a_join_says_so_before_it_outgrows_its_limit() -> None:
+    """With figures of both sides; a life with more room goes on from the snapshot before."""
+    flow = lt.Flow("joins")
+    lefts: Any = flow.read("lefts", lt.kafka("lefts", lt.json(Left))).key_by("key")
+    rights = flow.read("rights", lt.kafka("rights", lt.json(Right))).key_by("name")
+    pairs = lefts.join("near", rights, both_numbers, time=("at", "when"), wait=lt.seconds(9), late="drop")
+    out(pairs, "pairs", Pair)
+    plan = compile_flow(flow, units=8, lanes=1, parallelism=1, slack_ms=SLACK_MS)
+    first = round(BEGAN.timestamp() * 1000)
+    made = {
+        name: [
+            Message(
+                Position(front, offset),
+                first + offset,
+                None,
+                msgspec.json.encode(record("abc"[offset % 3], offset, BEGAN + lt.millis(offset))),
+            )
+            for offset in range(2_000)
+        ]
+        for name, front, record in (("lefts", 0, Left), ("rights", 1, Right))
+    }
+    parcels = parcels_of(plan, made)
+    roomy = Level(plan, Limits(1 << 18, 1 << 22, 8192))
+    roomy.feed(parcels, first // SLACK_MS + 2_000)
+    kept = roomy.program.kept
+    assert {name: each.number for name, each in kept.items()} == {"near/left": 2_000, "near/right": 2_000}
+    size = sum(each.bytes for each in kept.values())
+    assert 2_000 * 2 * 400 < size < 2_000 * 2 * 2_000
+    with pytest.raises(StateTooLarge, match=r'join "near" keeps about .* may keep 1,048,576: .* left .* right') as told:
+        Level(plan, Limits(1 << 18, 1 << 22, 8192, max_join_bytes=1 << 20)).feed(parcels, first // SLACK_MS + 2_000)
+    assert told.value.kind == "flow"
+    assert "raise worker.max_join_bytes" in told.value.way_out
+    assert "test_joins.py" in told.value.where
+
+
+def both_numbers(left: Left, right: Right) -> Pair:
+    return Pair(left.number, right.number, left.at)
 
 
 def joins_of(program: Program) -> list[Any]:
@@ -284,3 +368,19 @@ def test_a_join_with_other_bounds_is_another_join() -> None:
         (side, f'step "{side}" is {is_now}, and was {was}: give it another name')
         for side in ("join/left", "join/right")
     ]
+
+
+def test_partners_that_have_ended_are_looked_for_no_more() -> None:
+    kept = 0
+    for seed in range(20):
+        _, plan, parcels, first_tick = scene(seed)
+        level = Level(plan)
+        (node,) = (node for node in joins_of(level.program) if isinstance(node, AsofNode))
+        for tick in (*(first_tick + ms // SLACK_MS for ms in (1_500, 3_000, 5_000, 8_000)), 1 << 40):
+            level.feed(parcels, tick)
+            level.program.prune(tick)
+            ats = sorted(at for entries in node._partners._kept.values() for at in entries)
+            assert sorted(at for entries in node._partners._by_time.values() for _, at, _ in entries) == ats
+            kept += len(ats)
+        assert not node._partners._by_time
+    assert kept > 10

@@ -17,6 +17,7 @@ from lowtide.core.operators.order import Position
 from lowtide.core.worker import WorkerCore
 from lowtide.errors import FrameTooLarge
 from lowtide.flow.compiler import compile_flow
+from lowtide.flow.segments import segments_of
 from lowtide.local.run import Message
 from lowtide_tracker import LocalTracker, Notice
 
@@ -145,7 +146,7 @@ def behind_an_exchange(parallelism: int, grouping: str, *, letters: bool) -> lis
     ]
     for frame in reader.rows(source_rows(messages), 0).frames:
         cores[frame.target].frame(frame)
-    notice = Notice(1, 1, 0, dict.fromkeys(plan.segments, 6), 6, ())
+    notice = Notice(1, 1, 0, dict.fromkeys(segments_of(plan).inbound, 6), 6, ())
     bundles = [bundle for core in cores for _, bundle in core.notice(notice).bundles]
     return sorted((letter.position.sequence, letter.error) for bundle in bundles for letter in bundle.rows)
 
@@ -171,7 +172,7 @@ def test_a_message_that_two_sources_read_is_buried_by_both() -> None:
     front = Front(0, slack_ms=1, opening=0, window=Window(1000, 1 << 20), max_future_ms=1000)
     core = WorkerCore(plan, 0, 0, tracker=LocalTracker(0, 1, start=0), front=front, limits=Limits(1 << 20, 2_000, 100))
     core.rows(source_rows([Message(Position(0, 0), 5, None, b'{"key":"a","text":"' + b"x" * 3000 + b'"}')]), 0)
-    ((_, bundle),) = core.notice(Notice(1, 1, 0, {1: 6}, 6, ())).bundles
+    ((_, bundle),) = core.notice(Notice(1, 1, 0, dict.fromkeys(segments_of(plan).inbound, 6), 6, ())).bundles
     assert sorted(letter.vertex for letter in bundle.rows) == ["one", "two"]
 
 
@@ -190,5 +191,5 @@ def test_what_is_too_large_for_a_broadcast_is_buried_once() -> None:
     frames = core.rows(source_rows(messages), 0).frames
     assert sum(len(frame.batch) for frame in frames) == 2 * 8
     assert {row.text for frame in frames for row in frame.batch.rows} == {"a", "b"}
-    ((_, bundle),) = core.notice(Notice(1, 1, 0, dict.fromkeys(plan.segments, 6), 6, ())).bundles
+    ((_, bundle),) = core.notice(Notice(1, 1, 0, dict.fromkeys(segments_of(plan).inbound, 6), 6, ())).bundles
     assert [(letter.vertex, letter.position.sequence) for letter in bundle.rows] == [("longest", 1)]

@@ -18,6 +18,8 @@ from lowtide.flow.compiler import compile_flow
 from lowtide.flow.kinds import Kind
 from lowtide.flow.plan import Plan
 from lowtide.flow.schema import kind_of
+from lowtide_snapshots.format.fingerprint import compare
+from lowtide_snapshots.format.manifest import shape_of, ttl_of
 from lowtide_snapshots.format.parts import PartHead, decode_part, encode_part
 
 
@@ -145,9 +147,27 @@ def test_a_step_that_forgets_keeps_when_a_key_was_touched() -> None:
     assert through_a_part(step, entries) == entries
     assert step.table(entries).column("tick").to_pylist() == [17, -3]
     kept = [(key, state) for key, (state, _) in entries]
-    assert before.shape == step.shape, "a ttl comes and goes without another name"
+    assert compare([before.shape], [step.shape], {}) == [], "a ttl comes and goes without another name"
+    assert compare([step.shape], [before.shape], {}) == []
+    assert before.shape != step.shape, "but what is kept is written anew"
+    assert (ttl_of(before.shape), ttl_of(step.shape)) == (None, 86_400_000 // PLAN.slack_ms)
     assert before.entries(step.table(entries)) == kept
     assert step.entries(before.table(kept)) == [(key, (state, None)) for key, state in kept]
+    assert step.entries(step.table(entries), -3) == entries[:1], "what was forgotten is gone, also without a ttl by now"
+    assert before.entries(step.table(entries), -3) == kept[:1]
+    assert step.entries(before.table(kept), 100) == step.entries(before.table(kept))
+
+
+def test_what_last_and_deduplicate_had_forgotten_is_left_out() -> None:
+    entries = [(user, [(OrderKey(tick, 0, 9).packed(), Order(user, Colour.RED, 1)) for tick in ticks])
+               for user, ticks in (("ann", (1, 5)), ("bob", (3,)))]  # fmt: skip
+    windows = STEPS["windows"]
+    assert windows.entries(windows.table(entries), 4) == entries[:1], "ann came later, and keeps all of hers"
+    flow = Flow("saved")
+    orders = flow.read("orders", kafka("orders", json(Order)))
+    orders.key_by("user").deduplicate("once", within=timedelta(days=1)).write("out", kafka("out", json(Order)))
+    once = saved_steps(compile_flow(flow, parallelism=1))["once"]
+    assert once.entries(once.table([("ann", 5), ("bob", 3)]), 4) == [("ann", 5)]
 
 
 def test_of_a_deduplicate_the_ticks_are_kept_of_what_went_on() -> None:
@@ -246,3 +266,49 @@ def test_a_state_that_its_type_does_not_take_any_more_is_named() -> None:
     saved = painted(paint).table([("ann", Painted(Colour.BLUE))])
     with pytest.raises(LifeEnded, match=r'(?s)saved state cannot be read.*blue.*step "painted"'):
         painted(paint_fewer).entries(saved)
+
+
+@dataclass(frozen=True)
+class Short:
+    low: float = 0.0
+
+
+@dataclass(frozen=True)
+class Long:
+    low: float = 0.0
+    high: int = 7
+
+
+def beginning(state: Any) -> SavedStep:
+    def kept(before: Any, order: Order) -> Any:
+        return before, order
+
+    kind: Any = type(state)
+    kept.__annotations__ = {"before": kind, "order": Order, "return": tuple[kind, Order]}
+    flow = Flow("saved")
+    orders = flow.read("orders", kafka("orders", json(Order)))
+    orders.key_by("user").scan("kept", kept, state).write("out", kafka("out", json(Order)))
+    return saved_steps(compile_flow(flow, parallelism=1))["kept"]
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "refused"),
+    [
+        (0, 0, False),
+        (0, 100, True),
+        (State(seen={"a": 1, "b": 2}), State(seen={"b": 2, "a": 1}), True),
+        (Short(), Short(-0.0), True),
+        (Short(1.5), Long(1.5), False),
+        (Short(1.5), Long(1.5, 8), True),
+    ],
+)
+def test_a_step_that_begins_with_another_state_is_another(was: Any, now: Any, refused: bool) -> None:
+    """Keys whose state was the initial one are not saved: they would find the new one."""
+    what = beginning(now).began_otherwise(beginning(was).shape)
+    assert (what is not None) == refused
+    assert what is None or what.endswith("give it another name")
+
+
+def test_an_initial_state_that_a_snapshot_does_not_say_may_be_any() -> None:
+    step = beginning(0)
+    assert step.began_otherwise(shape_of("kept", "scan", step.key, step.state)) is None

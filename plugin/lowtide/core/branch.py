@@ -1,0 +1,132 @@
+"""A branch: the steps of one level that wait for the same segments and stand behind the same clocks, at one worker.
+
+What min time lets go on in one branch hangs on no other, except on those of its level that it stands behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lowtide.core.ending_faults import Ending
+from lowtide.core.operators.barrier import Barrier
+from lowtide.core.operators.ordered import Holding
+from lowtide.core.operators.program import Program
+from lowtide_tracker import LocalTracker
+
+__all__ = ["Branch", "branches_of"]
+
+
+class Branch:
+    """One branch.
+
+    Args:
+        waits: The segments whose min time says what may still come to it.
+        holding: Its steps that hold records, in topological order.
+        before: The branches of its level that it stands behind.
+        tracker: The local tracker of the worker's process.
+        ending: Its faults that may end the life.
+
+    Attributes:
+        sinks: Its barriers, each with its outlet; without one it goes by the branch alone.
+        reached: The tick below which its steps have processed what they held and what was due.
+    """
+
+    __slots__ = ("_before", "_one", "_tracker", "_waits", "ending", "holding", "reached", "sinks")
+
+    def __init__(
+        self,
+        waits: Sequence[int],
+        holding: Sequence[Holding],
+        before: Sequence[Branch],
+        tracker: LocalTracker,
+        ending: Ending,
+    ) -> None:
+        self._waits = tuple(waits)
+        self._one = self._waits[0] if len(self._waits) == 1 else None
+        self._before = tuple(before)
+        self._tracker = tracker
+        self.holding = holding
+        self.ending = ending
+        self.sinks: list[tuple[int, Barrier, int | None]] = []
+        self.reached = self.min_time
+
+    @property
+    def min_time(self) -> int:
+        """The smallest min time of its segments, as heard."""
+        if self._one is not None:
+            return self._tracker.min_time(self._one)
+        return min([self._tracker.min_time(segment) for segment in self._waits])
+
+    def limit(self, lead_end: int | None) -> int:
+        """The tick below which its steps may go on, once those before them have.
+
+        Args:
+            lead_end: Where it ends at the latest; None for nowhere.
+        """
+        tick = self.min_time
+        return tick if lead_end is None or tick < lead_end else lead_end
+
+    def below(self, lead_end: int | None) -> int:
+        """The tick below which its steps may go on now: no further than those of its level that it stands behind."""
+        tick = self._tracker.min_time(self._one) if self._one is not None else self.min_time
+        if lead_end is not None and lead_end < tick:
+            tick = lead_end
+        for branch in self._before:
+            tick = min(tick, branch.reached)
+        return tick
+
+    def cleared(self, outlet: int | None) -> int:
+        """The tick below which a sink may be given what there is: nothing before it can end the life any more."""
+        return self.reached if outlet is None else min(self.reached, self._tracker.min_time(outlet))
+
+    def ready(self, lead_end: int | None) -> bool:
+        """Whether its steps, its faults or its barriers have something to do."""
+        below = self._tracker.min_time(self._one) if self._one is not None else self.min_time
+        if lead_end is not None and lead_end < below:
+            below = lead_end
+        first = self.ending.first_tick
+        if first is not None and first < below:
+            return True
+        for node in self.holding:
+            first, due = node.first_tick(), node.due_tick
+            if (first is not None and first < below) or (due is not None and due < below):
+                return True
+        for _, barrier, outlet in self.sinks:
+            first = barrier.first_tick
+            free = below if outlet is None else min(below, self._tracker.min_time(outlet))
+            if first is not None and first < free:
+                return True
+        return False
+
+
+def branches_of(program: Program, place: str, tracker: LocalTracker) -> tuple[list[Branch], dict[int, Branch]]:
+    """Make a worker's branches, those behind others after these; return them, also by vertex.
+
+    An exchange to the next level is of the branch that feeds it.
+
+    Args:
+        program: The worker's.
+        place: Whose they are, for errors.
+        tracker: Of the worker's process.
+    """
+    plan, segments = program.plan, program.segments
+    keys: dict[int, _Key] = {}
+    for vertex in plan.vertices:
+        if vertex.level == program.level:
+            keys[vertex.id] = (frozenset(segments.waits[vertex.id]), segments.after[vertex.id])
+        elif vertex.level == program.level + 1 and vertex.is_exchange:
+            keys[vertex.id] = keys[vertex.parents[0]]
+    made: dict[_Key, Branch] = {}
+    for key in sorted(set(keys.values()), key=_place):
+        holding = [node for node in program.holding if keys[node.vertex.id] == key]
+        before = [branch for other, branch in made.items() if other[0] <= key[0] and other[1] <= key[1]]
+        made[key] = Branch(sorted(key[0]), holding, before, tracker, Ending(place, tracker, segments.outlets))
+    return list(made.values()), {vertex: made[key] for vertex, key in keys.items()}
+
+
+_Key = tuple[frozenset[int], frozenset[int]]
+"""The segments that a vertex waits for, and the clocks of its level that it stands behind."""
+
+
+def _place(key: _Key) -> tuple[int, int, list[int], list[int]]:
+    return len(key[0]), len(key[1]), sorted(key[0]), sorted(key[1])

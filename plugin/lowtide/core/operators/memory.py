@@ -1,0 +1,79 @@
+"""How much memory kept records take, about: every sixteenth is weighed, and stands for those after it."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from functools import cache
+from sys import getsizeof
+from typing import Any, Literal, NamedTuple
+
+__all__ = ["Kept", "KeptWhat", "Scale", "memory_of"]
+
+EVERY = 16
+SHARED = (type(None), bool)
+"""Types whose values stand in memory once."""
+
+KeptWhat = Literal["windows", "records", "rows"]
+
+
+class Kept(NamedTuple):
+    """What a step keeps.
+
+    Attributes:
+        what: "windows" that are open, "records" that wait for partners, or "rows" of a table.
+        number: How many.
+        bytes: About how much memory they take.
+    """
+
+    what: KeptWhat
+    number: int
+    bytes: int
+
+
+class Scale:
+    """Weighs every `EVERY`th value; one between weighs what the last one did.
+
+    Attributes:
+        mean: What a value weighs on average, over some thousand of them.
+    """
+
+    __slots__ = ("_last", "_seen", "_turn", "mean")
+
+    def __init__(self) -> None:
+        self.mean = 0.0
+        self._last = 0
+        self._seen = 0
+        self._turn = 0
+
+    def weigh(self, value: Any) -> int:
+        """About how many bytes a value takes."""
+        if self._turn:
+            self._turn -= 1
+            return self._last
+        self._turn = EVERY - 1
+        self._last = memory_of(value)
+        self._seen = min(self._seen + 1, 256)
+        self.mean += (self._last - self.mean) / self._seen
+        return self._last
+
+
+def memory_of(value: Any) -> int:
+    """How many bytes a value takes with all that is in it; what stands in it twice is counted twice."""
+    kind = type(value)
+    if kind in SHARED:
+        return 0
+    size = getsizeof(value)
+    if kind in (list, tuple):
+        return size + sum(map(memory_of, value))
+    if kind is dict:
+        return size + sum([memory_of(name) + memory_of(each) for name, each in value.items()])
+    if not is_dataclass(kind):
+        return size
+    inner = getattr(value, "__dict__", None)
+    own = 0 if inner is None else getsizeof(inner)
+    return size + own + sum([memory_of(getattr(value, name)) for name in _fields(kind)])
+
+
+@cache
+def _fields(kind: Any) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind))

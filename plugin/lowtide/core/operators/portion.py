@@ -1,0 +1,32 @@
+"""How much a worker does before others have their turn: counted, not timed, so that it depends on the input alone."""
+
+from __future__ import annotations
+
+__all__ = ["Portion"]
+
+
+class Portion:
+    """What may still be done in one call.
+
+    Args:
+        size: So many records and closing windows, at least 1; None for any number.
+
+    Attributes:
+        left: So many of them.
+    """
+
+    __slots__ = ("left",)
+
+    def __init__(self, size: int | None = None) -> None:
+        assert size is None or size >= 1, "who may do nothing never gets on"
+        self.left = size
+
+    @property
+    def spent(self) -> bool:
+        """Whether it has been used up."""
+        return self.left == 0
+
+    def spend(self, number: int) -> None:
+        """Note that so many records or windows have been dealt with."""
+        if self.left is not None:
+            self.left = max(0, self.left - number)

@@ -1,0 +1,228 @@
+"""Timers at workers: when keys are called, and what pruning, snapshots, parts and lives that end keep of that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import lowtide as lt
+from lowtide.core.operators.batch import Batch
+from lowtide.core.operators.failure import UserError
+from lowtide.core.operators.node import Feed, Node
+from lowtide.core.operators.order import CLOCK, OrderKey, tick_of
+from lowtide.core.operators.program import Program
+from lowtide.core.operators.saved_step import saved_steps
+from lowtide.core.operators.timed_scan import TimedScanNode
+from lowtide.flow.compiler import compile_flow
+from lowtide.flow.plan import Plan
+from lowtide_snapshots.format.parts import PartHead, decode_part, encode_part
+
+UNIT = {"a": 3, "b": 5, "c": 3}
+SLACK_MS = 2
+TTL = 5
+END = 80
+BEGAN = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Event:
+    key: str
+    after: int
+    times: int
+
+
+@dataclass(frozen=True)
+class Asked:
+    """To be called at a moment, which may be over, and so often again, a tick and a half later each time."""
+
+    until: datetime | None = None
+    times: int = 0
+
+
+@dataclass(frozen=True)
+class Call:
+    at: datetime
+    times: int
+
+
+def moment(tick: float) -> datetime:
+    return BEGAN + timedelta(milliseconds=tick * SLACK_MS)
+
+
+def on_event(asked: Asked, event: Event) -> tuple[Asked, list[Call]]:
+    return (Asked(), []) if event.times == 0 else (Asked(moment(event.after), event.times), [])
+
+
+def asks(asked: Asked) -> datetime | None:
+    return asked.until
+
+
+def on_timer(asked: Asked, now: datetime) -> tuple[Asked, Iterator[Call]]:
+    after = Asked(now + timedelta(milliseconds=3), asked.times - 1) if asked.times > 1 else Asked()
+    return after, iter([Call(now, asked.times)])
+
+
+def a_plan(ttl: bool, timer: Any = asks) -> Plan:
+    flow = lt.Flow("test")
+    keyed = flow.read("events", lt.kafka("events", lt.json(Event))).key_by("key")
+    kept = lt.millis(TTL * SLACK_MS) if ttl else None
+    scan = keyed.flat_scan("scan", on_event, Asked(), timer=timer, on_timer=on_timer, ttl=kept)
+    scan.write("out", lt.kafka("out", lt.json(Call)))
+    return compile_flow(flow, parallelism=1, units=8, slack_ms=SLACK_MS)
+
+
+class Taken(Node):
+    """Takes what a node gives for what it delivers."""
+
+    def take(self, batch: Batch, port: int, feed: Feed) -> None:
+        feed.delivers.append((0, batch))
+
+
+def a_scan(plan: Plan) -> TimedScanNode:
+    (node,) = (node for node in Program(plan, 1)._nodes.values() if isinstance(node, TimedScanNode))
+    node._followers = [(Taken(node.vertex), 0, False)]
+    return node
+
+
+Arrival = tuple[int, str, int, int]
+"""Tick, key, the tick whose moment the key asks for, and how often it wants to be called."""
+
+Given = tuple[int, int, int, Call]
+"""Tick, front, hash unit and output."""
+
+
+def given_to(node: TimedScanNode, arrivals: list[Arrival]) -> None:
+    for tick, key, after, times in arrivals:
+        at = OrderKey(tick, 0, tick).packed()
+        node.take(Batch([at], [UNIT[key]], [Event(key, after, times)]), 0, Feed())
+
+
+def advanced(node: TimedScanNode, min_time: int) -> list[Given]:
+    feed = Feed()
+    node.advance(min_time, feed)
+    assert not feed.faults
+    given = [each for _, batch in feed.delivers for each in zip(batch.ats, batch.units, batch.rows, strict=True)]
+    assert [at for at, _, _ in given] == sorted({at for at, _, _ in given})
+    return [(tick_of(at), OrderKey.of(at).front, unit, row) for at, unit, row in given]
+
+
+def expected(arrivals: list[Arrival], ttl: bool) -> list[Given]:
+    """Tick by tick, key by key: a key is called before the tick's record, for the moment it asks for."""
+    found = []
+    asked: dict[str, tuple[int, float, int]] = {}
+    touched: dict[str, int] = {}
+    for tick in range(END):
+        due = [(UNIT[key], now, key, times) for key, (at, now, times) in asked.items() if at == tick]
+        for unit, now, key, times in sorted(due):
+            del asked[key]
+            if ttl and tick - touched[key] >= TTL:
+                continue
+            touched[key] = tick
+            found.append((tick, CLOCK, unit, Call(moment(now), times)))
+            if times > 1:
+                asked[key] = max(-int(-(now + 1.5) // 1), tick + 1), now + 1.5, times - 1
+        for at, key, after, times in arrivals:
+            if at == tick:
+                touched[key] = tick
+                asked.pop(key, None)
+                if times:
+                    asked[key] = max(after, tick + 1), after, times
+    return found
+
+
+def by_way_of_parts(plan: Plan, captured: dict[int, list[Any]]) -> dict[int, list[Any]]:
+    step = saved_steps(plan, 1)["scan"]
+    found = {}
+    for unit, entries in captured.items():
+        head = PartHead("test", "scan", step.kind, unit, 1, 2, "000003-0007")
+        _, read = decode_part(encode_part(head, step.table(entries)), head.name)
+        found[unit] = step.entries(read)
+    return found
+
+
+logs = st.lists(
+    st.tuples(st.integers(0, 30), st.sampled_from(list(UNIT)), st.integers(0, 40), st.integers(0, 3)),
+    max_size=12,
+    unique_by=lambda arrival: arrival[0],
+)
+times = st.lists(st.integers(0, 40), min_size=3, max_size=3).map(sorted)
+
+
+@settings(deadline=None)
+@given(logs, times, st.booleans(), st.data())
+def test_each_key_is_called_when_it_asks_whatever_is_pruned_and_saved(
+    arrivals: list[Arrival], ticks: list[int], ttl: bool, data: st.DataObject
+) -> None:
+    """Pruned at one tick, captured at a later one (R14), advanced to one later still; parts have no timers."""
+    pruned_at, captured_at, released = ticks
+    plan = a_plan(ttl)
+    node, restored = a_scan(plan), a_scan(plan)
+    given_to(node, data.draw(st.permutations(arrivals)))
+    found = [each for tick in (pruned_at, captured_at, released) for each in advanced(node, tick)]
+    node.prune(pruned_at)
+    captured = node.capture(captured_at)
+    assert found + advanced(node, END) == expected(arrivals, ttl)
+    restored.restore(by_way_of_parts(plan, captured), captured_at)
+    given_to(restored, [each for each in arrivals if each[0] >= captured_at])
+    assert advanced(restored, END) == [each for each in expected(arrivals, ttl) if each[0] >= captured_at]
+
+
+@settings(deadline=None)
+@given(logs, times)
+def test_what_has_changed_since_a_snapshot_holds_every_state_that_differs(
+    arrivals: list[Arrival], ticks: list[int]
+) -> None:
+    node = a_scan(a_plan(ttl=False))
+    given_to(node, arrivals)
+    advanced(node, END)
+    one, two, _ = ticks
+    merged = {**node.capture(one), **node.capture(two, since=one)}
+    assert {unit: rows for unit, rows in merged.items() if rows} == {
+        unit: rows for unit, rows in node.capture(two).items() if rows
+    }
+
+
+@settings(deadline=None)
+@given(logs, st.booleans())
+def test_due_is_the_tick_at_which_it_next_gives_something(arrivals: list[Arrival], restored: bool) -> None:
+    """R6b: what is told is never above what comes, also by a worker that has only been restored."""
+    plan = a_plan(ttl=False)
+    node = a_scan(plan)
+    given_to(node, arrivals)
+    for tick in range(END):
+        advanced(node, tick)
+        told = node
+        if restored:
+            told = a_scan(plan)
+            told.restore(by_way_of_parts(plan, node.capture(tick)), tick)
+        dues = [at for at, *_ in expected([each for each in arrivals if each[0] < tick], ttl=False) if at >= tick]
+        assert told.due_tick == min(dues, default=None)
+
+
+@settings(deadline=None)
+@given(logs)
+def test_keys_that_ask_for_nothing_more_take_no_memory(arrivals: list[Arrival]) -> None:
+    node = a_scan(a_plan(ttl=False))
+    given_to(node, arrivals)
+    advanced(node, END)
+    node.prune(END)
+    assert not node._groups
+    assert not node._set
+    assert node.due_tick is None
+    assert not node._dues
+
+
+def broken(asked: Asked) -> datetime | None:
+    raise LookupError(asked)
+
+
+def test_a_timer_that_fails_with_a_state_of_a_snapshot_ends_the_life() -> None:
+    node = a_scan(a_plan(ttl=False, timer=broken))
+    with pytest.raises(UserError, match=r'step "scan": raised LookupError'):
+        node.restore({3: [("a", Asked(moment(3), 1))]}, 3)
