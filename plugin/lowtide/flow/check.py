@@ -10,6 +10,7 @@ from lowtide.flow.flow_file import load_flow
 from lowtide.flow.graph import FlowGraph
 from lowtide.flow.plan import Plan
 from lowtide.flow.plan_pickle import dump_plan, load_plan, unpicklable
+from lowtide.flow.reads_outside import outside_reads
 from lowtide.flow.steps import KeyBy, Write
 
 __all__ = ["advice", "check_flow", "dump_plan", "load_flow", "load_plan", "render"]
@@ -25,8 +26,12 @@ def check_flow(flow: FlowGraph) -> list[Finding]:
 
 
 def advice(plan: Plan) -> list[Finding]:
-    """What is allowed, but seldom meant: a sink whose messages of one key go to several partitions."""
-    found = []
+    """What is allowed, but seldom meant.
+
+    Functions that read a clock, random numbers or the environment, and sinks whose messages of one key go to several
+    partitions.
+    """
+    found = outside_reads(plan)
     for vertex in plan.sinks():
         assert isinstance(vertex.step, Write)
         key, exchange = vertex.step.sink.key_column, vertex

@@ -14,10 +14,12 @@ from lowtide.flow.calls import Call
 from lowtide.flow.findings import Finding, FlowRefused
 from lowtide.flow.graph import FlowGraph
 from lowtide.flow.inference import Inference
+from lowtide.flow.moments import said_duration
 from lowtide.flow.plan import Grouping, Plan, Vertex
 from lowtide.flow.steps import (
     Again,
     Broadcast,
+    Connect,
     FlatMap,
     FlatScan,
     Join,
@@ -27,6 +29,7 @@ from lowtide.flow.steps import (
     Merge,
     Read,
     Relay,
+    Scan,
     Site,
     Step,
     WindowBy,
@@ -114,7 +117,7 @@ class _Layout:
             back = None if call.back is None else self._vertex_of_call[call.back].id
             name, step, gives = self._inference.names[index], self._inference.steps[index], self._gives[index]
             self._vertex_of_call.append(self._add(name, step, parents, gives, call.site, back=back))
-        return _with_depths(self._vertices)
+        return _with_depths(_without_idle(self._vertices))
 
     @property
     def _gives(self) -> list[Any]:
@@ -127,6 +130,8 @@ class _Layout:
             step = KeyBy(() if key is None else (key,))
             return [self._add(f"{call.name}/exchange", step, parents, self._gives[index], call.site)]
         level = max((parent.level for parent in parents), default=0)
+        if isinstance(call.step, Scan) and isinstance(parents[0].step, Connect) and parents[0].level < level:
+            parents[0] = self._connected(index, parents[0], level)
         lifted = [self._lifted(index, port, parent, level) for port, parent in enumerate(parents)]
         if len({parent.id for parent in lifted}) == len(lifted):
             return lifted
@@ -137,11 +142,18 @@ class _Layout:
             for port, parent in enumerate(lifted)
         ]
 
-    def _lifted(self, index: int, port: int, vertex: Vertex, level: int) -> Vertex:
+    def _connected(self, index: int, connect: Vertex, level: int) -> Vertex:
+        """Streams connected at a higher level, beside a broadcast there: no exchange carries several types."""
+        parents = [self._vertices[each] for each in connect.parents]
+        lifted = [self._lifted(index, port, parent, level, "connect-") for port, parent in enumerate(parents)]
+        name = f"{self._inference.names[index]}/connect"
+        return self._add(name, connect.step, lifted, connect.gives, connect.site)
+
+    def _lifted(self, index: int, port: int, vertex: Vertex, level: int, word: str = "") -> Vertex:
         """The vertex, or the last of the relays that bring its records to the level."""
         gives, site = vertex.gives, self._flow.calls[index].site
         while vertex.level < level:
-            name = f"{self._inference.names[index]}/relay-{vertex.level + 1}-{port}"
+            name = f"{self._inference.names[index]}/{word}relay-{vertex.level + 1}-{port}"
             vertex = self._add(name, Relay(), [vertex], gives, site)
         return vertex
 
@@ -155,6 +167,22 @@ class _Layout:
         vertex = Vertex(len(self._vertices), name, level, ids, step, takes, gives, site, back=back)
         self._vertices.append(vertex)
         return vertex
+
+
+def _without_idle(vertices: Sequence[Vertex]) -> list[Vertex]:
+    """Leave out where streams were connected, if all that takes them has them connected at a higher level."""
+    taken = {parent for vertex in vertices for parent in vertex.parents}
+    kept = [vertex for vertex in vertices if vertex.id in taken or not isinstance(vertex.step, Connect)]
+    ids = {vertex.id: number for number, vertex in enumerate(kept)}
+    return [
+        replace(
+            vertex,
+            id=ids[vertex.id],
+            parents=tuple(ids[parent] for parent in vertex.parents),
+            back=None if vertex.back is None else ids[vertex.back],
+        )
+        for vertex in kept
+    ]
 
 
 def _with_depths(vertices: Sequence[Vertex]) -> tuple[Vertex, ...]:
@@ -204,7 +232,9 @@ def _check_durations(flow: str, vertices: Sequence[Vertex], slack_ms: int) -> No
             named["wait"] = wait or slack
             findings += [
                 Finding(
-                    vertex.site, vertex.name, f"{word} is {each}, shorter than a tick of {slack_ms} ms; make it longer"
+                    vertex.site,
+                    vertex.name,
+                    f"{word} is {said_duration(each)}, shorter than a tick of {slack_ms} ms; make it longer",
                 )
                 for word, each in named.items()
                 if each < slack

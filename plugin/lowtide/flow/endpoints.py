@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 
 from lowtide.flow.formats import Format
 from lowtide.flow.start import EARLIEST, Start, StartAt, start_of
+from lowtide.flow.stop import Stop, StopAt, stop_of
 
 T = TypeVar("T")
 
@@ -22,19 +23,35 @@ class Kafka(Generic[T]):
     format: Format[T]
     key: str | None = None
     start: Start = EARLIEST
+    stop: Stop | None = None
+    preload: bool = False
+    compacted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaSource:
-    """A topic that a flow reads; every partition of it is one front."""
+    """A topic that a flow reads; every partition of it is one front.
+
+    Attributes:
+        topic: The topic.
+        format: How its messages become records.
+        start: Where the job begins to read it.
+        preload: Whether what is there at the job's first start counts as known from the beginning.
+        compacted: Whether the topic may be compacted.
+    """
 
     topic: str
     format: Format[object]
     start: Start = EARLIEST
+    stop: Stop | None = None
+    preload: bool = False
+    compacted: bool = False
 
     def __str__(self) -> str:
         start = "" if self.start == EARLIEST else f" from {self.start} on"
-        return f'kafka topic "{self.topic}" as {self.format}{start}'
+        stop = "" if self.stop is None else f" to {self.stop}"
+        words = f"{', preloaded' if self.preload else ''}{', compacted' if self.compacted else ''}"
+        return f'kafka topic "{self.topic}" as {self.format}{start}{stop}{words}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +82,9 @@ def kafka(
     *,
     key: str | None = None,
     start: StartAt = "earliest",
+    stop: StopAt | None = None,
+    preload: bool = False,
+    compacted: bool = False,
 ) -> Kafka[T]:
     """Name a Kafka topic to read from or to write to.
 
@@ -77,5 +97,11 @@ def kafka(
         start: For `read` only: where the job's first start begins to read; later ones go on from where it was. All
             that is there, what comes from now on, what the log has stamped from a moment on, or offsets by partition.
             Partitions that come later are read from their beginning.
+        stop: For `read` only: where it ends, decided at the job's first start: what is there then ("now"), what the log
+            stamped before a moment, or offsets by partition. A job all of whose sources end, ends itself.
+        preload: For `read` of a table's records only: what is in the topic at the job's first start stands before all
+            other records, so that each of them sees it, whenever it was written.
+        compacted: For `read` of a table's records only: the topic may have cleanup.policy=compact. Its
+            min.compaction.lag.ms has to be at least twice [snapshots] max_commit_age_s.
     """
-    return Kafka(topic, format, key, start_of(start))
+    return Kafka(topic, format, key, start_of(start), stop_of(stop), preload, compacted)

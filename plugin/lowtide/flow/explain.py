@@ -28,9 +28,11 @@ from lowtide.flow.steps import (
     Scan,
     Step,
     Table,
+    TimedScan,
     WindowBy,
     Write,
 )
+from lowtide.flow.waiting import waiting
 
 
 def explain(plan: Plan) -> str:
@@ -44,6 +46,7 @@ def explain(plan: Plan) -> str:
         lines += ["", f"level {level}: {_workers(plan, level)}"]
         vertices = [vertex for vertex in plan.vertices if vertex.level == level]
         lines += [f"  {vertex.name:<{width}}  {_does(plan, vertex)}" for vertex in vertices]
+    lines += ["", *waiting(plan)]
     letters = "they stop the job" if plan.dead_letters is None else f"they go to {plan.dead_letters}"
     lines += ["", f"records that fail: {letters}"]
     return "\n".join(lines)
@@ -95,7 +98,8 @@ def _result(plan: Plan, vertex: Vertex, origins: list[str]) -> str:  # noqa: PLR
         return f" into the state {said(step.state)}"
     if isinstance(step, Scan):
         beside = "".join(f" beside {origin}" for origin in origins[1:])
-        return f"{beside} -> {gives}, with the state {said(step.state)}{_until(step.ttl)}"
+        timer = ", with a timer" if isinstance(step, TimedScan) else ""
+        return f"{beside} -> {gives}, with the state {said(step.state)}{timer}{_until(step.ttl)}"
     if isinstance(step, Table):
         return f"{'' if step.deleted is None else f', gone where {step.deleted} is True'}{_until(step.ttl)}"
     if isinstance(step, JoinTable):

@@ -16,6 +16,7 @@ from lowtide.flow.formats import RawFormat
 from lowtide.flow.graph import DEAD_LETTERS, NAME, NAME_RULE, FlowGraph
 from lowtide.flow.join_types import Keyed, connect_faults, deleted_fault, join_faults, key_fault, typed_pairing
 from lowtide.flow.loops import Loops
+from lowtide.flow.moments import said_duration
 from lowtide.flow.schema import schema_of
 from lowtide.flow.signature import NOTHING, Unreadable, accepts, element_of, said, signature_of
 from lowtide.flow.stateful import aggregated, typed_broadcast, typed_reduce, typed_scan
@@ -46,9 +47,12 @@ from lowtide.flow.steps import (
     Split,
     Step,
     Table,
+    TimedScan,
     WindowBy,
     Write,
 )
+from lowtide.flow.table_sources import source_faults
+from lowtide.flow.timers import timer_fault
 from lowtide.flow.window_types import time_fault, typed_window
 
 _KEY_KINDS = {"str", "int", "bytes", "UUID"}
@@ -83,6 +87,8 @@ class Inference:
             self._check_durations(call)
             self.gives.append(self._infer(index, call))
         self._check_ends()
+        for call, message in source_faults(flow.calls, self.names):
+            self._fault(call, message)
 
     def _fault(self, call: Call, message: str) -> None:
         name = call.name or WORD[type(call.step)]
@@ -123,7 +129,10 @@ class Inference:
         named = ("within", step.within) if isinstance(step, Deduplicate) else ("ttl", getattr(step, "ttl", None))
         argument, duration = named
         if duration is not None and duration < timedelta(milliseconds=self._slack_ms):
-            self._fault(call, f"{argument}={duration} is shorter than a tick, which is {self._slack_ms} ms (slack_ms)")
+            self._fault(
+                call,
+                f"{argument}={said_duration(duration)} is shorter than a tick, which is {self._slack_ms} ms (slack_ms)",
+            )
 
     def _made_name(self, index: int, call: Call) -> str | None:
         if isinstance(call.step, KeyBy):
@@ -141,7 +150,7 @@ class Inference:
         try:
             if isinstance(call.step, Read):
                 columns_of(call.step.source.format.record)
-                self._check_start(call, call.step.source)
+                self._check_bounds(call, call.step.source)
                 return schema_of(call.step.source.format.record).record
             if isinstance(call.step, Late):
                 return self.gives[self._flow.calls[call.parents[0]].parents[call.step.port]]
@@ -158,16 +167,24 @@ class Inference:
             self._fault(call, prefix + error.what + (f"; {error.way_out}" if error.way_out else ""))
         return None
 
-    def _check_start(self, call: Call, source: KafkaSource) -> None:
-        """Sources of one topic have the same fronts, which begin in one place."""
+    def _check_bounds(self, call: Call, source: KafkaSource) -> None:
+        """Sources of one topic have the same fronts, which begin in one place and end in one."""
         for other in self._flow.calls:
             if other is call:
                 return
             if isinstance(other.step, Read) and other.step.source.topic == source.topic:
                 known = other.step.source.start
+                said = (other.step.source.preload, other.step.source.compacted)
+                if said != (source.preload, source.compacted):
+                    message = f"topic {source.topic!r} is read with another preload= or compacted= at {other.site}"
+                    self._fault(call, f"{message}; say the same in both places")
                 if known != source.start:
                     message = f"topic {source.topic!r} is read from start={known} at {other.site}, and here from"
                     self._fault(call, f"{message} {source.start}; say the same in both places")
+                ends = other.step.source.stop
+                if ends != source.stop:
+                    message = f"topic {source.topic!r} is read to stop={ends} at {other.site}, and here to"
+                    self._fault(call, f"{message} {source.stop}; say the same in both places")
                 return
 
     def _takes_windows(self, call: Call) -> bool:
@@ -180,9 +197,9 @@ class Inference:
 
     def _takes_connected(self, call: Call) -> bool:
         found = [parent for parent in call.parents if isinstance(self.steps[parent], Connect)]
-        if not found or (type(call.step) in (Scan, FlatScan) and len(call.parents) == 1):
+        if not found or type(call.step) in (Scan, FlatScan, TimedScan):
             return False
-        after = f"{WORD[type(call.step)]}{' with a broadcast' if len(call.parents) > 1 else ''}"
+        after = WORD[type(call.step)]
         self._fault(
             call, f"connect brings streams together for scan and flat_scan, not for {after}; map each, then merge them"
         )
@@ -225,6 +242,9 @@ class Inference:
             scan = typed_reduce(step, takes)
         else:
             scan = typed_scan(step, takes, self._beside(call))
+            fault = timer_fault(scan) if isinstance(scan, TimedScan) else None
+            if fault is not None:
+                self._fault(call, fault)
         self.steps[index] = scan
         return scan.returns
 

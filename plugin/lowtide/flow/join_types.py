@@ -9,7 +9,7 @@ from typing import Any
 from lowtide.flow.moments import said_duration
 from lowtide.flow.schema import schema_of
 from lowtide.flow.signature import Unreadable, accepts, said, says_nothing, signature_of
-from lowtide.flow.steps import Function, Join
+from lowtide.flow.steps import Function, Join, JoinAsof
 from lowtide.flow.window_types import moment_fault
 
 __all__ = ["Keyed", "connect_faults", "deleted_fault", "join_faults", "key_fault", "said_nearness", "typed_pairing"]
@@ -118,6 +118,11 @@ def join_faults(step: Join, sides: Sequence[Keyed], lates: Collection[int]) -> I
 
 def said_nearness(step: Join) -> str:
     """When records of a join are near, as a text: what it keeps hangs on that."""
+    if isinstance(step, JoinAsof):
+        return (
+            f"the newest of up to {said_duration(step.before)} before by {' and '.join(step.time or ())}, "
+            f"waiting {said_duration(step.wait[0])}"
+        )
     near = f"from {said_duration(step.before)} before to {said_duration(step.after)} after"
     if step.time is None:
         return f"{near} in log time"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -17,7 +18,7 @@ from lowtide.flow.window_words import LIMIT
 if TYPE_CHECKING:
     from lowtide.flow.graph import FlowGraph
 
-__all__ = ["Joined", "Table", "join_of", "join_table_of", "table_of"]
+__all__ = ["Joined", "Table", "join_asof_of", "join_of", "join_table_of", "table_of"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -105,6 +106,38 @@ def join_of(
         raise refuse(f'how= takes "inner", "left", "right" or "outer", found {how!r}', "leave it out for pairs alone")
     before, after = near
     return steps.Join(function_of(function), how, before, after, time, waits, ahead, late, returns)
+
+
+def join_asof_of(
+    name: str,
+    function: Callable[..., Any],
+    back: Any,
+    time: Any,
+    wait: Any,
+    ahead: Any,
+    late: Any,
+    how: Any,
+    returns: type | None,
+) -> steps.JoinAsof:
+    """The step, as `join_asof(...)` says it; raises FlowError for what no flow can mean."""
+    check_text("join_asof", name)
+    for word, duration in (("back", back), ("wait", wait)):
+        if not isinstance(duration, timedelta) or not ZERO <= duration <= LIMIT:
+            raise FlowError(
+                f'join_asof "{name}": {word}= takes a duration of 0 to 100 years, found {duration!r}',
+                where=str(user_site()),
+                way_out="write lt.minutes(1), say",
+            )
+    if how not in ("inner", "left"):
+        raise FlowError(f'join_asof "{name}": how= takes "left" or "inner", found {how!r}', where=str(user_site()))
+    if time is None:
+        raise FlowError(
+            f'join_asof "{name}": time= names the columns of event time, and is missing',
+            where=str(user_site()),
+            way_out='write time=("at", "at"), for example; by log time, join_table gives the newest record',
+        )
+    join = join_of(name, function, (back, ZERO), time, wait, ahead, late, how, returns)
+    return steps.JoinAsof(**{field.name: getattr(join, field.name) for field in fields(join)})
 
 
 def join_table_of(

@@ -17,6 +17,7 @@ from lowtide.flow.steps import (
     Loop,
     Scan,
     Table,
+    TimedScan,
     WindowBy,
     Write,
 )
@@ -66,6 +67,8 @@ class Loops:
             yield f"a scan in the loop {name!r} cannot look at a broadcast; do so before or behind the loop"
         elif mixed and not isinstance(call.step, Connect | JoinTable | Join):
             yield f"{WORD[type(call.step)]} takes streams from inside and outside of the loop {name!r}; merge before it"
+        elif isinstance(call.step, TimedScan):
+            yield f"a timer cannot stand in the loop {name!r}: it is due later than a turn; put it before or behind"
         elif isinstance(call.step, WindowBy):
             yield f"a window cannot stand in the loop {name!r}: it ends later than a turn; put it before or behind"
         elif isinstance(call.step, Connect | Table | JoinTable | Join):

@@ -192,46 +192,11 @@ class Plan:
         return self.dead_letters is None or isinstance(step, MapBatches | Scan | Broadcast | WindowBy)
 
     @property
-    def outlet(self) -> int | None:
-        """The segment behind all levels that sinks listen to; None where no record can end the life.
-
-        Nothing flows through it. What may end the life holds it, wherever that is: so no sink anywhere passes the tick.
-        """
-        return max(self.levels, 2) if any(self.may_end(vertex.step) for vertex in self.vertices) else None
-
-    @property
-    def segments(self) -> dict[int, list[int]]:
-        """Every segment with what feeds it: level k takes its frames in segment k, and behind all is the outlet."""
-        count = max(self.levels, 2) + (self.outlet is not None)
-        return {segment: [segment - 1] if segment > 1 else [] for segment in range(1, count)}
-
-    @property
     def clocked(self) -> frozenset[int]:
         """The vertices that send what time alone brings."""
         clocked = (vertex for vertex in self.vertices if isinstance(vertex.step, CLOCKED))
-        return frozenset(each.id for each in clocked if not isinstance(each.step, Join) or any(each.step.outer))
-
-    @property
-    def outward(self) -> frozenset[int]:
-        """The vertices whose output others wait for behind their level: it goes there, or may end the life."""
-        if self.outlet is not None:
-            return frozenset(vertex.id for vertex in self.vertices)
-        found: set[int] = set()
-        for vertex in reversed(self.vertices):
-            takers = [each for each in self.vertices if vertex.id in each.parents]
-            if any(taker.is_exchange or taker.id in found for taker in takers):
-                found.add(vertex.id)
-        return frozenset(found)
-
-    @property
-    def dues(self) -> dict[int, list[int]]:
-        """Each segment that is sent into when time comes (R6b), with the places of the workers that tell what is due.
-
-        Its min time waits until all of them have told something. That is the next level's: a worker waits for the min
-        time of its own segment, which so does not hang on what the worker itself has due.
-        """
-        levels = {self.vertices[vertex].level for vertex in self.clocked & self.outward}
-        return {level + 1: list(range(self.parallelism)) for level in sorted(levels)}
+        # Of an inner join all that comes out comes with a record.
+        return frozenset(each.id for each in clocked if type(each.step) is not Join or any(each.step.outer))
 
     def needs_tracking(self) -> tuple[Vertex, ...]:
         """The vertices whose output is right only in order, and so with min time; none where a run may do without.

@@ -20,7 +20,7 @@ import cloudpickle
 from lowtide.errors import FlowError
 from lowtide.flow.findings import Finding
 from lowtide.flow.plan import Plan
-from lowtide.flow.steps import Site
+from lowtide.flow.steps import Site, functions_of
 
 PLAN_LIMIT_BYTES = 64 * 1024 * 1024
 """A plan that is larger has most likely caught a table of data; workers get such from files or stores."""
@@ -142,10 +142,10 @@ def unpicklable(plan: Plan) -> list[Finding]:
     register_modules(plan)
     findings = []
     for vertex in plan.vertices:
-        function = getattr(vertex.step, "function", None)
-        reason = None if function is None else _why(function)
-        if reason is not None:
-            findings.append(_finding(vertex.site, vertex.name, function, reason))
+        for function in functions_of(vertex.step).values():
+            reason = _why(function)
+            if reason is not None:
+                findings.append(_finding(vertex.site, vertex.name, function, reason))
     return findings
 
 

@@ -136,6 +136,19 @@ class FlatScan(Scan):
 
 
 @dataclass(frozen=True, slots=True)
+class TimedScan(FlatScan):
+    """A flat scan whose keys time calls, too; it always runs in order.
+
+    Attributes:
+        timer: `timer(state)` says when a key wants to be called: a moment of log time, or None.
+        on_timer: `on_timer(state, moment) -> (state, outputs)`.
+    """
+
+    timer: Function | None = None
+    on_timer: Function | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Reduce(Scan):
     """`function(result, record) -> result`: a scan whose state is what it gave last, at first the first record.
 
@@ -332,6 +345,14 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
+class JoinAsof(Join):
+    """Every record of the left stream with the newest of the right one that is not younger, and `before` older at most.
+
+    That is known when log time has waited for both; so `after` is none, `wait` is one, and `how` is "left" or "inner".
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class Merge:
     """The records of several streams of one type in one."""
 
@@ -388,10 +409,19 @@ Step = (
     | Write
 )
 
+
+def functions_of(step: Step) -> dict[str, Function]:
+    """The user's functions that a step calls, by the arguments that they were given as."""
+    holder = step.result if isinstance(step, WindowBy) else step
+    words = ("function", "timer", "on_timer", "merge", "finish")
+    found = {word: getattr(holder, word, None) for word in words}
+    return {word: function for word, function in found.items() if function is not None}
+
+
 STATEFUL = (Last, Scan, Deduplicate, Broadcast, WindowBy, Connect, JoinTable, Join, Loop)
 """Steps whose work needs to be in order, and so min time."""
 
-CLOCKED = (WindowBy, Join)
+CLOCKED = (WindowBy, Join, JoinAsof, TimedScan)
 """Steps that send what time alone brings, with no record that causes it: they say what is due (R6b)."""
 
 WORD = {
@@ -407,6 +437,7 @@ WORD = {
     Last: "last",
     Scan: "scan",
     FlatScan: "flat_scan",
+    TimedScan: "flat_scan",
     Reduce: "reduce",
     Running: "aggregate",
     Aggregated: "aggregate",
@@ -418,6 +449,7 @@ WORD = {
     Table: "table",
     JoinTable: "join_table",
     Join: "join",
+    JoinAsof: "join_asof",
     Merge: "merge",
     Loop: "loop",
     Again: "loop",

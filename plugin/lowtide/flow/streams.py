@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from lowtide.errors import FlowError
@@ -13,6 +13,7 @@ from lowtide.flow.durations import duration_of
 from lowtide.flow.endpoints import Kafka
 from lowtide.flow.moments import ZERO
 from lowtide.flow.steps import Site, Step
+from lowtide.flow.timers import flat_scan_of
 from lowtide.flow.windows import Windows
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ _KEYED = (
     "table",
     "join_table",
     "join",
+    "join_asof",
     "connect",
     "loop",
 )
@@ -254,6 +256,8 @@ class KeyedStream(Stream[T]):
         function: Callable[[S, T], tuple[S, Iterable[U]]],
         initial: S,
         *,
+        timer: Callable[[S], datetime | None] | None = None,
+        on_timer: Callable[[S, datetime], tuple[S, Iterable[U]]] | None = None,
         ttl: timedelta | None = None,
         broadcast: None = None,
         returns: type[U] | None = None,
@@ -266,6 +270,8 @@ class KeyedStream(Stream[T]):
         function: Callable[[S, T, B], tuple[S, Iterable[U]]],
         initial: S,
         *,
+        timer: Callable[[S], datetime | None] | None = None,
+        on_timer: Callable[[S, datetime], tuple[S, Iterable[U]]] | None = None,
         ttl: timedelta | None = None,
         broadcast: Broadcast[B],
         returns: type[U] | None = None,
@@ -277,12 +283,30 @@ class KeyedStream(Stream[T]):
         function: Callable[..., tuple[Any, Iterable[Any]]],
         initial: Any,
         *,
+        timer: Callable[[Any], datetime | None] | None = None,
+        on_timer: Callable[[Any, datetime], tuple[Any, Iterable[Any]]] | None = None,
         ttl: timedelta | None = None,
         broadcast: Broadcast[Any] | None = None,
         returns: type[Any] | None = None,
     ) -> Stream[Any]:
-        """`scan` with any number of outputs for each record, in the order the function gives them; see there."""
-        return self._scanned(steps.FlatScan, "flat_scan", name, function, initial, ttl, broadcast, returns)
+        """`scan` with any number of outputs for each record, and with a moment at which a key is called without one.
+
+        Args:
+            name: See `scan`, as for all arguments that are not said here.
+            function: As of `scan`, but the second thing it returns is an iterable of outputs, in their order.
+            initial: See `scan`; it has no timer.
+            timer: Takes the state after each record and each call of time; returns the moment of log time at which the
+                key wants to be called, or None. It takes the place of what was asked before; nothing else is kept of
+                it, so it must depend on the state alone.
+            on_timer: Takes the state and that moment, returns what `function` does. It is called before all records of
+                that moment, on a quiet topic too; where the moment has passed already, one tick later.
+            ttl: See `scan`; a call of time counts as a record does. What is forgotten is not called.
+            broadcast: See `scan`.
+            returns: See `scan`.
+        """
+        also, kept = self._beside(name, "flat_scan", ttl, broadcast)
+        step = flat_scan_of(function, initial, returns, kept, timer, on_timer)
+        return Stream(self._flow, self._write_down(step, name, also=also))
 
     def reduce(self, name: str, function: Callable[[T, T], T], *, ttl: timedelta | None = None) -> Stream[T]:
         """Turn every record into what the function makes of the result before it and the record; the first stays.
@@ -330,6 +354,14 @@ class KeyedStream(Stream[T]):
         broadcast: Broadcast[Any] | None,
         returns: type[Any] | None,
     ) -> Stream[Any]:
+        also, kept = self._beside(name, word, ttl, broadcast)
+        step = kind(function_of(function), initial, returns=returns, ttl=kept)
+        return Stream(self._flow, self._write_down(step, name, also=also))
+
+    def _beside(
+        self, name: str, word: str, ttl: timedelta | None, broadcast: Broadcast[Any] | None
+    ) -> tuple[list[int], timedelta | None]:
+        """The broadcast's call, if there is one, and how long a scan keeps a key."""
         check_text(word, name)
         also: list[int] = []
         if broadcast is not None:
@@ -337,9 +369,7 @@ class KeyedStream(Stream[T]):
                 what = f"broadcast= takes a broadcast of the flow {self._flow.name!r}, found {broadcast!r}"
                 raise FlowError(what, where=str(user_site()), way_out="make one: stream.broadcast(name, function, ...)")
             also = [broadcast._call]
-        kept = None if ttl is None else duration_of(word, "ttl", ttl)
-        step = kind(function_of(function), initial, returns=returns, ttl=kept)
-        return Stream(self._flow, self._write_down(step, name, also=also))
+        return also, None if ttl is None else duration_of(word, "ttl", ttl)
 
     def window(
         self,
@@ -535,6 +565,75 @@ class KeyedStream(Stream[T]):
 
         self._check_keyed(other, "join")
         step = join_of(name, function, (before, after), time, wait, ahead, late, how, returns)
+        return Joined(self._flow, self._write_down(step, name, also=[other._call]))
+
+    @overload
+    def join_asof(
+        self,
+        name: str,
+        other: KeyedStream[R],
+        function: Callable[[T, R | None], U],
+        *,
+        time: tuple[str, str],
+        wait: timedelta,
+        back: timedelta,
+        ahead: timedelta = timedelta(days=1),
+        late: Literal["drop"] | None = None,
+        how: Literal["left"] = "left",
+        returns: type[U] | None = None,
+    ) -> Joined[T, R, U]: ...
+
+    @overload
+    def join_asof(
+        self,
+        name: str,
+        other: KeyedStream[R],
+        function: Callable[[T, R], U],
+        *,
+        time: tuple[str, str],
+        wait: timedelta,
+        back: timedelta,
+        ahead: timedelta = timedelta(days=1),
+        late: Literal["drop"] | None = None,
+        how: Literal["inner"],
+        returns: type[U] | None = None,
+    ) -> Joined[T, R, U]: ...
+
+    def join_asof(
+        self,
+        name: str,
+        other: KeyedStream[Any],
+        function: Callable[..., Any],
+        *,
+        time: tuple[str, str],
+        wait: timedelta,
+        back: timedelta,
+        ahead: timedelta = timedelta(days=1),
+        late: Literal["drop"] | None = None,
+        how: Literal["inner", "left"] = "left",
+        returns: type[Any] | None = None,
+    ) -> Joined[Any, Any, Any]:
+        """Pair every record with the newest of the other stream's same key that is not younger, by event time.
+
+        Of several equally new ones it is the last in Lowtide's order. The result comes once log time has waited for the
+        record's event time, as no other partner can come then; it stands there in the order.
+
+        Args:
+            name: The step's name, under which the records are kept that wait, and those that may be waited for.
+            other: The other stream, keyed by as many columns of the same types.
+            function: Takes a record and its partner; deterministic, and changes neither.
+            time: The columns of event time, of this stream and the other.
+            wait: How long log time waits for both; what comes later is late.
+            back: How much older than the record its partner may be.
+            ahead: A record whose event time is further ahead of log time is late too.
+            late: "drop" where late records are not wanted; else take `.late` and `.late_other`.
+            how: With "left" the function gets None where there is no partner; "inner" leaves such records out.
+            returns: The type of the results if the function's annotations do not say it.
+        """
+        from lowtide.flow.joins import Joined, join_asof_of
+
+        self._check_keyed(other, "join_asof")
+        step = join_asof_of(name, function, back, time, wait, ahead, late, how, returns)
         return Joined(self._flow, self._write_down(step, name, also=[other._call]))
 
     def connect(self, *others: KeyedStream[R]) -> KeyedStream[T | R]:

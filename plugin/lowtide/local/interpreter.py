@@ -27,6 +27,7 @@ from lowtide.flow.steps import (
     Connect,
     Deduplicate,
     Join,
+    JoinAsof,
     JoinTable,
     KeyBy,
     Last,
@@ -38,14 +39,16 @@ from lowtide.flow.steps import (
     Side,
     Split,
     Table,
+    TimedScan,
     WindowBy,
     Write,
 )
 from lowtide.local.calls import Failed, call, called
 from lowtide.local.items import Item, Message, Order
-from lowtide.local.joins import ROWS, Pairs, Rows
+from lowtide.local.joins import ROWS, AsofPairs, Pairs, Rows
 from lowtide.local.plain_records import is_plain
 from lowtide.local.state import Scanned, Seen, Windows
+from lowtide.local.timers import TimedScanned
 from lowtide.local.windows import OnTime, TimedWindows
 from lowtide_snapshots.errors import KeyRefused
 from lowtide_snapshots.keys.hashing import hash_unit
@@ -105,13 +108,24 @@ class Run:
         }
         self._seen = {vertex.id: Seen(plan, vertex) for vertex in plan.vertices if isinstance(vertex.step, Deduplicate)}
         self._pairs = {
-            vertex.id: Pairs(plan, vertex, looks_ahead=looks_ahead)
+            vertex.id: (AsofPairs if isinstance(vertex.step, JoinAsof) else Pairs)(
+                plan, vertex, looks_ahead=looks_ahead, on_time=on_time
+            )
             for vertex in plan.vertices
             if isinstance(vertex.step, Join)
         }
         self._tables = {vertex.id: Rows(plan, vertex) for vertex in plan.vertices if isinstance(vertex.step, JoinTable)}
         self._watches = {vertex.id: record_watch(vertex) for vertex in plan.vertices}
-        self._scanned = {vertex.id: Scanned(plan, vertex) for vertex in plan.vertices if isinstance(vertex.step, Scan)}
+        self._scanned = {
+            vertex.id: (TimedScanned if isinstance(vertex.step, TimedScan) else Scanned)(plan, vertex)
+            for vertex in plan.vertices
+            if isinstance(vertex.step, Scan)
+        }
+        self._timers = {id_: scanned for id_, scanned in self._scanned.items() if isinstance(scanned, TimedScanned)}
+
+    def begin(self, vertex: Vertex, key: tuple[Any, ...], state: object) -> None:
+        """Let a scan begin with a state of a key, as from a snapshot (errors: FlowError)."""
+        self._scanned[vertex.id].begin(key, state)
 
     def read(self, source: Vertex, order: Order, message: Message) -> None:
         """Take a message of a source all its way."""
@@ -135,7 +149,7 @@ class Run:
 
     def _come_to(self, order: Order | None) -> None:
         """Let the clock bring all that stands before a place in the order."""
-        clocked: dict[int, TimedWindows | Pairs] = {**self._timed, **self._pairs}
+        clocked: dict[int, TimedWindows | Pairs | TimedScanned] = {**self._timed, **self._pairs, **self._timers}
         while clocked:
             dues = [(place, id_) for id_, timed in clocked.items() if (place := timed.next) is not None]
             if not dues:
@@ -148,7 +162,9 @@ class Run:
                 for item, left, right in self._pairs[id_].fire():
                     self._go(self._paired(vertex, item, left, right, self._pairs[id_].pairing))
                 continue
-            for item, failure in self._timed[id_].fire():
+            limited = order is None and self._until is None
+            fired = self._timed[id_].fire() if id_ in self._timed else self._timers[id_].fire(limited=limited)
+            for item, failure in fired:
                 if failure is None:
                     self._walk(vertex, item)
                 else:
@@ -219,6 +235,9 @@ class Run:
         """What a window gives at once: what is late, as it was, and results where each record makes one."""
         is_late, results = self._timed[vertex.id].take(item)
         late = self._plan.late_of(vertex.id) if is_late else None
+        assert isinstance(vertex.step, WindowBy)
+        if vertex.step.emit == "update":
+            item = item.child(1)  # Its results, if it has any, are numbered from 2.
         return [_Way(each, None, item) for each in (late,) if each] + [_Way(vertex, None, each) for each in results]
 
     def _with_row(self, vertex: Vertex, port: int, item: Item) -> list[_Way]:

@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from operator import itemgetter
 from typing import Any
 
+from lowtide.core.operators.join_asof import AsofNearness
 from lowtide.core.operators.keys import key_of
 from lowtide.core.operators.nearness import Nearness
 from lowtide.core.operators.order import CLOCK, Position
 from lowtide.core.operators.pairing import Pairing
 from lowtide.flow.durations import ticks_of
-from lowtide.flow.plan import Plan, Vertex
-from lowtide.flow.steps import Join, JoinTable, Table
+from lowtide.flow.moments import micros
+from lowtide.flow.plan import Plan, Vertex, side_of
+from lowtide.flow.steps import Join, JoinAsof, JoinTable, Table
 from lowtide.local.items import Item, Message, Order
+from lowtide.local.windows import OnTime
 
-__all__ = ["ROWS", "Pairs", "Rows"]
+__all__ = ["ROWS", "AsofPairs", "Pairs", "Rows"]
 
 ROWS = 1
 """The port of a table."""
@@ -76,15 +80,20 @@ class Pairs:
         plan: The plan.
         vertex: The join.
         looks_ahead: Whether a record can be ahead of its log time.
+        on_time: Is told of each record, by the name of its side, where the join goes by event time.
 
     Attributes:
         pairing: The step's function.
     """
 
-    def __init__(self, plan: Plan, vertex: Vertex, *, looks_ahead: bool) -> None:
+    def __init__(self, plan: Plan, vertex: Vertex, *, looks_ahead: bool, on_time: OnTime | None = None) -> None:
         assert isinstance(vertex.step, Join)
+        self._vertex = vertex
+        self._slack_us = plan.slack_ms * 1_000
+        self._on_time = None if vertex.step.time is None else on_time
         self._first = vertex.id * plan.units
-        self._outer = vertex.step.outer
+        self._comes_out = (True, False) if isinstance(vertex.step, JoinAsof) else vertex.step.outer
+        """By port whether the clock brings its records."""
         self._columns = [plan.key_of(vertex, port) for port in (0, 1)]
         self._nearness = Nearness(vertex.step, plan.slack_ms, looks_ahead=looks_ahead)
         self._kept: dict[tuple[int, Hashable], list[_Waiting]] = {}
@@ -103,26 +112,32 @@ class Pairs:
         tick, front, sequence, _ = item.order
         moment = self._nearness.moment(port, tick, item.record)
         is_before_clock = (front, sequence) < (CLOCK, self._first + item.unit)
-        if self._nearness.is_late(port, moment, tick, tick if is_before_clock else tick + 1):
+        if self._on_time is not None:
+            self._on_time(side_of(self._vertex, port), tick * self._slack_us - moment)
+        if self._nearness.lateness(port, moment, tick, tick if is_before_clock else tick + 1) is not None:
             return None
         ends, last = self._nearness.ends(port, moment, tick)
         mine = _Waiting(item, moment, ends)
         key = key_of(self._columns[port], item.record)
-        others = [each for each in self._kept.get((1 - port, key), ()) if each.ends >= tick]
-        self._kept[1 - port, key] = others
-        pairs: list[Pair] = []
-        for other in others:
+        self._kept[1 - port, key] = [each for each in self._kept.get((1 - port, key), ()) if each.ends >= tick]
+        pairs = self._meet(port, mine)
+        self._kept.setdefault((port, key), []).append(mine)
+        if self._comes_out[port]:
+            heappush(self._dues, (ends, item.unit, last, port, item.order, mine))
+        return pairs
+
+    def _meet(self, port: int, mine: _Waiting) -> list[Pair]:
+        """The pairs of a record with those of the other side."""
+        item, pairs = mine.item, list[Pair]()
+        for other in self._kept[1 - port, key_of(self._columns[port], item.record)]:
             left, right = (mine, other) if port == 0 else (other, mine)
             if self._nearness.meet(left.moment, right.moment):
                 mine.paired = other.paired = True
                 pairs.append((item.child(len(pairs) + 1), left.item.record, right.item.record))
-        self._kept.setdefault((port, key), []).append(mine)
-        if self._outer[port]:
-            heappush(self._dues, (ends, item.unit, last, port, item.order, mine))
         return pairs
 
     def fire(self) -> Iterator[Pair]:
-        """What the clock brings at the next place: records that have found no partner."""
+        """What the clock brings at the next place: records that have found no partner, or theirs of a `join_asof`."""
         place = self.next
         assert place is not None, "something is due"
         message = Message(Position(CLOCK, place.sequence), 0, None, None)
@@ -133,3 +148,38 @@ class Pairs:
             record = waiting.item.record
             left, right = (record, None) if port == 0 else (None, record)
             yield Item(record, place._replace(child=(number,)), message, unit), left, right
+
+
+class AsofPairs(Pairs):
+    """The records that wait for their newest partner, and the partners, for one `join_asof`."""
+
+    def __init__(self, plan: Plan, vertex: Vertex, *, looks_ahead: bool, on_time: OnTime | None = None) -> None:
+        super().__init__(plan, vertex, looks_ahead=looks_ahead, on_time=on_time)
+        assert isinstance(vertex.step, JoinAsof)
+        self._nearness = AsofNearness(vertex.step, plan.slack_ms, looks_ahead=looks_ahead)
+        self._back = micros(vertex.step.before)
+        self._inner = vertex.step.how == "inner"
+
+    def _meet(self, port: int, mine: _Waiting) -> list[Pair]:
+        """Nothing comes with a record."""
+        return []
+
+    def fire(self) -> Iterator[Pair]:
+        """What the clock brings at the next place: records with their newest partners."""
+        place = self.next
+        assert place is not None, "something is due"
+        message = Message(Position(CLOCK, place.sequence), 0, None, None)
+        number = 0
+        while self.next == place:
+            _, unit, _, _, _, waiting = heappop(self._dues)
+            key = key_of(self._columns[0], waiting.item.record)
+            near = [
+                (each.moment, each.item.order, each.item.record)
+                for each in self._kept.get((1, key), ())
+                if waiting.moment - self._back <= each.moment <= waiting.moment
+            ]
+            if not near and self._inner:
+                continue
+            number += 1
+            record, partner = waiting.item.record, max(near, key=itemgetter(0, 1))[2] if near else None
+            yield Item(record, place._replace(child=(number,)), message, unit), record, partner

@@ -1,15 +1,16 @@
-"""How long records have been under way when they came to the windows of a flow: what `wait=` has to cover."""
+"""How long records have been under way when they came to windows and joins: what `wait=` has to cover."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 from lowtide.flow.endpoints import KafkaSink
 from lowtide.flow.formats import raw
 from lowtide.flow.moments import micros
-from lowtide.flow.plan import Plan
-from lowtide.flow.steps import WindowBy
+from lowtide.flow.plan import Plan, Vertex, side_of
+from lowtide.flow.steps import Join, WindowBy
 from lowtide.local.run import Message, run_log
 
 __all__ = ["QUANTILES", "Lateness", "lateness_of"]
@@ -19,10 +20,10 @@ QUANTILES = (0.5, 0.99, 0.999, 1.0)
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """What was seen at one window step.
+    """What was seen at one window step, or of one stream of a join.
 
     Attributes:
-        step: Its name.
+        step: The step's name; of a join, the side's.
         time: Its column of event time.
         wait_ms: What it waits.
         records: How many came to it.
@@ -39,7 +40,7 @@ class Lateness:
 
 
 def lateness_of(plan: Plan, log: Mapping[str, Iterable[Message]]) -> list[Lateness]:
-    """Run messages through a plan here and now, and look at what comes to each window step that goes by event time.
+    """Run messages through a plan here and now, and look at what comes to each step that goes by event time.
 
     Records that fail are left out; functions with state begin without one.
     """
@@ -47,13 +48,23 @@ def lateness_of(plan: Plan, log: Mapping[str, Iterable[Message]]) -> list[Latene
     plan = replace(plan, dead_letters=KafkaSink("dead-letters", raw(), None))
     seen: dict[str, list[int]] = {}
     run_log(plan, log, on_time=lambda step, behind: seen.setdefault(step, []).append(behind))
-    found = []
-    for vertex in plan.vertices:
-        step = vertex.step
-        if not isinstance(step, WindowBy) or step.time is None:
-            continue
-        behind, wait = sorted(seen.get(vertex.name, [])), micros(step.wait)
-        at = tuple(behind[min(len(behind) - 1, int(each * len(behind)))] / 1_000 for each in QUANTILES if behind)
-        late = sum(each > wait for each in behind)
-        found.append(Lateness(vertex.name, step.time, wait / 1_000, len(behind), at, late))
-    return found
+    return [
+        _lateness(name, column, micros(wait), sorted(seen.get(name, [])))
+        for vertex in plan.vertices
+        for name, column, wait in _times(vertex)
+    ]
+
+
+def _times(vertex: Vertex) -> list[tuple[str, str, timedelta]]:
+    """What is looked at of a step, each with its column of event time and its wait."""
+    step = vertex.step
+    if not isinstance(step, WindowBy | Join) or step.time is None:
+        return []
+    if isinstance(step, WindowBy):
+        return [(vertex.name, step.time, step.wait)]
+    return [(side_of(vertex, port), step.time[port], step.wait[port]) for port in range(2)]
+
+
+def _lateness(name: str, column: str, wait: int, behind: list[int]) -> Lateness:
+    at = tuple(behind[min(len(behind) - 1, int(each * len(behind)))] / 1_000 for each in QUANTILES if behind)
+    return Lateness(name, column, wait / 1_000, len(behind), at, sum(each > wait for each in behind))

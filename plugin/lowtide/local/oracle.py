@@ -9,11 +9,9 @@ Everything is held in memory; a million messages take some tens of seconds.
 
 from __future__ import annotations
 
-import gc
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,6 +21,7 @@ from lowtide.flow.headers import pack_headers
 from lowtide.flow.plan import Plan
 from lowtide.flow.steps import Read
 from lowtide.local.run import Message, run_log
+from lowtide.process.interpreter import without_collections
 from lowtide_tracker.floors import Floor
 
 if TYPE_CHECKING:
@@ -125,24 +124,12 @@ def expected_lanes(
     if sink not in names and (sink is not None or len(names) != 1):
         asked = "no sink was named" if sink is None else f'no sink is named "{sink}"'
         raise FlowError(f"{asked}; the flow writes to {', '.join(names)}", way_out="name one of them")
-    with _without_collection():
+    with without_collections():
         written, _ = run_log(plan, log, floors, until)
     lanes: dict[int, list[Output]] = {lane: [] for lane in range(plan.lanes)}
     for message in written[sink or names[0]]:
         lanes[message.lane].append(Output(message.key, message.value, message.timestamp, message.headers))
     return lanes
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Look for no cycles meanwhile: of millions of records that all are kept, that takes a third of the time."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
 
 
 def compare_lanes(expected: Mapping[int, Sequence[Output]], delivered: Mapping[int, Sequence[Output]]) -> Verdict:

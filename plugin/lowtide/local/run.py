@@ -22,11 +22,14 @@ from lowtide.flow.moments import micros_of, tick_due
 from lowtide.flow.plan import Plan, Vertex
 from lowtide.flow.stamped import Stamped
 from lowtide.flow.steps import Read, Write
+from lowtide.local.beginnings import States, begin_with
 from lowtide.local.interpreter import OnCall, Run
 from lowtide.local.items import Item, Message, Order
 from lowtide.local.windows import OnTime
 from lowtide_tracker.floors import Floor
 
+Inputs = Mapping[str, Iterable[object] | Mapping[int, Iterable[object]]]
+"""Of each source its records, or its partitions' by their numbers."""
 ORIGIN = datetime(1970, 1, 1, tzinfo=UTC)
 
 __all__ = ["Delivered", "Message", "Order", "label_log", "run_log", "run_plan", "run_records"]
@@ -54,27 +57,29 @@ class Delivered:
 
 
 def run_records(
-    flow: FlowGraph, inputs: Mapping[str, Iterable[object]], until: datetime | None = None
+    flow: FlowGraph, inputs: Inputs, until: datetime | None = None, states: States | None = None
 ) -> dict[str, list[object]]:
     """Run a flow on records or messages' values per source; records per sink, failed ones under "dead-letters".
 
     The records of a source stand in the order given, those of different sources in the order of the sources; `Stamped`
-    ones by their log time. Then time goes on, to `until` or to its end.
+    ones by their log time. Then time goes on, to `until` or to its end. A source may be given by partition; `states`
+    are what steps begin with.
 
     Raises:
-        FlowError: the flow does not fit together, or an input is of no source or of another type.
+        FlowError: the flow does not fit together, or an input is of no source or of another type, or a state of a step.
         MessageRefused, UserError: as in a job, if the flow names no dead letters; in any case if a function changed a
             record or a state in place, or returned a state that cannot be saved.
     """
-    return run_plan(compile_flow(flow, parallelism=1), inputs, until=until)
+    return run_plan(compile_flow(flow, parallelism=1), inputs, until=until, states=states)
 
 
 def run_plan(
     plan: Plan,
-    inputs: Mapping[str, Iterable[object]],
+    inputs: Inputs,
     on_call: OnCall | None = None,
     *,
     until: datetime | None = None,
+    states: States | None = None,
 ) -> dict[str, list[object]]:
     """`run_records` for a plan; `on_call` is told each call of a function."""
     sources = {vertex.name: vertex for vertex in plan.sources()}
@@ -82,12 +87,17 @@ def run_plan(
     if unknown:
         raise FlowError(f"no source is named {', '.join(unknown)}; the flow reads {', '.join(sources)}")
     came: list[tuple[Order, Vertex, object]] = []
-    for front, (name, vertex) in enumerate(sources.items()):
-        came += [(order, vertex, record) for order, record in _labelled(front, inputs.get(name, ()), plan.slack_ms)]
+    front = 0
+    # What is preloaded stands before all that came with it.
+    for name, vertex in sorted(sources.items(), key=lambda each: not _is_preloaded(each[1])):
+        for records in _partitions(inputs.get(name, ())):
+            came += [(order, vertex, record) for order, record in _labelled(front, records, plan.slack_ms)]
+            front += 1
     came.sort(key=itemgetter(0))
     last = None if until is None else tick_due(micros_of(until), plan.slack_ms * 1_000)
     # Where no record has a log time, none can be ahead of it.
     run = Run(plan, on_call, until=last, looks_ahead=any(order.tick for order, _, _ in came))
+    begin_with(run, plan, states or {})
     for order, vertex, record in came:
         _take(run, vertex, order, record)
     run.finish()
@@ -95,6 +105,14 @@ def run_plan(
         vertex.name: [item.record for item in run.written[vertex.id]] for vertex in plan.sinks()
     }
     return {**written, DEAD_LETTERS: list(run.dead)} if plan.dead_letters is not None else written
+
+
+def _partitions(given: Iterable[object] | Mapping[int, Iterable[object]]) -> list[Iterable[object]]:
+    return [given[number] for number in sorted(given)] if isinstance(given, Mapping) else [given]
+
+
+def _is_preloaded(vertex: Vertex) -> bool:
+    return isinstance(vertex.step, Read) and vertex.step.source.preload
 
 
 def _labelled(front: int, records: Iterable[object], slack_ms: int) -> list[tuple[Order, object]]:
@@ -139,6 +157,7 @@ def run_log(
     floors: Iterable[Floor] = (),
     until: int | None = None,
     on_time: OnTime | None = None,
+    preloaded: Mapping[int, int] | None = None,
 ) -> tuple[dict[str, list[Delivered]], list[Dead]]:
     """Run a plan on the messages of each source, in the order of their labels, whatever order they are given in.
 
@@ -149,13 +168,14 @@ def run_log(
         floors: The decisions about labels that a run has stored.
         until: The last tick that the run's time has come to; by default time goes on until nothing is due.
         on_time: Is told of each record that comes to a window of event time; see `OnTime`.
+        preloaded: By front where its preloaded messages end.
 
     Returns:
         What each sink is given, by its name, in order; every lane's own sequence is what a job must reproduce. And
         the dead letters, in order.
     """
     messages = [(vertex, message) for vertex in plan.sources() for message in log.get(vertex.name, ())]
-    labels = label_log(dict.fromkeys(message for _, message in messages), floors, plan.slack_ms)
+    labels = label_log(dict.fromkeys(message for _, message in messages), floors, plan.slack_ms, preloaded)
     paths = {vertex.id: (branch,) if (branch := plan.branch_of(vertex)) else () for vertex in plan.sources()}
     ordered = []
     for vertex, message in messages:
@@ -168,11 +188,18 @@ def run_log(
     return {vertex.name: _delivered(plan, vertex, run.written[vertex.id]) for vertex in plan.sinks()}, run.dead
 
 
-def label_log(messages: Iterable[Message], floors: Iterable[Floor], slack_ms: int) -> dict[Position, int]:
+def label_log(
+    messages: Iterable[Message],
+    floors: Iterable[Floor],
+    slack_ms: int,
+    preloaded: Mapping[int, int] | None = None,
+) -> dict[Position, int]:
     """The label of every message (R1): per front, the largest of the label before, its own tick, and the floors.
 
-    A message's own tick is that of its timestamp, or that of the cap that stands at its very offset.
+    A message's own tick is that of its timestamp, or that of the cap that stands at its very offset. One below where
+    the preloaded ones of its front end has none: it stands where the front opened.
     """
+    ends = preloaded or {}
     floors = list(floors)
     caps = {Position(floor.front, floor.offset): floor.tick for floor in sorted(floors) if floor.cap}
     labels: dict[Position, int] = {}
@@ -184,7 +211,8 @@ def label_log(messages: Iterable[Message], floors: Iterable[Floor], slack_ms: in
         while waiting and (waiting[-1].front, waiting[-1].offset) <= (position.front, position.sequence):
             floor = waiting.pop()
             newest[floor.front] = max(newest.get(floor.front, NO_TICK), floor.tick)
-        own = caps.get(position, message.timestamp // slack_ms)
+        is_preloaded = position.sequence < ends.get(position.front, 0)
+        own = 0 if is_preloaded else caps.get(position, message.timestamp // slack_ms)
         labels[position] = newest[position.front] = max(newest.get(position.front, NO_TICK), own)
     return labels
 

@@ -8,11 +8,14 @@ from typing import Any
 from lowtide.core.operators.keys import key_of
 from lowtide.core.operators.scan import calling
 from lowtide.core.operators.states import States
+from lowtide.errors import FlowError
 from lowtide.flow.durations import ticks_of
 from lowtide.flow.plan import Plan, Vertex
 from lowtide.flow.steps import Broadcast, Deduplicate, FlatScan, Function, Last, Scan
 from lowtide.local.calls import Failed, called
 from lowtide.local.items import Item
+
+AS_ANNOTATED = "give a state of the type that the step's function is annotated with"
 
 
 class Windows:
@@ -28,8 +31,8 @@ class Windows:
     def take(self, item: Item) -> list[tuple[Any, ...]]:
         """The window that ends with this record, if it is long enough."""
         key, count = key_of(self._columns, item.record), self._step.count
-        before = () if self._age.is_over(key, item) else self._kept.get(key, ())
-        self._age.touch(key, item)
+        before = () if self._age.is_over(key, item.order.tick) else self._kept.get(key, ())
+        self._age.touch(key, item.order.tick)
         window = self._kept[key] = (*before, item.record)[-count:]
         return [window] if self._step.partial or len(window) == count else []
 
@@ -60,14 +63,14 @@ class _Age:
         self._ttl = None if vertex.step.ttl is None else ticks_of(vertex.step.ttl, plan.slack_ms)
         self._ticks: dict[Hashable, int] = {}
 
-    def is_over(self, key: Hashable, item: Item) -> bool:
-        """Whether a key has been forgotten when a record comes."""
-        return self._ttl is not None and item.order.tick - self._ticks.get(key, item.order.tick) >= self._ttl
+    def is_over(self, key: Hashable, tick: int) -> bool:
+        """Whether a key has been forgotten at a tick."""
+        return self._ttl is not None and tick - self._ticks.get(key, tick) >= self._ttl
 
-    def touch(self, key: Hashable, item: Item) -> None:
-        """A record has come for a key, be it one that fails."""
+    def touch(self, key: Hashable, tick: int) -> None:
+        """A record of a tick has come for a key, be it one that fails."""
         if self._ttl is not None:
-            self._ticks[key] = item.order.tick
+            self._ticks[key] = tick
 
 
 class Scanned:
@@ -79,18 +82,23 @@ class Scanned:
         self._function, self._gives, self._says = calling(vertex)
         self._columns = plan.key_of(vertex)
         self._connected = plan.connected(vertex)
+        self._initial = vertex.step.initial
         self._states = _Kept(vertex)
         self._age = _Age(plan, vertex)
         self.broadcast = plan.broadcast_of(vertex)
         self._beside = None if self.broadcast is None else _Kept(self.broadcast)
 
+    def begin(self, key: tuple[Any, ...], state: object) -> None:
+        """Begin with a state of a key, whose `ttl` counts from its next record; raises FlowError if it is none."""
+        self._states.begin(key, state)
+
     def take(self, item: Item) -> list[Item]:
         """The outputs for a record; raises Failed, and then the state is as it was."""
         record, states, beside = item.record, self._states, self._beside
         key, function = self._key(record), self._function
-        if self._age.is_over(key, item):
+        if self._age.is_over(key, item.order.tick):
             states.forget(key)
-        self._age.touch(key, item)
+        self._age.touch(key, item.order.tick)
         seen = () if beside is None else (beside.look(()),)
         before = states.look(key)
         try:
@@ -143,6 +151,7 @@ class _Kept:
     def __init__(self, vertex: Vertex) -> None:
         assert isinstance(vertex.step, Scan | Broadcast)
         self._initial = vertex.step.initial
+        self._name = vertex.name
         self._states = States(vertex)
         self._looked: bytes | None = None
         self._kept: dict[Hashable, Any] = {}
@@ -150,6 +159,20 @@ class _Kept:
     def kept(self, key: Hashable) -> Any:
         """A key's state."""
         return self._kept.get(key, self._initial)
+
+    def begin(self, key: Hashable, state: object) -> None:
+        """Keep a state that nobody has returned; raises FlowError if it is none."""
+        fault = self._states.fault(None, state, b"")
+        if fault is not None:
+            what = fault.error.removeprefix("returned ")
+            raise FlowError(
+                f'states= gives "{self._name}" for key {key!r} {what}', way_out=fault.way_out or AS_ANNOTATED
+            )
+        self._kept[key] = state
+
+    def keep(self, key: Hashable, state: object) -> None:
+        """Keep a state that has been looked at."""
+        self._kept[key] = state
 
     def forget(self, key: Hashable) -> None:
         """Let a key have the initial state."""

@@ -12,10 +12,11 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from functools import wraps
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -36,7 +37,9 @@ from lowtide.flow.nested_kinds import Sequenced, Struct
 from lowtide.flow.plain_kinds import Fixed, Identifier
 from lowtide.flow.plan import Plan, Vertex
 from lowtide.flow.schema import schema_of
+from lowtide.flow.steps import Function, Step, WindowBy, functions_of
 from lowtide.local.run import run_plan
+from lowtide.local.timers import Endless
 from lowtide.process.pandas_later import leave_pandas_for_later
 
 __all__ = ["Tried", "samples_of", "try_flow"]
@@ -123,7 +126,7 @@ def _ended(child: subprocess.Popen[bytes]) -> None:
 def _judged(plan: Plan, runs: Sequence[dict[str, Any]]) -> Tried:
     findings = []
     for vertex in plan.vertices:
-        fault = _fault(vertex, [run["calls"].get(vertex.name, []) for run in runs])
+        fault = next(filter(None, _faults(vertex, runs)), None)
         if fault is not None:
             # What comes of it differs too, so the steps after it are not to blame.
             findings.append(Finding(vertex.site, vertex.name, fault))
@@ -136,16 +139,34 @@ def _judged(plan: Plan, runs: Sequence[dict[str, Any]]) -> Tried:
     return Tried(findings, failing)
 
 
-def _fault(vertex: Vertex, calls: Sequence[list[list[str]]]) -> str | None:
+def _faults(vertex: Vertex, runs: Sequence[dict[str, Any]]) -> Iterator[str | None]:
+    """What is wrong with each of a step's functions that were called."""
+    for word, function in functions_of(vertex.step).items():
+        name = _name_of(vertex, word) if word in _apart(vertex.step) else vertex.name
+        yield _fault(function, [run["calls"].get(name, []) for run in runs])
+
+
+def _apart(step: Step) -> dict[str, Function]:
+    """The functions of a step that are told of by themselves: all of a window's, and those of a timer."""
+    if isinstance(step, WindowBy):
+        return functions_of(step)
+    return {word: function for word, function in functions_of(step).items() if word != "function"}
+
+
+def _name_of(vertex: Vertex, word: str) -> str:
+    return f"{vertex.name} ({word})"
+
+
+def _fault(function: Function, calls: Sequence[list[list[str]]]) -> str | None:
     """What is wrong with a step that did not give the same each time it was called with the same record."""
     first, *others = calls
     for number, other in enumerate(others, 1):
         for (record, results), (again, others_results) in zip(first, other, strict=False):
             if record == again and results != others_results:
                 when = "called again" if number == 1 else "under another hash seed"
-                function = shown_function(vertex.step.function)  # type: ignore[union-attr]  # it was called
                 return (
-                    f"{function} is not deterministic: with {record} it gave {results}, {when} {others_results}; "
+                    f"{shown_function(function)} is not deterministic: with {record} it gave {results}, "
+                    f"{when} {others_results}; "
                     "use no clock, no random numbers, no order of sets, and nothing that it changes itself"
                 )
     return None
@@ -156,6 +177,46 @@ class Recorder:
 
     def __init__(self) -> None:
         self.calls: Calls = {}
+
+    def watching(self, plan: Plan) -> Plan:
+        """The plan with functions that tell what they are called with, where time calls them and not a record."""
+        return replace(plan, vertices=tuple(map(self._watching, plan.vertices)))
+
+    def _watching(self, vertex: Vertex) -> Vertex:
+        words = _apart(vertex.step)
+        if not words:
+            return vertex
+        told: dict[str, Any] = {
+            word: self._telling(_name_of(vertex, word), function) for word, function in words.items()
+        }
+        if isinstance(vertex.step, WindowBy):
+            assert vertex.step.result is not None, "a plan's windows have a result"
+            return replace(vertex, step=replace(vertex.step, result=replace(vertex.step.result, **told)))
+        return replace(vertex, step=replace(vertex.step, **told))
+
+    def _telling(self, name: str, function: Function) -> Function:
+        @wraps(function)
+        def telling(*arguments: Any) -> Any:
+            made = self.calls.setdefault(name, [])
+            given = _text(arguments)
+            try:
+                result = function(*arguments)
+                if isinstance(result, Iterator):
+                    result = list(result)
+                elif isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Iterator):
+                    result = result[0], list(result[1])
+            except BaseException:
+                self._note(made, given, "failed")
+                raise
+            self._note(made, given, _text(result))
+            return result
+
+        return telling
+
+    @staticmethod
+    def _note(made: list[list[str]], given: str, told: str) -> None:
+        if len(made) < SAMPLES_LIMIT:
+            made.append([given, told])
 
     def __call__(self, vertex: Vertex, record: object, results: object) -> None:
         """Note one call."""
@@ -176,7 +237,9 @@ def _text(value: object) -> str:
 def _run(plan: Plan, inputs: Mapping[str, list[Any]]) -> dict[str, Any]:
     recorder, ended = Recorder(), None
     try:
-        run_plan(plan, inputs, recorder)
+        run_plan(recorder.watching(plan), inputs, recorder)
+    except Endless:
+        pass  # Timers that never end have been tried often enough.
     except UserError as error:  # It ends any run, in spite of the dead letters.
         ended = [error.vertex, error.what]
     return {"calls": recorder.calls, "ended": ended}

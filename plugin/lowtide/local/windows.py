@@ -97,7 +97,7 @@ class TimedWindows:
             for span, state in made:
                 self._keep(key, item.unit, span, state)
             outs = [out for span, state in made for out in self._updated(key, span, state, item)]
-            return len(there) < len(spans), [item.becomes(out).child(number) for number, out in enumerate(outs, 1)]
+            return len(there) < len(spans), [item.becomes(out).child(number) for number, out in enumerate(outs, 2)]
         except Refused as refused:
             raise Failed(item.record, refused.failure) from None
 

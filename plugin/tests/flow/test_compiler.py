@@ -19,6 +19,7 @@ from lowtide.flow.compiler import compile_flow
 from lowtide.flow.explain import explain
 from lowtide.flow.plan import Plan
 from lowtide.flow.plan_pickle import dump_plan, load_plan
+from lowtide.flow.segments import segments_of
 from lowtide.flow.steps import Broadcast, KeyBy, Relay
 
 
@@ -272,12 +273,16 @@ def test_every_level_is_fed_by_the_one_before_and_sinks_by_what_may_end_the_life
         orders.write("out", ORDERS)
         return compile_flow(flow, parallelism=1)
 
-    assert (plan(3, letters=True).outlet, plan(3, letters=True).segments) == (None, {1: [], 2: [1]})
-    assert plan(1, letters=True).segments == {1: []}, "fronts feed it, though nothing comes out"
-    assert (plan(3, letters=False).outlet, plan(3, letters=False).segments) == (3, {1: [], 2: [1], 3: [2]})
-    assert (plan(1, letters=False).outlet, plan(1, letters=False).segments) == (2, {1: [], 2: [1]})
-    assert plan(2, letters=True, batches=True).outlet == 2, "map_batches has no dead letters"
-    assert plan(2, letters=True, states=True).outlet == 2, "nor has a state that cannot be saved"
+    def found(plan: Plan) -> tuple[list[int], dict[int, list[int]]]:
+        segments = segments_of(plan)
+        return list(segments.outlet_of.values()), dict(segments.inbound)
+
+    assert found(plan(3, letters=True)) == ([], {1: [], 2: [1]})
+    assert found(plan(1, letters=True)) == ([], {1: []}), "fronts feed it"
+    assert found(plan(3, letters=False)) == ([3], {1: [], 2: [1], 3: [2]})
+    assert found(plan(1, letters=False)) == ([2], {1: [], 2: [1]})
+    assert found(plan(2, letters=True, batches=True)) == ([2], {1: [], 2: [1]}), "map_batches has no dead letters"
+    assert found(plan(2, letters=True, states=True)) == ([2], {1: [], 2: [1]}), "nor a state that cannot be saved"
 
 
 def test_which_vertices_need_min_time() -> None:
@@ -359,5 +364,8 @@ level 1: 2 workers
   out              write: Order of same/by-user -> kafka topic "out" as JSON, key "user"
   copies/exchange  exchange by source partition: Raw of as_raw
   copies           write: Raw of copies/exchange -> kafka topic "copies" as raw bytes
+
+sink "out" waits for source "orders"
+sink "copies" waits for source "orders"
 
 records that fail: they go to kafka topic "dead" as raw bytes"""

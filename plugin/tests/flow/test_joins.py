@@ -16,6 +16,7 @@ from lowtide.flow.check import check_flow
 from lowtide.flow.compiler import compile_flow
 from lowtide.flow.explain import explain
 from lowtide.flow.plan_pickle import dump_plan, load_plan
+from lowtide.flow.steps import Connect
 from lowtide.local.run import run_plan
 
 
@@ -95,7 +96,7 @@ REFUSED: list[tuple[Callable[[Streams], Any], str]] = [
     (tabled(lambda s: s.by_id.table("t"), number_of), "int"),
     (tabled(lambda s: s.by_id.table("t"), unsaid), "unsaid does not say what it returns"),
     (tabled(lambda s: s.by_id.table("t"), returns=Product), "named returns Item, but returns= says Product"),
-    (tabled(lambda s: s.by_id.table("t", ttl=timedelta(microseconds=1))), "ttl=0:00:00.000001 is shorter than a tick"),
+    (tabled(lambda s: s.by_id.table("t", ttl=timedelta(microseconds=1))), "ttl=1 us is shorter than a tick"),
     (lambda s: (s.by_id.table("t"), s.out(s.items)), "nothing joins this table"),
     (lambda s: (s.by_product.connect(s.by_id), s.out(s.items)), "nothing takes what is connected"),
     (lambda s: s.out(s.by_product.connect(s.by_id)), "not for write; map each, then merge them"),
@@ -160,6 +161,37 @@ def test_late_records_are_all_taken_or_all_dropped() -> None:
     assert check_flow(streams.flow) == []
 
 
+def asof(*, function: Any = named_or_not, other: Any = lambda s: s.by_id, **rest: Any) -> Callable[[Streams], Any]:
+    """A join with the newest that would do, but for what is said."""
+    rest = {"time": ("at", "made"), "wait": lt.minutes(1), "back": lt.hours(1), "late": "drop"} | rest
+    return lambda s: s.out(s.by_product.join_asof("newest", other(s), function, **rest))
+
+
+ASOF: list[tuple[Callable[[Streams], Any], str]] = [
+    (asof(other=lambda s: s.products.key_by("number")), "keys by product are str, and keys by number are int"),
+    (asof(time=("att", "made")), "Item has no column 'att'"),
+    (asof(time=("at", "maybe")), "time='maybe' is datetime with a time zone | None"),
+    (asof(late=None), "nobody takes its late records; write .late and .late_other somewhere"),
+    (asof(function=named), "named takes Product, but Product | None arrives"),
+]
+
+
+@pytest.mark.parametrize(("write", "message"), ASOF)
+def test_a_join_with_the_newest_that_does_not_fit_is_refused(write: Callable[[Streams], Any], message: str) -> None:
+    streams = Streams()
+    write(streams)
+    assert message in "\n".join(map(str, check_flow(streams.flow)))
+
+
+def test_a_join_with_the_newest_says_what_it_does() -> None:
+    streams = Streams()
+    asof(how="inner", function=named)(streams)
+    plan = load_plan(dump_plan(compile_flow(streams.flow, parallelism=1)))
+    said = "inner, the newest of up to 1 h before by at and made, waiting 1 min -> Item"
+    assert f"join_asof: Item of items/by-product with products/by-id, {said}" in explain(plan)
+    assert [plan.vertices[each].name for each in plan.clocked] == ["newest"]
+
+
 def looped(s: Streams) -> None:
     table = s.by_id.table("t")
     s.out(s.by_product.loop("l", lambda inside: inside.join_table("j", table, named), big, limit_turns=2))
@@ -194,6 +226,12 @@ AT_ONCE: list[tuple[Callable[[Streams], Any], str]] = [
     (near(how="both"), 'how= takes "inner", "left", "right" or "outer"'),
     (near(late="keep"), 'late= takes "drop" or nothing'),
     (lambda s: s.items.join("j", s.by_id, named), "join works per key"),
+    (lambda s: s.items.join_asof("j", s.by_id, named), "join_asof works per key"),
+    (asof(other=lambda s: s.products), "join_asof takes keyed streams"),
+    (asof(back=3), 'join_asof "newest": back= takes a duration of 0 to 100 years, found 3'),
+    (asof(wait=(lt.hours(1), lt.hours(1))), "wait= takes a duration of 0 to 100 years"),
+    (asof(how="outer"), 'how= takes "left" or "inner", found'),
+    (asof(time=None), "time= names the columns of event time, and is missing"),
 ]
 
 
@@ -225,6 +263,37 @@ def test_a_plan_goes_to_workers_and_says_what_its_joins_do() -> None:
     assert "table: Product of products/by-id, gone where gone is True, forgotten after 1 day" in text
     assert "join_table: Item of items/by-product with products/table, left -> Item" in text
     assert re.search(r"connect: Item of named/by-name, Product of .*relay", text)
+
+
+def counted_beside(count: int, record: Item | Product, seen: int) -> tuple[int, Item]:
+    return count + 1, Item("beside", seen * 10 + count)
+
+
+def newest(seen: int, item: Item) -> int:
+    return item.number
+
+
+def test_streams_are_connected_where_the_broadcast_beside_them_is() -> None:
+    """No exchange carries records of two types, so each stream is relayed to the broadcast's level by itself."""
+    streams = Streams()
+    seen = streams.items.key_by("name").last(1).map(last_of, returns=Item).broadcast("newest", newest, 0)
+    streams.out(streams.by_product.connect(streams.by_id).flat_scan("all", listed, 0, broadcast=seen))
+    plan = load_plan(dump_plan(compile_flow(streams.flow, parallelism=1)))
+    (connect,) = (vertex for vertex in plan.vertices if isinstance(vertex.step, Connect))
+    (scan,) = (vertex for vertex in plan.vertices if vertex.name == "all")
+    assert connect.level == scan.level == 2
+    assert [vertex.id for vertex in plan.vertices] == list(range(len(plan.vertices)))
+    out = run_plan(plan, {"items": [Item("1", 3), Item("1", 4)], "products": [Product("1", "tea")]})
+    assert [each.number for each in out["out"] if isinstance(each, Item)] == [0, 31, 42]
+
+
+def last_of(window: tuple[Item, ...]) -> Item:
+    return window[-1]
+
+
+def listed(count: int, record: Item | Product, seen: int) -> tuple[int, list[Item]]:
+    after, item = counted_beside(count, record, seen)
+    return after, [item]
 
 
 def test_keys_may_be_none_on_one_side() -> None:

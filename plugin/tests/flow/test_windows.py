@@ -231,7 +231,7 @@ def test_windows_shorter_than_a_tick_are_refused() -> None:
     stream = keyed()
     stream.window("w", lt.tumbling(lt.millis(5))).reduce(larger).write("out", SINK)
     assert compile_flow(stream._flow, parallelism=1, slack_ms=5).levels == 2
-    with pytest.raises(FlowRefused, match="shorter than a tick of 10 ms"):
+    with pytest.raises(FlowRefused, match="size is 5 ms, shorter than a tick of 10 ms"):
         compile_flow(stream._flow, parallelism=1, slack_ms=10)
 
 

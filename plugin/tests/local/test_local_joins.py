@@ -7,10 +7,15 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 import lowtide as lt
+from lowtide.core.operators.order import Position
 from lowtide.errors import UserCodeFailed
+from lowtide.flow.compiler import compile_flow
+from lowtide.local.lateness import lateness_of
+from lowtide.local.run import Message
 
 BEGAN = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -128,6 +133,29 @@ def seconds(each: Any) -> Any:
     if isinstance(each, Order):
         return (each.at - BEGAN).total_seconds()
     return tuple(None if at is None else (at - BEGAN).total_seconds() for at in (each.left, each.right))
+
+
+def test_the_lateness_of_both_streams_is_log_time_less_their_own() -> None:
+    flow = lt.Flow("joins")
+    lefts: Any = flow.read("lefts", lt.kafka("lefts", lt.json(Order))).key_by("id")
+    rights = flow.read("rights", lt.kafka("rights", lt.json(Order))).key_by("id")
+    waits = lt.seconds(1), lt.seconds(5)
+    pairs = lefts.join("pairs", rights, both, time=("at", "came"), wait=waits, late="drop", after=lt.seconds(1))
+    pairs.write("pairs", lt.kafka("pairs", lt.json(Both)))
+    log = {
+        name: [
+            Message(
+                Position(front, 9 - came), round(t(9).timestamp() * 1000), None, msgspec.json.encode(order(6, came))
+            )
+            for came in (9, 2)
+        ]
+        for front, name in enumerate(("lefts", "rights"))
+    }
+    found = lateness_of(compile_flow(flow, parallelism=1), log)
+    assert [(each.step, each.time, each.wait_ms, each.behind_ms[-1], each.late) for each in found] == [
+        ("pairs/left", "at", 1_000, 3_000, 2),
+        ("pairs/right", "came", 5_000, 7_000, 1),
+    ]
 
 
 EVENT_TIME: Any = {"time": ("at", "at"), "wait": lt.seconds(1)}

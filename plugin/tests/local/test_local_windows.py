@@ -261,7 +261,29 @@ def log_time(keyed: Any) -> None:
     sink(updated.aggregate(Seen, numbers=lt.agg.collect("number")), "updated", Seen)
 
 
-LAW: list[Callable[[Any], None]] = [sliding_then_tumbling, sessions, log_time]
+def asked(state: tuple[int, ...], each: Event) -> tuple[tuple[int, ...], list[Event]]:
+    if each.number % 4 == 3:
+        return (), [each]
+    return (micros_of(each.at) + each.number % 7 * 1_000_000, each.number), []
+
+
+def asks(state: tuple[int, ...]) -> datetime | None:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=state[0])
+
+
+def called(state: tuple[int, ...], now: datetime) -> tuple[tuple[int, ...], list[Event]]:
+    at, number = state
+    again = () if number > 20 else (at + 700_000, number + 5)
+    return again, [Event(str(number), number, now, now)]
+
+
+def timers(keyed: Any) -> None:
+    sink(
+        keyed.flat_scan("t", asked, (), timer=asks, on_timer=called, ttl=lt.seconds(9), returns=Event), "called", Event
+    )
+
+
+LAW: list[Callable[[Any], None]] = [sliding_then_tumbling, sessions, log_time, timers]
 
 
 @pytest.mark.parametrize("steps", LAW)

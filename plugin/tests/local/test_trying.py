@@ -20,7 +20,8 @@ from lowtide.local.trial import SAMPLES, samples_of
 FLOW = """
 import itertools, random, time
 from dataclasses import dataclass
-from lowtide import Flow, json, kafka
+from datetime import UTC, datetime
+from lowtide import Flow, Window, json, kafka, minutes, tumbling
 
 @dataclass(frozen=True)
 class Word:
@@ -56,9 +57,43 @@ def sound(word: Word) -> Word:
     print("heard")
     return Word(word.text.upper(), sorted(set(word.tags)))
 
+def adds(count: int, word: Word) -> int:
+    return count + 1
+
+def adds_more(count: int, word: Word) -> int:
+    return count + next(counter)
+
+def ends(window: Window, count: int) -> Word:
+    return Word(str(count), [])
+
+def ends_anyhow(window: Window, count: int) -> Word:
+    return Word("".join(set("abcdefgh")), [])
+
+def picks(one: Word, other: Word) -> Word:
+    return Word("".join(set("abcdefgh")), [])
+
+def lists(window: Window, words: tuple[Word, ...]) -> list[Word]:
+    return sorted(words, key=lambda word: next(counter) * 7 % 5)
+
+def asking(state: int, word: Word) -> tuple[int, list[Word]]:
+    return state + 1, []
+
+def asks(state: int) -> datetime | None:
+    return datetime(2026, 1, 1, 0, state % 60, tzinfo=UTC)
+
+def asks_anyhow(state: int) -> datetime | None:
+    return datetime(2026, 1, 1, 0, next(counter) % 60, tzinfo=UTC)
+
+def called(state: int, now: datetime) -> tuple[int, list[Word]]:
+    return 0, [Word(letter, []) for letter in set("abcdefgh")]
+
 flow = Flow("tried")
 words = flow.read("words", kafka("words", json(Word)))
 """
+
+
+WINDOW = "words.key_by('text').window('w', tumbling(minutes(1)))"
+SCAN = "words.key_by('text').flat_scan('s', asking, 0, "
 
 
 @pytest.mark.parametrize(
@@ -69,6 +104,12 @@ words = flow.read("words", kafka("words", json(Word)))
         ("words.map(counts)", "counts is not deterministic: with Word("),
         ("words.map(sound).map(randoms, name='later')", '"later": randoms is not deterministic'),
         ("words.key_by('text').scan('hidden', hidden, [])", "hidden is not deterministic: with Word("),
+        (f"{WINDOW}.fold(adds_more, 0, ends)", "adds_more is not deterministic: with (0, Word("),
+        (f"{WINDOW}.fold(adds, 0, ends_anyhow)", "ends_anyhow is not deterministic: with (Window("),
+        (f"{WINDOW}.reduce(picks)", "picks is not deterministic: with (Word("),
+        (f"{WINDOW}.apply(lists)", "lists is not deterministic: with (Window("),
+        (f"{SCAN}timer=asks_anyhow, on_timer=called)", "asks_anyhow is not deterministic: with (1,)"),
+        (f"{SCAN}timer=asks, on_timer=called)", "called is not deterministic: with ("),
         ("words.map(changes)", "changed its record in place, in changes"),
     ],
 )

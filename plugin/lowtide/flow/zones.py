@@ -1,0 +1,51 @@
+"""When the days of a time zone begin, as this machine knows it: windows of a calendar rest on it, and laws change."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from datetime import datetime, timedelta
+from functools import cache
+
+from lowtide.flow.moments import micros_of, moment
+
+__all__ = ["day_marks", "differ"]
+
+FIRST_YEAR = 1970
+YEARS = 100
+DIGITS = 6
+"""Hexadecimal digits of a year's mark: two machines that differ are found out but once in sixteen million."""
+
+
+@cache
+def day_marks(tz: str) -> str:
+    """Return `DIGITS` for each of `YEARS` years: a digest of when the year's days begin; O(days), then kept.
+
+    Args:
+        tz: The zone's name, which exists.
+    """
+    from zoneinfo import ZoneInfo
+
+    zone, marks = ZoneInfo(tz), []
+    for year in range(FIRST_YEAR, FIRST_YEAR + YEARS):
+        first = datetime(year, 1, 1)
+        days = (datetime(year + 1, 1, 1) - first).days
+        begins = [micros_of((first + timedelta(days=day)).replace(tzinfo=zone)) for day in range(days)]
+        marks.append(hashlib.sha256(struct.pack(f"<{days}q", *begins)).hexdigest()[:DIGITS])
+    return "".join(marks)
+
+
+def differ(was: str, now: str, at: int) -> int | None:
+    """Return the first year around a moment, from its own to that of a year later, whose days begin otherwise.
+
+    Args:
+        was: Marks of another machine.
+        now: Those of this one.
+        at: The moment, in microseconds since 1970.
+    """
+    first, last = moment(at).year, moment(at + timedelta(days=366) // timedelta(microseconds=1)).year
+    for year in range(max(first, FIRST_YEAR), min(last, FIRST_YEAR + YEARS - 1) + 1):
+        place = slice((year - FIRST_YEAR) * DIGITS, (year - FIRST_YEAR + 1) * DIGITS)
+        if was[place] != now[place]:
+            return year
+    return None

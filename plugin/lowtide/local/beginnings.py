@@ -1,0 +1,47 @@
+"""What a run here and now begins with: the states that a test gives to steps, by key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lowtide.core.operators.keys import plain
+from lowtide.errors import FlowError
+from lowtide.flow.plan import Plan, Vertex
+from lowtide.flow.steps import Scan
+from lowtide.local.interpreter import Run
+
+__all__ = ["States", "begin_with"]
+
+States = Mapping[str, Mapping[Any, Any]]
+"""By the step's name, and then by key, a state; a key of several columns is a tuple."""
+
+
+def begin_with(run: Run, plan: Plan, states: States) -> None:
+    """Let steps begin with states, as a job does that begins from a snapshot.
+
+    Raises:
+        FlowError: a step is not there or keeps no such state, a key has other columns, or a state another type.
+    """
+    steps = {vertex.name: vertex for vertex in plan.vertices if isinstance(vertex.step, Scan)}
+    for name, kept in states.items():
+        vertex = steps.get(name)
+        if vertex is None:
+            raise FlowError(
+                f'states= names "{name}", which is no step that can be given states; '
+                f"there {'are ' + ', '.join(sorted(steps)) if steps else 'is none'}",
+                way_out="name a scan, flat_scan, reduce or aggregate; windows, joins and tables take records",
+            )
+        for key, state in kept.items():
+            run.begin(vertex, _key_of(plan, vertex, key), state)
+
+
+def _key_of(plan: Plan, vertex: Vertex, key: Any) -> tuple[Any, ...]:
+    columns = next(iter(plan.connected(vertex).values()), None) or plan.key_of(vertex)
+    values = key if isinstance(key, tuple) else (key,)
+    if len(values) != len(columns):
+        raise FlowError(
+            f'states= gives "{vertex.name}" a state of {key!r}, and its keys are {", ".join(columns)}',
+            way_out="give a value of the column, or a tuple with one for each",
+        )
+    return tuple(map(plain, values))

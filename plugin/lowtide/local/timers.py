@@ -1,0 +1,127 @@
+"""Timers in a run here and now: records come in order, and so does the clock."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from heapq import heappop, heappush
+from typing import Any
+
+from lowtide.core.operators.failure import Failure
+from lowtide.core.operators.folding import Refused
+from lowtide.core.operators.keys import plain
+from lowtide.core.operators.order import CLOCK, Position
+from lowtide.core.operators.timing import Timing
+from lowtide.errors import FlowError
+from lowtide.flow.plan import Plan, Vertex
+from lowtide.local.calls import Failed
+from lowtide.local.items import Item, Message, Order
+from lowtide.local.state import Scanned
+from lowtide_snapshots.keys.canonical import encode_key
+from lowtide_snapshots.keys.hashing import hash_unit
+
+__all__ = ["LIMIT", "Endless", "TimedScanned"]
+
+BEFORE = -1
+"""The tick before any."""
+LIMIT = 100_000
+"""So often time may call the keys of one step when no record is left."""
+
+
+class Endless(FlowError):
+    """Give `run_locally` an until=: the timers of a step never come to an end."""
+
+
+class TimedScanned(Scanned):
+    """The state of each key, for one `flat_scan` with a timer, and when keys want to be called."""
+
+    def __init__(self, plan: Plan, vertex: Vertex) -> None:
+        super().__init__(plan, vertex)
+        self._vertex = vertex
+        self._timing = Timing(vertex, plan.slack_ms)
+        self._first, self._units = vertex.id * plan.units, plan.units
+        self._asked: dict[Hashable, tuple[int, int, int]] = {}
+        """By key the tick, the hash unit and the moment."""
+        self._heap: list[tuple[int, int, int, bytes, Hashable]] = []
+        self._calls = 0
+
+    @property
+    def next(self) -> Order | None:
+        """Where the clock calls it next; None if no key asks for it."""
+        while self._heap and self._asked.get(self._heap[0][4]) != self._heap[0][:3]:
+            heappop(self._heap)
+        return Order(self._heap[0][0], CLOCK, self._first + self._heap[0][1]) if self._heap else None
+
+    def begin(self, key: tuple[Any, ...], state: object) -> None:
+        """See `Scanned.begin`; the key asks for its call as after a restore."""
+        super().begin(key, state)
+        asked = self._timing.asks(state, None, Position(CLOCK, 0))
+        self._ask(key, hash_unit(key, self._units), asked, BEFORE)
+
+    def take(self, item: Item) -> list[Item]:
+        """The outputs for a record, as of any scan; its key asks for its next call, or for none."""
+        key = self._key(item.record)
+        over = self._age.is_over(key, item.order.tick)
+        if over:
+            self._asked.pop(key, None)
+        before = self._states.kept(key)
+        outs = super().take(item)
+        try:
+            asked = self._timing.asks(self._states.kept(key), item.record, item.message.position)
+        except Refused as refused:
+            self._states.keep(key, self._initial if over else before)
+            raise Failed(item.record, refused.failure) from None
+        self._ask(key, item.unit, asked, item.order.tick)
+        return outs
+
+    def _ask(self, key: Any, unit: int, asked: int | None, tick: int) -> None:
+        if asked is None:
+            self._asked.pop(key, None)
+            return
+        place = self._timing.fires(asked, tick), unit, asked
+        self._asked[key] = place
+        heappush(self._heap, (*place, encode_key([plain(each) for each in key]), key))
+
+    def fire(self, *, limited: bool) -> Iterator[tuple[Item, Failure | None]]:
+        """What the clock brings at the next place: outputs, and in the place of one what failed.
+
+        Args:
+            limited: Whether no record is left, and nobody has said how far time goes.
+
+        Raises:
+            Endless: this has gone on for too long.
+        """
+        place = self.next
+        assert place is not None, "something is due"
+        position = Position(CLOCK, place.sequence)
+        number = 0
+        while self.next == place:
+            tick, unit, asked, _, key = heappop(self._heap)
+            del self._asked[key]
+            if self._age.is_over(key, tick):
+                self._states.forget(key)
+                continue
+            if limited:
+                self._count()
+            state, outs, failure = self._initial, (), None  # type: tuple[Any, tuple[Any, ...], Failure | None]
+            named = key[0] if len(self._columns) == 1 else key  # type: ignore[index]
+            try:
+                state, outs, again = self._timing.fire(named, self._states.kept(key), asked, position)
+            except Refused as refused:
+                failure, outs = refused.failure, (refused.failure.record,)
+            else:
+                self._ask(key, unit, again, tick)
+            self._states.keep(key, state)
+            self._age.touch(key, tick)
+            for out in outs:
+                number += 1
+                message = Message(position, 0, None, None)
+                yield Item(out, place._replace(child=(number,)), message, unit), failure
+
+    def _count(self) -> None:
+        self._calls += 1
+        if self._calls > LIMIT:
+            raise Endless(
+                f'step "{self._vertex.name}": time has called its keys {LIMIT:,} times since the last record',
+                where=str(self._vertex.site),
+                way_out="say how far time goes: run_locally(..., until=...); in a job it goes on as the log does",
+            )
