@@ -7,7 +7,7 @@ Importing this package loads none of Spark, Arrow, numpy or a service's client: 
 
 from typing import TYPE_CHECKING, Any
 
-from lowtide.api import Flow, main
+from lowtide.api import Flow, main, subscribe
 from lowtide.errors import LowtideError
 from lowtide.flow import agg
 from lowtide.flow.agg import Aggregate
@@ -70,6 +70,7 @@ __all__ = [
     "session",
     "sliding",
     "stamped",
+    "subscribe",
     "tumbling",
 ]
 

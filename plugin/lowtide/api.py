@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from datetime import datetime
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lowtide.errors import FlowError
 from lowtide.flow.calls import user_site
@@ -13,7 +14,12 @@ from lowtide.flow.graph import FlowGraph
 from lowtide.flow.steps import Read
 from lowtide.flow.streams import Stream
 
-__all__ = ["Flow", "main"]
+if TYPE_CHECKING:
+    from lowtide_snapshots.job.news import News
+
+__all__ = ["Flow", "main", "subscribe"]
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 T = TypeVar("T")
 
@@ -37,22 +43,25 @@ class Flow(FlowGraph):
                 where=str(site),
                 way_out="leave it out; a field that is the message's key is marked: Annotated[str, lt.Key()]",
             )
-        return Stream(self, self.add(Read(KafkaSource(source.topic, source.format, source.start)), name, (), site))
+        return Stream(self, self.add(_read_of(source), name, (), site))
 
     def run_locally(
         self,
-        inputs: Mapping[str, Iterable[Any]] | None = None,
+        inputs: Mapping[str, Iterable[Any] | Mapping[int, Iterable[Any]]] | None = None,
         *,
         until: datetime | None = None,
-        **named: Iterable[Any],
+        states: Mapping[str, Mapping[Any, Any]] | None = None,
+        **named: Iterable[Any] | Mapping[int, Iterable[Any]],
     ) -> dict[str, list[Any]]:
         """Run the flow here and now on lists of records, one per source, in order; no Spark, no services.
 
         Args:
             inputs: The records of each source by its name: objects of the source's type, the bytes of messages' values,
                 or `Message(key, value, headers, timestamp)`; as `Stamped` where log time matters. A source that is not
-                named has no records.
+                named has no records. A mapping gives the records of each partition: each has an order of its own.
             until: Where time stops after the last record; by default it goes on, so that every window closes.
+            states: By step and key the state that a scan begins with, as from a snapshot; a key of several columns is a
+                tuple.
             **named: More inputs, by names that are identifiers.
 
         Returns:
@@ -60,7 +69,44 @@ class Flow(FlowGraph):
         """
         from lowtide.local.run import run_records
 
-        return run_records(self, {**(inputs or {}), **named}, until)
+        return run_records(self, {**(inputs or {}), **named}, until, states)
+
+
+def _read_of(source: Kafka[T]) -> Read:
+    said = source.start, source.stop, source.preload, source.compacted
+    return Read(KafkaSource(source.topic, source.format, *said))
+
+
+def subscribe(
+    job: str,
+    *about: str,
+    at: datetime | None = None,
+    last_id: str = "",
+    timeout: timedelta | None = None,
+    conf: Path | None = None,
+) -> Iterator[News]:
+    """Give the news of a running job, each once and in order, over its deaths, until it is stopped.
+
+    Args:
+        job: Its name.
+        *about: "delivered", "commit", "min_time" or "segment:STEP".
+        at: Tell of each of them once, when it has come to this moment, and end when all have.
+        last_id: The id of the last news of an earlier subscription to the same, which this one goes on after.
+        timeout: How long to wait for all of it.
+        conf: The job's conf file; without it, defaults.
+
+    Raises:
+        LowtideError: the job cannot be found or tell of that, or has not come so far in time.
+    """
+    from lowtide.cli.running_jobs import control_of
+    from lowtide.conf import Conf
+    from lowtide.status.subscriber import follow
+
+    if at is not None and at.tzinfo is None:
+        raise FlowError(f"at={at} has no zone", way_out="give one: datetime(..., tzinfo=UTC)")
+    at_ms = None if at is None else -((EPOCH - at) // timedelta(milliseconds=1))
+    found, limit_s = Conf.load(conf), None if timeout is None else timeout.total_seconds()
+    return follow(lambda: control_of(found, job), about, at_ms=at_ms, last_id=last_id, limit_s=limit_s)
 
 
 def main(flow: Flow) -> None:

@@ -39,6 +39,7 @@ __all__ = [
     "SessionTaken",
     "SnapshotDamaged",
     "SnapshotFailed",
+    "StateTooLarge",
     "TooFewSlots",
     "TopicUnknown",
     "UserCodeFailed",
@@ -115,6 +116,13 @@ class FrameTooLarge(RecordRefused):
 
 class UserCodeFailed(LowtideError):
     """Correct the user's function: it raised, or returned what its type does not allow."""
+
+    kind = "flow"
+    exit_code = 5
+
+
+class StateTooLarge(LowtideError):
+    """Let the step keep less, spread it over more workers, or raise its limit; then start the job again."""
 
     kind = "flow"
     exit_code = 5

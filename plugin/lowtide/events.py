@@ -23,11 +23,13 @@ __all__ = ["EVENTS", "EventLog", "EventName"]
 EventName = Literal[
     "life_begun",
     "life_ended",
+    "sources_ended",
     "worker_forked",
     "worker_lost",
     "front_registered",
     "tracker_restarted",
     "sink_claimed",
+    "records_late",
     "stalled",
     "resumed",
     "zookeeper_lost",

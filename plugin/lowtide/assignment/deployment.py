@@ -43,8 +43,9 @@ class Deployment:
         relied_on: The largest tick that anything rests on, floors too; see `Front`.
         store: Where snapshots go; None where none are taken.
         restored: The parts that the life begins from, all of the T that it starts at.
+        forgot: By step, after how many ticks keys were forgotten in the life that wrote them.
         recovered: Whether it begins from a snapshot at all.
-        shares: Whether later snapshots may share parts with that one: not where a state has another type by now.
+        shares: Whether later snapshots may share parts with that one: not where a state has another type or ttl by now.
     """
 
     plan: Plan
@@ -68,5 +69,6 @@ class Deployment:
     relied_on: int = 0
     store: StoreSetting | None = None
     restored: tuple[Part, ...] = ()
+    forgot: Mapping[str, int] = field(default_factory=dict)
     recovered: bool = False
     shares: bool = False

@@ -287,13 +287,17 @@ class Finished(Message, frozen=True):
 
 
 class JobState(Message, frozen=True, kw_only=True):
-    """How a job is: its life, why that ended (None while it goes on), sums over all workers, each worker, executors."""
+    """How a job is: its life, why that ended (None while it goes on), sums over all workers, each worker, executors.
+
+    `finished`: all its sources have ended, and everything is delivered and committed.
+    """
 
     incarnation: int
     cause: Cause | None
     totals: dict[str, int]
     workers: list[WorkerState]
     executors: list[str]
+    finished: bool = False
 
     def plain(self) -> dict[str, Any]:
         """Return it as JSON has it; gauges that are not known are left out."""

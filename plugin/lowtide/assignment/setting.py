@@ -26,6 +26,24 @@ class ControlSetting(msgspec.Struct, frozen=True, kw_only=True):
     tls_key: str | None = None
 
 
+class GraphSetting(msgspec.Struct, frozen=True, kw_only=True):
+    """The job's place in a graph of several jobs.
+
+    Attributes:
+        address: Where the graph's tracker is, `host:port`.
+        secret: What all jobs of the graph know.
+        reads: The topics that the job reads.
+        writes: Those that it writes.
+        after: Jobs that have to be known before anything of the graph is believed.
+    """
+
+    address: str
+    secret: str
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    after: tuple[str, ...] = ()
+
+
 class SnapshotSetting(msgspec.Struct, frozen=True, kw_only=True):
     """What the driver program says of snapshots.
 
@@ -60,6 +78,7 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         levels: How many levels there are.
         graph: Every segment with what feeds it.
+        feeds: By topic the segments that its fronts feed; of one that is not named, all that nothing else feeds.
         dues: Each segment that is sent into when time comes, with the places of the workers that tell what is due.
         parallelism: How many workers each level from 1 on has.
         processes: How many host processes an executor has; 0 for half its cores.
@@ -76,14 +95,17 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
         silent_limit_s: How long a worker that has sent gauges may send none.
         fronts: All registered fronts.
         topic_ids: What the broker calls the source topics for good.
+        ends: By topic what the flow says of where it ends, of those that do.
         kafka: librdkafka's settings for the way in.
         zookeeper: The way into ZooKeeper.
         control: Of the control API.
         snapshots: Of snapshots; None where none are taken.
+        jobs: Its place among other jobs; None for a job by itself.
     """
 
     levels: int
     graph: dict[int, list[int]]
+    feeds: dict[str, list[int]] = {}
     dues: dict[int, list[int]] = {}
     parallelism: int
     processes: int
@@ -100,10 +122,12 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
     silent_limit_s: float = 600.0
     fronts: list[FrontStart]
     topic_ids: dict[str, str]
+    ends: dict[str, str] = {}
     kafka: dict[str, Any]
     zookeeper: ZooKeeperAccess
     control: ControlSetting
     snapshots: SnapshotSetting | None = None
+    jobs: GraphSetting | None = None
 
     @property
     def job(self) -> str:

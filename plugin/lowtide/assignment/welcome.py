@@ -22,6 +22,8 @@ class FrontStart(msgspec.Struct, frozen=True, kw_only=True):
         before: The label before that offset, as the snapshot has it that the life begins from; None if there is none.
         opening: The tick below which it labels nothing: its opening floor, and what was promised for it since.
         floors: The promises, as `(offset, tick)`.
+        stop: The first offset that it does not read; None if it reads on for ever.
+        preloaded: Where its preloaded records end; 0 if it has none.
     """
 
     number: int
@@ -31,6 +33,8 @@ class FrontStart(msgspec.Struct, frozen=True, kw_only=True):
     opening: int
     before: int | None = None
     floors: list[tuple[int, int]] = []
+    stop: int | None = None
+    preloaded: int = 0
 
     @property
     def name(self) -> str:

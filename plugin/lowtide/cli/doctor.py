@@ -25,7 +25,7 @@ NAME_WIDTH = max(len(check.name) for check in CHECKS)
 @click.command()
 @click.argument("flow", required=False)
 @click.option("--probe", is_flag=True, help="Make a scratch topic to compare the clocks, and delete it again.")
-@click.option("--lateness", is_flag=True, help="Show how late the newest records of FLOW come to its windows.")
+@click.option("--lateness", is_flag=True, help="Show how late the newest records come to FLOW's windows and joins.")
 @with_conf
 @as_json
 def doctor(conf: Conf, flow: str | None, probe: bool, lateness: bool, as_json: bool) -> int:
@@ -52,7 +52,7 @@ def doctor(conf: Conf, flow: str | None, probe: bool, lateness: bool, as_json: b
 
 
 def show_lateness(conf: Conf, flow: FlowGraph, as_json: bool) -> int:
-    """Say for each window of event time what its `wait` has to cover, by the newest messages of each partition."""
+    """Say for each window and join of event time what its `wait` has to cover, by each partition's newest messages."""
     from lowtide.local.lateness import QUANTILES, lateness_of
     from lowtide.local.oracle import read_newest
 
@@ -62,7 +62,7 @@ def show_lateness(conf: Conf, flow: FlowGraph, as_json: bool) -> int:
         click.echo(json.dumps([asdict(each) for each in found], indent=2))
         return 0
     if not found:
-        click.echo("no window of this flow goes by event time")
+        click.echo("no window or join of this flow goes by event time")
     for each in found:
         click.echo(f"{each.step}: {each.records:,} records, log time less {each.time}:")
         shown = [f"p{of * 100:g} {ms:,.0f} ms" for of, ms in zip(QUANTILES, each.behind_ms, strict=False)]

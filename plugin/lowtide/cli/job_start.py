@@ -102,7 +102,7 @@ def run_detached(
     told = [sys.executable, *program, *_conf_options(context.params), *options]
     state = detach(flow.name, conf, lambda token: [*told, "--supervised", token])
     _show(state, as_json)
-    if state.phase == "running":
+    if state.phase in ("running", "finished"):
         return 0
     click.echo(f"error: {state.cause}", err=True)
     return state.exit_code if state.exit_code is not None else 1

@@ -13,7 +13,7 @@ from rich.text import Text
 from lowtide.cli.job_page import page_address
 from lowtide.cli.output import time_of
 from lowtide.jobs.figures import REMARKABLE_LAG_MS, count, duration, lag, latency
-from lowtide.status.job_view import FrontView, JobView, SegmentView, SinkView, WorkerView
+from lowtide.status.job_view import FrontView, JobView, KeptGauges, LateGauges, SegmentView, SinkView, WorkerView
 
 __all__ = ["show", "status_page"]
 
@@ -46,6 +46,9 @@ def status_page(view: JobView) -> RenderableType:
     if view.sinks:
         columns = ("sink", "lanes", "delivery", "delivered", "transactions")
         parts += ["", _table(columns, map(_sink, view.sinks), right=(1, 3, 4))]
+    if view.kept:
+        columns = ("step", "keeps", "", "bytes, about")
+        parts += ["", _table(columns, [_kept(*each) for each in view.kept.items()], right=(1, 3))]
     if view.events:
         parts += ["", *(Text(_event(event)) for event in view.events[-SHOWN_EVENTS:])]
     return Group(*parts)
@@ -81,8 +84,10 @@ def _summary(view: JobView) -> Table:
         ("snapshots", _snapshots(view)),
         ("tracker", f"era {tracker.era}, process {tracker.pid or '-'}, {tracker.floors:,} floors"),
     ]
+    if view.chain:
+        rows.append(("jobs", "; ".join(view.chain)))
     if totals.late:
-        rows.append(("late", ", ".join(f"{sum(whys.values()):,} for {step}" for step, whys in totals.late.items())))
+        rows.append(("late", "; ".join(_late(step, seen) for step, seen in totals.late.items())))
     if view.cause:
         rows.insert(0, ("ended", Text(str(view.cause), "red")))
     rows = [*(("trouble", Text(trouble.partition("\n")[0], "red")) for trouble in view.troubles), *rows]
@@ -110,6 +115,18 @@ def _segment(segment: SegmentView) -> Sequence[object]:
 
 def _sink(sink: SinkView) -> Sequence[object]:
     return sink.sink, sink.lanes, sink.delivery, count(sink.delivered), count(sink.transactions)
+
+
+def _kept(step: str, kept: KeptGauges) -> Sequence[object]:
+    return step, f"{kept.count:,}", kept.what, f"{kept.bytes:,}"
+
+
+def _late(step: str, seen: LateGauges) -> str:
+    if not seen.late:
+        return f"none for {step}"
+    behind = f", by {duration(seen.most_ms)} at most" if seen.closed else ""
+    ahead = f", {seen.ahead:,} ahead of their time" if seen.ahead else ""
+    return f"{seen.late:,} for {step} ({seen.share:.2%} of {seen.records:,}{behind}{ahead})"
 
 
 def _front(front: FrontView) -> Sequence[object]:

@@ -30,6 +30,7 @@ from lowtide.conf.tables import (
     RegistryConf,
     SnapshotsConf,
     SparkConf,
+    TrackerConf,
     WorkerConf,
     ZooKeeperConf,
 )
@@ -61,6 +62,7 @@ class Conf:
     snapshots: SnapshotsConf = field(default_factory=SnapshotsConf)
     epoch: EpochConf = field(default_factory=EpochConf)
     control: ControlConf = field(default_factory=ControlConf)
+    tracker: TrackerConf = field(default_factory=TrackerConf)
     embedded: EmbeddedConf = field(default_factory=EmbeddedConf)
     registry: dict[str, RegistryConf] = field(default_factory=dict)
 
@@ -242,6 +244,13 @@ def _check_together(conf: Conf, where: str) -> None:
                 where=where,
                 way_out="set it in its own table; spark.lowtide.TABLE.KEY is for Spark's own conf",
             )
+    if conf.tracker.graph is not None and conf.job.delivery != "exactly_once":
+        raise ConfError(
+            f'[tracker] graph is set, and [job] delivery is "{conf.job.delivery}": jobs wait for what another one has '
+            "delivered for good, and such a job never says that",
+            where=where,
+            way_out='choose delivery = "exactly_once", or leave graph out',
+        )
     lanes = conf.job.lanes or conf.job.parallelism
     if not conf.job.parallelism <= lanes <= conf.exchange.units:
         raise ConfError(

@@ -136,6 +136,7 @@ class WorkerConf:
     load_limit_s: Seconds = 1800.0
     call_limit_s: Seconds = 300.0
     max_queued_bytes: Annotated[int, Meta(ge=1 << 16)] = 32 << 20
+    max_join_bytes: Annotated[int, Meta(ge=1 << 20)] = 1 << 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +176,25 @@ class ControlConf:
     token_file: Text | None = None
     tls_cert: Text | None = None
     tls_key: Text | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackerConf:
+    """The tracker that several jobs share, where they are connected by topics; `lowtide tracker` is its process.
+
+    `after` names the jobs whose topics this one reads, with commas: until something is known of them, it waits. The
+    secret, which all jobs of the graph have, never stands in the file.
+    """
+
+    graph: Annotated[str, Meta(pattern=r"^[^\s,]+:[0-9]+$", description="one host:port")] | None = None
+    after: Text | None = None
+    secret_env: Text | None = None
+    secret_file: Text | None = None
+
+    @property
+    def jobs_before(self) -> tuple[str, ...]:
+        """The names in `after`."""
+        return tuple(name.strip() for name in (self.after or "").split(",") if name.strip())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -213,7 +213,7 @@ def read_lasts(kafka: KafkaConf, topic: str, limit_s: float, say: Callable[[str]
         ServiceUnavailable: Kafka does not answer, or a transaction is still open.
     """
     settings = librdkafka_settings(kafka)
-    end = _end_offset(kafka, topic, limit_s)
+    end = _end_offset(settings, topic, limit_s, committed=False)
     return durable_of(newest(settings, topic, limit_s, end=end, say=say), topic)
 
 
@@ -231,7 +231,8 @@ def newest(
         settings: librdkafka's, of the way in.
         topic: The topic.
         limit_s: How long Kafka may give nothing.
-        end: Read up to this offset; up to the first open transaction by default.
+        end: Read up to this offset; by default up to the first transaction that is open when this is called. A topic
+            that is written all the time has no end of its own: Kafka tells one only to who has waited there.
         say: Told how far it is, every 5 s.
 
     Raises:
@@ -240,6 +241,8 @@ def newest(
     """
     from confluent_kafka import Consumer, TopicPartition
 
+    if end is None:
+        end = _end_offset(settings, topic, limit_s, committed=True)
     # fmt: off
     consumer = Consumer({
         **settings, "group.id": "lowtide", "enable.auto.commit": False, "log_level": 0,
@@ -259,7 +262,7 @@ def _newest(
     settings: Mapping[str, str],
     topic: str,
     *,
-    end: int | None,
+    end: int,
     limit_s: float,
     say: Callable[[str], None],
 ) -> dict[bytes, bytes]:
@@ -268,7 +271,7 @@ def _newest(
     table: dict[bytes, bytes] = {}
     now = time.monotonic()
     position, say_at, deadline = 0, now + SAY_EVERY_S, now + limit_s
-    while end is None or position < end:
+    while position < end:
         now, before = time.monotonic(), position
         if now > deadline:
             raise ServiceUnavailable(
@@ -289,7 +292,6 @@ def _newest(
             elif error.code() == KafkaError._PARTITION_EOF:
                 # What lies behind the last record, transactions' markers, is seen in this offset alone.
                 position = message.offset()
-                end = position if end is None else end
             elif error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
                 raise _lost(settings, topic, "is gone")
         if position > before:
@@ -319,22 +321,22 @@ def topic_id(settings: Mapping[str, str], topic: str, limit_s: float) -> str | N
         raise _unanswered(settings, topic, limit_s, caught) from caught
 
 
-def _end_offset(kafka: KafkaConf, topic: str, limit_s: float) -> int:
-    """The offset behind the last one there is, be it committed or not."""
+def _end_offset(settings: Mapping[str, str], topic: str, limit_s: float, *, committed: bool) -> int:
+    """The offset behind the last one there is; or, of what is `committed`, that of the first open transaction."""
     from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
     from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
     deadline = time.monotonic() + limit_s
-    settings = librdkafka_settings(kafka)
     client: Any = AdminClient({**settings, "log_level": 0})
+    isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
     place, spec = TopicPartition(topic, 0), OffsetSpec.latest()  # type: ignore[no-untyped-call]
     while True:
-        if topic_id(settings, topic, kafka.reach_limit_ms / 1000) is None:
+        if topic_id(settings, topic, limit_s) is None:
             raise _lost(settings, topic, "is gone")
         try:
             # fmt: off
             answer = client.list_offsets({place: spec}, request_timeout=max(0.1, deadline - time.monotonic()),
-                                         isolation_level=IsolationLevel.READ_UNCOMMITTED)
+                                         isolation_level=isolation)
             # fmt: on
             return int(answer[place].result().offset)
         except KafkaException as caught:

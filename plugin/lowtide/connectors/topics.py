@@ -45,6 +45,7 @@ class Topic:
         timestamps: "CreateTime" or "LogAppendTime": who sets a record's timestamp.
         cleanup: "delete", "compact" or "compact,delete".
         id: What the cluster calls it for good; a topic recreated under the same name has another.
+        compaction_lag_ms: How old its records get at least before compaction may drop any of them.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Topic:
     timestamps: str
     cleanup: str
     id: str
+    compaction_lag_ms: int = 0
 
 
 class Topics:
@@ -121,7 +123,8 @@ class Topics:
             config = self._result(answers[wanted[name]], name)
             timestamps, cleanup = config["message.timestamp.type"].value, config["cleanup.policy"].value
             id_ = str(self._result(ids[name], name).topic_id)
-            described.append(Topic(name, len(known[name].partitions), timestamps, cleanup, id_))
+            lag_ms = int(config["min.compaction.lag.ms"].value)
+            described.append(Topic(name, len(known[name].partitions), timestamps, cleanup, id_, lag_ms))
         return described
 
     def earliest(self, topics: Iterable[Topic]) -> dict[tuple[str, int], int]:

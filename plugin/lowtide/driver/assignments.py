@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import time
 
-from lowtide.assignment.setting import ControlSetting, LifeSetting, SnapshotSetting
+from lowtide.assignment.setting import ControlSetting, GraphSetting, LifeSetting, SnapshotSetting
 from lowtide.conf import Conf
+from lowtide.conf.graph_secret import graph_secret
 from lowtide.conf.store_access import store_setting
 from lowtide.conf.zookeeper_access import ZooKeeperAccess
 from lowtide.connectors.kafka_access import librdkafka_settings
@@ -19,7 +20,10 @@ from lowtide.driver.frozen import job_record
 from lowtide.driver.opening import Opening
 from lowtide.driver.placement import text_of
 from lowtide.driver.preflight import Surroundings
+from lowtide.driver.stops import stops_of
 from lowtide.flow.plan import Plan
+from lowtide.flow.segments import segments_of
+from lowtide.flow.steps import Write
 from lowtide.status.moment import JobShape
 from lowtide.worker.level_deployment import LevelDeployment
 
@@ -36,7 +40,9 @@ def deployment_of(plan: Plan, conf: Conf, found: Surroundings, opening: Opening)
         plan=plan,
         sink_partitions=found.sinks,
         producer=librdkafka_settings(conf.kafka),
-        limits=Limits(exchange.frame_bytes, exchange.max_frame_bytes, exchange.max_frame_rows),
+        limits=Limits(
+            exchange.frame_bytes, exchange.max_frame_bytes, exchange.max_frame_rows, conf.worker.max_join_bytes
+        ),
         delivery=job.delivery,
         window=Window(_lead_ticks(conf), job.max_front_bytes),
         # In ordered mode the steps themselves wait.
@@ -55,6 +61,7 @@ def deployment_of(plan: Plan, conf: Conf, found: Surroundings, opening: Opening)
         relied_on=max([opening.relied_on, *(floor.tick for floor in (*opening.floors, *opening.unreported))]),
         store=store_setting(conf.snapshots),
         restored=() if opening.recovered is None else opening.recovered.manifest.parts,
+        forgot={} if opening.recovered is None else opening.recovered.forgot,
         recovered=opening.recovered is not None,
         shares=opening.recovered is not None and opening.recovered.same_shapes(plan),
     )
@@ -62,11 +69,12 @@ def deployment_of(plan: Plan, conf: Conf, found: Surroundings, opening: Opening)
 
 def setting_of(plan: Plan, conf: Conf, opening: Opening, token: str) -> LifeSetting:
     """Return what the service is told."""
-    job = conf.job
+    job, segments = conf.job, segments_of(plan)
     return LifeSetting(
         levels=plan.levels,
-        graph=plan.segments,
-        dues=plan.dues,
+        graph=dict(segments.inbound),
+        feeds=dict(segments.feeds),
+        dues=dict(segments.dues),
         parallelism=plan.parallelism,
         processes=conf.worker.processes,
         dead_letters=plan.dead_letters is not None,
@@ -87,10 +95,27 @@ def setting_of(plan: Plan, conf: Conf, opening: Opening, token: str) -> LifeSett
         silent_limit_s=conf.worker.call_limit_s + conf.worker.load_limit_s,
         fronts=list(opening.fronts),
         topic_ids=dict(opening.topic_ids),
+        ends={topic: str(stop) for topic, stop in stops_of(plan).items()},
         kafka=librdkafka_settings(conf.kafka),
         zookeeper=ZooKeeperAccess.of(conf.zookeeper),
         control=_control(conf, token),
         snapshots=_snapshots(plan, conf, opening),
+        jobs=_jobs(plan, conf, opening),
+    )
+
+
+def _jobs(plan: Plan, conf: Conf, opening: Opening) -> GraphSetting | None:
+    said = conf.tracker
+    if said.graph is None:
+        return None
+    sinks = [vertex.step.sink for vertex in plan.sinks() if isinstance(vertex.step, Write)]
+    letters = [] if plan.dead_letters is None else [plan.dead_letters]
+    return GraphSetting(
+        address=said.graph,
+        secret=graph_secret(said),
+        reads=tuple(sorted(opening.topic_ids)),
+        writes=tuple(sorted({sink.topic for sink in (*sinks, *letters)})),
+        after=said.jobs_before,
     )
 
 

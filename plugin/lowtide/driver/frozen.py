@@ -9,6 +9,7 @@ from lowtide.conf.zookeeper_access import ZooKeeperAccess
 from lowtide.core.fronts.register import FrontRegister
 from lowtide.driver.refusals import fence_ends_life
 from lowtide.driver.starts import refuse_other_starts
+from lowtide.driver.stops import refuse_other_stops
 from lowtide.errors import FlowError
 from lowtide.flow.plan import Plan
 from lowtide.flow.steps import Read
@@ -38,7 +39,9 @@ def settled_conf(plan: Plan, conf: Conf) -> Conf:
     """
     with fence_ends_life(), ZooKeeperAccess.of(conf.zookeeper).store(plan.name) as store:
         frozen = store.record()
-        refuse_other_starts(plan, FrontRegister.from_json(store.fronts()))
+        register = FrontRegister.from_json(store.fronts())
+        refuse_other_starts(plan, register)
+        refuse_other_stops(plan, register)
         if conf.job.submission is not None:
             refuse_again(*store.place, plan.name, conf.job.submission)
         return conf if frozen is None else _settled(frozen, plan, conf)

@@ -31,6 +31,7 @@ from lowtide.driver.query import start_query
 from lowtide.driver.recovery import StartFrom
 from lowtide.driver.refusals import fence_ends_life
 from lowtide.driver.session import drop_executors, has_executors, master_of, session_runs, start_session
+from lowtide.driver.stops import has_an_end
 from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
 from lowtide.events import EventLog
 from lowtide.flow.compiler import compile_job
@@ -47,6 +48,8 @@ LOG = logging.getLogger(__name__)
 
 POLL_MS = 200
 """How often the program looks whether its job still runs; a signal waits as long at most."""
+END_POLL_S = 0.5
+"""How often a job whose sources end asks its service whether it has finished."""
 CAUSE_LIMIT_S = 1.0
 """How long the service's own word for an end is waited for when Spark has already ended the query."""
 
@@ -83,6 +86,10 @@ class Job:
         self._query: Any = None
         self._load_limit_s = 0.0
         self._brokers = BrokerWatch(conf.kafka)
+        self.finished = False
+        """Whether all sources have ended, and everything is delivered and committed; seen by `wait`."""
+        self._ends = has_an_end(plan)
+        self._look_s = 0.0
         self.outage_s = 0.0
         """For how many seconds no broker was reached, seen by `wait`; 0 while one is."""
 
@@ -232,7 +239,7 @@ class Job:
         return self.state().plain()
 
     def wait(self, go_on: Callable[[], bool] = lambda: True) -> None:
-        """Wait for the end of the life; returns only if `go_on`, asked every `POLL_MS`, says no before.
+        """Wait for the end of the life; returns only if it has `finished`, or `go_on`, asked every `POLL_MS`, says no.
 
         Raises:
             LifeEnded: with the cause; whatever ended it, the input is still there.
@@ -242,6 +249,8 @@ class Job:
             while self.running():
                 if not go_on():
                     return
+                if self._has_finished():
+                    return
                 self._await()
                 self.outage_s = self._brokers.look()
                 with fence_ends_life():
@@ -250,6 +259,13 @@ class Job:
         except LowtideError as error:
             self._note.fail(error)
             raise
+
+    def _has_finished(self) -> bool:
+        if self._ends and time.monotonic() >= self._look_s:
+            self._look_s = time.monotonic() + END_POLL_S
+            with suppress(LifeEnded):  # The cause is known in a moment.
+                self.finished = self._note.finished = self.state().finished
+        return self.finished
 
     def _await(self) -> None:
         try:

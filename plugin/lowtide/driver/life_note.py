@@ -32,6 +32,7 @@ class LifeNote:
         control: Where its control API listens; None before it does.
         cause: Why it has ended by itself; None if it has not.
         ran: Whether it has come to run.
+        finished: Whether all sources have ended, and everything is delivered and committed.
         again: Whether its program begins another life after it; None where that is not known.
     """
 
@@ -48,6 +49,7 @@ class LifeNote:
         self.control: ControlAddress | None = None
         self.cause: Cause | None = None
         self.ran = False
+        self.finished = False
         self.again: bool | None = False
         self._store = store
         self._submission = submission
@@ -83,6 +85,7 @@ class LifeNote:
             "submission": self._submission,
             "delivery": self._delivery,
             "ran": self.ran,
+            "finished": self.finished,
             "again": self.again,
             "driver": f"process {os.getpid()} on {socket.gethostname()}",
             "at": datetime.now(UTC).isoformat(timespec="seconds"),

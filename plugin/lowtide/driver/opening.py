@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lowtide.assignment.welcome import FrontStart
@@ -21,18 +21,22 @@ from lowtide.connectors.claims import claim, transactional_id
 from lowtide.connectors.floor_archive import read_archived
 from lowtide.connectors.lasts import Durable, keep_floors, open_lasts, read_lasts, topic_of
 from lowtide.connectors.lasts_records import lane_name
+from lowtide.connectors.topics import Topic
 from lowtide.core.effects import letters_of
+from lowtide.core.fronts.end import end_tick
 from lowtide.core.fronts.register import FrontRegister, Partition
 from lowtide.core.operators.order import OrderKey
+from lowtide.driver.compacted import refuse_compacted_replay
 from lowtide.driver.frozen import job_record
 from lowtide.driver.placement import START, kept_steps, refuse_forgotten, refuse_other_delivery
 from lowtide.driver.preflight import Surroundings
 from lowtide.driver.recovery import Recovered, StartFrom, recover
 from lowtide.driver.refusals import fence_ends_life
-from lowtide.driver.starts import first_offsets, refuse_other_starts, starts_of
-from lowtide.errors import LifeEnded
+from lowtide.driver.starts import first_offsets, preload_ends, refuse_other_starts, starts_of
+from lowtide.driver.stops import last_offsets, refuse_other_stops, stops_of
+from lowtide.errors import FlowError, LifeEnded
 from lowtide.flow.plan import Plan
-from lowtide.flow.start import EARLIEST, Start
+from lowtide.flow.start import EARLIEST
 from lowtide_snapshots.job.store import JobStore
 from lowtide_tracker import Floor
 
@@ -135,6 +139,7 @@ def open_life(
     with fence_ends_life():
         register = FrontRegister.from_json(store.fronts())
         refuse_other_starts(plan, register)
+        refuse_other_stops(plan, register)
         durable = Durable({}, ())
         if conf.job.delivery == "exactly_once":
             durable = _claimed(store, plan, conf, incarnation, ids=_ids(plan, register, found), say=say)
@@ -166,7 +171,22 @@ def open_life(
         read = {entry.partition.source for entry in register.entries}
         fresh = tuple(topic for topic in found.sources if topic.name not in read)
         firsts = first_offsets(plan, conf, fresh, found.earliest)
-        register = _completed(store, register, incarnation, found, relied_on, firsts, starts_of(plan))
+        _refuse_after_the_end(plan, fresh, register, relied_on)
+        store.add_sources(incarnation, job_record(plan))
+        register = _completed(
+            store,
+            plan,
+            register,
+            incarnation,
+            found,
+            relied_on,
+            firsts=firsts,
+            stops=last_offsets(plan, conf, fresh, {**found.earliest, **firsts}),
+            preloaded=preload_ends(plan, conf, fresh),
+        )
+        refuse_compacted_replay(
+            conf.kafka, register, found.sources, offsets, commit=recovered is not None, delivered=bool(durable.last)
+        )
     topic_ids = {each.name: each.id for each in found.sources}
     starts = register.starts(offsets, _there(found), commit="" if recovered is None else recovered.manifest.id)
     labels = {} if recovered is None else recovered.labels
@@ -178,6 +198,9 @@ def open_life(
             offset=starts[entry.number],
             before=labels.get(entry.number),
             opening=max(begins, entry.opening),
+            stop=entry.stop,
+            # What is preloaded lies below every commit since.
+            preloaded=0 if entry.opening < begins else entry.preloaded or 0,
         )
         for entry in register.entries
     )
@@ -186,6 +209,17 @@ def open_life(
     return Opening(
         incarnation, fronts, topic_ids, last, floors, unreported, relied_on, told, begins, topic, recovered, generation
     )
+
+
+def _refuse_after_the_end(plan: Plan, fresh: Sequence[Topic], register: FrontRegister, relied_on: int) -> None:
+    """Nothing stands behind the end of time (errors: FlowError)."""
+    if fresh and register.entries and relied_on >= end_tick(plan.slack_ms):
+        raise FlowError(
+            f'topic "{fresh[0].name}" is new to the job, which has come to its end: all its sources have ended, and '
+            "everything is delivered and committed",
+            where=f"job {plan.name!r}",
+            way_out="give the job another name: it then starts anew",
+        )
 
 
 def _claimed(store: JobStore, plan: Plan, conf: Conf, incarnation: int, *, ids: set[str], say: Say) -> Durable:
@@ -250,23 +284,36 @@ def _there(found: Surroundings) -> dict[Partition, int]:
 
 def _completed(
     store: JobStore,
+    plan: Plan,
     register: FrontRegister,
     incarnation: int,
     found: Surroundings,
     relied_on: int,
+    *,
     firsts: Mapping[tuple[str, int], int],
-    starts: Mapping[str, Start],
+    stops: Mapping[tuple[str, int], int],
+    preloaded: Mapping[tuple[str, int], int],
 ) -> FrontRegister:
     """Register the partitions that are new: each labels nothing that anybody was told is over (R3).
 
-    Those of a topic that the job has not read yet begin where its source says; later ones at their beginning, so that
-    nothing is passed over.
+    Those of a topic that the job has not read yet begin and end where its source says; later ones begin at their
+    beginning, so that nothing is passed over, and of a topic that ends nothing of them is read. What is preloaded
+    stands before all that the others have.
     """
-    known = len(register.entries)
+    known, starts, ends = len(register.entries), starts_of(plan), stops_of(plan)
     for partition, earliest in sorted(_there(found).items()):
-        offset = firsts.get((partition.source, partition.partition), earliest)
-        start = str(starts.get(partition.source, EARLIEST))
-        register, _ = register.opened(partition, offset=offset, above=relied_on, start=start)
+        place = partition.source, partition.partition
+        offset, known_to = firsts.get(place, earliest), preloaded.get(place)
+        start, end = str(starts.get(partition.source, EARLIEST)), str(ends.get(partition.source, ""))
+        register, _ = register.opened(
+            partition,
+            offset=offset,
+            above=relied_on + 1 if preloaded and known_to is None else relied_on,
+            start=start,
+            stop=stops.get(place, offset) if end else None,
+            ends=end,
+            preloaded=known_to,
+        )
     new = register.entries[known:]
     if new:
         store.add_fronts(incarnation, [entry.to_json() for entry in new])

@@ -11,6 +11,7 @@ from typing import Any
 
 from lowtide.conf import Conf
 from lowtide.connectors.topics import Topic, Topics
+from lowtide.driver.compacted import refuse_compacted
 from lowtide.driver.query import topics_of
 from lowtide.errors import FlowError, TooFewSlots
 from lowtide.flow.plan import Plan
@@ -64,7 +65,7 @@ def look(plan: Plan, conf: Conf) -> Surroundings:
         )
     _refuse_shared(plan)
     found = tuple(known[name] for name in sources)
-    _refuse_compacted(found)
+    refuse_compacted(plan, found, conf.snapshots.max_commit_age_s)
     _refuse_narrow(plan, known)
     _refuse_dated(known[name] for name in sinks)
     return Surroundings(found, {name: known[name].partitions for name in sinks}, topics.earliest(found))
@@ -98,16 +99,6 @@ def _refuse_narrow(plan: Plan, topics: Mapping[str, Topic]) -> None:
                 where=f'sink "{vertex.name}"',
                 way_out=f"give the topic {plan.lanes} partitions, or set job.parallelism and job.lanes to "
                 f"{topic.partitions}",
-            )
-
-
-def _refuse_compacted(topics: Iterable[Topic]) -> None:
-    for topic in topics:
-        if "compact" in topic.cleanup:
-            raise FlowError(
-                f'topic "{topic.name}" is compacted: read again, it would not give the same records (R3)',
-                where=f"its cleanup.policy is {topic.cleanup}",
-                way_out="read a topic with cleanup.policy=delete",
             )
 
 

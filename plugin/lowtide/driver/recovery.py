@@ -18,7 +18,7 @@ from lowtide_snapshots.commits.choice import Choice, choose, manifest_of
 from lowtide_snapshots.commits.log import Commit, ZooKeeperCommitLog
 from lowtide_snapshots.errors import ManifestDamaged, NoSuchCommit
 from lowtide_snapshots.format.fingerprint import compare
-from lowtide_snapshots.format.manifest import LaneLast, Manifest
+from lowtide_snapshots.format.manifest import LaneLast, Manifest, ttl_of
 from lowtide_snapshots.job.store import JobStore
 from lowtide_snapshots.stores import Store, open_store
 from lowtide_tracker import Floor
@@ -65,8 +65,14 @@ class Recovered:
     floors: tuple[Floor, ...]
 
     def same_shapes(self, plan: Plan) -> bool:
-        """Whether every state has the very type that it had."""
+        """Whether every state has the very type that it had, and is forgotten after the same time."""
         return {step.shape for step in saved_steps(plan).values()} == set(self.manifest.flow)
+
+    @property
+    def forgot(self) -> dict[str, int]:
+        """By step, after how many ticks keys were forgotten; steps that did not forget are left out."""
+        found = ((shape.vertex, ttl_of(shape)) for shape in self.manifest.flow)
+        return {vertex: ttl for vertex, ttl in found if ttl is not None}
 
     def needed(self, durable: Iterable[Floor]) -> tuple[tuple[Floor, ...], tuple[Floor, ...]]:
         """The floors that say something from where the life begins: of the durable ones, and those of commits alone."""
@@ -156,6 +162,12 @@ def refuse_other_state(plan: Plan, manifest: Manifest, say: Say) -> None:
     shapes = [step.shape for step in steps.values()]
     differences = compare(manifest.flow, shapes, {name: step.defaults for name, step in steps.items()})
     fatal = [each.what for each in differences if each.fatal]
+    if not fatal:
+        was = {shape.vertex: shape for shape in manifest.flow}
+        at_us = manifest.tick * plan.slack_ms * 1_000
+        kept = [(step, was[name]) for name, step in steps.items() if name in was]
+        found = [what for step, then in kept for what in (step.began_otherwise(then), step.cut_otherwise(then, at_us))]
+        fatal = [what for what in found if what is not None]
     if fatal:
         raise FlowError(
             "the flow cannot read the state of its last commit: " + "; ".join(fatal),

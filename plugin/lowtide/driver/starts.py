@@ -10,11 +10,12 @@ from lowtide.conf import Conf
 from lowtide.connectors.topics import Topic, Topics
 from lowtide.core.fronts.register import FrontRegister
 from lowtide.errors import FlowError
+from lowtide.flow.endpoints import KafkaSource
 from lowtide.flow.plan import Plan
 from lowtide.flow.start import Start
 from lowtide.flow.steps import Read
 
-__all__ = ["first_offsets", "refuse_other_starts", "starts_of"]
+__all__ = ["Place", "first_offsets", "preload_ends", "refuse_other_starts", "refuse_to_come", "starts_of"]
 
 V = TypeVar("V")
 AHEAD_S = 60
@@ -28,6 +29,24 @@ def starts_of(plan: Plan) -> dict[str, Start]:
     return {v.step.source.topic: v.step.source.start for v in plan.sources() if isinstance(v.step, Read)}
 
 
+def _sources(plan: Plan) -> dict[str, KafkaSource]:
+    """By topic a source that reads it."""
+    return {v.step.source.topic: v.step.source for v in plan.sources() if isinstance(v.step, Read)}
+
+
+def preload_ends(plan: Plan, conf: Conf, topics: tuple[Topic, ...]) -> dict[Place, int]:
+    """Where what is there now ends, by partition, of the topics that are preloaded (errors: ServiceUnavailable).
+
+    Args:
+        plan: What will run.
+        conf: Where Kafka is.
+        topics: Those that the job has not read before.
+    """
+    sources = _sources(plan)
+    preloaded = [topic for topic in topics if sources[topic.name].preload]
+    return Topics(conf.kafka).ends(preloaded) if preloaded else {}
+
+
 def refuse_other_starts(plan: Plan, register: FrontRegister) -> None:
     """Hold what a start says against what the first one said: what was read since hangs on it (errors: FlowError)."""
     for topic, start in starts_of(plan).items():
@@ -37,6 +56,15 @@ def refuse_other_starts(plan: Plan, register: FrontRegister) -> None:
                 f'topic "{topic}" is now to be read from start={start}, and the job has read it from {first.start} on',
                 where="the front register in ZooKeeper",
                 way_out=f"say start={first.start} again, or give the job another name: it then starts anew",
+            )
+    for topic, source in _sources(plan).items():
+        first = next((entry for entry in register.entries if entry.partition.source == topic), None)
+        if first is not None and source.preload != (first.preloaded is not None):
+            before, now = ("without ", "with ") if source.preload else ("with ", "without ")
+            raise FlowError(
+                f'topic "{topic}" is now to be read {now}preload=True, and the job has read it {before}it',
+                where="the front register in ZooKeeper",
+                way_out="say it as before, or give the job another name: it then starts anew",
             )
 
 
@@ -62,7 +90,7 @@ def first_offsets(plan: Plan, conf: Conf, topics: tuple[Topic, ...], earliest: M
             continue
         ends = _of(topic, kafka.ends([topic]))
         if start.moment is not None:
-            _refuse_to_come(topic, start.moment, datetime.now(UTC))
+            refuse_to_come(topic, start.moment, datetime.now(UTC))
             since = _of(topic, kafka.since([topic], round(start.moment.timestamp() * 1000)))
             found |= {place: ends[place] if offset < 0 else offset for place, offset in since.items()}
         elif start.offsets is not None:
@@ -72,12 +100,14 @@ def first_offsets(plan: Plan, conf: Conf, topics: tuple[Topic, ...], earliest: M
     return found
 
 
-def _refuse_to_come(topic: Topic, moment: datetime, now: datetime) -> None:
-    """No record is there from such a moment on, and what comes until then would be read all the same."""
+def refuse_to_come(topic: Topic, moment: datetime, now: datetime, *, word: str = "start") -> None:
+    """Nobody knows yet which offset such a moment will have (errors: FlowError)."""
     if moment > now + timedelta(seconds=AHEAD_S):
+        read = f"from start={moment.isoformat()} on" if word == "start" else f"to stop={moment.isoformat()}"
+        other = 'start="latest" for what comes from now on' if word == "start" else 'stop="now" for what is there'
         raise FlowError(
-            f'topic "{topic.name}" is to be read from start={moment.isoformat()} on, and it is {now.isoformat()} now',
-            way_out='name a moment that has passed, or say start="latest" for what comes from now on',
+            f'topic "{topic.name}" is to be read {read}, and it is {now.isoformat()} now',
+            way_out=f"name a moment that has passed, or say {other}",
         )
 
 

@@ -79,7 +79,7 @@ def _until_ready(folder: JobFolder, supervisor: subprocess.Popen[bytes]) -> JobS
             if state.phase == "running":
                 progress.say(f'ready: job "{folder.name}" goes on by itself; log: {folder.log_file}')
                 return state
-            if state.ended and (gone or state.phase == "stopped"):
+            if state.ended and (gone or state.phase in ("stopped", "finished")):
                 return state
             if gone:
                 cause = Cause("other", f"the supervisor ended with status {supervisor.returncode}")

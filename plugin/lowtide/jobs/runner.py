@@ -36,6 +36,7 @@ from lowtide_snapshots.cause import Cause
 JVM_END_LIMIT_S = 10.0
 LEFT_OVER_GRACE_S = 6.0
 """How long processes may still take when the JVM has gone; the fork servers' own grace is shorter."""
+FINISHED = "all its sources have ended, and everything is delivered"
 ABANDONED = "its supervisor was killed, so it stopped"
 
 
@@ -117,7 +118,7 @@ class Runner:
         except BaseException as error:
             self._end("failed", Cause("other", said_of(error)), 1)
             raise
-        self._progress.say(f"stopped: {self._state.cause}")
+        self._progress.say(f"{self._state.phase}: {self._state.cause}")
         return self._state
 
     def _live(self) -> None:
@@ -194,9 +195,12 @@ class Runner:
                 break
             except LifeEnded as error:
                 self._again(job, error)
+        self._note(phase="stopping")
+        if self._finished:
+            self._progress.say("all sources have come to their stops, and everything is delivered")
+            return
         asked = self._signals.asked
         assert asked is not None
-        self._note(phase="stopping")
         self._progress.say(f"stopping, as {asked.name} asks; once more stops it at once")
 
     def _again(self, job: Job, error: LowtideError) -> None:
@@ -257,7 +261,7 @@ class Runner:
                 self._progress.say(f"{killed} processes did not end by themselves and were killed")
 
     def _stop_cleanly(self, job: Job) -> None:
-        if self._is_abandoned():
+        if self._is_abandoned() and not job.finished:
             job.fail(LifeEnded(ABANDONED))
         try:
             job.stop()
@@ -277,7 +281,13 @@ class Runner:
         supervisor = self._state.supervisor
         return supervisor is not None and os.getppid() != supervisor.pid
 
+    @property
+    def _finished(self) -> bool:
+        return self._job is not None and self._job.finished
+
     def _why_stopped(self) -> tuple[str, Cause, int]:
+        if self._finished:
+            return "finished", Cause("stop", FINISHED), 0
         asked = self._signals.asked
         if self._is_abandoned():
             return "failed", LifeEnded(ABANDONED).cause(), LifeEnded.exit_code

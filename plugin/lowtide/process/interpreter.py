@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import platform
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 
 PACKAGES = ("lowtide", "pyarrow", "numpy", "msgspec", "cloudpickle")
@@ -35,3 +37,15 @@ def set_up_collector() -> None:
     """
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """Collect no garbage meanwhile: where many objects are made that all stay, every look at them is in vain."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()

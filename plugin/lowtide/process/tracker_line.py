@@ -17,6 +17,7 @@ import os
 import select
 import socket
 import time
+from collections.abc import Sequence
 
 from lowtide.errors import LifeEnded
 from lowtide_tracker import ConnectionLost, Flush, LocalTracker, Notice, NoticeGap, TrackerClient, TrackerError
@@ -157,7 +158,7 @@ class TrackerLine:
             )
         return False
 
-    def open_front(self, front: int, floor: int) -> int:
+    def open_front(self, front: int, floor: int, feeds: Sequence[int] | None = None) -> int:
         """Open a front; return the tick below which it must label nothing. Waits for the answer: for rare use.
 
         Raises:
@@ -165,7 +166,7 @@ class TrackerLine:
             LifeEnded: the tracker refuses it.
         """
         try:
-            return self._client.open_front(front, floor)
+            return self._client.open_front(front, floor, feeds)
         except TrackerError as error:
             self._broke(error)
             raise

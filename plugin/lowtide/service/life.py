@@ -14,9 +14,11 @@ from lowtide.assignment.messages import Looked, Reached, WorkerNews, WorkerOrder
 from lowtide.assignment.setting import LifeSetting
 from lowtide.assignment.welcome import Welcome
 from lowtide.events import EventLog
+from lowtide.service.ending import EndOfTime
 from lowtide.service.fronts.idle_fronts import SERVICE_WORKER
 from lowtide.service.fronts.reach import Reach
 from lowtide.service.fronts.source_fronts import SourceFronts
+from lowtide.service.graph.line import GraphLine
 from lowtide.service.records import Records
 from lowtide.service.snapshots.coordinator import Coordinator
 from lowtide.service.snapshots.floor_tidier import FloorTidier
@@ -30,16 +32,19 @@ from lowtide.service.workers.questions import Questions
 from lowtide.service.workers.register import Register
 from lowtide.service.workers.silence import Silence
 from lowtide.status.gauges import WorkerState
+from lowtide.status.subscriptions import Hub
 from lowtide.status.teller import delivered_time
 from lowtide.status.tracker_report import TrackerReport
 from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.commits.log import Commit, ZooKeeperCommitLog
 from lowtide_snapshots.errors import Fenced, SnapshotsError, ZooKeeperUnavailable
 from lowtide_snapshots.job.life import Life as LifeReport
+from lowtide_snapshots.job.news import DELIVERED
 
 __all__ = ["Life"]
 
 LOG = logging.getLogger(__name__)
+COMMITS_AGAIN_S = 0.5
 
 
 class Life:
@@ -69,8 +74,22 @@ class Life:
         self.setting = setting
         self.told = setting.told
         """The delivered time, a tick, that the outside may hear: it is stored (R18)."""
+        shape = setting.shape
+        self.hub = Hub(
+            incarnation=setting.incarnation,
+            slack_ms=shape.slack_ms,
+            start_ms=setting.start * shape.slack_ms if setting.start > 0 else None,
+            segments=shape.segments,
+        )
+        """What subscribers are told."""
+        if self.told is not None:
+            self.hub.reached(DELIVERED, self.told)
+        self._reading: asyncio.Task[None] | None = None
+        self._reading_again = False
+        self._closing = False
         self.restarts = 0
         """How often the tracker was restarted."""
+        self._slack_ms = setting.shape.slack_ms
         self._secret = secret
         self._events = events
         self._on_end = on_end
@@ -81,6 +100,10 @@ class Life:
         self._place = StoreThread(setting.zookeeper.store(setting.job), events)
         self._commits = StoreThread(setting.zookeeper.store(setting.job))
         """For commits alone: their manifests are read meanwhile, from a store that may be slow."""
+        self.jobs: GraphLine | None = None
+        """Its place among other jobs; None for a job by itself."""
+        if setting.jobs is not None:
+            self.jobs = GraphLine(setting.jobs, job=setting.job, life=setting.incarnation, on_refused=on_end)
         self.fronts = SourceFronts(
             setting,
             secret=secret,
@@ -90,10 +113,14 @@ class Life:
             events=events,
             on_end=on_end,
             crew=self._crew,
+            promises=lambda: {} if self.jobs is None else self.jobs.promises,
         )
         self.reach = Reach(setting.kafka, lambda: None if self.snapshots is None else self.snapshots.commits.last)
         self.snapshots: Coordinator | None = None
         """None where no snapshots are taken."""
+        self.end = EndOfTime(
+            setting.shape.slack_ms, lambda: self.snapshots, takes=setting.snapshots is not None, events=events
+        )
         self.records = Records(self._read_records)
         self.questions = Questions(self._crew, setting.shape.slack_ms)
         self._tidier: FloorTidier | None = None
@@ -103,7 +130,7 @@ class Life:
                 setting.kafka, setting.job, incarnation=setting.incarnation, generation=generation, events=events
             )
         self._address = ""
-        openings = self.fronts.openings
+        openings, feeds = self.fronts.openings, self.fronts.feeds
         self._tracker = TrackerProcess(
             TrackerSetting(
                 setting.incarnation,
@@ -112,13 +139,16 @@ class Life:
                 setting.start,
                 setting.capacity_ticks,
                 setting.dues,
+                dict(feeds),
             ),
             secret,
             host=host,
             workers=lambda: [*register.hosts(), SERVICE_WORKER],
             fronts=lambda: openings,
+            feeds=lambda: feeds,
             on_fault=on_end,
             on_restart=self._restarted,
+            on_report=lambda report: self.hub.segments_reached(report.min_times, report.global_min),
         )
 
     async def start(self) -> None:
@@ -130,6 +160,8 @@ class Life:
         try:
             await self._place.open()
             self._address = await self._tracker.start()
+            if self.jobs is not None:
+                self.jobs.start()
             self.fronts.start(self._address)
             if self.setting.snapshots is not None:
                 await self._commits.open()
@@ -142,15 +174,23 @@ class Life:
                     ask=self._commits.ask,
                     participants=participants,
                     events=self._events,
+                    on_commit=self._read_commits_soon,
                 )
                 await self.snapshots.start()
+                # Before the first subscriber comes: it may have to be told that commits were dropped.
+                self.hub.committed(await self._commits.ask(ZooKeeperCommitLog(self._commits.store).commits))
         except BaseException:
             await self.close()
             raise
 
     async def close(self) -> None:
         """End all of it."""
+        self._closing = True
         await self.records.close()
+        if self._reading is not None:
+            await asyncio.wait([self._reading])
+        if self.jobs is not None:
+            await self.jobs.close()
         if self.snapshots is not None:
             await self.snapshots.close()
         if self._tidier is not None:
@@ -167,6 +207,7 @@ class Life:
     def troubles(self) -> list[str]:
         """What is wrong though the life goes on, each with the time since when."""
         found = [] if self.snapshots is None else [self.snapshots.trouble]
+        found += [] if self.jobs is None else [self.jobs.trouble]
         return [each for each in (self._place.away, self.fronts.trouble, self.reach.trouble, *found) if each]
 
     @property
@@ -224,11 +265,32 @@ class Life:
             self.snapshots.look(time.monotonic())
         self.reach.look(time.monotonic())
         delivered = delivered_time(workers, self._crew.expected)
+        if self.end.look(delivered, time.monotonic()):
+            return
+        if self.jobs is not None:
+            self._say(self.jobs, report)
+            delivered = self._through(self.jobs, delivered)
         telling = self._telling is not None and not self._telling.done()
         if not self.setting.keeps_lasts or delivered is None or telling:
             return
         if delivered > max(self.setting.start, self.told if self.told is not None else self.setting.start):
             self._telling = asyncio.get_running_loop().create_task(self._tell(delivered))
+
+    def _through(self, jobs: GraphLine, delivered: int | None) -> int | None:
+        """Limit a delivered time by those of the jobs before this one: so the last job's implies all."""
+        through_ms = jobs.through_ms
+        return None if delivered is None or through_ms is None else min(delivered, through_ms // self._slack_ms)
+
+    def _say(self, jobs: GraphLine, report: TrackerReport) -> None:
+        """Tell the graph how far this job is: of what is delivered only what is stored (R18)."""
+        held, names = report.held, self.fronts.names()
+        front = names.get(held.front, "") if held is not None and held.at_front and held.front is not None else ""
+        jobs.say(
+            delivered_ms=None if self.told is None else self.told * self._slack_ms,
+            min_time_ms=report.global_min * self._slack_ms,
+            holder=f"front {front}" if front else report.holder,
+            held_topic=front.rpartition("-")[0],
+        )
 
     async def _tell(self, tick: int) -> None:
         """Store a delivered time, then let it be told (R18)."""
@@ -240,6 +302,30 @@ class Life:
             LOG.warning("the delivered time could not be stored, and is not told: %s", error)
         else:
             self.told = tick
+            self.hub.reached(DELIVERED, tick)
+            if self.jobs is not None and self.report is not None:
+                self._say(self.jobs, self.report)
+
+    def _read_commits_soon(self) -> None:
+        """There may be commits that subscribers have not been told of (C16); of two at once ZooKeeper may tell one."""
+        if self._reading is not None and not self._reading.done():
+            self._reading_again = True
+        else:
+            self._reading = asyncio.get_running_loop().create_task(self._read_commits())
+
+    async def _read_commits(self) -> None:
+        log = ZooKeeperCommitLog(self._commits.store)
+        self._reading_again = True
+        while self._reading_again:
+            self._reading_again = False
+            try:
+                self.hub.committed(await self._commits.ask(log.commits))
+            except ZooKeeperUnavailable as error:
+                LOG.warning("the commits that subscribers are to be told of are read again: %s", error)
+                self._reading_again = not self._closing
+                await asyncio.sleep(COMMITS_AGAIN_S)
+            except SnapshotsError as error:
+                LOG.warning("subscribers are not told of a commit: %s", error)
 
     async def _read_records(self) -> tuple[list[LifeReport], list[Commit]]:
         """All lives and commits of the job (errors: SnapshotsError)."""

@@ -69,6 +69,7 @@ class LifeView:
             stop=lambda: os.kill(setting.driver_pid, signal.SIGTERM),
             take=self._take if setting.snapshots is not None else None,
             look=life.questions.ask if setting.snapshots is not None else None,
+            hub=life.hub,
             snapshots=lambda: [] if life.snapshots is None else life.snapshots.views(),
             host=said.host,
             port=said.port,
@@ -121,13 +122,16 @@ class LifeView:
         self.address = await self._control.start()
 
     async def close(self) -> None:
-        """Listen no more."""
+        """Listen no more, and tell subscribers how the life has ended."""
+        self._life.hub.end(self._register.last_word)
         await self._control.close()
 
     def look(self, workers: Sequence[WorkerState]) -> None:
         """Make a new view; to be called each second, with all workers of the life."""
         life, register = self._life, self._register
         phase = "ended" if register.cause else "stopping" if register.finished else "running"
+        if register.cause:
+            life.hub.end(register.cause)
         moment = Moment(
             now_ms=life.fronts.now_ms(),
             phase=phase,
@@ -142,6 +146,7 @@ class LifeView:
             delivered_time=life.told,
             snapshots=SnapshotsView() if life.snapshots is None else life.snapshots.summary(time.monotonic()),
             troubles=life.troubles,
+            chain=[] if life.jobs is None else life.jobs.chain,
             clock_jump_ms=life.fronts.clock_jump_ms,
         )
         view = self._watch.look(time.monotonic(), moment)

@@ -147,6 +147,8 @@ class Lives:
         if incarnation == self.register.incarnation:
             if cause and self.register.runs:
                 self.event("life_ended", cause=str(cause))
+            if cause and self.running is not None:
+                self.running.life.hub.end(cause)
             self.register.finished = True
 
     async def finish(self, incarnation: int) -> list[str]:
@@ -231,6 +233,7 @@ class Lives:
             totals=self.totals(),
             workers=figures.workers(self.register, self.gauges),
             executors=self.executors.names,
+            finished=self.running is not None and self.running.life.end.reached,
         )
 
 

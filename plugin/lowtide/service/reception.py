@@ -15,10 +15,10 @@ from lowtide_tracker.tcp import expect_acks
 __all__ = ["receive_on"]
 
 
-def receive_on(host: str, secret: bytes, talk: Callable[[Peer], Awaitable[None]]) -> Entrance:
-    """Listen on a free port of `host`, and let `talk` serve everybody who knows the secret, until their line breaks.
+def receive_on(host: str, secret: bytes, talk: Callable[[Peer], Awaitable[None]], port: int = 0) -> Entrance:
+    """Listen on a port of `host`, and let `talk` serve everybody who knows the secret, until their line breaks.
 
-    Those who do not are limited as `lowtide_tracker.strangers` says.
+    By default it is a free port. Those who do not are limited as `lowtide_tracker.strangers` says.
     """
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -44,6 +44,6 @@ def receive_on(host: str, secret: bytes, talk: Callable[[Peer], Awaitable[None]]
         loop = asyncio.get_running_loop()
         return asyncio.StreamReaderProtocol(asyncio.StreamReader(loop=loop), connected, loop=loop)
 
-    entrance = Entrance(listen(host), protocol)
+    entrance = Entrance(listen(host, port), protocol)
     entrance.open()
     return entrance

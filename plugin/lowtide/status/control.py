@@ -7,7 +7,8 @@ Whatever says something of the job, or does something, asks for the token. The p
 the same for every job. A client can neither hold the service up
 nor fill it: a connection serves one request; until it has shown the token it is a stranger's, and limited as
 `lowtide_tracker.strangers` says; from then on it lives for `CONNECTION_LIMIT_S` whatever it does, and there are
-`MAX_USERS` of them.
+`MAX_USERS` of them. One that has subscribed lives as long as its subscription and takes what it is sent, and there are
+`MAX_SUBSCRIBERS` of those.
 """
 
 from __future__ import annotations
@@ -27,9 +28,11 @@ from aiohttp.typedefs import Handler
 
 from lowtide.errors import LowtideError
 from lowtide.status.certificate import Certificate
+from lowtide.status.event_stream import send_events
 from lowtide.status.history import HistoryView
 from lowtide.status.job_view import JobView, SnapshotView
 from lowtide.status.page import jobs_answer
+from lowtide.status.subscriptions import Hub, SubscriptionRefused
 from lowtide_snapshots.page.answers import JobAnswer
 from lowtide_snapshots.page.files import page_file, page_headers
 from lowtide_tracker.entrance import Entrance, listen
@@ -39,6 +42,7 @@ __all__ = ["Control"]
 LOG = logging.getLogger(__name__)
 
 MAX_USERS = 32
+MAX_SUBSCRIBERS = 256
 CONNECTION_LIMIT_S = 10.0
 MAX_BODY_BYTES = 4 << 10
 MAX_HEADER_BYTES = 8 << 10
@@ -52,6 +56,9 @@ ROUTES = {
     "GET /history?since_ms=TIME": "figures per second for 15 min and per 15 s for 6 h, and what happened",
     "GET /api/jobs": "the jobs that the page shows: this one",
     "GET /api/job?since_ms=TIME": "what the page shows of it: of the status, history, snapshots and lives",
+    "GET /events?about=SUBJECT&at_ms=TIME": "server-sent events, each once and in order: about `delivered`, `commit`, "
+    "`min_time` or `segment:STEP`, several if wanted; with at_ms only when it has come to this time. Goes on after the "
+    "header `Last-Event-ID`",
     "GET /state/STEP?COLUMN=VALUE": "the state of one key as of min time, with that time",
     "GET /snapshots": "the snapshots of this life as JSON, oldest first",
     "POST /snapshots": 'take one; the body may be {"name": "...", "commit": false, "key": "..."}: a key that was heard '
@@ -66,6 +73,7 @@ HOW_TO_GET_IN = (
 
 OPEN = frozenset({"/", "/health"})
 OPEN_FOLDER = "/static/"
+EVENTS = "/events"
 WHO_IS_ASKED = 'Bearer realm="lowtide"'
 """The page tells by the realm that it is to ask for a job's token."""
 
@@ -111,6 +119,7 @@ class Control:
         take: Begins to take a snapshot, of this name, and to commit it if that is wanted; None where none are taken.
         snapshots: Those of this life.
         look: Answers with a key's state, as `Questions.ask` does.
+        hub: What subscribers are told.
         host: Where to listen.
         port: 0 for a free one.
     """
@@ -128,6 +137,7 @@ class Control:
         take: Take | None = None,
         snapshots: Callable[[], list[SnapshotView]] = list,
         look: Look | None = None,
+        hub: Hub,
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
@@ -142,12 +152,15 @@ class Control:
         self._take = take
         self._snapshots = snapshots
         self._look = look
+        self._hub = hub
         self._host = host
         self._port = port
         self._runner: web.AppRunner | None = None
         self._entrance: Entrance | None = None
         self._users: set[web.RequestHandler] = set()
         """The connections that have shown the token, and have perhaps gone since."""
+        self._subscribers: set[web.RequestHandler] = set()
+        """Likewise those that have subscribed."""
 
     async def start(self) -> str:
         """Begin to listen; return the address that clients of this machine use, `host:port`.
@@ -161,6 +174,7 @@ class Control:
         app.router.add_get("/history", self._show_history, allow_head=False)
         app.router.add_get("/snapshots", self._show_snapshots, allow_head=False)
         app.router.add_post("/snapshots", self._take_snapshot)
+        app.router.add_get(EVENTS, self._send_events, allow_head=False)
         app.router.add_get("/state/{step}", self._show_state, allow_head=False)
         app.router.add_post("/stop", self._ask_stop)
         app.router.add_get("/health", self._health, allow_head=False)
@@ -191,6 +205,7 @@ class Control:
         """Stop listening, and close what connections there are."""
         if self._entrance is not None:
             await self._entrance.close()
+        self._hub.end(None)
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -213,6 +228,18 @@ class Control:
 
     async def _show_snapshots(self, _request: web.Request) -> web.Response:
         return _encoded(self._snapshots())
+
+    async def _send_events(self, request: web.Request) -> web.StreamResponse:
+        at_ms = _time_ms(request, "at_ms")
+        if isinstance(at_ms, web.Response):
+            return at_ms
+        last_id = request.headers.get("Last-Event-ID", "")
+        try:
+            return await send_events(
+                request, self._hub, request.query.getall("about", []), at_ms=at_ms, last_id=last_id
+            )
+        except SubscriptionRefused as error:
+            return _says(400, error.what, error.way_out)
 
     async def _take_snapshot(self, request: web.Request) -> web.Response:
         if self._take is None:
@@ -277,6 +304,8 @@ class Control:
         except Exception:
             LOG.exception("a request to %s failed", request.path)
             response = _says(500, "this is a fault of Lowtide", "the job goes on; its log has the traceback")
+        if response.prepared:  # A stream, which has said all of this itself.
+            return response
         response.force_close()
         response.headers["Cache-Control"] = "no-store"
         response.headers["Server"] = "lowtide"
@@ -287,6 +316,10 @@ class Control:
         if request.match_info.http_exception is None and not is_open:
             if not self._knows_token(request):
                 return _says(401, "this needs the job's token", HOW_TO_GET_IN, {"WWW-Authenticate": WHO_IS_ASKED})
+            if request.path == EVENTS:  # Its body, if there is one, nobody waits for.
+                room = self._let_subscribe(request.protocol)
+                full = f"there are {MAX_SUBSCRIBERS} subscribers", "ask again when one has gone"
+                return await handler(request) if room else _says(503, *full)
             if not self._let_in(request.protocol):
                 return _says(503, f"{MAX_USERS} others are being answered", "ask again in a second")
             await request.read()
@@ -301,6 +334,18 @@ class Control:
         room = len(self._users) < MAX_USERS
         if room:
             self._users.add(user)
+        return room
+
+    def _let_subscribe(self, user: web.RequestHandler) -> bool:
+        """Count a connection as a subscriber's; return whether there is room for it."""
+        assert self._entrance is not None, "it has taken the connection"
+        self._entrance.proved(user)
+        self._subscribers = {each for each in self._subscribers if each.transport is not None}
+        room = len(self._subscribers) < MAX_SUBSCRIBERS
+        if room:
+            self._subscribers.add(user)
+        else:
+            asyncio.get_running_loop().call_later(CONNECTION_LIMIT_S, _end, user)
         return room
 
     def _knows_token(self, request: web.Request) -> bool:
@@ -344,11 +389,19 @@ def _silent() -> logging.Logger:
 
 
 def _since_ms(request: web.Request) -> int | web.Response:
-    """The time that a request gives, or what is wrong with it."""
-    asked = request.query.get("since_ms", "0")
+    """The time after which a request asks, or what is wrong with it."""
+    found = _time_ms(request, "since_ms")
+    return 0 if found is None else found
+
+
+def _time_ms(request: web.Request, name: str) -> int | web.Response | None:
+    """The time that a request gives, None if it gives none, or what is wrong with it."""
+    asked = request.query.get(name)
+    if asked is None:
+        return None
     if asked.isascii() and asked.isdecimal() and len(asked) <= MAX_TIME_DIGITS:
         return int(asked)
-    return _says(400, f"since_ms is {asked[:40]!r}", "give a time as ms since 1970, or leave it out")
+    return _says(400, f"{name} is {asked[:40]!r}", "give a time as ms since 1970, or leave it out")
 
 
 def _not_yet() -> web.Response:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["FrontGauges", "WorkerGauges", "WorkerState"]
+__all__ = ["FrontGauges", "KeptGauges", "LateGauges", "WorkerGauges", "WorkerState"]
 
 HISTOGRAMS = frozenset({"hops", "latency", "commit"})
 """Gauges that a worker's view leaves out."""
@@ -30,6 +30,69 @@ class FrontGauges(msgspec.Struct, frozen=True, kw_only=True):
     pulling: bool = True
 
 
+class LateGauges(msgspec.Struct, frozen=True, kw_only=True):
+    """What was late for a window step, or for one stream of a join; of one worker, or summed up.
+
+    Attributes:
+        records: How many came, late or not.
+        closed: How many came when log time had passed what they belong to.
+        ahead: How many had a time too far in the future.
+        most_ms: How far log time was ahead of a record's own time at most, of those that came too late.
+        minute: The last minute of log time, since 1970, in which one was late; -1 if none was.
+        first: The first late record of that minute: partition and offset, or the step whose clock brought it.
+        first_ms: How far log time was ahead of it; negative: its own time lay in the future.
+    """
+
+    records: int = 0
+    closed: int = 0
+    ahead: int = 0
+    most_ms: float = 0
+    minute: int = -1
+    first: str = ""
+    first_ms: float = 0
+
+    @property
+    def late(self) -> int:
+        """How many were late."""
+        return self.closed + self.ahead
+
+    @property
+    def share(self) -> float:
+        """Which part of all records was late."""
+        return self.late / self.records if self.records else 0.0
+
+    def and_(self, other: LateGauges) -> LateGauges:
+        """Both together."""
+        last = max(self, other, key=lambda each: each.minute)
+        return LateGauges(
+            records=self.records + other.records,
+            closed=self.closed + other.closed,
+            ahead=self.ahead + other.ahead,
+            most_ms=max(self.most_ms, other.most_ms),
+            minute=last.minute,
+            first=last.first,
+            first_ms=last.first_ms,
+        )
+
+
+class KeptGauges(msgspec.Struct, frozen=True, kw_only=True):
+    """What a step keeps, or one side of a join; of one worker, or summed up.
+
+    Attributes:
+        what: "windows" that are open, "records" that wait for partners, or "rows" of a table.
+        count: How many.
+        bytes: About how much memory they take.
+    """
+
+    what: str
+    count: int = 0
+    bytes: int = 0
+
+    def and_(self, other: KeptGauges) -> KeptGauges:
+        """Both together."""
+        return KeptGauges(what=self.what, count=self.count + other.count, bytes=self.bytes + other.bytes)
+
+
 class WorkerGauges(msgspec.Struct, frozen=True, kw_only=True):
     """What one worker has counted since it began; a histogram is bucket to records.
 
@@ -46,7 +109,8 @@ class WorkerGauges(msgspec.Struct, frozen=True, kw_only=True):
         records: What those transactions have delivered.
         commit: From a packet's hand-over to its being durable.
         sinks: Records delivered by sink, where they are counted apart.
-        late: By window step how many records were late: "closed" for a window, or "ahead" of their time.
+        late: What was late, by window step or side of a join.
+        kept: What is kept, by window step, side of a join or join with a table.
     """
 
     records_in: int = 0
@@ -66,7 +130,8 @@ class WorkerGauges(msgspec.Struct, frozen=True, kw_only=True):
     records: int | None = None
     commit: dict[int, int] | None = None
     sinks: dict[str, int] | None = None
-    late: dict[str, dict[str, int]] | None = None
+    late: dict[str, LateGauges] | None = None
+    kept: dict[str, KeptGauges] | None = None
 
     def plain(self) -> dict[str, Any]:
         """Return all that is known, as JSON has it."""

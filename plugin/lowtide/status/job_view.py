@@ -10,12 +10,15 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from lowtide.status.gauges import KeptGauges, LateGauges
 from lowtide.status.recent import Percentiles, Rates, Totals
 from lowtide_snapshots.cause import Cause
 
 __all__ = [
     "FrontView",
     "JobView",
+    "KeptGauges",
+    "LateGauges",
     "Percentiles",
     "Phase",
     "Rates",
@@ -181,11 +184,13 @@ class JobView(Struct, frozen=True, kw_only=True):
         lag_ms: How far min time is behind the broker's clock.
         holder: Who keeps min time from moving.
         held_s: For how long min time has stood where it is.
+        chain: Who holds it along the jobs that it waits for, line by line; empty for a job by itself.
         delivered_time_ms: Everything before it is durable in the sinks, and that this is so is stored too (R18).
         rates: Per second, over the last few seconds.
         totals: Since the life began.
         latency_ms: From a record's timestamp until it was durable, over the last seconds.
         hops: Where the time goes, by hop, over the last seconds.
+        kept: What windows, sides of joins and tables keep, by step.
         events: The last ones, oldest first, each as its line in the log.
     """
 
@@ -202,6 +207,7 @@ class JobView(Struct, frozen=True, kw_only=True):
     lag_ms: int | None = None
     holder: str = ""
     held_s: float | None = None
+    chain: list[str] = []
     delivered_time_ms: int | None = None
     rates: Rates = Rates()
     totals: Totals = Totals()
@@ -211,6 +217,7 @@ class JobView(Struct, frozen=True, kw_only=True):
     fronts: list[FrontView] = []
     workers: list[WorkerView] = []
     sinks: list[SinkView] = []
+    kept: dict[str, KeptGauges] = {}
     tracker: TrackerView = TrackerView()
     snapshots: SnapshotsView = SnapshotsView()
     events: list[dict[str, Any]] = []

@@ -33,6 +33,8 @@ class JobWatch:
         self._recent = Recent()
         self._tracker: TrackerReport | None = None
         self._view: JobView | None = None
+        self._late_told: dict[str, int] = {}
+        """By step the last minute of which an event has told the first late record."""
 
     def look(self, at_s: float, moment: Moment) -> JobView:
         """Take what the service knows now; to be called each second, and when the phase changes.
@@ -46,9 +48,19 @@ class JobWatch:
             tracker = self._tracker = _as_known(tracker, self._tracker)
             moment = replace(moment, tracker=tracker)
         self._recent.look(at_s, moment.workers, None if tracker is None else tracker.global_min)
+        self._tell_late()
         self._view = job_view(self.shape, moment, self._recent, self.events.last)
         self.history.look(self._view)
         return self._view
+
+    def _tell_late(self) -> None:
+        """Write down the first late record of each minute of log time, for each step that has one."""
+        for step, seen in self._recent.totals.late.items():
+            if seen.minute > self._late_told.get(step, -1):
+                self._late_told[step] = seen.minute
+                self.events.event(
+                    "records_late", step=step, first=seen.first, late_ms=seen.first_ms, late=seen.late, of=seen.records
+                )
 
     def view(self) -> JobView | None:
         """Return the view as of the last look; None before the first."""

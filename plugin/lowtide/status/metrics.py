@@ -57,6 +57,7 @@ class JobMetrics(Collector):
         yield from _times(view)
         yield from _fronts(view)
         yield from _processes(view)
+        yield from _kept(view)
         yield from _snapshots(view)
         yield from _durations(self._histograms())
 
@@ -69,12 +70,12 @@ def _counts(view: JobView) -> Iterator[Metric]:
     yield _counter("repairs", "Results that a late record replaced before they were delivered.", totals.repairs)
     late = CounterMetricFamily(
         "lowtide_late_records",
-        "Records that came when a window had closed, or lay too far ahead of log time.",
+        "Records that came too late for a window or a join, or lay too far ahead of log time.",
         labels=["step", "why"],
     )
-    for step, whys in sorted(totals.late.items()):
-        for why, count in sorted(whys.items()):
-            late.add_metric([step, why], count)
+    for step, seen in sorted(totals.late.items()):
+        late.add_metric([step, "closed"], seen.closed)
+        late.add_metric([step, "ahead"], seen.ahead)
     yield late
     transactions = CounterMetricFamily("lowtide_sink_transactions", "Transactions committed.", labels=["sink"])
     for sink in view.sinks:
@@ -133,6 +134,15 @@ def _processes(view: JobView) -> Iterator[Metric]:
     yield _one("troubles", "How many things are wrong though the job goes on.", len(view.troubles))
     yield _one("incarnation", "The number of the job's life.", view.incarnation)
     yield _one("running", "1 while the job runs, 0 while it starts or stops.", int(view.phase == "running"))
+
+
+def _kept(view: JobView) -> Iterator[Metric]:
+    counts = _gauge("kept", "Open windows, records that wait in joins, rows of tables.", "step", "what")
+    sizes = _gauge("kept_bytes", "About how much memory they take.", "step", "what")
+    for step, kept in sorted(view.kept.items()):
+        counts.add_metric([step, kept.what], kept.count)
+        sizes.add_metric([step, kept.what], kept.bytes)
+    yield from (counts, sizes)
 
 
 def _snapshots(view: JobView) -> Iterator[Metric]:

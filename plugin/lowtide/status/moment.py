@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from lowtide.flow.segments import segments_of
 from lowtide.status.gauges import FrontGauges, WorkerState
 from lowtide.status.job_view import SnapshotsView
 from lowtide.status.tracker_report import TrackerReport
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["JobShape", "Moment"]
 
 OUTLET = "(before the sinks)"
-"""Stands for the steps where a segment has none: what may end the life waits there (`Plan.outlet`)."""
+"""Stands for the steps where a segment has none: what may end the life waits there (`flow/segments.py`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,19 +45,23 @@ class JobShape:
 
     @classmethod
     def of(cls, plan: Plan, *, incarnation: int, started_ms: int, delivery: str = "exactly_once") -> JobShape:
-        """Return a plan's shape; segment k is that of the frames that level k receives, the outlet is behind all."""
-        exchanges = {vertex.id for vertex in plan.exchanges()}
-        receivers: dict[int, list[str]] = {level: [] for level in range(1, max(plan.levels, 2))}
+        """Return a plan's shape; segments are named for the steps that take their frames, outlets for their sinks."""
+        found = segments_of(plan)
+        names: dict[int, list[str]] = {segment: [] for segment in found.inbound}
         for vertex in plan.vertices:
-            if vertex.level and exchanges.intersection(vertex.parents) and vertex.name not in receivers[vertex.level]:
-                receivers[vertex.level].append(vertex.name)
-        outlet = {} if plan.outlet is None else {plan.outlet: OUTLET}
+            for segment in sorted({found.of_exchange[each] for each in vertex.parents if each in found.of_exchange}):
+                names[segment].append(vertex.name)
+        outlets = {*found.outlet_of.values(), *([] if found.letters is None else [found.letters])}
+        for outlet in outlets if len(outlets) > 1 else ():
+            sinks = [sink.name for sink in plan.sinks() if found.outlet_of.get(sink.id) == outlet]
+            letters = ["the dead letters"] if outlet == found.letters else []
+            names[outlet].append(f"(before {', '.join(sinks + letters)})")
         return cls(
             job=plan.name,
             incarnation=incarnation,
             started_ms=started_ms,
             slack_ms=plan.slack_ms,
-            segments={level: ", ".join(names) for level, names in receivers.items()} | outlet,
+            segments={each: ", ".join(steps) or OUTLET for each, steps in names.items()},
             sinks={sink.name: (sink.level, plan.lanes) for sink in plan.sinks()},
             delivery=delivery,
         )
@@ -80,6 +85,7 @@ class Moment:
         delivered_time: The largest that is *stored*, as a tick (R18); None if there is none.
         snapshots: Of the life.
         troubles: What is wrong though the life goes on.
+        chain: Who holds the job along the jobs that it waits for.
         clock_jump_ms: By how much the broker's clock is beyond what is believed of it.
     """
 
@@ -96,4 +102,5 @@ class Moment:
     delivered_time: int | None = None
     snapshots: SnapshotsView = field(default_factory=SnapshotsView)
     troubles: Sequence[str] = ()
+    chain: Sequence[str] = ()
     clock_jump_ms: int = 0

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from lowtide.histogram import Histogram
-from lowtide.status.gauges import WorkerState
+from lowtide.status.gauges import LateGauges, WorkerState
 
 __all__ = ["Percentiles", "Rates", "Recent", "Totals", "totals_of"]
 
@@ -31,14 +31,14 @@ class Totals(Struct, frozen=True, kw_only=True):
     """Counts since the life began: `records_in` from the sources, `delivered` to sinks, dead letters apart.
 
     Attributes:
-        late: By window step how many records were late: "closed" for a window, or "ahead" of their time.
+        late: What was late, by window step or side of a join.
     """
 
     records_in: int = 0
     delivered: int = 0
     dead_letters: int = 0
     repairs: int = 0
-    late: dict[str, dict[str, int]] = {}
+    late: dict[str, LateGauges] = {}
 
 
 class Rates(Struct, frozen=True, kw_only=True):
@@ -160,14 +160,12 @@ def totals_of(workers: Iterable[WorkerState]) -> Totals:
     )
 
 
-def _late(counted: Iterable[dict[str, dict[str, int]]]) -> dict[str, dict[str, int]]:
+def _late(counted: Iterable[dict[str, LateGauges]]) -> dict[str, LateGauges]:
     """What all workers have counted of each step."""
-    found: dict[str, dict[str, int]] = {}
+    found: dict[str, LateGauges] = {}
     for steps in counted:
-        for step, whys in steps.items():
-            sums = found.setdefault(step, dict.fromkeys(whys, 0))
-            for why, count in whys.items():
-                sums[why] += count
+        for step, seen in steps.items():
+            found[step] = found[step].and_(seen) if step in found else seen
     return found
 
 

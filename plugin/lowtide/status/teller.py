@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lowtide.core.fronts.floors import LAST_TICK, NO_TICK
-from lowtide.status.gauges import FrontGauges, WorkerState
+from lowtide.status.gauges import FrontGauges, KeptGauges, WorkerState
 from lowtide.status.job_view import FrontView, JobView, SegmentView, SinkView, TrackerView, WorkerView
 from lowtide.status.moment import JobShape, Moment
 from lowtide.status.recent import Recent
@@ -37,6 +37,7 @@ def job_view(shape: JobShape, moment: Moment, recent: Recent, events: Iterable[M
         lag_ms=teller.lag_ms(min_time_ms),
         holder=teller.holder(),
         held_s=recent.held_s,
+        chain=list(moment.chain),
         delivered_time_ms=teller.time_ms(moment.delivered_time),
         rates=recent.rates,
         totals=recent.totals,
@@ -46,6 +47,7 @@ def job_view(shape: JobShape, moment: Moment, recent: Recent, events: Iterable[M
         fronts=teller.fronts(),
         workers=[_worker(worker) for worker in moment.workers],
         sinks=teller.sinks(),
+        kept=teller.kept(),
         tracker=teller.tracker(),
         snapshots=moment.snapshots,
         events=[dict(event) for event in events],
@@ -153,6 +155,15 @@ class _Teller:
             pulling=gauges is None or gauges.pulling,
             spare=self._moment.spare.get(front),
         )
+
+    def kept(self) -> dict[str, KeptGauges]:
+        """What all workers keep together, by step or side of a join."""
+        found: dict[str, KeptGauges] = {}
+        for worker in self._moment.workers:
+            steps = None if worker.gauges is None else worker.gauges.kept
+            for step, kept in (steps or {}).items():
+                found[step] = found[step].and_(kept) if step in found else kept
+        return found
 
     def sinks(self) -> list[SinkView]:
         shape, workers = self._shape, self._moment.workers

@@ -238,6 +238,8 @@ class LevelHost:
     def _save(self) -> None:
         """Let what a snapshot asks for be written, by one process that is forked for all that have heard of it."""
         pinned = [stage for stage in self._stages.values() if stage.core.pinned is not None]
+        if not all([stage.core.complete for stage in pinned]):
+            return  # Some have not come to its T: what is pinned stays.
         if self.saver is not None and pinned:
             self._news += self.saver.begin()
         for stage in pinned:
@@ -277,7 +279,7 @@ class LevelHost:
 
     def tick(self, now_s: float) -> Emitted:
         """Do what is due."""
-        emitted = self._begin()
+        emitted = [*self._begin(), *self._go_on()]
         if now_s - self._heard_s >= HEAR_S and not self._waits:
             self._heard_s = now_s
             emitted = [*emitted, *self.hear()]
@@ -302,6 +304,16 @@ class LevelHost:
             line.flush(flush)
         return emitted
 
+    def _go_on(self) -> Emitted:
+        """Let workers do a further portion of what min time has let go on."""
+        unfinished = [stage for stage in self._stages.values() if stage.core.unfinished]
+        if not unfinished:
+            return ()
+        emitted = [(stage.name, stage.moved((), time.time_ns())) for stage in unfinished]
+        self.dirty = True
+        self._save()
+        return emitted
+
     @property
     def restless(self) -> bool:
         """Whether workers would better go further ahead of min time than rest."""
@@ -314,6 +326,8 @@ class LevelHost:
 
     def due_s(self, now_s: float) -> float:
         """In how many seconds `tick` has something to do."""
+        if any([stage.core.unfinished for stage in self._stages.values()]):
+            return 0.0
         if self.line.fileno() < 0:
             return MEND_S
         return max(0.0, self._flushed_s + FLUSH_S - now_s) if self.dirty else 1.0

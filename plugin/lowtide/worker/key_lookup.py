@@ -43,7 +43,7 @@ class KeyLookup:
             key = step.key_of(asked.key)
         except KeyUnreadable as error:
             return Looked(id=asked.id, cause=str(error))
-        tick = self._core.tracker.global_min
+        tick = self._core.settled_time
         state = self._core.program.look(step.vertex, key, tick)
         if state is NOTHING:
             return Looked(id=asked.id, tick=tick)

@@ -16,6 +16,7 @@ from lowtide.assignment.messages import Failed, Refused, WorkerHello, encode, re
 from lowtide.assignment.welcome import Welcome, unpack
 from lowtide.errors import LowtideError
 from lowtide.process.interpreter import set_up_collector
+from lowtide.process.role import becomes_worker
 from lowtide.process.wire import Kind, connect, receive, send
 from lowtide.worker.host import LevelHost
 from lowtide.worker.level_deployment import LevelDeployment
@@ -41,6 +42,7 @@ def work(birth: Birth, listener: socket.socket, address: str, orders: socket.soc
         orders: The line from the fork server, for more workers.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    becomes_worker()
     control = connect(birth.service, birth.secret)
     hello = partial(_hello, address)
     send(control, Kind.ASK, encode(hello(birth, plan=True)))

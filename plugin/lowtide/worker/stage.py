@@ -30,10 +30,12 @@ from lowtide.core.early_frames import Early, Optimism
 from lowtide.core.effects import Effects, Frame
 from lowtide.core.frames import Outbox
 from lowtide.core.fronts.source_rows import SourceRows
-from lowtide.core.operators.failure import AtRecord
+from lowtide.core.operators.failure import AtRecord, clock_of
+from lowtide.core.operators.late_seen import LateSeen
+from lowtide.core.operators.order import CLOCK
 from lowtide.core.rows import open_rows
 from lowtide.errors import LifeEnded
-from lowtide.status.gauges import WorkerGauges
+from lowtide.status.gauges import KeptGauges, LateGauges, WorkerGauges
 from lowtide.worker.broker_time import BrokerTime
 from lowtide.worker.figures import Figures, front_gauges
 from lowtide.worker.host import Handed, LevelHost
@@ -82,7 +84,8 @@ class LevelStage:
         self._broker_time = BrokerTime(welcome.now_ms, time.monotonic())
         self.core = make_core(deployment, birth, welcome.front, host.local)
         self._optimism = None if deployment.optimism is None else Optimism(deployment.optimism)
-        self._early = Early(self._optimism, deployment.max_queued_bytes)
+        self._early = {each: Early(self._optimism, deployment.max_queued_bytes) for each in self.core.entries}
+        """By segment what came too early: one that is slow holds back none of another."""
         self._last = level == plan.levels - 1
         self._outbox = Outbox(birth.number, plan.parallelism)
         self._numbered: dict[int, int] = {}
@@ -153,7 +156,9 @@ class LevelStage:
         return self._intake.taken(sender) >= frames
 
     def _take(self, came: list[Frame], now_ns: int) -> Out:
-        out = self._process(self._early.take(came, self.core.min_time), now_ns)
+        out: Out = []
+        for segment, frames in self.core.tracked(came):
+            out += self._process(self._early[segment].take(frames, self.host.local.min_time(segment)), now_ns)
         if came and self._delivers:
             rows = sum([len(frame.batch) for frame in came])
             self._figures.waits(max([frame.ticks[-1] for frame in came]), rows, time.time_ns())
@@ -179,11 +184,15 @@ class LevelStage:
     @property
     def restless(self) -> bool:
         """Whether `rest` has something to do."""
-        return self._early.restless and not self.full()
+        return any([early.restless for early in self._early.values()]) and not self.full()
 
     def rest(self, now_ns: int) -> Out:
         """There is nothing else to do: work further ahead of min time."""
-        return self._process(self._early.rest(self.core.min_time), now_ns)
+        out: Out = []
+        for segment, early in self._early.items():
+            if early.restless:
+                out += self._process(early.rest(self.host.local.min_time(segment)), now_ns)
+        return out
 
     def end(self, epoch: int, now_ns: int) -> Out:
         """Check that the epoch's input was complete; return the marks for the next level."""
@@ -212,15 +221,16 @@ class LevelStage:
     @property
     def waits(self) -> bool:
         """Whether something can go on as soon as min time moves."""
-        return bool(self._early) or self.core.waits
+        return any(self._early.values()) or self.core.waits
 
     def moved(self, floors: tuple[Floor, ...], now_ns: int) -> Out:
         """Do what min times that have moved come to; `floors` came with them.
 
         Where they let nothing go on, what is left is to forget: that is done now and then (`catch_up`).
         """
-        core, early = self.core, self._early
-        if not (floors or core.ready or early):
+        core = self.core
+        waiting = [(segment, early) for segment, early in self._early.items() if early]
+        if not (floors or core.ready or waiting or core.pinned is not None):
             self.behind = True
             return []
         self.behind = False
@@ -230,8 +240,8 @@ class LevelStage:
             raise self._named(error) from None
         self._figures.released(core.min_time, now_ns)
         out = self._send(effects)
-        if early:
-            out += self._process(early.due(core.min_time), now_ns)
+        for segment, early in waiting:
+            out += self._process(early.due(self.host.local.min_time(segment)), now_ns)
         return out
 
     def catch_up(self) -> None:
@@ -297,11 +307,33 @@ class LevelStage:
         return replace(
             self._figures.gauges(),
             repairs=core.program.repairs,
-            late=core.program.late or None,
+            late={step: self._late(seen) for step, seen in core.program.late.items()} or None,
+            kept={
+                step: KeptGauges(what=kept.what, count=kept.number, bytes=kept.bytes)
+                for step, kept in core.program.kept.items()
+            }
+            or None,
             delivered_time=core.delivered_time,
             waiting=sum(map(len, core.barriers.values())),
             front=None if core.front is None else front_gauges(core.front),
             **({} if share is None else {"queued": share.queued} | share.gauges()),
+        )
+
+    def _late(self, seen: LateSeen) -> LateGauges:
+        """What was late, with the partition's name."""
+        first = ""
+        if seen.first is not None:
+            front, offset = seen.first.front, seen.first.sequence
+            partition = self._fronts.get(front, f"front {front}")
+            first = clock_of(self.core.plan, seen.first) if front == CLOCK else f"{partition}, offset {offset}"
+        return LateGauges(
+            records=seen.records,
+            closed=seen.closed,
+            ahead=seen.ahead,
+            most_ms=seen.most_us / 1_000,
+            minute=seen.minute,
+            first=first,
+            first_ms=seen.first_us / 1_000,
         )
 
     def _named(self, error: AtRecord) -> AtRecord:

@@ -20,6 +20,10 @@ from lowtide_tracker import LocalTracker
 __all__ = ["delivers", "make_core", "make_delivery", "make_saver"]
 
 
+PORTION = 1_000
+"""So many records that were held and windows that close a worker deals with before others have their turn: some ms."""
+
+
 def make_core(deployment: Deployment, birth: Birth, start: FrontStart | None, local: LocalTracker) -> WorkerCore:
     """Make a worker's core; `start` is its front's, at level 0."""
     core = WorkerCore(
@@ -32,6 +36,7 @@ def make_core(deployment: Deployment, birth: Birth, start: FrontStart | None, lo
         max_bundle_records=deployment.max_bundle_records,
         limits=deployment.limits,
         lead_ticks=deployment.window.lead_ticks,
+        portion=PORTION,
     )
     if start is not None:
         reads = [(vertex.id, vertex.step) for vertex in deployment.plan.sources()]
@@ -62,6 +67,8 @@ def _make_front(deployment: Deployment, start: FrontStart) -> Front:
         relied_on=deployment.relied_on,
         offset=start.offset,
         before=NO_TICK if start.before is None else start.before,
+        stop=start.stop,
+        preloaded=start.preloaded,
     )
 
 

@@ -7,9 +7,11 @@ from typing import Any
 
 from lowtide.assignment.birth import Birth
 from lowtide.assignment.deployment import Deployment
+from lowtide.core.operators.order import FIRST_TICK
 from lowtide.core.operators.program import Captured
 from lowtide.core.operators.saved_step import saved_steps
 from lowtide.errors import LifeEnded
+from lowtide.process.interpreter import without_collections
 from lowtide_snapshots.errors import SnapshotsError
 from lowtide_snapshots.format.manifest import Part
 from lowtide_snapshots.format.parts import decode_part, sha256
@@ -38,10 +40,13 @@ def load_state(deployment: Deployment, birth: Birth) -> Captured:
     try:
         store = open_store(deployment.store)
         try:
-            with ThreadPoolExecutor(GETS_AT_ONCE) as pool:
+            with ThreadPoolExecutor(GETS_AT_ONCE) as pool, without_collections():
                 tables = pool.map(lambda part: _load(store, part, plan.name, plan.slack_ms), mine)
                 for part, table in zip(mine, tables, strict=True):
-                    state.setdefault(part.vertex, {})[part.unit] = steps[part.vertex].entries(table)
+                    # A part that did not change may still have keys that its life had forgotten since.
+                    ttl = deployment.forgot.get(part.vertex)
+                    gone = FIRST_TICK if ttl is None else deployment.start - ttl
+                    state.setdefault(part.vertex, {})[part.unit] = steps[part.vertex].entries(table, gone)
         finally:
             store.close()
     except SnapshotsError as error:

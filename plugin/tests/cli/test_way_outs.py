@@ -122,7 +122,7 @@ def test_every_way_out_names_what_there_is() -> None:
         ("lowtide snapshots close x", ["lowtide snapshots close"]),
         ("lowtide close-front 3", ["lowtide close-front"]),
         ("set --set job.parallelism=2, or [job].lanes", []),
-        ("raise tracker.table or job.table_capacity_ticks", ["job.table_capacity_ticks"]),
+        ("raise tracking.table or job.table_capacity_ticks", ["job.table_capacity_ticks"]),
         ("see [trackers]", ["[trackers]"]),
         ("lowtide airflow install-dags --replace", []),
         ("lowtide airflow install-flows", ["lowtide airflow install-flows"]),

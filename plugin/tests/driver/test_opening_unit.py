@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from stage_rig import deployment
 
-from lowtide import Flow, kafka
+from lowtide import Flow, calendar, kafka
 from lowtide import json as as_json
 from lowtide.conf import Conf
 from lowtide.connectors.claims import transactional_id
@@ -19,14 +21,17 @@ from lowtide.connectors.topics import Topic
 from lowtide.core.effects import letters_of
 from lowtide.core.fronts.register import FrontRegister, Partition
 from lowtide.core.operators.order import OrderKey
+from lowtide.core.operators.saved_step import saved_steps
 from lowtide.driver.frozen import _settled, job_record
 from lowtide.driver.opening import _by_vertex, _completed, _ids
 from lowtide.driver.placement import kept_steps, refuse_other_places, steps_of, text_of
 from lowtide.driver.preflight import Surroundings
-from lowtide.driver.recovery import refuse_shorter_lasts
+from lowtide.driver.recovery import Recovered, refuse_other_state, refuse_shorter_lasts
 from lowtide.driver.refusals import fence_ends_life
 from lowtide.errors import AlreadyRunning, FlowError, LifeEnded, LowtideError, ServiceUnavailable
+from lowtide.flow import zones
 from lowtide.flow.compiler import compile_flow
+from lowtide.flow.moments import micros_of
 from lowtide.flow.plan import Plan
 from lowtide_snapshots.errors import Fenced, LeaseTaken, RecordDiffers, SnapshotsError, ZooKeeperUnavailable
 from lowtide_snapshots.format.manifest import LaneLast, Manifest
@@ -59,18 +64,21 @@ def test_all_ids_that_a_life_may_use_are_claimed() -> None:
     assert ids((0, 0), (0, 1), (1, 0), (1, 1)) <= claimed
 
 
+NOTHING: dict[str, dict[tuple[str, int], int]] = {"firsts": {}, "stops": {}, "preloaded": {}}
+
+
 def test_new_partitions_are_written_down_and_old_ones_stay_as_they_are() -> None:
     """R3: append-only, and nothing new below what anybody was told is over."""
     known, _ = FrontRegister().opened(Partition("orders", "id", 1), offset=2, above=5)
     store = Written()
-    register = _completed(store, known, 9, FOUND, 40, {}, {})  # type: ignore[arg-type]
+    register = _completed(store, deployment().plan, known, 9, FOUND, 40, **NOTHING)  # type: ignore[arg-type]
     assert [(e.number, e.partition.partition, e.offset, e.opening) for e in register.entries] == [
         (0, 1, 2, 5),
         (1, 0, 0, 40),
     ]
     assert store.fronts == [(9, register.entries[1].to_json())]
     again = Written()
-    assert _completed(again, register, 10, FOUND, 50, {}, {}) == register  # type: ignore[arg-type]
+    assert _completed(again, deployment().plan, register, 10, FOUND, 50, **NOTHING) == register  # type: ignore[arg-type]
     assert again.fronts == []
 
 
@@ -142,6 +150,68 @@ def test_a_sink_that_has_lost_what_a_snapshot_knew_is_refused() -> None:
         with pytest.raises(LifeEnded, match="lane 0"):
             refuse_shorter_lasts(manifest(), last, 0)
         refuse_shorter_lasts(manifest(), last, 1)
+
+
+def counting(initial: int, ttl: timedelta | None = None) -> Plan:
+    def count(state: int, payment: Payment) -> tuple[int, Payment]:
+        return state + 1, payment
+
+    flow = Flow("stage")
+    payments = flow.read("payments", kafka("payments", as_json(Payment)))
+    payments.key_by("user").scan("count", count, initial, ttl=ttl).write("out", kafka("out", as_json(Payment)))
+    return compile_flow(flow, parallelism=1, slack_ms=2)
+
+
+def test_another_ttl_is_read_by_the_old_one_and_shares_no_parts() -> None:
+    second = counting(0, timedelta(seconds=1))
+    flow = tuple(step.shape for step in saved_steps(second).values())
+    recovered = Recovered(replace(manifest(), flow=flow), ())
+    assert recovered.forgot == {"count": 500}
+    assert recovered.same_shapes(second)
+    assert not recovered.same_shapes(counting(0, timedelta(hours=1)))
+    assert not recovered.same_shapes(counting(0))
+
+
+def test_another_initial_state_is_refused() -> None:
+    was = replace(manifest(), flow=tuple(step.shape for step in saved_steps(counting(0)).values()))
+    refuse_other_state(counting(0), was, print)
+    with pytest.raises(FlowError, match=r'step "count" begins with 100, and began with 0, .* another name'):
+        refuse_other_state(counting(100), was, print)
+
+
+def by_days() -> Plan:
+    flow = Flow("stage")
+    payments = flow.read("payments", kafka("payments", as_json(Payment))).key_by("user")
+    days = payments.window("days", calendar("day", "Europe/Berlin"))
+    days.fold(
+        lambda count, _: count + 1, 0, lambda window, count: Payment(str(window.key[0]), "", count), returns=Payment
+    ).write("out", kafka("out", as_json(Payment)))
+    return compile_flow(flow, parallelism=1, slack_ms=2)
+
+
+@pytest.mark.parametrize(("year", "refused"), [(1969, False), (1970, True), (1971, True), (1972, False)])
+def test_a_time_zone_whose_days_begin_otherwise_is_refused(
+    monkeypatch: pytest.MonkeyPatch, year: int, refused: bool
+) -> None:
+    """From the year of the snapshot to that of a year later, which are 1970 and 1971 here."""
+    was = replace(manifest(), flow=tuple(step.shape for step in saved_steps(by_days()).values()))
+    refuse_other_state(by_days(), was, print)
+    marks, place = zones.day_marks("Europe/Berlin"), (year - zones.FIRST_YEAR) * zones.DIGITS
+    other = marks if place < 0 else marks[:place] + "x" * zones.DIGITS + marks[place + zones.DIGITS :]
+    monkeypatch.setattr("lowtide.core.operators.saved_step.day_marks", {"Europe/Berlin": other}.get)
+    with (
+        pytest.raises(FlowError, match=rf"Europe/Berlin, which begin otherwise in {year}") if refused else nullcontext()
+    ):
+        refuse_other_state(by_days(), was, print)
+
+
+def test_marks_of_days_tell_zones_and_years_apart() -> None:
+    berlin, utc = zones.day_marks("Europe/Berlin"), zones.day_marks("UTC")
+    assert len(berlin) == zones.YEARS * zones.DIGITS
+    assert zones.differ(berlin, berlin, 0) is None
+    assert zones.differ(berlin, utc, 0) == zones.FIRST_YEAR
+    assert zones.differ(zones.day_marks("Europe/Paris"), berlin, micros_of(datetime(2026, 3, 1, tzinfo=UTC))) is None
+    assert zones.differ(berlin, utc, micros_of(datetime(2200, 1, 1, tzinfo=UTC))) is None, "beyond what is noted"
 
 
 LANE = LaneName(0, "out", 0)

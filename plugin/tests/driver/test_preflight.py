@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import pytest
 from stage_rig import deployment
 
-from lowtide import Flow, kafka, raw
+from lowtide import Flow, json, kafka, raw
 from lowtide.connectors.topics import Topic
-from lowtide.driver.preflight import _refuse_compacted, _refuse_dated, _refuse_narrow, sink_topics
+from lowtide.core.fronts.register import FrontRegister, Partition
+from lowtide.driver.compacted import refuse_compacted, replay_faults
+from lowtide.driver.preflight import _refuse_dated, _refuse_narrow, sink_topics
 from lowtide.errors import FlowError
 from lowtide.flow.compiler import compile_flow
+from lowtide.flow.plan import Plan
 
 TOPIC = Topic("out", 1, "CreateTime", "delete", "id of out")
 
@@ -23,12 +29,54 @@ def test_a_sink_with_fewer_partitions_than_lanes_is_refused() -> None:
     _refuse_narrow(deployment(parallelism=1).plan, {"out": TOPIC})
 
 
+def table_plan(**source: Any) -> Plan:
+    """A flow that joins records of "out" with a table of topic "in"."""
+    flow = Flow("tables")
+    rows = flow.read("rows", kafka("in", json(Row), **source)).key_by("id").table("rows")
+    stream = flow.read("stream", kafka("out", json(Row))).key_by("id")
+    stream.join_table("joined", rows, newer).write("sink", kafka("sink", json(Row)))
+    return compile_flow(flow, parallelism=1)
+
+
+@dataclass(frozen=True)
+class Row:
+    id: str
+
+
+def newer(row: Row, other: Row) -> Row:
+    return other
+
+
 @pytest.mark.parametrize("cleanup", ["compact", "compact,delete"])
 def test_a_compacted_source_is_refused(cleanup: str) -> None:
-    """R3: read again, it would not give the same records."""
-    with pytest.raises(FlowError, match="is compacted"):
-        _refuse_compacted([TOPIC, Topic("in", 1, "CreateTime", cleanup, "id of in")])
-    _refuse_compacted([TOPIC])
+    """R3: read again, it would not give the same records; but as a table that says so, and keeps what may be needed."""
+
+    def topics(lag_ms: int) -> list[Topic]:
+        return [TOPIC, Topic("in", 1, "CreateTime", cleanup, "id of in", lag_ms)]
+
+    with pytest.raises(FlowError, match="is compacted: read again") as refused:
+        refuse_compacted(table_plan(), topics(7_200_000), 3600.0)
+    assert "compacted=True" in refused.value.way_out
+    plan = table_plan(compacted=True)
+    refuse_compacted(plan, topics(7_200_000), 3600.0)
+    with pytest.raises(FlowError, match=r"compacted after 7,199,999 ms, .* within 7,200,000 ms") as refused:
+        refuse_compacted(plan, topics(7_199_999), 3600.0)
+    assert "to 7200000 at least, or max_commit_age_s to 3600 at most" in refused.value.way_out
+    with pytest.raises(FlowError, match="the job takes no commits of its own"):
+        refuse_compacted(plan, topics(7_200_000), 0.0)
+    refuse_compacted(table_plan(), [TOPIC], 3600.0)
+
+
+def test_what_is_read_again_has_to_be_too_young_for_compaction() -> None:
+    """From the commit on, or from the end of what was preloaded: there only the newest rows count, which stay."""
+    register, _ = FrontRegister().opened(Partition("in", "x", 0), offset=5, above=0, preloaded=50)
+    register, _ = register.opened(Partition("out", "y", 0), offset=0, above=1)
+    young = {("in", 0): 60}
+    (fault,) = replay_faults(register.entries, {0: 59, 1: 3}, young)
+    assert "is read again from offset 59, and is compacted up to 60" in fault
+    assert replay_faults(register.entries, {0: 60, 1: 3}, young) == []
+    assert replay_faults(register.entries, {}, {("in", 0): 50}) == []
+    assert len(replay_faults(register.entries, {}, {("in", 0): 51})) == 1
 
 
 def test_dead_letters_count_as_written_and_a_topic_once() -> None:

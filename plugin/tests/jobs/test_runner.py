@@ -31,6 +31,7 @@ class Ending:
         self.error = error
         self.stopped = 0
         self.superseded = False
+        self.finished = False
         self.failed: list[BaseException] = []
         self.followed = False
 

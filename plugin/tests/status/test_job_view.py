@@ -1,18 +1,21 @@
 """A job's view, from what the service knows at one moment."""
 
 import io
+import json
 import math
+import re
 from dataclasses import replace
 
 import msgspec
 import pytest
 from seen import MIN_TIME, PARTITIONS, SHAPE, moment, reader, report, worker
 
+from lowtide.cli.status_page import show
 from lowtide.core.fronts.floors import NO_TICK
 from lowtide.events import EventLog
 from lowtide.flow.compiler import compile_flow
 from lowtide.histogram import Histogram
-from lowtide.status.gauges import FrontGauges
+from lowtide.status.gauges import FrontGauges, KeptGauges, LateGauges
 from lowtide.status.job_view import FrontView, JobView, Percentiles
 from lowtide.status.job_watch import JobWatch
 from lowtide.status.moment import OUTLET, JobShape, Moment
@@ -144,6 +147,43 @@ def test_counts_of_another_life_are_no_negative_rates() -> None:
     assert recent.rates.records_in is None
     recent.look(2.0, [reader("0/documents-0", 0, 30)])
     assert recent.rates.records_in == 20.0
+
+
+def test_the_first_late_record_of_each_minute_is_an_event() -> None:
+    """Of each step; the page says how many of how many, and how late at most."""
+
+    def seen(records: int, closed: int, minute: int, first: str, most_ms: float) -> LateGauges:
+        return LateGauges(records=records, closed=closed, minute=minute, first=first, first_ms=40, most_ms=most_ms)
+
+    out = io.StringIO()
+    watch = JobWatch(SHAPE, EventLog("index", 3, out))
+    looks = [
+        {"1/0": seen(100, 0, -1, "", 0)},
+        {"1/0": seen(200, 1, 7, "clicks-0, offset 12", 40)},
+        {"1/0": seen(200, 2, 7, "clicks-0, offset 12", 90), "1/1": seen(200, 1, 7, "clicks-1, offset 4", 50)},
+        {"1/0": seen(200, 2, 7, "clicks-0, offset 12", 90), "1/1": seen(200, 2, 8, "clicks-1, offset 9", 95_000)},
+    ]
+    for second, late in enumerate(looks):
+        watch.look(float(second), moment(workers=[worker(name, late={"w": each}) for name, each in late.items()]))
+    told = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [(each["event"], each["step"], each["first"], each["late"], each["of"]) for each in told] == [
+        ("records_late", "w", "clicks-0, offset 12", 1, 200),
+        ("records_late", "w", "clicks-1, offset 9", 4, 400),
+    ]
+    shown = watch.view()
+    assert shown is not None
+    page = io.StringIO()
+    show(shown, page)
+    assert "4 for w (1.00% of 400, by 95.0 s at most)" in page.getvalue()
+
+
+def test_what_is_kept_is_summed_up_and_shown() -> None:
+    each = {"sales/left": KeptGauges(what="records", count=1_000, bytes=50_000)}
+    seen = view(moment(workers=[worker("1/0", kept=each), worker("1/1", kept=each), worker("1/2")]))
+    assert seen.kept == {"sales/left": KeptGauges(what="records", count=2_000, bytes=100_000)}
+    page = io.StringIO()
+    show(seen, page)
+    assert re.search(r"sales/left +2,000 +records +100,000", page.getvalue())
 
 
 def test_looks_are_not_kept_for_ever() -> None:

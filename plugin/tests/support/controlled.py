@@ -6,7 +6,7 @@ import asyncio
 import ssl
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -19,6 +19,7 @@ from lowtide.status.job_watch import JobWatch
 from lowtide.status.metrics import JobMetrics
 from lowtide.status.moment import JobShape, Moment
 from lowtide.status.page import job_answer
+from lowtide.status.subscriptions import Hub
 from lowtide_snapshots.job.control_address import ControlAddress, fingerprint
 from lowtide_snapshots.page.answers import JobAnswer, LifeLine, SnapshotLine
 
@@ -39,6 +40,7 @@ class ControlledJob:
     """
 
     watch: JobWatch
+    hub: Hub
     at: ControlAddress = field(default_factory=lambda: ControlAddress("", 0, "", "", ""))
     certificate: str = ""
     stops: list[str] = field(default_factory=list)
@@ -61,6 +63,14 @@ class ControlledJob:
             self.watch.look(now_s, moment)
 
         asyncio.run_coroutine_threadsafe(looked(), self.loop).result(30)
+
+    def tell(self, told: Callable[[Hub], None]) -> None:
+        """Have the service tell its hub something, in its own thread."""
+
+        async def tell() -> None:
+            told(self.hub)
+
+        asyncio.run_coroutine_threadsafe(tell(), self.loop).result(30)
 
     def client(self, token: str = TOKEN) -> ControlClient:
         """The API, asked with this token; the address is one that was published with it."""
@@ -89,11 +99,16 @@ class ControlledJob:
         return [self.taking.pop(0) if len(self.taking) > 1 else self.taking[0]] if self.taking else []
 
 
+def hub_of(shape: JobShape) -> Hub:
+    """A hub of a job that began with nothing."""
+    return Hub(incarnation=shape.incarnation, slack_ms=shape.slack_ms, start_ms=None, segments=shape.segments)
+
+
 @contextmanager
 def controlled(shape: JobShape, events: EventLog) -> Iterator[ControlledJob]:
     """Serve the control API of a job of this shape until the block ends."""
     certificate = made_certificate("127.0.0.1")
-    job = ControlledJob(JobWatch(shape, events), certificate=certificate.pem)
+    job = ControlledJob(JobWatch(shape, events), hub_of(shape), certificate=certificate.pem)
     control = Control(
         job.watch.view,
         TOKEN,
@@ -104,6 +119,7 @@ def controlled(shape: JobShape, events: EventLog) -> Iterator[ControlledJob]:
         stop=lambda: job.stops.append("stop"),
         take=job.take,
         snapshots=job.snapshots,
+        hub=job.hub,
     )
     loop = job.loop
     thread = threading.Thread(target=loop.run_forever)

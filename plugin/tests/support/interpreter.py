@@ -15,14 +15,14 @@ import heapq
 import operator
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from itertools import count
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from interpreter_bytes import ORIGIN, dumped, marked, normal, record_of, unit_of, unit_of_front, written
-from interpreter_joins import Nears
+from interpreter_bytes import ORIGIN, dumped, marked, normal, record_of, unit_of, unit_of_front, whole_bytes, written
+from interpreter_joins import AsofNears, Nears
 from interpreter_windows import (
     EPOCH,
     Bags,
@@ -59,11 +59,12 @@ class Raw:
 
 
 class Kafka(NamedTuple):
-    """A topic, the type of its records, and the column that is a message's key."""
+    """A topic, the type of its records, the column that is a message's key, and whether it stands before all others."""
 
     topic: str
     record: Any
     key: str | None = None
+    preload: bool = False
 
 
 class Came(NamedTuple):
@@ -195,8 +196,10 @@ class Stream:
         return stream
 
     def flat_scan(self, name: str, function: Any, initial: Any, **rest: Any) -> Stream:
+        timers: dict[str, Any] = {word: rest.pop(word) for word in ("timer", "on_timer") if word in rest}
         stream = self.scan(name, function, initial, **rest)
         stream._step.rest["flat"] = True
+        stream._step.rest |= timers
         if rest.get("returns") is None:
             stream._step.gives = typing.get_args(stream._step.gives)[0]
         return stream
@@ -263,6 +266,25 @@ class Stream:
         wait = wait if isinstance(wait, tuple) else (wait or timedelta(0),) * 2
         rest = {"before": before, "after": after, "time": time, "wait": wait, "ahead": ahead, "how": how}
         made = self._then("join", name, other, function=function, **rest)._step
+        made.gives = returns or typing.get_type_hints(function)["return"]
+        return Joined(self._flow, made)
+
+    def join_asof(
+        self,
+        name: str,
+        other: Stream,
+        function: Any,
+        *,
+        time: tuple[str, str],
+        wait: timedelta,
+        back: timedelta,
+        ahead: timedelta = timedelta(days=1),
+        late: str | None = None,
+        how: str = "left",
+        returns: Any = None,
+    ) -> Joined:
+        rest = {"before": back, "after": timedelta(0), "back": back, "time": time, "ahead": ahead, "how": how}
+        made = self._then("join_asof", name, other, function=function, wait=(wait, wait), **rest)._step
         made.gives = returns or typing.get_type_hints(function)["return"]
         return Joined(self._flow, made)
 
@@ -358,13 +380,19 @@ class Flow:
         inputs: Mapping[str, Iterable[Any]] | None = None,
         *,
         until: datetime | None = None,
+        states: Mapping[str, Mapping[Any, Any]] | None = None,
         **named: Iterable[Any],
     ) -> dict[str, list[Any]]:
         """As users call it: sources one after the other, each in the order given, or all by their log times."""
         start: list[tuple[Step, Record]] = []
-        for front, step in enumerate(step for step in self.steps if step.kind == "read"):
+        fronts: list[tuple[Step, Iterable[Any]]] = []
+        reads = [step for step in self.steps if step.kind == "read"]
+        for step in sorted(reads, key=lambda step: not step.rest["source"].preload):
+            given = {**(inputs or {}), **named}.get(step.name, ())
+            fronts += [(step, given[n]) for n in sorted(given)] if isinstance(given, dict) else [(step, given)]
+        for front, (step, records) in enumerate(fronts):
             tick = -(2**62)
-            for offset, each in enumerate({**(inputs or {}), **named}.get(step.name, ())):
+            for offset, each in enumerate(records):
                 value, at = each if isinstance(each, Stamped) else (each, getattr(each, "timestamp", None) or EPOCH)
                 tick = max(tick, (at - EPOCH) // timedelta(milliseconds=2))
                 message = Came(front, offset, 0, None, value if isinstance(value, bytes) else dumped(value))
@@ -375,6 +403,7 @@ class Flow:
                     value = value.value
                 start.append((step, Record(tick, (), value, message)))
         run = Run(self, slack_ms=2, units=128, looks_ahead=any(record.tick for _, record in start))
+        run.begin(states or {})
         run.take(start, None if until is None else -((EPOCH - until) // timedelta(milliseconds=2)))
         written = {step.name: [record.value for record in run.written[step]] for step in run.written}
         return written if self.dead_letters is None else {**written, "dead-letters": run.letters}
@@ -436,10 +465,16 @@ class Run:
             if step.kind == "window"
         }
         self._nears = {
-            step: Nears(step.rest, number, slack_ms=slack_ms, units=units, looks_ahead=looks_ahead)
+            step: (AsofNears if step.kind == "join_asof" else Nears)(
+                step.rest, number, slack_ms=slack_ms, units=units, looks_ahead=looks_ahead
+            )
             for number, step in enumerate(flow.steps)
-            if step.kind == "join"
+            if step.kind in ("join", "join_asof")
         }
+        self._asked: dict[Step, dict[Any, tuple[int, datetime]]] = {step: {} for step in flow.steps}
+        """By step the tick at which each key wants to be called, and the moment it asks for."""
+        self._units_of: dict[Any, int] = {}
+        """The unit of each key of a step with a timer."""
         self._called_at: set[tuple[Step, int, int]] = set()
         """The windows, ticks and units at which the clock calls or has called."""
         self._queue: list[tuple[Any, int, Step, int, Record]] = []
@@ -458,7 +493,7 @@ class Run:
             _, _, step, port, record = heapq.heappop(self._queue)
             if port == CLOCK:
                 if until is None or record.tick <= until:
-                    (self._close if step.kind == "window" else self._leave_alone)(step, record)
+                    self._called_by_time(step, record)
                 continue
             named = step.parents[1] if step.kind == "scan" and port == 1 else step
             try:
@@ -468,6 +503,12 @@ class Run:
                 continue
             for result in results:
                 self._pass_on(step, result)
+
+    def begin(self, states: Mapping[str, Mapping[Any, Any]]) -> None:
+        """Begin with states by step and key; none asks for a timer."""
+        for step in self._flow.steps:
+            for key, state in states.get(step.name, {}).items():
+                self._kept[step][key if isinstance(key, tuple) else (key,)] = state
 
     def _put(self, step: Step, port: int, record: Record) -> None:
         heapq.heappush(self._queue, (record.place, next(self._number), step, port, record))
@@ -482,7 +523,8 @@ class Run:
         for number, (taker, port) in enumerate(takers, 1):
             branch = record.below(number) if len(takers) > 1 else record
             if taker.level > step.level or (taker.kind == "write" and taker.level == 0):
-                branch = branch._replace(value=normal(step.gives, branch.value))
+                hint = type(branch.value) if step.kind == "connect" else step.gives
+                branch = branch._replace(value=normal(hint, branch.value))
             if branch.unit is None and taker.level > 0 and taker.kind != "key_by":
                 branch = branch._replace(unit=unit_of_front(branch.message.front, self._units))
             self._put(taker, port, branch)
@@ -505,6 +547,7 @@ class Run:
             "scan": self._with_state,
             "join_table": self._with_row,
             "join": self._joined,
+            "join_asof": self._joined,
         }
         if kind in ported:
             return ported[kind](step, port, record)
@@ -530,8 +573,9 @@ class Run:
         for tick in ticks:
             self._call_at(step, bags.place(tick, unit), unit)
         if is_late and "late" in step.rest:
-            self._pass_on(step.rest["late"], record)
-        return [record._replace(value=out).below(number) for number, out in enumerate(outs, 1)]
+            late = record.below(1) if step.rest["emit"] == "update" else record
+            self._pass_on(step.rest["late"], late)
+        return [record._replace(value=out).below(number) for number, out in enumerate(outs, 2)]
 
     def _call_at(self, step: Step, place: tuple[int, int, int], unit: int) -> None:
         """Have the clock call a step at a place, once."""
@@ -622,6 +666,7 @@ class Run:
         key, kept, rest = tuple(getattr(value, column) for column in columns), self._kept[step], step.rest
         if rest["ttl"] is not None and self._age(step, key, record) >= rest["ttl"]:
             kept.pop(key, None)
+            self._asked[step].pop(key, None)
         self._touched[step][key] = record.tick
         if step.kind == "last":
             window = kept[key] = (*kept.get(key, ()), value)[-rest["number"] :]
@@ -633,12 +678,65 @@ class Run:
             if any(type(each) is not step.gives for each in outputs):
                 raise Failed(value)
             kept[key] = state
+            if "timer" in rest:
+                self._units_of[step, key] = record.unit or 0
+                self._ask(step, key, record.tick)
             return [record._replace(value=each).below(number) for number, each in enumerate(outputs, 1)]
         state, output = called(lambda: rest["function"](before, value, *beside), record)
         if type(output) is not step.gives:
             raise Failed(value)
         kept[key] = state
         return [record._replace(value=output)]
+
+    def _ask(self, step: Step, key: Any, tick: int) -> None:
+        """What the state asks for takes the place of what was asked; the past comes a tick on."""
+        state = self._kept[step][key]
+        moment = None if state == step.rest["initial"] else step.rest["timer"](state)
+        self._asked[step].pop(key, None)
+        if moment is not None:
+            slack = timedelta(milliseconds=self._slack_ms)
+            due = max(-((EPOCH - moment) // slack), tick + 1)
+            self._asked[step][key] = due, moment
+            unit = self._units_of[step, key]
+            self._call_at(step, (due, -1, self._flow.steps.index(step) * self._units + unit), unit)
+
+    def _call_keys(self, step: Step, clock: Record) -> None:
+        """Call the keys of a unit that are due at a tick, in the order of their moments and bytes."""
+        due = [
+            (moment, whole_bytes(key), key)
+            for key, (tick, moment) in self._asked[step].items()
+            if tick == clock.tick and self._units_of[step, key] == clock.unit
+        ]
+        number = 0
+        for moment, _, key in sorted(due, key=lambda each: each[:2]):
+            del self._asked[step][key]
+            ttl = step.rest["ttl"]
+            if ttl is not None and self._age(step, key, clock) >= ttl:
+                continue
+            state = self._kept[step][key]
+            self._touched[step][key] = clock.tick
+            self._kept[step][key] = step.rest["initial"]
+            try:
+                after, outs = called(functools.partial(call_of_time, step, state, moment), clock)
+                again = None if after == step.rest["initial"] else step.rest["timer"](after)
+                if again is not None and again <= moment:
+                    raise Failed(None)
+            except Failed:
+                number += 1
+                named = key[0] if len(key) == 1 else key
+                self._bury(step, clock, {"key": named, "time": moment.astimezone(UTC), "state": state})
+                continue
+            self._kept[step][key] = after
+            self._ask(step, key, clock.tick)
+            for out in outs:
+                number += 1
+                self._pass_on(step, clock._replace(value=out, path=(number,)))
+
+    def _called_by_time(self, step: Step, clock: Record) -> None:
+        if step.kind == "scan":
+            self._call_keys(step, clock)
+        else:
+            (self._close if step.kind == "window" else self._leave_alone)(step, clock)
 
     def _with_row(self, step: Step, port: int, record: Record) -> list[Record]:
         table, rows = step.parents[1], self._kept[step]
@@ -709,6 +807,10 @@ def called(call: Callable[[], Any], record: Record) -> Any:
         raise Failed(record.value) from error
 
 
+def call_of_time(step: Step, state: Any, moment: datetime) -> tuple[Any, list[Any]]:
+    return flat(step.rest["on_timer"](state, moment))
+
+
 def flat(result: Any) -> tuple[Any, list[Any]]:
     state, outputs = result
     return state, list(outputs)
@@ -744,8 +846,17 @@ def message_of(sink: Kafka, record: Any) -> tuple[bytes | None, bytes | None, li
 # -- the other words of the package ------------------------------------------------------------------------------------
 
 
-def kafka(topic: str, record: Any, *, key: str | None = None) -> Kafka:
-    return Kafka(topic, record, key)
+def kafka(
+    topic: str,
+    record: Any,
+    *,
+    key: str | None = None,
+    stop: Any = None,
+    preload: bool = False,
+    compacted: bool = False,
+) -> Kafka:
+    """What is there is what is given, so nothing lies behind a stop, and nothing is compacted."""
+    return Kafka(topic, record, key, preload)
 
 
 def json(record: Any) -> Any:

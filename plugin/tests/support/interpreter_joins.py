@@ -91,3 +91,36 @@ class Nears:
         found.sort(key=lambda each: (self._last(each.port, each.at), each.port, each.record.place))
         values = [(each.record.value, each.port) for each in found]
         return [(value, (value, None) if port == 0 else (None, value)) for value, port in values]
+
+
+class AsofNears(Nears):
+    """The records of one `join_asof`."""
+
+    def ends(self, port: int, record: Any) -> int:
+        """The first tick that has nothing before a record's time and its wait."""
+        return self._due(self._at(port, record) + self._rest["wait"][0])
+
+    def take(self, key: Any, port: int, record: Any) -> Iterator[tuple[Any, Any]]:
+        """Nothing comes at once."""
+        self._all.append(Near(record, key, port, self._at(port, record)))
+        yield from ()
+
+    def leave(self, tick: int, unit: int) -> list[tuple[Any, tuple[Any, Any]]]:
+        """What comes out at a place, in order: each record with the newest that is not after it, nor too old."""
+        found = []
+        rights = [each for each in self._all if each.port == 1]
+        lefts = [each for each in self._all if each.port == 0 and each.record.unit == unit]
+        for left in sorted(lefts, key=lambda each: (each.at, each.record.place)):
+            if self.ends(0, left.record) != tick:
+                continue
+            near = [
+                each
+                for each in rights
+                if each.key == left.key
+                and left.at - self._rest["back"] <= each.at <= left.at
+                and each.record.place < (*self.place(tick, unit), ())
+            ]
+            near.sort(key=lambda each: (each.at, each.record.place))
+            if near or self._rest["how"] == "left":
+                found.append((left.record.value, (left.record.value, near[-1].record.value if near else None)))
+        return found

@@ -293,6 +293,11 @@ def all_of_either(total: Total, record: Thing | Gone) -> tuple[Total, list[Thing
     return after, [made] * (made.number % 3)
 
 
+def either_beside(total: Total, record: Thing | Gone, seen: int) -> tuple[Total, list[Thing]]:
+    after, made = either_of(replace(total, trail=(total.trail + seen) % PRIME), record)
+    return after, [made] * (made.number % 3)
+
+
 def put_together(one: Timed, other: Timed) -> Timed:
     if (one.number + other.number) % 19 == 6:
         raise ValueError("not these two")
@@ -328,6 +333,45 @@ def counted_on(state: int, timed: Timed) -> int:
 
 def added_up(one: int, other: int) -> int:
     return (one * 7 + other) % PRIME
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A state that asks to be called, now and then in the past, and again after that."""
+
+    key: str = ""
+    count: int = 0
+    trail: int = 0
+    until: datetime | None = None
+
+
+def asking(asked: Asked, timed: Timed) -> tuple[Asked, list[Timed]]:
+    trail = (asked.trail * 31 + timed.number) % PRIME
+    if trail % 13 == 6:
+        raise ValueError("unlucky")
+    if trail % 7 == 3:
+        return Asked(), [timed]
+    until = None if trail % 5 == 2 else timed.when + timedelta(milliseconds=trail % 40 - 10)
+    return Asked(timed.key, asked.count + 1, trail, until), [replace(timed, number=trail)] * (trail % 2)
+
+
+def asking_beside(asked: Asked, timed: Timed, seen: int) -> tuple[Asked, list[Timed]]:
+    return asking(asked, replace(timed, number=timed.number + seen % 10))
+
+
+def asks(asked: Asked) -> datetime | None:
+    return asked.until
+
+
+def called(asked: Asked, moment: datetime) -> tuple[Asked, Iterator[Timed]]:
+    """Fails now and then, stands still now and then, gives up, or goes on."""
+    if asked.trail % 17 == 5:
+        raise ValueError("not when time calls")
+    outs = (Timed(asked.key, asked.trail + number, moment) for number in range(asked.trail % 3))
+    if asked.trail % 4 == 1 or asked.count > 9:
+        return Asked(), outs
+    step = timedelta(milliseconds=asked.trail % 9, microseconds=asked.trail % 3)
+    return replace(asked, trail=asked.trail * 7 % PRIME, count=asked.count + 1, until=moment + step), outs
 
 
 class Writer:
@@ -386,6 +430,8 @@ class Writer:
             self._connected,
             self._joined,
             self._joined,
+            self._called,
+            self._called,
         ]
         dice.choice(steps)(stream)
 
@@ -516,6 +562,13 @@ class Writer:
         else:
             waits = [timedelta(milliseconds=dice.choice([0, 7, 40])) for _ in range(2)]
             rest |= {"time": ("when", "when"), "wait": dice.choice([waits[0], tuple(waits)])}
+        if not in_log_time and dice.random() < 0.4:
+            how, wait = dice.choice(["inner", "left"]), timedelta(milliseconds=dice.choice([0, 7, 40]))
+            asof: dict[str, Any] = {"time": ("when", "when"), "wait": wait, "back": bounds[0]}
+            joined = left.join_asof(self._name("asof"), right, PAIRED[how], how=how, **asof)
+            for given in [joined, joined.late, joined.late_other]:
+                self._add(given.map(untimed, name=self._name("untimed")), stream, other)
+            return
         how = dice.choice(["inner", "left", "right", "outer"])
         joined = left.join(self._name("pairs"), right, PAIRED[how], how=how, **rest)
         lates = [] if in_log_time else [joined.late, joined.late_other]
@@ -528,10 +581,31 @@ class Writer:
         keyed = stream.key_by("key", name=self._name("by"))
         one, two = self._dice.choice([(keyed, made), (made, keyed)])
         connected, ttl = one.connect(two), self._ttl()
-        if self._dice.random() < 0.5:
+        if self._dice.random() < 0.4:
+            third = self._dice.choice(self._streams)
+            beside = third.broadcast(self._name("newest"), newest, 0)
+            scan = connected.flat_scan(self._name("either"), either_beside, Total(), ttl=ttl, broadcast=beside)
+            self._add(scan, stream, other, third)
+        elif self._dice.random() < 0.5:
             self._add(connected.scan(self._name("either"), either_of, Total(), ttl=ttl), stream, other)
         else:
             self._add(connected.flat_scan(self._name("either"), all_of_either, Total(), ttl=ttl), stream, other)
+
+    def _called(self, stream: Any) -> None:
+        """A scan that time calls."""
+        dice = self._dice
+        keyed = stream.map(timed, name=self._name("timed")).key_by(
+            *dice.choice([("key",), ("number",), ("number", "key")]), name=self._name("by")
+        )
+        rest: dict[str, Any] = {"ttl": self._ttl(), "timer": asks, "on_timer": called}
+        if dice.random() < 0.3:
+            other = self._dice.choice(self._streams)
+            beside = other.broadcast(self._name("newest"), newest, 0)
+            scan = keyed.flat_scan(self._name("asking"), asking_beside, Asked(), broadcast=beside, **rest)
+            self._add(scan.map(untimed, name=self._name("untimed")), stream, other)
+        else:
+            scan = keyed.flat_scan(self._name("asking"), asking, Asked(), **rest)
+            self._add(scan.map(untimed, name=self._name("untimed")), stream)
 
     def _windowed(self, stream: Any) -> None:
         dice, package = self._dice, self._package

@@ -265,6 +265,35 @@ def sessions(flow: Flow) -> None:
     spells.map(spelt).key_by("key").scan("total", total, 0).write("out", kafka("out", json(Count)))
 
 
+@dataclass(frozen=True)
+class Asked:
+    words: int = 0
+    calls: int = 0
+    until: datetime | None = None
+
+
+def asking(asked: Asked, word: Word) -> tuple[Asked, list[Count]]:
+    """Every third record of a key leaves nothing to be asked for."""
+    if asked.words == 2:
+        return Asked(), [Count(word.key, -1)]
+    return Asked(asked.words + 1, 0, word.at + timedelta(milliseconds=17 * (word.count % 5))), []
+
+
+def asks(asked: Asked) -> datetime | None:
+    return asked.until
+
+
+def called(asked: Asked, moment: datetime) -> tuple[Asked, list[Count]]:
+    after = Asked() if asked.calls == 3 else Asked(asked.words, asked.calls + 1, moment + timedelta(milliseconds=11))
+    return after, [Count("x" * number, asked.calls) for number in range(asked.words)]
+
+
+def timers(flow: Flow) -> None:
+    worded = source(flow).flat_map(timed).key_by("key")
+    scan = worded.flat_scan("asking", asking, Asked(), timer=asks, on_timer=called, ttl=millis(60))
+    scan.key_by("key").scan("total", total, 0).write("out", kafka("out", json(Count)))
+
+
 def paired(state: int, count: Count) -> tuple[int, list[Count]]:
     """A state that is the initial one again after every third record."""
     return (0, []) if state == 2 else (state + 1, [Count(count.key, state)] * (len(count.key) % 2 + 1))
@@ -292,6 +321,62 @@ def aggregating(flow: Flow) -> None:
     totals.merge(most, name="both").write("out", kafka("out", json(Count)))
 
 
+def branches(flow: Flow) -> None:
+    """Two branches of one source and one of another, each with a sink; two of them meet again a level further."""
+    worded = source(flow).flat_map(timed)
+    spells = (
+        worded.key_by("key")
+        .window("spells", tumbling(millis(40)))
+        .aggregate(Spell, words=agg.count(), total=agg.sum("count"))
+    )
+    spells.write("spells", kafka("spells", json(Spell), key="key"))
+    totals = source(flow, "more").flat_map(words).key_by("key").scan("total", total, 0)
+    totals.write("totals", kafka("totals", json(Count)))
+    source(flow, "others").map(size).key_by("key").reduce("most", larger).write("largest", kafka("most", json(Count)))
+    both = spells.map(spelt).merge(totals, name="both")
+    both.key_by("key").scan("again", total, 0).write("out", kafka("out", json(Count)))
+
+
+def near(one: Word | None, other: Word | None) -> Count:
+    either = one or other
+    assert either is not None
+    return Count(either.key, 100 * (-1 if one is None else one.count) + (-1 if other is None else other.count))
+
+
+def joined(flow: Flow) -> None:
+    """Pairs, what stays alone and what is late, and a state that hangs on their order."""
+    left = source(flow).flat_map(timed).key_by("key")
+    right = source(flow, "more").flat_map(timed, name="others").key_by("key")
+    pairs = left.join(
+        "near", right, near, before=millis(9), after=millis(21), time=("at", "at"), wait=millis(40), how="outer"
+    )
+    pairs.late.write("late", kafka("late", json(Word), key="key"))
+    pairs.late_other.write("late-other", kafka("late-other", json(Word), key="key"))
+    pairs.key_by("count").scan("total", total, 0).write("out", kafka("out", json(Count)))
+
+
+@dataclass(frozen=True)
+class Row:
+    key: str
+    count: int
+    gone: bool
+
+
+def row(document: Document) -> Iterator[Row]:
+    for place, word in enumerate(document.text.split()):
+        yield Row(word, 10 * len(document.text) + place, len(document.text) % 3 == 0)
+
+
+def with_row(count: Count, row: Row | None) -> Count:
+    return count if row is None else Count(count.key, row.count)
+
+
+def tabled(flow: Flow) -> None:
+    table = source(flow, "more").flat_map(row).key_by("key").table("rows", deleted="gone", ttl=millis(60))
+    seen = source(flow).flat_map(words).key_by("key").join_table("with-row", table, with_row, how="left")
+    seen.key_by("count").scan("total", total, 0).write("out", kafka("out", json(Count)))
+
+
 FLOWS: list[Callable[[Flow], None]] = [
     index,
     index_by_document,
@@ -309,6 +394,10 @@ FLOWS: list[Callable[[Flow], None]] = [
     windows,
     windows_of_windows,
     sessions,
+    timers,
     forgetting,
     aggregating,
+    branches,
+    joined,
+    tabled,
 ]

@@ -13,6 +13,7 @@ import cloudpickle
 import pytest
 from core_rig import Event, notice, plan, read, reader, total
 from idle_stage import IdleStage, StageDeployment
+from msgspec.structs import replace
 from stage_rig import (
     NOW,
     Kept,
@@ -31,12 +32,13 @@ from stage_rig import (
 
 from lowtide import Flow, kafka, millis, tumbling
 from lowtide import json as as_json
-from lowtide.assignment.messages import PartCount, PartWritten, Pinned, ShareSaved
+from lowtide.assignment.messages import PartCount, PartWritten, Pinned, ShareDurable, ShareSaved
 from lowtide.connectors.claims import transactional_id
 from lowtide.connectors.delivery import Packet
 from lowtide.core.frames import FrameKind
 from lowtide.core.worker import WorkerCore
 from lowtide.flow.compiler import compile_flow
+from lowtide.flow.segments import segments_of
 from lowtide.process.wire import Kind
 from lowtide.worker import saver as saver_module
 from lowtide.worker.host import FLUSH_S
@@ -243,7 +245,7 @@ def test_holds_of_two_workers_at_one_tick_are_two() -> None:
     cores = [WorkerCore(made, 1, place, tracker=shared, grouping="ordered") for place in (0, 1)]
     shared.hear(notice(1, 3, 3))
     for core in cores:
-        core._hold([5])
+        core._hold({2: [5]})
     shared.hear(notice(2, 6, 3))
     values: list[list[int]] = []
     for core in cores:
@@ -265,7 +267,7 @@ def test_what_was_due_for_a_restored_worker_goes_out_in_its_first_turn(monkeypat
     monkeypatch.setattr(
         "lowtide.worker.stage_parts.load_state", lambda _, birth: saved if birth.name == "1/1" else {"newest": {}}
     )
-    with Served(levels=3, dues=made.plan.dues) as served:
+    with Served(levels=3, dues=segments_of(made.plan).dues) as served:
         fronts = [stage_of(made, "0/orders-0", 0, served.address)]
         host = fronts[0].host
         fronts.append(stage_of(made, "0/orders-1", 1, served.address, host))
@@ -298,7 +300,7 @@ def test_one_process_writes_the_shares_of_all_workers(tmp_path: Path, monkeypatc
         for frame in frames:
             core.frame(frame)
         saver.add(name, core)
-        core.pin(Request(1, 7))
+        core.notice(replace(notice(1, 7, 7), request=Request(1, 7)))
     forks: list[int] = []
     fork = os.fork
 
@@ -315,7 +317,7 @@ def test_one_process_writes_the_shares_of_all_workers(tmp_path: Path, monkeypatc
     assert (len(forks), [name for name, _ in begun]) == (1, ["1/0", "1/1"])
     for name in cores:
         mine = [each for worker, each in said if worker == name]
-        assert [type(each) for each in mine] == [Pinned, PartCount, PartWritten, ShareSaved]
+        assert [type(each) for each in mine] == [Pinned, ShareDurable, PartCount, PartWritten, ShareSaved]
 
 
 def part_of(head: PartHead) -> Part:

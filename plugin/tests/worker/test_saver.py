@@ -17,6 +17,7 @@ from core_rig import Event, notice, plan, read, reader, worker
 from programs import source_rows
 from stage_rig import deployment
 
+import lowtide as lt
 from lowtide.assignment.birth import Birth
 from lowtide.assignment.messages import (
     PartCount,
@@ -28,15 +29,17 @@ from lowtide.assignment.messages import (
     ShareSaved,
 )
 from lowtide.core.operators.order import Position
+from lowtide.core.operators.saved_step import saved_steps
 from lowtide.core.worker import WorkerCore
 from lowtide.errors import LifeEnded
+from lowtide.flow.compiler import compile_flow
 from lowtide.local.run import Message
 from lowtide.worker import saver as saver_module
 from lowtide.worker.saver import Saver
 from lowtide.worker.state_loader import load_state
 from lowtide_snapshots.format.manifest import Part
-from lowtide_snapshots.format.parts import PartHead, encode_part
-from lowtide_snapshots.stores import StoreSetting
+from lowtide_snapshots.format.parts import PartHead, encode_part, sha256
+from lowtide_snapshots.stores import StoreSetting, open_store
 from lowtide_tracker import Notice, Request
 
 PLAN = plan()
@@ -105,6 +108,23 @@ def test_what_was_pinned_is_saved_while_the_worker_goes_on_and_comes_back(store:
     assert (part.vertex, part.kind, part.tick, part.snapshot, part.rows) == ("one", "scan", 7, "000001-0001", 1)
     made = deployment(plan=PLAN, store=store, restored=(part,), recovered=True, start=7)
     assert load_state(made, birth()) == expected == {"one": {part.unit: [("a", 1)]}}
+
+
+def test_what_the_life_before_had_forgotten_is_not_loaded(store: StoreSetting) -> None:
+    """Its part is not written again for that, and a longer ttl by now must not bring it back."""
+    flow = lt.Flow("saved")
+    events = flow.read("events", lt.kafka("events", lt.json(Event))).key_by("key")
+    events.deduplicate("once", within=lt.hours(1)).write("out", lt.kafka("out", lt.json(Event)))
+    plan = compile_flow(flow, parallelism=1, slack_ms=1)
+    step = saved_steps(plan)["once"]
+    head = PartHead(plan.name, "once", "deduplicate", 0, 50, plan.slack_ms, "000001-0001")
+    data = encode_part(head, step.table([("ann", 10), ("bob", 120)]))
+    files = open_store(store)
+    files.put(head.name, data)
+    files.close()
+    part = Part("once", "deduplicate", 0, 50, "000001-0001", 2, len(data), sha256(data))
+    made = deployment(plan=plan, store=store, restored=(part,), recovered=True, start=200, forgot={"once": 100})
+    assert load_state(made, birth()) == {"once": {0: [("bob", 120)]}}
 
 
 def test_a_hash_unit_that_has_not_changed_is_not_written_again(store: StoreSetting) -> None:

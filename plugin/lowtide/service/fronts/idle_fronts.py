@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from lowtide.assignment.welcome import FrontStart
-from lowtide.core.fronts.floors import Steps
+from lowtide.core.fronts.floors import LAST_TICK, Steps
 from lowtide.errors import LifeEnded
 from lowtide.process.tracker_line import TrackerLine
 from lowtide.status.gauges import FrontGauges
@@ -34,6 +34,7 @@ class IdleFronts:
         start: The tick at which its min time begins.
         on_min_time: Called with the global min time when it was heard.
         on_lost: Called with why, when the line is gone for good.
+        end: The tick of the end of time.
 
     Attributes:
         floors: All that the tracker has told since the life began, as far as no commit covers them.
@@ -50,7 +51,9 @@ class IdleFronts:
         start: int,
         on_min_time: Callable[[int], None],
         on_lost: Callable[[Cause], None],
+        end: int = LAST_TICK,
     ) -> None:
+        self._end = end
         self.floors = Steps()
         self.requested = 0
         self._local = LocalTracker(SERVICE_WORKER, incarnation, start=start)
@@ -80,6 +83,11 @@ class IdleFronts:
         start = self._fronts.get(front)
         if start is None or offset != start.offset or tick <= start.opening:
             return
+        if start.stop is not None and tick >= self._end:
+            # Closed for good, which rests on no floor; whoever speaks for it later begins at its stop.
+            self._fronts[front] = msgspec.structs.replace(start, offset=max(offset, start.stop))
+            self._local.heartbeat(front, self._end)
+            return
         self._fronts[front] = msgspec.structs.replace(start, opening=tick, floors=[(offset, tick)])
         self._local.floor(Floor(front, offset, tick))
         self._local.heartbeat(front, tick)
@@ -102,15 +110,17 @@ class IdleFronts:
             self._line.flush(self._local.flush())
             self._watch()
 
-    def open(self, front: int, floor: int) -> int:
+    def open(self, front: int, floor: int, feeds: Sequence[int] | None = None) -> int:
         """Open a front that was not registered when the life began; the tick below which it labels nothing.
+
+        Its records go to the segments ``feeds``; None for all that nothing else feeds.
 
         Raises:
             ConnectionLost: there is no tracker to ask; ask again soon.
             LifeEnded: it refuses.
         """
         try:
-            return self._line.open_front(front, floor)
+            return self._line.open_front(front, floor, feeds)
         finally:
             self._watch()
 

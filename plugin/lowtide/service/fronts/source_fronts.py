@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -15,6 +15,7 @@ from lowtide.assignment.messages import BrokerNow, NewFronts, Reached
 from lowtide.assignment.setting import LifeSetting
 from lowtide.assignment.welcome import FrontStart
 from lowtide.connectors.claims import transactional_id
+from lowtide.core.fronts.end import end_tick
 from lowtide.core.fronts.register import FrontEntry, Partition
 from lowtide.errors import LifeEnded, SnapshotFailed
 from lowtide.events import EventLog
@@ -51,10 +52,12 @@ class SourceFronts:
         events: Told what happens.
         on_end: Called with the cause when the life cannot go on.
         crew: The workers.
+        promises: By topic that another job writes how far that job is; see `Tails`.
 
     Attributes:
         known: All registered fronts by `topic-partition`.
         openings: Their opening floors by number.
+        feeds: By number the segments that their records go to.
     """
 
     def __init__(
@@ -68,9 +71,11 @@ class SourceFronts:
         events: EventLog,
         on_end: Callable[[Cause], None],
         crew: Crew,
+        promises: Callable[[], Mapping[str, int | None]] = dict,
     ) -> None:
         self.known = {start.name: start for start in setting.fronts}
         self.openings = {start.number: start.opening for start in setting.fronts}
+        self.feeds = {start.number: feeds for start in setting.fronts if (feeds := setting.feeds.get(start.topic))}
         self._setting = setting
         self._secret = secret
         self._ask = ask
@@ -79,6 +84,7 @@ class SourceFronts:
         self._events = events
         self._on_end = on_end
         self._crew = crew
+        self._promises = promises
         self._loop = asyncio.get_running_loop()
         self._owners: dict[int, str] = {}
         """The workers that speak for fronts."""
@@ -110,6 +116,7 @@ class SourceFronts:
             start=setting.start,
             on_min_time=self._heard_min_time,
             on_lost=self._on_end,
+            end=end_tick(setting.shape.slack_ms),
         )
         self._idle.connect()
         self._clock = BrokerClock(setting.kafka, clock_topic(setting.job), on_error=self._trouble)
@@ -117,6 +124,7 @@ class SourceFronts:
         self._tails = Tails(
             setting.kafka,
             clock=self._clock,
+            promises=self._promises,
             skew_ms=setting.allowed_skew_ms,
             topics=sorted(setting.topic_ids),
             on_grants=partial(self._in_loop, self._granted),
@@ -128,7 +136,7 @@ class SourceFronts:
         )
         for start in setting.fronts:
             self._idle.add(start)
-            self._tails.watch(Tail(start.number, start.topic, start.partition, start.offset))
+            self._tails.watch(Tail(start.number, start.topic, start.partition, start.offset, start.stop))
         self._tails.start()
 
     async def close(self) -> None:
@@ -239,8 +247,9 @@ class SourceFronts:
         start = self.known.get(worker.partition("/")[2])
         if self._tails is not None and start is not None:
             self._tails.at(start.number, reached.next_offset)
-            self._waited_for = max(self._waited_for, reached.tick)
-            self._tails.active()
+            if reached.tick < end_tick(self._setting.shape.slack_ms):  # Nobody waits for the end of time.
+                self._waited_for = max(self._waited_for, reached.tick)
+                self._tails.active()
 
     def _heard_min_time(self, tick: int) -> None:
         if tick > self._waited_for and self._tails is not None:
@@ -297,26 +306,32 @@ class SourceFronts:
         setting, number, told = self._setting, len(self.known), self._told()
         # An open front holds min time until it is registered, so it is not opened while ZooKeeper is away.
         await self._write(self._store.check)
-        opening = await self._opened(number, max(setting.relied_on, setting.start if told is None else told))
+        feeds = setting.feeds.get(topic)
+        opening = await self._opened(number, max(setting.relied_on, setting.start if told is None else told), feeds)
         # From here on a tracker that takes another's place knows of it.
         self.openings[number] = opening
-        entry = FrontEntry(number, Partition(topic, setting.topic_ids[topic], partition), 0, opening)
+        if feeds is not None:
+            self.feeds[number] = feeds
+        # Of a topic that ends, nothing is read of a partition that came later.
+        stop = 0 if any(each.topic == topic and each.stop is not None for each in self.known.values()) else None
+        place, ends = Partition(topic, setting.topic_ids[topic], partition), setting.ends.get(topic, "")
+        entry = FrontEntry(number, place, 0, opening, stop=stop, ends=ends)
         if setting.dead_letters and setting.keeps_lasts:
             await self._write(self._store.add_sink_ids, [transactional_id(setting.job, 0, number)])
         await self._write(self._store.add_fronts, [entry.to_json()])
-        start = FrontStart(number=number, topic=topic, partition=partition, offset=0, opening=opening)
+        start = FrontStart(number=number, topic=topic, partition=partition, offset=0, opening=opening, stop=stop)
         self.known[start.name] = start
         if self._idle is not None and self._tails is not None:
             self._idle.add(start)
-            self._tails.watch(Tail(number, topic, partition, 0))
+            self._tails.watch(Tail(number, topic, partition, 0, stop))
         self._crew.tell_all(NewFronts({number: start.name}))
         self._events.event("front_registered", front=number, partition=start.name, opening=opening)
 
-    async def _opened(self, number: int, floor: int) -> int:
+    async def _opened(self, number: int, floor: int, feeds: Sequence[int] | None) -> int:
         """Ask the tracker to open a front, again while it is being restarted."""
         while self._idle is not None:
             try:
-                return self._idle.open(number, floor)
+                return self._idle.open(number, floor, feeds)
             except ConnectionLost as error:
                 LOG.info("front %d is opened again: %s", number, error)
                 await asyncio.sleep(AGAIN_S)

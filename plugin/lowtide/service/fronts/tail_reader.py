@@ -57,6 +57,8 @@ class TailReader:
         settings = {**settings, **COMMON, "error_cb": _ignore}
         self._asking: Any = Consumer(settings)
         self._settings = settings | READING
+        # Topics that no other job writes need none of these.
+        self._asking_all: Any = None
         # Sources that nobody writes to in transactions need no reader.
         self._reading: Any = None
         self._admin: Any = None
@@ -64,6 +66,8 @@ class TailReader:
     def close(self) -> None:
         """Close both."""
         self._asking.close()
+        if self._asking_all is not None:
+            self._asking_all.close()
         if self._reading is not None:
             self._reading.close()
 
@@ -71,6 +75,19 @@ class TailReader:
         """Ask for the last stable offsets, in one request per broker.
 
         If one broker does not answer within `within_s`, there is no answer about any of these.
+        """
+        return self._ends_told(self._asking, tails, within_s)
+
+    def high_watermarks(self, tails: Sequence[Tail], within_s: float) -> list[int | Unanswered]:
+        """Ask for the ends behind all that is written, be it committed or not; see `last_stable_offsets`."""
+        from confluent_kafka import Consumer
+
+        if self._asking_all is None:
+            self._asking_all = Consumer({**self._settings, "isolation.level": "read_uncommitted"})
+        return self._ends_told(self._asking_all, tails, within_s)
+
+    def _ends_told(self, client: Any, tails: Sequence[Tail], within_s: float) -> list[int | Unanswered]:
+        """Ask a client of one isolation level.
 
         A call of `offsets_for_times` at the time "latest" is a third of what the admin client's costs in CPU, and does
         not, like `get_watermark_offsets`, ask for the other end too and for one partition at a time.
@@ -81,7 +98,7 @@ class TailReader:
         places = dict.fromkeys((tail.topic, tail.partition) for tail in tails)
         question = [TopicPartition(topic, partition, OFFSET_END) for topic, partition in places]
         try:
-            answer = self._asking.offsets_for_times(question, timeout=within_s)
+            answer = client.offsets_for_times(question, timeout=within_s)
         except KafkaException as error:
             return [_unanswered(error.args[0])] * len(tails)
         told = {(found.topic, found.partition): found for found in answer}

@@ -8,6 +8,12 @@ markers and aborted records take offsets that no reader gets. There, a reader is
 [next, E), and nothing ever will, as what is below the LSO is decided. An LSO of at most E means then what one of `next`
 would mean, and `next` is granted. Or it gets nothing, which says nothing; or it hears that there is no such offset.
 
+A topic that another job of the graph writes has records that are as old as that job is behind, so the broker's clock
+says nothing of them. There a grant goes by the job's delivered time, and Kafka lets a commit's answer come before its
+records can be read. So it takes three steps, in this order: the delivered time D is known; the partition's end H is
+asked for, and all of the job's records before D lie below it; the LSO has come to H, so that all of them are decided.
+From then on D may be granted at the LSO (`promised`).
+
 What an owner expects and does not get says that the life cannot go on (`lost`, `unread`): the log ends before it, or
 begins behind it, or has a record there that its owner is not given.
 """
@@ -18,7 +24,9 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["NO_OFFSET", "RECORD", "Grant", "Tail", "TailState"]
+from lowtide.core.fronts.end import END_MS
+
+__all__ = ["NOTHING_MS", "NO_OFFSET", "RECORD", "Grant", "Tail", "TailState"]
 
 RECORD = -1
 """What a probe may meet instead of an end: a record."""
@@ -44,6 +52,8 @@ LONG_S = 1.0
 LOST_AFTER_S = 10.0
 """An offset that the log does not have may be news that crossed, or a new leader has not caught up; if that lasts, the
 log was cut, recreated, or deleted from."""
+NOTHING_MS = -(1 << 62)
+"""A time before all others: a grant of it grants nothing."""
 MIN_BACK_OFF_S = 0.02
 MAX_BACK_OFF_S = 1.0
 
@@ -57,12 +67,14 @@ class Tail:
         topic: Kafka's name.
         partition: Kafka's number.
         offset: The next offset that its owner expects.
+        stop: The first offset that it does not read; None if it reads on for ever.
     """
 
     front: int
     topic: str
     partition: int
     offset: int
+    stop: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +84,8 @@ class Grant:
     Attributes:
         front: The front.
         offset: A floor at this very offset, for an owner that expects it next.
-        ms: The broker's time before it was asked, minus the allowed skew; the caller makes a tick of it.
+        ms: The broker's time before it was asked, minus the allowed skew; the end of time for one that is at its stop.
+            The caller makes a tick of it.
     """
 
     front: int
@@ -95,6 +108,8 @@ class _Watched:
         record: (offset, when): a probe at this offset met a record.
         record_s: When a probe first met the record at `next`; None if none has.
         lost_s: Since when the log has not had `next`.
+        pending: (ms, end): what the writing job has promised, and the end of the partition that was asked for later.
+        allowed_ms: What may be granted of a topic that another job writes; `NOTHING_MS` for nothing yet.
         failures: Looks in a row that were not answered.
         retry_s: Not to be looked at before, after a failure.
     """
@@ -111,6 +126,8 @@ class _Watched:
     record: tuple[int, float] = (-1, 0.0)
     record_s: float | None = None
     lost_s: float | None = None
+    pending: tuple[int, int] | None = None
+    allowed_ms: int = NOTHING_MS
     failures: int = 0
     retry_s: float = -math.inf
 
@@ -121,6 +138,11 @@ class _Watched:
     def ends_at_next(self, lso: int) -> bool:
         """Whether nothing lies between what the owner expects and `lso`."""
         return self.empty[0] == self.next and self.next <= lso <= self.empty[1]
+
+    def at_stop(self) -> bool:
+        """Whether nothing below its stop is to come."""
+        stop = self.tail.stop
+        return stop is not None and (self.next >= stop or (self.empty[0] == self.next and self.empty[1] >= stop))
 
     @property
     def probe_at(self) -> int:
@@ -202,7 +224,20 @@ class TailState:
         """Whether no tail's last look was answered."""
         return all(watched.failures for watched in self._watched.values())
 
-    def looked(self, front: int, lso: int, *, before_ms: int, now_s: float) -> Grant:
+    def awaits(self, front: int, ms: int) -> bool:
+        """Whether a promise is news of a front, so that its partition's end has to be asked for."""
+        watched = self._watched[front]
+        return watched.pending is None and ms > watched.allowed_ms
+
+    def promised(self, front: int, ms: int, end: int) -> None:
+        """Take the delivered time of the job that writes a front's topic, and the partition's end, asked for after it.
+
+        One that waits for its LSO is not replaced: where somebody always writes, a newer one would wait for ever.
+        """
+        if self.awaits(front, ms):
+            self._watched[front].pending = (ms, end)
+
+    def looked(self, front: int, lso: int, *, before_ms: int, now_s: float, written_by_job: bool = False) -> Grant:
         """Take the answer to a look, and say what it grants.
 
         Args:
@@ -210,8 +245,11 @@ class TailState:
             lso: Its partition's last stable offset.
             before_ms: The broker's time, or an earlier one, before it was asked.
             now_s: When it was asked, on our own clock.
+            written_by_job: Whether another job of the graph writes the topic: what it has `promised` limits the grant.
         """
         watched = self._watched[front]
+        if watched.pending is not None and lso >= watched.pending[1]:
+            watched.allowed_ms, watched.pending = watched.pending[0], None
         if watched.lso is None:
             watched.next_s = now_s
         if watched.lso is None or lso != watched.lso:
@@ -228,8 +266,11 @@ class TailState:
             watched.lost_s = None
         elif lso < watched.next and watched.lost_s is None:
             watched.lost_s = now_s
+        if watched.at_stop():
+            return Grant(front, watched.next, END_MS)
         offset = watched.next if watched.ends_at_next(lso) else lso
-        return Grant(front, offset, before_ms - self._skew_ms)
+        granted_ms = before_ms - self._skew_ms
+        return Grant(front, offset, min(granted_ms, watched.allowed_ms) if written_by_job else granted_ms)
 
     def lost(self, now_s: float) -> list[tuple[Tail, int]]:
         """Logs that end before the offset that their readers expect, with their ends; each is reported once."""

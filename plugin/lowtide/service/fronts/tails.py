@@ -58,6 +58,8 @@ class Tails:
         on_back: Called when all partitions of which an episode was told have answered again.
         on_partitions: Given (topic, partition) once for each that is not watched.
         clock: The broker's; the caller starts and closes it. Without one, this machine's is taken for it.
+        promises: By topic that another job of the graph writes the time before which all of it is in the log, None
+            while nothing is sure; asked in the thread before each look.
         active_ms: See above.
         idle_ms: See above.
     """
@@ -75,6 +77,7 @@ class Tails:
         on_lost: Callable[[Cause], None] | None = None,
         topic_ids: Mapping[str, str] | None = None,
         clock: ClockEstimate | None = None,
+        promises: Callable[[], Mapping[str, int | None]] = dict,
         active_ms: int = 3,
         idle_ms: int = 100,
     ) -> None:
@@ -88,6 +91,7 @@ class Tails:
         self._on_partitions = on_partitions
         self._topics = list(dict.fromkeys(topics))
         self._clock = clock if clock is not None else ClockEstimate()
+        self._promises = promises
         self._state = TailState(skew_ms=skew_ms, active_s=active_ms / 1000, idle_s=idle_ms / 1000)
         self._lock = threading.Lock()
         self._wake = threading.Event()
@@ -204,7 +208,8 @@ class Tails:
 
     def _look(self, reader: TailReader, group: list[Tail], within_s: float) -> None:
         """Ask for the ends of these, and grant what they allow."""
-        now_s, before_ms = time.monotonic(), self._clock.at_least_ms()
+        now_s, before_ms, promises = time.monotonic(), self._clock.at_least_ms(), self._promises()
+        self._take_promises(reader, group, promises, within_s)
         answers = reader.last_stable_offsets(group, within_s)
         grants: list[Grant] = []
         unanswered: list[tuple[Tail, Unanswered]] = []
@@ -218,7 +223,10 @@ class Tails:
                         unanswered.append((tail, answer))
                 else:
                     self._told.discard(tail.front)
-                    grants.append(self._state.looked(tail.front, answer, before_ms=before_ms, now_s=now_s))
+                    by_job = tail.topic in promises
+                    grants.append(
+                        self._state.looked(tail.front, answer, before_ms=before_ms, now_s=now_s, written_by_job=by_job)
+                    )
             over = episode and not self._told
             probes = self._state.probes((grant.front for grant in grants), now_s)
         if grants:
@@ -229,6 +237,21 @@ class Tails:
             self._tell_unanswered(unanswered)
         if probes:
             self._probe(reader, probes)
+
+    def _take_promises(
+        self, reader: TailReader, group: list[Tail], promises: Mapping[str, int | None], within_s: float
+    ) -> None:
+        """Ask for the ends of partitions whose writing jobs have promised something; one that is not told waits."""
+        told = [(tail, ms) for tail in group if (ms := promises.get(tail.topic)) is not None]
+        with self._lock:
+            promised = [(tail, ms) for tail, ms in told if self._state.awaits(tail.front, ms)]
+        if not promised:
+            return
+        ends = reader.high_watermarks([tail for tail, _ in promised], within_s)
+        with self._lock:
+            for (tail, ms), end in zip(promised, ends, strict=True):
+                if not isinstance(end, Unanswered):
+                    self._state.promised(tail.front, ms, end)
 
     def _worth_telling(self, tail: Tail, answer: Unanswered, failures: int) -> bool:
         """Whether it lasts, and is not for `_discover` to tell.

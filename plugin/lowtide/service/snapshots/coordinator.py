@@ -53,6 +53,7 @@ class Coordinator:
         ask: Calls something of it in a thread, one at a time.
         participants: The workers, the fronts and the tracker.
         events: Told what happens.
+        on_commit: Called when there is another commit, or several, whoever made them.
     """
 
     def __init__(
@@ -65,7 +66,9 @@ class Coordinator:
         ask: Callable[..., Awaitable[Any]],
         participants: Participants,
         events: EventLog,
+        on_commit: Callable[[], None] = lambda: None,
     ) -> None:
+        self._on_commit = on_commit
         self._setting = setting
         self._incarnation = incarnation
         self._participants = participants
@@ -245,6 +248,7 @@ class Coordinator:
     async def _committed(self, commit: Commit) -> None:
         """Somebody has committed a snapshot: tell all that it concerns, once."""
         self._committed_s, self.trouble = time.monotonic(), ""
+        self._on_commit()
         if commit.incarnation == self._incarnation and self._takings.of_id(commit.id) is None:
             # It was sealed so long ago that it is not told of any more.
             with suppress(SnapshotsError):
@@ -265,6 +269,7 @@ class Coordinator:
             return
         taking.phase, taking.why = "committed", None
         self._committed_s, self.trouble = time.monotonic(), ""
+        self._on_commit()
         self.commits.add(taking.manifest)
         self._participants.tell(Committed(taking.manifest.tick))
         self._events.event("snapshot_committed", **taking.described())

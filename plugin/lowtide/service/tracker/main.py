@@ -49,12 +49,19 @@ FORGET_EVERY_S = 0.005
 def tracker_of(first: TrackerStart) -> Tracker:
     """Return the tracker that the first line asks for: the life's first, or one that is to be rebuilt."""
     setting, era = first.setting, first.era
-    graph, fronts, dues = Graph(setting.graph), setting.fronts, setting.dues
+    graph, fronts, dues, feeds = Graph(setting.graph), setting.fronts, setting.dues, setting.feeds
     start, capacity_ticks = setting.start, setting.capacity_ticks
     if first.workers is None:
-        return Tracker(graph, fronts, start=start, capacity_ticks=capacity_ticks, dues=dues, era=era)
+        return Tracker(graph, fronts, start=start, capacity_ticks=capacity_ticks, feeds=feeds, dues=dues, era=era)
     return Tracker.rebuilding(
-        graph, fronts, workers=first.workers, start=start, capacity_ticks=capacity_ticks, dues=dues, era=era
+        graph,
+        fronts,
+        workers=first.workers,
+        start=start,
+        capacity_ticks=capacity_ticks,
+        feeds=feeds,
+        dues=dues,
+        era=era,
     )
 
 

@@ -37,6 +37,7 @@ class TrackerSetting:
         start: The tick that all min times begin with.
         capacity_ticks: How far acks may lie ahead of min time.
         dues: Per segment the owners that tell what is due (R6b).
+        feeds: Per front the segments that it feeds; of one that is not named, all that nothing else feeds.
     """
 
     incarnation: int
@@ -45,6 +46,7 @@ class TrackerSetting:
     start: int
     capacity_ticks: int
     dues: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    feeds: Mapping[int, Sequence[int]] = field(default_factory=dict)
 
 
 class TrackerStart(Message, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ import sys
 import time
 from asyncio.subprocess import PIPE, Process
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -69,7 +69,9 @@ class TrackerProcess:
         fronts: Asked at the same moment: all registered fronts with their opening floors. One that a tracker has opened
             and that is only just being registered may be among them; it has to be opened again if it is not.
         on_fault: Called once, with why the life is over; no process is started after it.
+        feeds: Asked for with `fronts`: the segments that each of them feeds; by default those of the setting.
         on_restart: Called with the new era and how the process before ended, right after `workers` and `fronts`.
+        on_report: Called with each report.
 
     Attributes:
         report: The newest of its reports; None before the first.
@@ -86,6 +88,8 @@ class TrackerProcess:
         fronts: Callable[[], Mapping[int, int]],
         on_fault: Callable[[Cause], None],
         on_restart: Callable[[int, str], None] | None = None,
+        on_report: Callable[[TrackerReport], None] | None = None,
+        feeds: Callable[[], Mapping[int, Sequence[int]]] | None = None,
     ) -> None:
         self.report: TrackerReport | None = None
         self._requests: dict[int, asyncio.Future[int | Refused]] = {}
@@ -95,8 +99,10 @@ class TrackerProcess:
         self._host = host
         self._workers = workers
         self._fronts = fronts
+        self._feeds = feeds
         self._on_fault = on_fault
         self._on_restart = on_restart
+        self._on_report = on_report
         self._era = 0
         self._deaths: deque[float] = deque(maxlen=MAX_DEATHS + 1)
         self._listener: socket.socket | None = None
@@ -214,7 +220,7 @@ class TrackerProcess:
         first = TrackerStart(
             secret=self._secret.hex(),
             listener=descriptor,
-            setting=replace(self._setting, fronts=fronts),
+            setting=replace(self._setting, fronts=fronts, feeds=self._feeds_now()),
             era=self._era,
             workers=workers,
         )
@@ -222,6 +228,9 @@ class TrackerProcess:
         self._process.stdin.write(line(first))
         if self._closing:
             self._process.stdin.close()
+
+    def _feeds_now(self) -> dict[int, Sequence[int]]:
+        return dict(self._setting.feeds if self._feeds is None else self._feeds())
 
     async def _end_process(self) -> None:
         if self._process is None or self._process.returncode is not None:
@@ -252,6 +261,8 @@ class TrackerProcess:
         match message:
             case Report(report):
                 self.report = report
+                if self._on_report is not None:
+                    self._on_report(report)
             case Requested(number, tick):
                 answer = self._requests.get(number)
                 if answer is not None and not answer.done():

@@ -48,6 +48,13 @@ class Register:
         """Whether the life has begun, and has neither ended for a cause nor been finished."""
         return self.incarnation >= 0 and not self.cause and not self.finished
 
+    @property
+    def last_word(self) -> Cause | None:
+        """Why a life whose service closes is over: None if that was on purpose, for which the driver has to say so."""
+        if self.cause or self.finished:
+            return self.cause
+        return Cause("loss", "its driver program has gone", way_out="see the end of the job's log, then run it again")
+
     def end(self, cause: Cause) -> None:
         """Ends the life; what is said later is a consequence and is not kept."""
         self.cause = self.cause or cause

@@ -11,9 +11,12 @@ from stage_rig import INCARNATION, LIMIT_S, PARTITIONS, SECRET, Served, deployme
 
 from lowtide.assignment.messages import Grant
 from lowtide.assignment.welcome import FrontStart
+from lowtide.core.fronts.end import end_tick
 from lowtide.service.fronts.idle_fronts import SERVICE_WORKER, IdleFronts
 from lowtide_snapshots.cause import Cause
 from lowtide_tracker import Floor, TrackerClient
+
+END = end_tick(1)
 
 
 @pytest.fixture
@@ -26,7 +29,7 @@ def tracker() -> Iterator[Served]:
 class Speaking:
     """The service's part, in the loop of the test."""
 
-    def __init__(self, tracker: Served) -> None:
+    def __init__(self, tracker: Served, stop: int | None = None) -> None:
         self.lost: list[Cause] = []
         self.min_times: list[int] = []
         self.idle = IdleFronts(
@@ -36,10 +39,11 @@ class Speaking:
             start=0,
             on_min_time=self.min_times.append,
             on_lost=self.lost.append,
+            end=END,
         )
         self.idle.connect()
         for number in range(PARTITIONS):
-            start = FrontStart(number=number, topic="orders", partition=number, offset=7, opening=0)
+            start = FrontStart(number=number, topic="orders", partition=number, offset=7, opening=0, stop=stop)
             self.idle.add(start)
 
     def grant(self, *ticks: int, offset: int = 7) -> None:
@@ -69,6 +73,18 @@ def test_promises_let_min_time_go_on_with_their_floors(tracker: Served) -> None:
         speaking.idle.close()
         floors = [floor for notice in listener.receive(1.0) for floor in notice.floors]
         assert Floor(0, 7, 20) in floors, "R2: what min time rests on travels with it"
+
+    asyncio.run(speak())
+
+
+def test_a_front_at_its_stop_is_closed_without_a_floor_and_stays_so_with_its_worker(tracker: Served) -> None:
+    async def speak() -> None:
+        speaking = Speaking(tracker, stop=9)
+        speaking.grant(END, END)
+        await speaking.until(lambda: speaking.min_time == END)
+        start = await asyncio.wait_for(speaking.idle.hand_over(0), LIMIT_S)
+        assert (start.offset, start.opening, start.floors) == (9, 0, [])
+        speaking.idle.close()
 
     asyncio.run(speak())
 

@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from lowtide.core.fronts.end import END_MS
 from lowtide.service.fronts import broker_clock
 from lowtide.service.fronts.broker_clock import ClockEstimate
 from lowtide.service.fronts.tail_state import (
@@ -14,6 +15,7 @@ from lowtide.service.fronts.tail_state import (
     MAX_BACK_OFF_S,
     MAX_PATIENCE_S,
     NO_OFFSET,
+    NOTHING_MS,
     RECORD,
     RECORD_STANDS_S,
     Grant,
@@ -402,3 +404,47 @@ def test_a_look_is_not_repeated_once_nobody_waits_any_more() -> None:
     assert state.wait_s(1.0) == pytest.approx(ACTIVE_S)
     state.calm()
     assert state.wait_s(1.0) == pytest.approx(IDLE_S)
+
+
+def test_a_tail_is_at_its_stop_when_its_owner_has_passed_it_or_no_reader_gets_anything_before_it() -> None:
+    state = watching(Tail(4, "orders", 1, 7, stop=9))
+    assert look(state, 9, 1.0) == Grant(4, 9, 800), "a record may lie there"
+    state.probed(4, 7, 8, 1.1)
+    assert look(state, 9, 1.2).ms == 800, "one may lie at 8"
+    state.probed(4, 8, 9, 1.3)
+    assert look(state, 9, 1.4) == Grant(4, 7, END_MS)
+    state.at(4, 12, 1.5)
+    assert look(state, 12, 1.6) == Grant(4, 12, END_MS)
+
+
+def look_at_job(state: TailState, lso: int) -> int:
+    return state.looked(4, lso, before_ms=1000, now_s=1.0, written_by_job=True).ms
+
+
+def test_a_topic_of_another_job_is_granted_nothing_until_that_job_has_promised_something() -> None:
+    state = watching()
+    assert look_at_job(state, 7) == NOTHING_MS
+    state.promised(4, 500, 7)
+    assert look_at_job(state, 7) == 500
+    assert look(state, 7, 1.0).ms == 800, "once the job is forgotten the broker's clock counts"
+
+
+def test_a_promise_counts_once_all_that_was_written_before_it_is_decided() -> None:
+    """A commit's answer comes before its records can be read: they lie behind the LSO then."""
+    state = watching()
+    assert state.awaits(4, 500)
+    state.promised(4, 500, 9)
+    assert look_at_job(state, 7) == NOTHING_MS
+    assert not state.awaits(4, 600), "one waits for its LSO"
+    state.promised(4, 600, 12)
+    assert look_at_job(state, 9) == 500, "the newer one came later, and does not hold up the first"
+    assert not state.awaits(4, 500), "it counts already"
+    assert state.awaits(4, 600)
+    state.promised(4, 600, 12)
+    assert [look_at_job(state, 10), look_at_job(state, 12)] == [500, 600]
+
+
+def test_a_promise_is_never_granted_beyond_the_brokers_clock() -> None:
+    state = watching()
+    state.promised(4, 5000, 7)
+    assert look_at_job(state, 7) == 800

@@ -25,6 +25,14 @@ def test_every_worker_has_a_number_of_its_own() -> None:
     assert [forked(register, name) for name in ("1/0", "1/1", "2/0")] == [0, 1, 2]
 
 
+def test_only_a_driver_that_says_so_has_ended_a_life_on_purpose() -> None:
+    killed, stopped, failed = Register(LIFE), Register(LIFE, finished=True), Register(LIFE)
+    cause = Cause("loss", "worker 1/0 is gone")
+    failed.end(cause)
+    assert "driver program has gone" in str(killed.last_word)
+    assert (stopped.last_word, failed.last_word) == (None, cause)
+
+
 def test_a_worker_missing_after_the_first_epoch_ends_the_life() -> None:
     register = Register(LIFE)
     forked(register, "1/0", epoch=3)

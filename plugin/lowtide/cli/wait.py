@@ -1,0 +1,86 @@
+"""`lowtide wait`: wait until a job has come to a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from lowtide.cli.options import as_json, with_conf
+from lowtide.cli.output import time_of
+from lowtide.cli.running_jobs import control_of, only_job
+from lowtide.conf import Conf
+from lowtide.errors import NotRunning
+from lowtide.status.subscriber import follow
+from lowtide_snapshots.commits.moment import ms_of
+from lowtide_snapshots.job.news import COMMIT, DELIVERED, END, LIFE, SEGMENT, News
+
+STOPPED_WAY_OUT = "start it again, then wait again: what it delivered it will not deliver twice"
+
+
+def _moment(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
+    if value is None or value.isdecimal():
+        return None if value is None else int(value)
+    try:
+        return ms_of(value)
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} is neither ISO, as 2026-01-02T13:00, nor ms since 1970") from error
+
+
+@click.command()
+@click.argument("job", required=False)
+@click.option("--delivered", callback=_moment, metavar="TIME", help="Until all before TIME is durable in the sinks.")
+@click.option("--commit", callback=_moment, metavar="TIME", help="Until a snapshot of TIME or later is committed.")
+@click.option("--left", nargs=2, metavar="STEP TIME", help="Until all before TIME has left the segment of STEP.")
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Wait no longer.")
+@with_conf
+@as_json
+def wait(
+    *,
+    conf: Conf,
+    job: str | None,
+    delivered: int | None,
+    commit: int | None,
+    left: tuple[str, str] | None,
+    timeout: float | None,
+    as_json: bool,
+) -> None:
+    """Wait until JOB, or the only one that runs, has come to a time; give one of the three.
+
+    Times are ISO, in UTC unless they name a zone, or ms since 1970. Deaths of the job are waited out. With 6 if it has
+    not come so far in time.
+    """
+    asked = [
+        *([(DELIVERED, delivered)] if delivered is not None else []),
+        *([(COMMIT, commit)] if commit is not None else []),
+        *([(f"{SEGMENT}:{left[0]}", _left_moment(left[1]))] if left is not None else []),
+    ]
+    if len(asked) != 1:
+        raise click.UsageError("give one of --delivered, --commit and --left")
+    name = only_job(Path(conf.job.folder)).name if job is None else job
+    (subject, at_ms) = asked[0]
+    for news in follow(lambda: control_of(conf, name), [subject], at_ms=at_ms, limit_s=timeout):
+        if news.kind == END and news.data.get("cause") is None:
+            raise NotRunning(f'job "{name}" was stopped before it had come so far', way_out=STOPPED_WAY_OUT)
+        if news.kind == END:
+            click.echo(_said(name, news), err=True)
+        elif news.kind != LIFE:
+            click.echo(msgspec.json.encode({"job": name} | news.data) if as_json else _said(name, news))
+
+
+def _left_moment(text: str) -> int:
+    found = _moment(click.get_current_context(), click.Option(["--left"]), text)
+    assert found is not None, "it was given"
+    return found
+
+
+def _said(job: str, news: News) -> str:
+    if news.kind == END:
+        return f'life {news.incarnation} of job "{job}" has ended; the next one is waited for: {news.data["cause"]}'
+    until = "the end of time" if news.time_ms is None else f"{time_of(news.time_ms)} UTC"
+    if news.kind == DELIVERED:
+        return f"all before {until} is delivered"
+    if news.kind == COMMIT:
+        return f"snapshot {news.data['snapshot']}, all before {until}, is committed"
+    return f"all before {until} has left {news.data['about']}"

@@ -1,0 +1,69 @@
+"""Ends a life whose sources have all come to their stops: once everything is delivered it is committed, then over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from lowtide.core.fronts.end import end_tick
+from lowtide.errors import SnapshotFailed
+from lowtide.events import EventLog
+from lowtide.service.snapshots.coordinator import Coordinator
+
+__all__ = ["EndOfTime"]
+
+AGAIN_AFTER_S = 10.0
+"""How long after a last snapshot that failed the next one is taken."""
+
+
+class EndOfTime:
+    """Watches for the end of time; belongs to the service's event loop.
+
+    Args:
+        slack_ms: How long a tick is.
+        snapshots: What takes them; None while or where none are taken.
+        takes: Whether snapshots are taken at all.
+        events: Told when all is over.
+    """
+
+    def __init__(
+        self, slack_ms: int, snapshots: Callable[[], Coordinator | None], *, takes: bool, events: EventLog
+    ) -> None:
+        self.reached = False
+        """Whether nothing is left to do: all is delivered, and committed where snapshots are taken."""
+        self._tick = end_tick(slack_ms)
+        self._snapshots = snapshots
+        self._takes = takes
+        self._events = events
+        self._last: str | None = None
+        self._failed_s = float("-inf")
+
+    def look(self, delivered: int | None, now_s: float) -> bool:
+        """Each second: return whether time has come to its end, and see to the last commit.
+
+        Args:
+            delivered: The tick below which all is durable; None while nobody knows.
+            now_s: The monotonic time.
+        """
+        if delivered is None or delivered < self._tick:
+            return False
+        if not self.reached and self._is_committed(now_s):
+            self.reached = True
+            self._events.event("sources_ended")
+        return True
+
+    def _is_committed(self, now_s: float) -> bool:
+        if not self._takes:
+            return True
+        snapshots = self._snapshots()
+        if snapshots is None:
+            return False
+        # A job that had come to its end before is started again: it has nothing to add.
+        if snapshots.commits.newest >= self._tick:
+            return True
+        phase = next((each.phase for each in snapshots.views() if each.id == self._last), "failed")
+        if phase == "failed" and now_s >= self._failed_s + AGAIN_AFTER_S:
+            self._failed_s = now_s
+            with suppress(SnapshotFailed):
+                self._last = snapshots.begin(None, commit=True).id
+        return False

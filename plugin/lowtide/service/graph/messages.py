@@ -1,0 +1,48 @@
+"""Messages between jobs, the graph's tracker, and those that look at it; framed as all messages of the service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lowtide.assignment.messages import Done, Message, Raw, Refused, reader
+from lowtide_tracker.job_graph import JobKnown, JobSaid
+
+__all__ = ["Forget", "FromGraph", "Heard", "Look", "Say", "ToGraph", "Whole", "read_by_graph", "read_from_graph"]
+
+
+class Say(Message, frozen=True):
+    """A job says how far it is; its first message, and again whenever something has changed."""
+
+    said: JobSaid
+
+
+class Look(Message, frozen=True):
+    """Somebody asks how the whole graph is; answered by `Whole`."""
+
+
+class Forget(Message, frozen=True):
+    """Somebody takes a retired job out; answered by `Done` or `Refused`."""
+
+    job: str
+
+
+class Heard(Message, frozen=True):
+    """All jobs before the one that is told, and who holds it, line by line."""
+
+    jobs: tuple[JobKnown, ...]
+    chain: list[str]
+
+
+class Whole(Message, frozen=True, kw_only=True):
+    """The whole graph: its jobs, by job who holds it, and the time before which all of it is durable."""
+
+    jobs: tuple[JobKnown, ...]
+    chains: dict[str, list[str]]
+    delivered_ms: int | None
+
+
+ToGraph = Say | Look | Forget
+FromGraph = Heard | Whole | Done | Refused
+
+read_by_graph: Callable[[Raw], ToGraph] = reader(ToGraph, "the graph's tracker")
+read_from_graph: Callable[[Raw], FromGraph] = reader(FromGraph, "the job")

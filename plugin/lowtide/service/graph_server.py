@@ -1,0 +1,113 @@
+"""The tracker of a graph of jobs as a process: hears how far each is, and tells those behind it at once.
+
+It keeps nothing on disk: what it knows, jobs say again to the process that takes its place, absolutely.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from lowtide.assignment.messages import Done, Malformed, Refused
+from lowtide.service.graph.messages import Forget, Heard, Look, Say, Whole, read_by_graph
+from lowtide.service.reception import receive_on
+from lowtide.service.workers.peer import Peer
+from lowtide_tracker.entrance import Entrance
+from lowtide_tracker.job_graph import JobGraph, JobGraphError, JobSaid
+
+__all__ = ["SETTLE_S", "GraphServer"]
+
+LOG = logging.getLogger(__name__)
+SETTLE_S = 2.0
+"""How long nothing is told after the start: jobs that ran before have to come first, as what they write is limited."""
+
+
+class GraphServer:
+    """Serves one graph; belongs to an event loop.
+
+    Args:
+        secret: What all jobs of the graph know.
+        settle_s: See `SETTLE_S`.
+    """
+
+    def __init__(self, secret: bytes, *, settle_s: float = SETTLE_S) -> None:
+        self.graph = JobGraph()
+        self._secret = secret
+        self._settle_s = settle_s
+        self._settled = False
+        self._peers: dict[str, Peer] = {}
+        self._told: dict[str, Heard] = {}
+        """By job what it was told last."""
+        self._entrance: Entrance | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def serve(self, host: str, port: int = 0) -> tuple[str, int]:
+        """Begin to listen; return where (errors: OSError)."""
+        self._entrance = receive_on(host, self._secret, self._talk, port)
+        self._timer = asyncio.get_running_loop().call_later(self._settle_s, self._settle)
+        return self._entrance.address
+
+    async def close(self) -> None:
+        """Listen no more, and close all connections."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._entrance is not None:
+            await self._entrance.close()
+        for peer in list(self._peers.values()):
+            peer.close()
+
+    def _settle(self) -> None:
+        self._settled = True
+        self._tell()
+
+    async def _talk(self, peer: Peer) -> None:
+        said: JobSaid | None = None
+        try:
+            while True:
+                _, payload = await peer.receive()
+                try:
+                    message = read_by_graph(payload)
+                    if isinstance(message, Say):
+                        said = message.said
+                    await self._hear(peer, message)
+                except (Malformed, JobGraphError) as error:
+                    LOG.warning("%s", error)
+                    await peer.answer(Refused(str(error)))
+        finally:
+            if said is not None and self._peers.get(said.job) is peer:
+                del self._peers[said.job]
+                self._told.pop(said.job, None)
+                self.graph.gone(said.job, said.life)
+                LOG.warning("job %s (life %d) has gone", said.job, said.life)
+                self._tell()
+
+    async def _hear(self, peer: Peer, message: Say | Look | Forget) -> None:
+        match message:
+            case Say(said):
+                self.graph.say(said)
+                before = self._peers.get(said.job)
+                if before is not peer:
+                    LOG.info("job %s (life %d) is here", said.job, said.life)
+                    self._peers[said.job] = peer
+                    self._told.pop(said.job, None)
+                    if before is not None:
+                        before.close()
+                self._tell()
+            case Look():
+                jobs = self.graph.jobs
+                chains = {known.job: self.graph.chain(known.job) for known in jobs}
+                await peer.answer(Whole(jobs=jobs, chains=chains, delivered_ms=self.graph.delivered_ms))
+            case Forget(job):
+                self.graph.forget(job)
+                await peer.answer(Done())
+                self._tell()
+
+    def _tell(self) -> None:
+        """Tell each job what is new of those before it; O(jobs * jobs)."""
+        if not self._settled:
+            return
+        for job, peer in list(self._peers.items()):
+            heard = Heard(self.graph.before(job), self.graph.chain(job))
+            if heard != self._told.get(job):
+                self._told[job] = heard
+                peer.tell(heard)

@@ -1,0 +1,317 @@
+"""The hub of subscriptions: tells subscribers, once and in order, how far a job has come.
+
+    hub = Hub(incarnation=3, slack_ms=2, start_ms=None, segments={1: "last", 2: "index"})
+    subscription = hub.subscribe(["delivered", "segment:index"], at_ms=1_767_323_100_000)
+    hub.reached("delivered", tick)
+    subscription.take()
+
+It has no clock, socket or loop of its own. What is told is a time that only grows, so a subscriber that is slow is not
+owed a queue: it is owed the newest time, and the commits after its place. One that waits for a moment costs nothing
+until that moment is passed.
+
+Law: of each subject a subscriber gets ascending times, none twice, over any number of lives and connections, if it
+shows the id of the last news that it has had. Commits alone begin again below, after a rewind that has dropped those
+above: each of the new ones is told, too.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+from lowtide.core.fronts.floors import LAST_TICK
+from lowtide.errors import LowtideError
+from lowtide_snapshots.cause import Cause
+from lowtide_snapshots.commits.record import Commit
+from lowtide_snapshots.job.news import COMMIT, DELIVERED, END, LIFE, MIN_TIME, SEGMENT, News
+
+__all__ = ["Hub", "Subscription", "SubscriptionRefused"]
+
+MAX_SUBJECTS = 64
+KEPT_COMMITS = 10_000
+SPARE_WAITERS = 64
+BATCH = 256
+"""How many commits are told at once."""
+END_MS = LAST_TICK
+"""Stands for the end of time: every source behind it has ended."""
+BEFORE_ALL = -1
+
+
+class SubscriptionRefused(LowtideError):
+    """Subscribe to something else: this job has no such subject, or the id is not one that it gave."""
+
+
+class Hub:
+    """What a life tells subscribers; belongs to one thread.
+
+    Args:
+        incarnation: The life's number.
+        slack_ms: What a tick lasts.
+        start_ms: Where the life begins: segments go back to it. None if it begins with nothing.
+        segments: Names by number, as `JobShape.segments` has them.
+    """
+
+    def __init__(self, *, incarnation: int, slack_ms: int, start_ms: int | None, segments: Mapping[int, str]) -> None:
+        self.incarnation = incarnation
+        self._slack_ms = slack_ms
+        self._start_ms = start_ms
+        self._segments = dict(segments)
+        self._reached: dict[str, int] = {}
+        """By subject the newest time in ms."""
+        self._commits: list[Commit] = []
+        """Ascending."""
+        self._followers: dict[str, set[Subscription]] = {}
+        """By subject those who want every step."""
+        self._waiters: dict[str, list[tuple[int, int, Subscription]]] = {}
+        """By subject a heap of those who wait for a moment: (moment, number, subscription)."""
+        self._numbers = count()
+        self._all: set[Subscription] = set()
+        self.ended = False
+        """Whether the life is over."""
+        self._cause: Cause | None = None
+
+    def __len__(self) -> int:
+        """How many subscriptions there are."""
+        return len(self._all)
+
+    # -- what the service tells ------------------------------------------------------------------------------------
+
+    def reached(self, subject: str, tick: int) -> None:
+        """A subject's time has come to a tick; one that is not above the last is no news. O(those it concerns)."""
+        if tick <= 0:
+            return  # Before the first record nothing is known.
+        self._advance(subject, END_MS if tick >= LAST_TICK else tick * self._slack_ms)
+
+    def segments_reached(self, min_times: Mapping[int, int], global_min: int) -> None:
+        """The tracker has reported: min time by segment, and the whole job's."""
+        for segment, tick in min_times.items():
+            self.reached(f"{SEGMENT}:{segment}", tick)
+        self.reached(MIN_TIME, global_min)
+
+    def committed(self, commits: Iterable[Commit]) -> None:
+        """These are the job's commits; those above the last one known are news."""
+        last = self._commits[-1].tick if self._commits else -1
+        new = sorted((each for each in commits if each.tick > last), key=lambda each: each.tick)
+        if new:
+            self._commits += new
+            del self._commits[:-KEPT_COMMITS]
+            self._advance(COMMIT, self._time_ms(new[-1]))
+
+    def end(self, cause: Cause | None) -> None:
+        """The life is over; None if it was ended on purpose."""
+        if not self.ended:
+            self.ended, self._cause = True, cause
+            for each in list(self._all):
+                each.wake()
+
+    def _advance(self, subject: str, time_ms: int) -> None:
+        if time_ms <= self._reached.get(subject, BEFORE_ALL):
+            return
+        self._reached[subject] = time_ms
+        for follower in list(self._followers.get(subject, ())):
+            follower.wake()
+        waiters = self._waiters.get(subject, [])
+        while waiters and waiters[0][0] <= time_ms:
+            subscription = heapq.heappop(waiters)[2]
+            if subscription in self._all:
+                subscription.wake()
+
+    # -- what subscribers ask --------------------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        subjects: Sequence[str],
+        *,
+        at_ms: int | None = None,
+        last_id: str = "",
+        wake: Callable[[], None] = lambda: None,
+    ) -> Subscription:
+        """Begin to tell of subjects.
+
+        Args:
+            subjects: Of "delivered", "commit", "min_time", "segment:STEP" and "segment:NUMBER".
+            at_ms: Tell of each subject once: when it has come to this moment or past it. None for every step.
+            last_id: The id of the last news that the subscriber has had of these subjects; empty for none.
+            wake: Called when `take` may have something; often enough, perhaps in vain.
+
+        Raises:
+            SubscriptionRefused: it cannot be told of that.
+        """
+        if not 1 <= len(subjects) <= MAX_SUBJECTS or len(set(subjects)) < len(subjects):
+            raise SubscriptionRefused(
+                f"a subscription is about 1 to {MAX_SUBJECTS} different subjects, and this one names {len(subjects)}",
+                way_out="name each of them once: `about=delivered`, `commit`, `min_time` or `segment:STEP`",
+            )
+        known = [self._subject(each) for each in subjects]
+        subscription = Subscription(self, subjects, known, at_ms, self._place(last_id, known), wake)
+        self._all.add(subscription)
+        for subject in known:
+            if at_ms is None:
+                self._followers.setdefault(subject, set()).add(subscription)
+            elif self._reached.get(subject, BEFORE_ALL) < at_ms:
+                heapq.heappush(self._waiters.setdefault(subject, []), (at_ms, next(self._numbers), subscription))
+        return subscription
+
+    def forget(self, subscription: Subscription) -> None:
+        """A subscriber is gone."""
+        self._all.discard(subscription)
+        for subject in subscription.known:
+            self._followers.get(subject, set()).discard(subscription)
+            waiters = self._waiters.get(subject, [])
+            if len(waiters) > 2 * len(self._all) + SPARE_WAITERS:  # Most of them are gone.
+                waiters[:] = [each for each in waiters if each[2] in self._all]
+                heapq.heapify(waiters)
+
+    def _subject(self, asked: str) -> str:
+        if asked in (DELIVERED, COMMIT, MIN_TIME):
+            return asked
+        kind, _, name = asked.partition(":")
+        if kind == SEGMENT:
+            for number, steps in self._segments.items():
+                if name == str(number) or name in steps.split(", "):
+                    return f"{SEGMENT}:{number}"
+            there = "; ".join(f"{number}: {steps}" for number, steps in sorted(self._segments.items()))
+            raise SubscriptionRefused(
+                f"no segment of this job has the number or the step {name[:100]!r}",
+                way_out=f"its segments and their steps are {there}",
+            )
+        raise SubscriptionRefused(
+            f"there is nothing to tell about {asked[:100]!r}",
+            way_out=f"ask about {DELIVERED}, {COMMIT}, {MIN_TIME} or {SEGMENT}:STEP",
+        )
+
+    def _place(self, last_id: str, known: Sequence[str]) -> _Place:
+        if not last_id:
+            return _Place(None, [BEFORE_ALL] * len(known))
+        parts = last_id.split(".")
+        if not all(part.isascii() and part.isdecimal() and len(part) <= 20 for part in parts if part):
+            parts = []
+        if len(parts) != 1 + len(known) or not parts[0]:
+            raise SubscriptionRefused(
+                f"{last_id[:100]!r} is not the id of news about these subjects",
+                way_out="show the id of the last news with the same subjects in the same order, or none to begin anew",
+            )
+        if int(parts[0]) > self.incarnation:
+            raise SubscriptionRefused(
+                f"life {parts[0]} has told of this, and this is life {self.incarnation}, which is older",
+                way_out="ask the job's present life: `lowtide status` shows its address",
+            )
+        place = _Place(int(parts[0]), [int(part) if part else BEFORE_ALL for part in parts[1:]])
+        if COMMIT in known and int(parts[0]) < self.incarnation:
+            number = known.index(COMMIT)
+            place.told_ms[number] = min(place.told_ms[number], self._before_later_lives(int(parts[0])))
+        return place
+
+    def _before_later_lives(self, incarnation: int) -> int:
+        """The time before all commits of later lives: after a rewind they begin below those that it has dropped."""
+        newest = self._time_ms(self._commits[-1]) if self._commits else BEFORE_ALL
+        return min([newest, *(self._time_ms(each) - 1 for each in self._commits if each.incarnation > incarnation)])
+
+    # -- what there is to tell -------------------------------------------------------------------------------------
+
+    def news(self, subject: str, after_ms: int, at_ms: int | None) -> list[tuple[int, dict[str, object]]]:
+        """What a subscriber has not had of a subject: times in ms with what is said beside them, ascending."""
+        if subject != COMMIT:
+            time_ms = self._reached.get(subject, BEFORE_ALL)
+            return [(time_ms, {})] if time_ms > after_ms and time_ms >= (at_ms or 0) else []
+        first = bisect_right(self._commits, after_ms, key=self._time_ms)
+        new = [each for each in self._commits[first:] if self._time_ms(each) >= (at_ms or 0)]
+        return [
+            (self._time_ms(each), {"snapshot": each.id, "name": each.name, "taken_by": each.incarnation})
+            for each in new[: BATCH if at_ms is None else 1]
+        ]
+
+    def _time_ms(self, commit: Commit) -> int:
+        return commit.tick * self._slack_ms
+
+    @property
+    def start_ms(self) -> int | None:
+        """Where the life begins."""
+        return self._start_ms
+
+    @property
+    def cause(self) -> Cause | None:
+        """Why the life is over."""
+        return self._cause
+
+
+@dataclass(slots=True)
+class _Place:
+    """How far a subscriber is: the life that told it last, and by subject the last time in ms."""
+
+    incarnation: int | None
+    told_ms: list[int]
+
+    def id(self) -> str:
+        return ".".join([str(self.incarnation), *("" if each == BEFORE_ALL else str(each) for each in self.told_ms)])
+
+
+class Subscription:
+    """One subscriber's view of a hub.
+
+    Attributes:
+        asked: The subjects, as they were asked for.
+        known: The same, as the hub calls them.
+        is_over: Whether nothing comes any more.
+        wake: Called by the hub.
+    """
+
+    def __init__(
+        self,
+        hub: Hub,
+        asked: Sequence[str],
+        known: Sequence[str],
+        at_ms: int | None,
+        place: _Place,
+        wake: Callable[[], None],
+    ) -> None:
+        self.asked = tuple(asked)
+        self.known = tuple(known)
+        self.is_over = False
+        self.wake = wake
+        self._hub = hub
+        self._at_ms = at_ms
+        self._place = place
+
+    def take(self) -> list[News]:
+        """What is new since the last call, in order; of a time that has moved several times the newest.
+
+        Call it again until it has nothing: of many commits it gives some.
+        """
+        hub, place = self._hub, self._place
+        if self.is_over:
+            return []
+        taken: list[News] = []
+        if place.incarnation != hub.incarnation:
+            place.incarnation = hub.incarnation
+            taken.append(self._said(LIFE, {"begins_at_ms": hub.start_ms}))
+        found = [
+            (time_ms, number, said)
+            for number, subject in enumerate(self.known)
+            if not self._has_come(number)
+            for time_ms, said in hub.news(subject, place.told_ms[number], self._at_ms)
+        ]
+        for time_ms, number, said in sorted(found, key=lambda each: each[:2]):
+            place.told_ms[number] = time_ms
+            known_ms = None if time_ms == END_MS else time_ms
+            kind = self.known[number].partition(":")[0]
+            taken.append(self._said(kind, {"about": self.asked[number], "time_ms": known_ms} | said))
+        if all(self._has_come(number) for number in range(len(self.known))):
+            self.is_over = True
+        elif hub.ended and len(found) < BATCH:
+            self.is_over = True
+            taken.append(self._said(END, {"cause": None if hub.cause is None else str(hub.cause)}))
+        return taken
+
+    def close(self) -> None:
+        """Be told nothing any more."""
+        self._hub.forget(self)
+
+    def _has_come(self, number: int) -> bool:
+        return self._at_ms is not None and self._place.told_ms[number] >= self._at_ms
+
+    def _said(self, kind: str, data: dict[str, object]) -> News:
+        return News(kind, self._place.id(), {"incarnation": self._hub.incarnation} | data)
