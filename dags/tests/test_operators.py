@@ -220,6 +220,21 @@ def test_what_a_cluster_has_taken_is_known_to_every_later_try(
     assert task.execute(tried)["incarnation"] == 1
 
 
+def test_a_job_that_has_come_to_its_end_was_submitted_with_success(
+    job: Job, connected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lowtide_airflow.operators import RunFlowOperator
+
+    submit = Submitting(lambda _key: None)
+    monkeypatch.setattr(RunFlowOperator, "launcher", lambda _: submit)
+    task = RunFlowOperator(task_id="task", flow="local:///flow.py", **connected)
+    job.runs("airflow:dag/run/task")
+    job.say("stopped", finished=True)
+    job.leave()
+    done = task.execute(context())
+    assert (done["incarnation"], done["adopted"], submit.starts) == (1, True, [])
+
+
 def test_ahead_of_a_start_on_a_cluster_its_commit_is_verified(
     job: Job, connected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

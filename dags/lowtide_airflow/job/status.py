@@ -47,6 +47,11 @@ class JobStatus:
         return self.life if self.life is not None and self.life.incarnation == self.incarnation else None
 
     @property
+    def finished(self) -> bool:
+        """Whether all sources of the job have ended, and everything is delivered: there is nothing left to run."""
+        return self.state == "stopped" and self.current is not None and self.current.finished
+
+    @property
     def state(self) -> State:
         """The state in one word.
 

@@ -133,7 +133,8 @@ class RunFlowOperator(StartOperator):
     """Starts a job and waits until it runs. The job outlives the task and Airflow's worker.
 
     However often the task is tried, and whenever its process is killed, it begins one life: a try that finds the life
-    of an earlier one adopts it. If that life has died, a later try begins another one; if it was stopped, none does.
+    of an earlier one adopts it. If that life has died, a later try begins another one; if it was stopped, none does. A
+    job whose sources end may have come to its end meanwhile, which is as good as running.
 
     Returns `job`, `connection`, `incarnation`, `commit` (from which it began), `submission`, `adopted`.
 
@@ -187,6 +188,8 @@ class RunFlowOperator(StartOperator):
                 self.log.info("leaving it alone: %s", error)
                 return self._done(context, client.status(), adopted=True)
             status = client.status()
+        if status.finished and submission.incarnation is not None and status.incarnation >= submission.incarnation:
+            return self._done(context, status, adopted=submission.adopted)
         if status.state == "stopped" and submission.incarnation == status.incarnation:
             raise AirflowFailException(
                 f'life {status.incarnation} of job "{self.job}", which this task began, was stopped. '
@@ -215,7 +218,7 @@ class RunFlowOperator(StartOperator):
             "submission": life.submission if life else None,
             "adopted": adopted,
         }
-        self.log.info('job "%s" runs: %s', self.job, done)
+        self.log.info('job "%s" %s: %s', self.job, "has come to its end" if status.finished else "runs", done)
         self.note(context, **done)
         return done
 

@@ -191,7 +191,14 @@ class JobTrigger(StoredArguments, BaseTrigger):
                         self.log.info('job "%s" can be polled again', self.job)
                 if found is not None:
                     return found
-                if self.end_time is not None and time.time() > self.end_time:
+                if self._is_late():
                     late = f'timed out waiting for {self.waits_for} of job "{self.job}"'
                     return {"error": f"{late}: {outage.text}" if outage.text else late}
-                await asyncio.sleep(self.poll_interval)
+                await self.pause(job)
+
+    async def pause(self, _job: AsyncJob) -> None:
+        """Wait until it is worthwhile to poll again."""
+        await asyncio.sleep(self.poll_interval)
+
+    def _is_late(self) -> bool:
+        return self.end_time is not None and time.time() > self.end_time

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
@@ -9,7 +10,10 @@ from lowtide_airflow.errors import TokenRefused
 from lowtide_airflow.job.client import JobClient
 from lowtide_airflow.job.deaths import Death, Deaths
 from lowtide_airflow.job.status import State
-from lowtide_airflow.triggers.base import OUTAGES, JobTrigger
+from lowtide_airflow.triggers.base import OUTAGES, AsyncJob, JobTrigger, Outage
+from lowtide_airflow.triggers.news import wait_for_news
+from lowtide_snapshots.errors import LowtideError
+from lowtide_snapshots.job.control_address import ControlAddress
 
 __all__ = [
     "DeliveredTimeTrigger",
@@ -18,6 +22,10 @@ __all__ = [
     "JobSettledTrigger",
     "RecoveredTrigger",
 ]
+
+
+SUBSCRIBED_S = 60.0
+"""How long a subscription is relied on before ZooKeeper is asked again: a life that was replaced may not know it."""
 
 
 class JobRunningTrigger(JobTrigger):
@@ -45,6 +53,8 @@ class JobRunningTrigger(JobTrigger):
         status = client.status()
         life = status.current
         if status.state == "running" and life is not None and status.incarnation >= begun:
+            return {"incarnation": status.incarnation, "commit": life.commit, "control": life.control}
+        if status.finished and life is not None and status.incarnation >= begun:
             return {"incarnation": status.incarnation, "commit": life.commit, "control": life.control}
         if status.state == "stopped" and status.incarnation >= begun:
             return {"error": f'life {status.incarnation} of job "{self.job}" was stopped before it ran'}
@@ -168,6 +178,9 @@ def _min_time_of_at_least_once(status: dict[str, Any]) -> int | None:
 class DeliveredTimeTrigger(JobTrigger):
     """Waits until everything before a time is durable in the sinks (R18), across deaths of the job: `delivered_ms`.
 
+    ZooKeeper has the last word. While the job runs and its control API can be reached, the trigger subscribes to it and
+    does not poll; without, as with a lost connection or no token, it polls, and tries again to subscribe each time.
+
     Args:
         at_ms: the time, ms since 1970.
         job, lowtide_conn_id, end_time, poll_interval: see `JobTrigger`.
@@ -180,8 +193,34 @@ class DeliveredTimeTrigger(JobTrigger):
     ) -> None:
         super().__init__(job=job, lowtide_conn_id=lowtide_conn_id, end_time=end_time, poll_interval=poll_interval)
         self.at_ms = at_ms
+        self._lost = Outage()
+
+    async def pause(self, job: AsyncJob) -> None:
+        """See `JobTrigger.pause`."""
+        left_s = SUBSCRIBED_S if self.end_time is None else min(SUBSCRIBED_S, max(0.0, self.end_time - time.time()))
+        try:
+            at, token = await job.call(_subscription)
+            async with asyncio.timeout(left_s):
+                told = await wait_for_news(at, token, ["delivered"], self.at_ms)
+        except TimeoutError:
+            return
+        except LowtideError as error:
+            if self._lost.is_news(error, time.monotonic()):
+                self.log.info('job "%s" is polled: %s', self.job, self._lost.text)
+        else:
+            if self._lost.is_over():
+                self.log.info('subscribed to job "%s" again', self.job)
+            if told:  # It is stored before it is told (R18), so it is found at once.
+                return
+        await asyncio.sleep(self.poll_interval)
 
     def poll(self, client: JobClient) -> dict[str, Any] | None:
         """See `JobTrigger.poll`."""
         delivered = client.delivered_ms()
         return None if delivered is None or delivered < self.at_ms else {"delivered_ms": delivered}
+
+
+def _subscription(client: JobClient) -> tuple[ControlAddress, str]:
+    """Where to subscribe, and with which token (errors: `JobClient.control`)."""
+    control = client.control()
+    return control.address, control.token

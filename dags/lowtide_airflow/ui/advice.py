@@ -50,6 +50,8 @@ def advice(
                 "Wait. A start reads again what came since the last commit, and takes as long as that does."
             ]
         case "stopped":
+            if status.finished:
+                return "All its sources have ended, and everything is delivered.", []
             return "It was stopped on purpose.", [_start(entry)]
     cause = None if status.current is None else status.current.cause
     what, way_out = ("", "") if cause is None else (cause.story, cause.way_out)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import dataclasses
 import inspect
+import io
 import json
 import time
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -113,6 +117,15 @@ def test_a_life_that_is_stopped_before_it_runs_is_an_error(job: Job, connected: 
 
 
 @pytest.mark.zookeeper
+def test_a_life_that_has_come_to_its_end_is_as_good_as_one_that_runs(job: Job, connected: dict[str, Any]) -> None:
+    from lowtide_airflow.triggers import JobRunningTrigger
+
+    trigger = JobRunningTrigger(key="k", **connected)
+    (event,) = events(trigger, [lambda: job.start("k"), lambda: job.ends("stopped", finished=True)])
+    assert (event["error"], event["incarnation"]) == (None, 1)
+
+
+@pytest.mark.zookeeper
 def test_what_does_not_come_in_time_is_an_error_of_its_own(job: Job, connected: dict[str, Any]) -> None:
     from lowtide_airflow.triggers import JobRunningTrigger
 
@@ -171,6 +184,69 @@ def test_a_delivered_time_is_waited_for_over_a_death(job: Job, connected: dict[s
     trigger = DeliveredTimeTrigger(at_ms=5_000, **connected)
     (event,) = events(trigger, [lambda: job.tell(499), job.ends, job.runs, lambda: job.tell(500)])
     assert event == {"job": job.name, "error": None, "delivered_ms": 5_000}
+
+
+def served(job: Job, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A real control API that the job's next life publishes."""
+    support = pytest.importorskip("controlled")
+    monkeypatch.setattr(support, "TOKEN", job.services.token)
+    shape = dataclasses.replace(pytest.importorskip("seen").SHAPE, job=job.name, incarnation=1)
+    return support.controlled(shape, import_module("lowtide.events").EventLog(job.name, 1, io.StringIO()))
+
+
+@pytest.mark.zookeeper
+def test_a_delivered_time_is_told_without_a_poll(
+    job: Job, connected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lowtide_airflow.triggers import DeliveredTimeTrigger
+
+    with served(job, monkeypatch) as api:
+        job.runs(**api.at.fields())
+        job.tell(499)
+        trigger = DeliveredTimeTrigger(at_ms=5_000, **connected | {"poll_interval": 600.0})
+
+        def comes() -> None:
+            job.tell(500)
+            api.tell(lambda hub: hub.reached("delivered", 2_500))
+
+        (event,) = events(trigger, [lambda: subscribed(api), comes])
+    assert event == {"job": job.name, "error": None, "delivered_ms": 5_000}
+
+
+@pytest.mark.zookeeper
+@pytest.mark.parametrize("how", ["the life ends", "the connection is lost"])
+def test_without_its_subscription_a_trigger_polls(
+    how: str, job: Job, connected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lowtide_airflow.triggers import DeliveredTimeTrigger
+
+    with contextlib.ExitStack() as opened:
+        api = opened.enter_context(served(job, monkeypatch))
+        job.runs(**api.at.fields())
+        trigger = DeliveredTimeTrigger(at_ms=5_000, **connected)
+
+        def goes() -> None:
+            subscribed(api)
+            if how == "the life ends":
+                cause = import_module("lowtide_snapshots.cause").Cause("loss", "worker 1/0 died")
+                api.tell(lambda hub: hub.end(cause))
+                job.ends()
+                job.runs()
+            opened.close()
+
+        (event,) = events(trigger, [goes, lambda: job.tell(500)])
+    assert event == {"job": job.name, "error": None, "delivered_ms": 5_000}
+
+
+def subscribed(api: Any) -> None:
+    """Waits until somebody has subscribed."""
+    found: list[int] = []
+    for _ in range(200):
+        api.tell(lambda hub: found.append(len(hub)))
+        if found[-1]:
+            return
+        time.sleep(0.05)
+    raise AssertionError("nobody has subscribed")
 
 
 @pytest.mark.zookeeper

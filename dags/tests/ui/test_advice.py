@@ -56,6 +56,13 @@ def test_a_job_that_was_stopped_is_started_again_by_its_dag() -> None:
     assert "not in Airflow's jobs file" in told(ended("stopped"), None)[1]
 
 
+def test_a_job_that_has_come_to_its_end_needs_no_start() -> None:
+    look = ended("stopped")
+    assert look.life is not None
+    finished = replace(look, life=replace(look.life, finished=True))
+    assert told(finished) == ("All its sources have ended, and everything is delivered.", "")
+
+
 def test_a_job_that_was_never_started_says_how_it_is() -> None:
     never = replace(LOOK, known=False, incarnation=0, life=None, delivered_ms=None)
     assert told(never, commits=()) == ("", "To start it, trigger the DAG lowtide_submit__orders.")

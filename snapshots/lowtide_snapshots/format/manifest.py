@@ -32,13 +32,19 @@ __all__ = [
     "Manifest",
     "Part",
     "VertexShape",
+    "days_of",
+    "initial_of",
     "setting_of",
     "shape_of",
+    "ttl_of",
     "type_of",
 ]
 
 MANIFEST_FORMAT = 2
+_INITIAL = b"lowtide.initial"
 _SETTING = b"lowtide.setting"
+_TTL = b"lowtide.ttl"
+_DAYS = b"lowtide.days"
 _CREATED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -167,7 +173,16 @@ class Manifest:
             part.name(self.job, self.record.slack_ms)
 
 
-def shape_of(vertex: str, kind: str, key: pa.StructType | None, state: pa.DataType, setting: str = "") -> VertexShape:
+def shape_of(
+    vertex: str,
+    kind: str,
+    key: pa.StructType | None,
+    state: pa.DataType,
+    setting: str = "",
+    initial: pa.Array | None = None,
+    ttl: int | None = None,
+    days: str = "",
+) -> VertexShape:
     """The shape of a vertex.
 
     Args:
@@ -176,10 +191,21 @@ def shape_of(vertex: str, kind: str, key: pa.StructType | None, state: pa.DataTy
         key: the key's columns; None where there is no key.
         state: the type of its state.
         setting: what else its state hangs on, as a text for people: of windows how they are cut.
+        initial: one value of that type, the state of the keys that no part has; None where there is none.
+        ttl: after how many ticks a key is forgotten; None for never.
+        days: of windows of a calendar, when the days of its time zone begin; opaque here.
     """
     columns = () if key is None else tuple((field.name, str(field.type)) for field in key)
-    metadata = {_SETTING: setting.encode()} if setting else None
-    message = pa.schema([pa.field("state", state)], metadata=metadata).serialize()
+    schema = pa.schema([pa.field("state", state)])
+    metadata = {_SETTING: setting.encode()} if setting else {}
+    if initial is not None:
+        batch = pa.record_batch([initial], schema=schema).serialize()
+        metadata[_INITIAL] = base64.b64encode(batch)
+    if ttl is not None:
+        metadata[_TTL] = b"%d" % ttl
+    if days:
+        metadata[_DAYS] = days.encode()
+    message = schema.with_metadata(metadata or None).serialize()
     return VertexShape(vertex, kind, columns, base64.b64encode(message).decode())
 
 
@@ -195,6 +221,37 @@ def type_of(shape: VertexShape) -> pa.DataType:
 def setting_of(shape: VertexShape) -> str:
     """What else a vertex's state hangs on; errors as of `type_of`."""
     return ((_schema_of(shape).metadata or {}).get(_SETTING) or b"").decode()
+
+
+def initial_of(shape: VertexShape) -> pa.Array | None:
+    """The state of the keys that no part has, as an array of one; None where the shape does not say it.
+
+    Raises:
+        ManifestDamaged: it cannot be read.
+    """
+    schema = _schema_of(shape)
+    said = (schema.metadata or {}).get(_INITIAL)
+    if said is None:
+        return None
+    try:
+        column = pa.ipc.read_record_batch(pa.py_buffer(base64.b64decode(said, validate=True)), schema).column(0)
+    except (ValueError, OSError, pa.ArrowException) as error:
+        raise _damaged(f"the initial state cannot be read ({error})", f"vertex {shape.vertex!r}") from error
+    return column
+
+
+def ttl_of(shape: VertexShape) -> int | None:
+    """After how many ticks a key was forgotten; None for never. Errors as of `type_of`."""
+    said = (_schema_of(shape).metadata or {}).get(_TTL)
+    try:
+        return None if said is None else int(said)
+    except ValueError as error:
+        raise _damaged(f"its time to live is no number ({error})", f"vertex {shape.vertex!r}") from error
+
+
+def days_of(shape: VertexShape) -> str:
+    """When the days of its calendar's time zone began where it was written; empty if not said. Errors as `type_of`."""
+    return ((_schema_of(shape).metadata or {}).get(_DAYS) or b"").decode()
 
 
 def _schema_of(shape: VertexShape) -> pa.Schema:

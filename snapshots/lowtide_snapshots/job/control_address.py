@@ -15,17 +15,19 @@ import hmac
 import http.client
 import json
 import ssl
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Self
 
 from lowtide_snapshots.errors import AddressUnproven
 
-__all__ = ["AnotherCertificate", "ControlAddress", "ask", "fingerprint"]
+__all__ = ["AnotherCertificate", "ControlAddress", "ask", "fingerprint", "listen"]
 
 DOMAIN = "lowtide control address 1"
 MAX_ANSWER_BYTES = 16 << 20
+MAX_LINE_BYTES = 64 << 10
 
 
 class AnotherCertificate(ConnectionError):
@@ -117,6 +119,48 @@ def ask(
         connection.request(method, path, body, headers={"Authorization": f"Bearer {token}"})
         response = connection.getresponse()
         return response.status, response.read(MAX_ANSWER_BYTES)
+    finally:
+        connection.close()
+
+
+def listen(
+    at: ControlAddress, token: str, path: str, *, last_id: str, silence_s: float, until_s: float | None = None
+) -> Iterator[tuple[int, bytes]]:
+    """Ask for a stream; give the status with each line of what is answered, until its end.
+
+    Args:
+        at: where it is.
+        token: the job's.
+        path: of the question.
+        last_id: what the stream is to go on after; empty for its beginning.
+        silence_s: for how long nothing may come.
+        until_s: when to end it, by `time.monotonic`.
+
+    Raises:
+        AddressUnproven: the address is not shown to be the job's; nothing was opened.
+        OSError, ValueError, http.client.HTTPException: the connection was lost, or it is not HTTP.
+    """
+    at.check(token)
+    connection = _Pinned(at, silence_s)
+    try:
+        shown = {"Authorization": f"Bearer {token}"} | ({"Last-Event-ID": last_id} if last_id else {})
+        connection.request("GET", path, headers=shown)
+        socket = connection.sock
+        response = connection.getresponse()
+        while True:
+            left_s = silence_s if until_s is None else min(silence_s, until_s - time.monotonic())
+            if left_s <= 0:
+                return
+            socket.settimeout(left_s)
+            try:
+                line = response.readline(MAX_LINE_BYTES)
+            except TimeoutError:
+                if until_s is not None and time.monotonic() >= until_s:
+                    return
+                raise
+            if not line:
+                return
+            yield response.status, line
     finally:
         connection.close()
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import http.client
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Generator, Sequence
 from http import HTTPStatus
 
 from lowtide_snapshots.errors import AddressUnproven
-from lowtide_snapshots.job.control_address import ControlAddress, ask
+from lowtide_snapshots.job.control_address import ControlAddress, ask, listen
+from lowtide_snapshots.job.news import SILENCE_S, News, NewsReader, events_path
 
 __all__ = ["ControlRequests"]
 
 LIMIT_S = 5.0
 """How long each step of an answer may take."""
 QUOTED_BYTES = 500
+MAX_REFUSAL_BYTES = 8 << 10
 
 
 class ControlRequests(ABC):
@@ -30,6 +33,16 @@ class ControlRequests(ABC):
         self._at = at
         self._token = token
         self._limit_s = limit_s
+
+    @property
+    def address(self) -> ControlAddress:
+        """Where it is."""
+        return self._at
+
+    @property
+    def token(self) -> str:
+        """What it is asked with."""
+        return self._token
 
     def stop(self) -> None:
         """Ask the job to end: what its sinks were given is delivered first. Returns when that has begun."""
@@ -52,6 +65,44 @@ class ControlRequests(ABC):
             raise self._unproven(error) from error
         except (OSError, ValueError, http.client.HTTPException) as error:
             raise self._unreachable(str(error) or type(error).__name__) from error
+        return self._accepted(status, answer)
+
+    def listen(
+        self, about: Sequence[str], *, at_ms: int | None = None, last_id: str = "", until_s: float | None = None
+    ) -> Generator[News, None, None]:
+        """Subscribe: give the news of one life, until it has ended, the connection is lost or all has been told.
+
+        Args:
+            about: Subjects, as `lowtide_snapshots.job.news` has them.
+            at_ms: Tell of each once, when it has come to this time.
+            last_id: The id of the last news that the subscriber has had of them; empty for none.
+            until_s: When to end, by `time.monotonic`; None for never.
+
+        Raises:
+            Exception: As `_ask`; a connection that is lost is one that does not answer.
+        """
+        reader, refused = NewsReader(), b""
+        status = 0
+        path = events_path(about, at_ms)
+        try:
+            for status, line in listen(
+                self._at, self._token, path, last_id=last_id, silence_s=SILENCE_S, until_s=until_s
+            ):
+                if status != HTTPStatus.OK:
+                    refused += line[: MAX_REFUSAL_BYTES - len(refused)]
+                    continue
+                news = reader.read(line)
+                if news is not None:
+                    yield news
+        except AddressUnproven as error:
+            raise self._unproven(error) from error
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            raise self._unreachable(str(error) or type(error).__name__) from error
+        if status not in (0, HTTPStatus.OK):
+            self._accepted(status, refused)
+
+    def _accepted(self, status: int, answer: bytes) -> bytes:
+        """Return an answer that is none of refusal."""
         if status == HTTPStatus.UNAUTHORIZED:
             raise self._token_refused()
         if status < HTTPStatus.BAD_REQUEST:

@@ -32,6 +32,7 @@ class Life:
         control_certificate: the fingerprint of its control API's certificate; empty if unknown.
         control_proof: the proof of address and certificate, see `ControlAddress`; empty if unknown.
         ran: whether it had come to run before it ended; None if unknown.
+        finished: whether it was stopped because all its sources had ended and everything was delivered.
         again: whether its program restarts it after this end; None if unknown.
     """
 
@@ -49,6 +50,7 @@ class Life:
     control_proof: str = ""
     ran: bool | None = None
     again: bool | None = None
+    finished: bool = False
 
     @property
     def is_failed_task_start(self) -> bool:

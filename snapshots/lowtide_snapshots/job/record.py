@@ -1,4 +1,4 @@
-"""The job record (R11): what order and state hang on, frozen when a job starts for the first time.
+"""The job record (R11): what order and state hang on, frozen when a job first starts; sources may be added.
 
 A value; `job_store` keeps it in ZooKeeper. Its JSON is defined in `snapshots/README.md`.
 """
@@ -32,7 +32,8 @@ class JobRecord:
         lanes: into how many slices the output goes.
         timestamps: which timestamp of a source's record counts, e.g. "log".
         hash_version: of the key hash.
-        sources: one "source=topic" for each source of the flow; sorted, in whatever order they were given.
+        sources: one "source=topic" for each source of the flow; sorted, in whatever order they were given. They may
+            become more, never fewer.
     """
 
     job: str
@@ -55,14 +56,28 @@ class JobRecord:
                 raise RecordRefused(f"{name} is {value!r}", where="the job's record", way_out="give a text")
 
     def check(self, asked: JobRecord) -> None:
-        """Hold what a start asks for against what is frozen here.
+        """Hold what a start asks for against what is frozen here; sources that are new are let pass.
 
         Raises:
             RecordDiffers: with every field that differs and both its values.
         """
         differing = tuple(
-            field.name for field in fields(self) if getattr(self, field.name) != getattr(asked, field.name)
+            field.name
+            for field in fields(self)
+            if field.name != "sources" and getattr(self, field.name) != getattr(asked, field.name)
         )
+        gone = sorted({*self.sources} - {*asked.sources})
+        if gone and not differing:
+            raise RecordDiffers(
+                f"job {self.job!r} has read {', '.join(gone)}, which the flow does not any more; it has "
+                f"{_text(asked, 'sources')}. What was read is in its state and in the order",
+                where=f"the record of job {self.job!r} in ZooKeeper",
+                way_out="keep the source, under its name and with its topic, and drop its records with a filter; "
+                "or give the job another name: it then starts anew",
+                fields=("sources",),
+            )
+        if gone:
+            differing = (*differing, "sources")
         if not differing:
             return
         said = [f"{name} is {_text(self, name)} and is now to be {_text(asked, name)}" for name in differing]

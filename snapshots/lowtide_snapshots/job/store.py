@@ -109,6 +109,20 @@ class JobStore:
         self._zk.write(plan)
         return record
 
+    def add_sources(self, incarnation: int, record: JobRecord) -> None:
+        """Put a record that has more sources in the place of the one that is frozen.
+
+        Raises:
+            Fenced: the life is over.
+            RecordDiffers: it differs otherwise.
+        """
+        frozen = self.record()
+        if frozen is None or frozen == record:
+            return
+        frozen.check(record)
+        data = record.to_json().encode()
+        self._put(incarnation, self._paths.record, data, data.__ne__)
+
     def record(self) -> JobRecord | None:
         """The record that is frozen; None if the job was never started."""
         node = self._zk.get(self._paths.record)

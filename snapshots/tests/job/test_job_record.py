@@ -19,7 +19,6 @@ OTHERS: list[tuple[str, Any, str, str]] = [
     ("lanes", 8, "4", "8"),
     ("timestamps", "create", "'log'", "'create'"),
     ("hash_version", 2, "1", "2"),
-    ("sources", ("documents=docs",), "documents=docs, words=w", "documents=docs"),
 ]
 
 
@@ -30,7 +29,7 @@ def test_format_1_stays_as_it_is() -> None:
 
 
 def test_every_field_of_the_record_is_held_against_what_is_asked() -> None:
-    assert {name for name, *_ in OTHERS} == {field.name for field in dataclasses.fields(JobRecord)}
+    assert {name for name, *_ in OTHERS} | {"sources"} == {field.name for field in dataclasses.fields(JobRecord)}
     RECORD.check(RECORD)
 
 
@@ -50,6 +49,15 @@ def test_all_that_differs_is_said_at_once() -> None:
     with pytest.raises(RecordDiffers) as raised:
         RECORD.check(dataclasses.replace(RECORD, lanes=8, slack_ms=5))
     assert raised.value.fields == ("slack_ms", "lanes")
+
+
+def test_sources_may_be_added_and_none_may_go() -> None:
+    RECORD.check(dataclasses.replace(RECORD, sources=("words=w", "documents=docs", "a=new")))
+    for fewer in (("documents=docs",), ("documents=docs", "words=other"), ("documents=docs", "renamed=w")):
+        with pytest.raises(RecordDiffers, match="job 'index' has read words=w, which the flow does not any") as raised:
+            RECORD.check(dataclasses.replace(RECORD, sources=fewer))
+        assert raised.value.fields == ("sources",)
+        assert "keep the source, under its name and with its topic, and drop its records" in str(raised.value)
 
 
 def test_the_order_in_which_sources_are_named_does_not_matter() -> None:

@@ -47,6 +47,26 @@ def test_the_record_is_frozen_at_the_first_start_and_stays(place: Any) -> None:
         place.open().freeze(dataclasses.replace(first, job="other"))
 
 
+def test_the_newest_life_adds_sources_to_the_record(place: Any) -> None:
+    first = JobRecord(place.job, 2, 128, 4, "log", 1, ("documents=docs",))
+    more = dataclasses.replace(first, sources=("documents=docs", "words=w"))
+    old, new = place.open(), place.open()
+    old.freeze(first)
+    old.add_sources(place.living(old), first)
+    assert old.freeze(more) == more
+    assert old.record() == first, "a start that asks for more may still be refused"
+    place.expire(old)
+    number = place.living(new)
+    with pytest.raises(Fenced):
+        new.add_sources(number - 1, more)
+    new.add_sources(number, more)
+    assert new.record() == more
+    with pytest.raises(RecordDiffers, match="has read words=w"):
+        place.open().freeze(first)
+    with pytest.raises(RecordDiffers, match="lanes"):
+        new.add_sources(number, dataclasses.replace(more, lanes=5))
+
+
 @pytest.mark.parametrize("write", WRITES)
 def test_an_older_life_writes_nothing(place: Any, write: str) -> None:
     old, new = place.open(), place.open()

@@ -7,7 +7,7 @@ export const WORDS = [
   ["min time", "Every record before it has left all segments, for ever: nothing before it can still come."],
   ["lag", "How far a time is behind the clock of the Kafka brokers."],
   ["holder", "What keeps min time from moving: a front, or a record under way in a segment (an open ack)."],
-  ["segment", "A tracked part of the flow: the steps between two exchanges by key."],
+  ["segment", "A tracked part of the flow: the exchanges that the same steps of a level stand behind. Each branch has its own."],
   ["delivered time", "Everything before it is durable in the sinks, also after the next recovery."],
   ["latency", "From a record's timestamp until what came of it was durable."],
   ["snapshot", "All state as of one min time, in the store."],
