@@ -25,6 +25,7 @@ from lowtide.core.rows import PackedRows, open_rows
 from lowtide.core.worker import WorkerCore
 from lowtide.flow.compiler import compile_flow
 from lowtide.flow.plan import Plan
+from lowtide.flow.segments import segments_of
 from lowtide.flow.steps import Write
 from lowtide.worker.figures import Figures
 from lowtide.worker.intake import Intake
@@ -208,7 +209,7 @@ class TrackerServer:
 
     def __init__(self, kind: Records) -> None:
         self.tracker = Tracker(
-            Graph(plan_of(kind).segments), {FRONT: START}, start=START, capacity_ticks=CAPACITY_TICKS
+            Graph(segments_of(plan_of(kind)).inbound), {FRONT: START}, start=START, capacity_ticks=CAPACITY_TICKS
         )
         self._reader = MessageReader()
 

@@ -1,11 +1,12 @@
-"""A worker whose state is that of the running count, as many keys as one likes: what `lowtide bench store` saves."""
+"""A worker with the state of a count, running or in windows, of many keys: what `lowtide bench store` saves."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from random import Random
+from typing import Any, Literal
 
-from lowtide import Flow, kafka, raw
+from lowtide import Flow, Window, kafka, minutes, raw, tumbling
 from lowtide.core.worker import WorkerCore
 from lowtide.flow.compiler import compile_flow
 from lowtide.flow.plan import Plan
@@ -16,6 +17,11 @@ from lowtide_tracker import LocalTracker
 STEP = "count"
 START = 1
 """The tick at which the state is as it is."""
+
+
+Kept = Literal["scan", "windows"]
+"""What keeps the state: a scan's of each key, or one open window of each."""
+SPAN_US = 60_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,24 +38,48 @@ def count_padded(seen: Padded, record: Raw) -> tuple[Padded, Raw]:
     return Padded(seen.count + 1, seen.padding), counted
 
 
-def plan_of(state_bytes: int) -> Plan:
-    """Return the running count on one worker; its state is a number, with so many bytes beside it if not 0."""
+def add(seen: int, _: Raw) -> int:
+    """A window's count."""
+    return seen + 1
+
+
+def add_padded(seen: Padded, _: Raw) -> Padded:
+    """A window's count with such a state."""
+    return Padded(seen.count + 1, seen.padding)
+
+
+def closed(window: Window, seen: int | Padded) -> Raw:
+    """A window's result: nothing of it is measured."""
+    return Raw(window.key[0], repr(seen).encode())
+
+
+def plan_of(state_bytes: int, kept: Kept) -> Plan:
+    """Return the count on one worker; its state is a number, with so many bytes beside it if not 0."""
     flow = Flow("stored")
     keyed = flow.read("source", kafka("source", raw())).key_by("key")
-    counted = keyed.scan(STEP, count_padded, Padded(0, b"")) if state_bytes else keyed.scan(STEP, count, 0)
+    if kept == "windows":
+        windows = keyed.window(STEP, tumbling(minutes(1)))
+        counted = (
+            windows.fold(add_padded, Padded(0, b""), closed, returns=Raw)
+            if state_bytes
+            else windows.fold(add, 0, closed, returns=Raw)
+        )
+    else:
+        counted = keyed.scan(STEP, count_padded, Padded(0, b"")) if state_bytes else keyed.scan(STEP, count, 0)
     counted.write("sink", kafka("sink", raw()))
     return compile_flow(flow, parallelism=1)
 
 
-def filled(keys: int, state_bytes: int) -> WorkerCore:
+def filled(keys: int, state_bytes: int, kept: Kept = "scan") -> WorkerCore:
     """Return a worker with so many keys, over all hash units; their bytes are random, so that they do not shrink."""
-    plan, draw = plan_of(state_bytes), Random(0)  # noqa: S311 - the same each time
-    units: dict[int, list[tuple[bytes, int | Padded]]] = {unit: [] for unit in range(plan.units)}
+    plan, draw = plan_of(state_bytes, kept), Random(0)  # noqa: S311 - the same each time
+    units: dict[int, list[tuple[Any, Any]]] = {unit: [] for unit in range(plan.units)}
     for number in range(keys):
         key, _ = state_message(number, 0)
         seen = draw.randrange(1, 1_000_000)
         state = Padded(seen, draw.randbytes(state_bytes)) if state_bytes else seen
-        units[(number * SPREAD >> 16) % plan.units].append((key, state))
+        entry = state if kept == "scan" else [((0, SPAN_US), state)]
+        units[(number * SPREAD >> 16) % plan.units].append((key, entry))
     core = WorkerCore(plan, 1, 0, tracker=LocalTracker(1, 1, start=START))
     core.restore({STEP: {unit: entries for unit, entries in units.items() if entries}}, START)
     return core

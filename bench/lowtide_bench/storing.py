@@ -7,8 +7,10 @@ objects.
 
 from __future__ import annotations
 
+import gc
 import select
 import time
+import tracemalloc
 import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,33 +23,38 @@ from lowtide.assignment.messages import PartWritten, ShareFailed
 from lowtide.core.operators.saved_step import saved_steps
 from lowtide.core.worker import WorkerCore
 from lowtide.errors import SnapshotFailed
-from lowtide.process.interpreter import set_up_collector
+from lowtide.process.interpreter import set_up_collector, without_collections
 from lowtide.worker.saver import Saver
 from lowtide.worker.state_loader import GETS_AT_ONCE
 from lowtide_bench.core_timing import spread
 from lowtide_bench.ground import described
 from lowtide_bench.session import Say
-from lowtide_bench.stored import START, STEP, filled
+from lowtide_bench.stored import START, STEP, Kept, filled
 from lowtide_snapshots.format.manifest import Part
 from lowtide_snapshots.format.parts import PartHead, decode_part, encode_part, sha256
 from lowtide_snapshots.stores import Store, StoreSetting, open_store
 from lowtide_snapshots.stores.errors import StoreDamaged
-from lowtide_tracker import Request
+from lowtide_tracker import Notice, Request
 
 MB = 1e6
 WORKER = "1/0"
+WEIGHED = 100_000
+"""Of how many keys the memory is counted, which takes its time."""
 LIMIT_S = 600.0
 """How long one writing may take."""
 LOOK_S = 0.01
 """How often the end of the writing process is looked for, which nothing tells of."""
 
 
-def run(keys: int, state_bytes: int, trials: int, settings: Sequence[StoreSetting], say: Say) -> dict[str, Any]:
+def run(
+    keys: int, state_bytes: int, kept: Kept, trials: int, settings: Sequence[StoreSetting], say: Say
+) -> dict[str, Any]:
     """Measure, and return the object that `lowtide bench store --json` prints.
 
     Args:
         keys: How many keys are in the state.
         state_bytes: How many bytes each has beside its count.
+        kept: What keeps it.
         trials: How often each store is written and read; the figures are medians.
         settings: The stores; what is put there is deleted again.
         say: Told what happens.
@@ -58,8 +65,9 @@ def run(keys: int, state_bytes: int, trials: int, settings: Sequence[StoreSettin
     """
     set_up_collector()
     with described() as told:
+        weight = _weight(state_bytes, kept)
         say(f"making {keys} keys")
-        core = filled(keys, state_bytes)
+        core = filled(keys, state_bytes, kept)
         say("encoding in this process")
         steps = _steps(core)
         stores, numbers = [], count(1)
@@ -67,7 +75,31 @@ def run(keys: int, state_bytes: int, trials: int, settings: Sequence[StoreSettin
             # Of its own, so that nothing else is met, and all of it can be deleted.
             mine = replace(setting, url=f"{setting.url.rstrip('/')}/lowtide-bench-{uuid.uuid4().hex[:12]}")
             stores.append(_measured(core, mine, trials, steps["raw_bytes"], numbers=numbers, say=say))
-    return {"keys": keys, "state_bytes": state_bytes, "trials": trials, "steps": steps, "stores": stores, **told}
+    return {
+        "of": kept,
+        "keys": keys,
+        "state_bytes": state_bytes,
+        "trials": trials,
+        "memory_bytes_per_key": weight,
+        "steps": steps,
+        "stores": stores,
+        **told,
+    }
+
+
+def _weight(state_bytes: int, kept: Kept) -> int:
+    """How many bytes of memory a key takes with its state, by all that Python has allocated for them."""
+    filled(1, state_bytes, kept)  # What is loaded by the first one is no key's.
+    gc.collect()
+    tracemalloc.start()
+    try:
+        core = filled(WEIGHED, state_bytes, kept)
+        gc.collect()
+        allocated, _ = tracemalloc.get_traced_memory()
+        del core
+        return round(allocated / WEIGHED)
+    finally:
+        tracemalloc.stop()
 
 
 def _steps(core: WorkerCore) -> dict[str, Any]:
@@ -145,7 +177,7 @@ def _trial(
 def _save(saver: Saver, core: WorkerCore, number: int) -> tuple[float, float, list[Part]]:
     """Take a snapshot; for how long the worker could do nothing else, how long all took in s, and what was written."""
     began = time.perf_counter()
-    core.pin(Request(number, START + number))
+    core.notice(_asked(core, number))
     said = saver.begin()
     forked_s = time.perf_counter() - began
     try:
@@ -163,6 +195,13 @@ def _save(saver: Saver, core: WorkerCore, number: int) -> tuple[float, float, li
     return forked_s, took_s, [each.part for _, each in said if isinstance(each, PartWritten)]
 
 
+def _asked(core: WorkerCore, number: int) -> Notice:
+    """That all below the tick of a snapshot has left each segment, and that it is asked for."""
+    tick = START + number
+    times = dict.fromkeys(core.program.segments.inbound, tick)
+    return Notice(1, number, number - 1, times, tick, request=Request(number, tick))
+
+
 def _read(core: WorkerCore, store: Store, parts: Sequence[Part]) -> int:
     """Read parts back; how many keys came of them."""
     plan = core.plan
@@ -177,5 +216,5 @@ def _read(core: WorkerCore, store: Store, parts: Sequence[Part]) -> int:
             )
         return decode_part(data, name)[1]
 
-    with ThreadPoolExecutor(GETS_AT_ONCE) as pool:
+    with ThreadPoolExecutor(GETS_AT_ONCE) as pool, without_collections():
         return sum(len(step.entries(table)) for table in pool.map(table_of, parts))

@@ -28,7 +28,8 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
     rows = [(label, *(number(store[name]["median"], digits) for store in stores)) for label, name, digits in _FIGURES]
     beside = f" with {result['state_bytes']} bytes beside the count" if result["state_bytes"] else ""
     sizes = f"{steps['raw_bytes'] / MB:,.1f} MB raw, {steps['parquet_bytes'] / MB:,.1f} MB of Parquet"
-    title = f"{result['keys']:,} keys{beside}: {sizes} in {steps['parts']} parts"
+    memory = f"{result['memory_bytes_per_key']} bytes of memory each"
+    title = f"{result['keys']:,} keys{beside}, {memory}: {sizes} in {steps['parts']} parts"
     yield Table(title, ("", *(_kind(store["where"]) for store in stores)), rows)
     yield Table(
         "Where the time goes, one step after the other on one thread",

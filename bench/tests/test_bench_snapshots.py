@@ -25,6 +25,7 @@ from lowtide_bench.pacer import Pacer, Taken, summary
 from lowtide_bench.phases import Course, Phase, whole
 from lowtide_bench.recovering import outages, spreads
 from lowtide_bench.schedule import NS, Schedule
+from lowtide_bench.stored import Kept
 from lowtide_bench.storing import run as run_store
 from lowtide_bench.systems import System
 from lowtide_bench.tables import Table, markdown
@@ -246,12 +247,16 @@ def test_a_record_that_only_fills_the_state_is_in_no_figure_and_has_a_key_of_its
 
 
 @pytest.mark.parametrize("state_bytes", [0, 50])
-def test_state_is_written_to_a_store_and_read_back_and_nothing_is_left(tmp_path: Path, state_bytes: int) -> None:
-    result = run_store(2000, state_bytes, 2, [StoreSetting(str(tmp_path))], lambda _: None)
+@pytest.mark.parametrize("kept", ["scan", "windows"])
+def test_state_is_written_to_a_store_and_read_back_and_nothing_is_left(
+    tmp_path: Path, state_bytes: int, kept: Kept
+) -> None:
+    result = run_store(2000, state_bytes, kept, 2, [StoreSetting(str(tmp_path))], lambda _: None)
     (store,) = result["stores"]
     assert result["steps"]["parts"] == 128
     assert result["steps"]["raw_bytes"] >= 2000 * (8 + 8 + state_bytes)
     assert result["steps"]["parquet_bytes"] > 2000 * state_bytes
+    assert state_bytes < result["memory_bytes_per_key"] < state_bytes + 1_000
     assert all(store[name]["median"] > 0 for name in ("pause_ms", "write_s", "write_raw_mb_per_s", "read_s"))
     assert store["unchanged_ms"]["max"] < 1e3 * store["write_s"]["min"], "nothing is written again"
     # A machine that is full has the idle writer killed over a part; what it leaves is swept a day later.

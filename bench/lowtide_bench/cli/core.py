@@ -16,7 +16,7 @@ from lowtide_bench.cli.running import ended_by_sigterm, progress, show
 @MARKDOWN
 @as_json
 def core(*, sizes: tuple[int, ...], cold: bool | None, samples: int, markdown: bool, as_json: bool) -> int:
-    r"""Measure the way of a batch through both levels of a flow and the tracker, in µs, on one thread.
+    """Measure the way of a batch through both levels of a flow and the tracker, in µs, on one thread.
 
     It needs no service. Level 0 makes frames of messages, level 1 makes messages for the producer of frames. Cold is
     what a worker finds that wakes a few hundred times a second: other data and other code in the caches. Each figure is
@@ -24,7 +24,7 @@ def core(*, sizes: tuple[int, ...], cold: bool | None, samples: int, markdown: b
 
     \b
     lowtide bench core --cold --sizes 1,10
-    """
+    """  # noqa: D301 - click takes the character
     from lowtide_bench import core_report
     from lowtide_bench.core import run
     from lowtide_bench.core_timing import STATES

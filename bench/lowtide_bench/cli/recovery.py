@@ -51,7 +51,7 @@ def recovery(
     markdown: bool,
     as_json: bool,
 ) -> int:
-    r"""Measure the seconds from SIGKILL until output flows again at the reader, of the running count under load.
+    """Measure the seconds from SIGKILL until output flows again at the reader, of the running count under load.
 
     The job runs as `lowtide run` runs it. A life that lost a worker is followed by another in the same program; a
     driver program that was killed is started again at once. With --json the last line is one object.
@@ -59,7 +59,7 @@ def recovery(
     \b
     lowtide bench recovery --kill worker --rate 10000 --kills 5
     lowtide bench recovery --kill driver --rate 10000 --state-keys 1000000
-    """
+    """  # noqa: D301 - click takes the character
     conf = measured_conf(conf, grouping, epoch)
     from lowtide_bench import recovering_report
     from lowtide_bench.recovering import Kills, run

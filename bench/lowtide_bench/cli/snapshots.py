@@ -38,14 +38,14 @@ def snapshots(
     markdown: bool,
     as_json: bool,
 ) -> int:
-    r"""Measure the running count with snapshots at several paces, one after the other in one job, under one load.
+    """Measure the running count with snapshots at several paces, one after the other in one job, under one load.
 
     Printed are p50 and p99 of each, how they stand to those without snapshots (a pace of 0), the longest gap in output,
     and how many snapshots were taken, with their parts, bytes and duration. With --json the last line is one object.
 
     \b
     lowtide bench snapshots --rate 50000 --state-keys 1000000 --every 0,10,1
-    """
+    """  # noqa: D301 - click takes the character
     conf = measured_conf(conf, grouping, epoch)
     from lowtide_bench import variants_report
     from lowtide_bench.phases import Course
