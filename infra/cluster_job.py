@@ -91,9 +91,6 @@ class ClusterJob:
             entered = Process.of(self._feeding.pid)
             for feed in entered.children() if entered is not None else []:
                 feed.signal(signal.SIGTERM)
-            # nsenter stops with what it runs, on a host that is frozen, and nobody on that host can let it go on.
-            if entered is not None:
-                entered.signal(signal.SIGCONT)
             self._feeding.wait(FEED_LIMIT_S)
         said = (self._folder / "feed.log").read_text()
         if self._feeding.returncode:

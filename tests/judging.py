@@ -55,9 +55,9 @@ class Judge:
 
     def expected(self) -> tuple[dict[str, dict[int, list[Output]]], Counter[tuple[bytes | None, bytes | None]]]:
         """By sink and lane what is to be delivered, and the dead letters."""
-        begins = {entry.number: entry.offset for entry in self.register().entries}
+        read = {entry.number: (entry.offset, entry.stop) for entry in self.register().entries}
         log = {
-            name: [each for each in found if each.position.sequence >= begins[each.position.front]]
+            name: [each for each in found if _lies_in(each.position.sequence, *read[each.position.front])]
             for name, found in read_sources(self._conf.kafka, self._plan, self.fronts()).items()
         }
         with ZooKeeperAccess.of(self._conf.zookeeper).store(self._job) as store:
@@ -65,7 +65,8 @@ class Judge:
         durable = read_lasts(self._conf.kafka, topic_of(self._job, generation), LASTS_WITHIN_S)
         archived = read_archived(self._conf.kafka, self._job, durable, {}, LASTS_WITHIN_S)
         floors = [*archived, *self.register().floors()]
-        written, dead = run_log(self._plan, log, floors)
+        preloaded = {each.number: each.preloaded for each in self.register().entries if each.preloaded is not None}
+        written, dead = run_log(self._plan, log, floors, preloaded=preloaded)
         sinks: dict[str, dict[int, list[Output]]] = {}
         for sink, messages in written.items():
             lanes = sinks.setdefault(sink, {lane: [] for lane in range(self._plan.lanes)})
@@ -129,6 +130,10 @@ class Judge:
     def _await(self, topic: str, count: int, deadline: float) -> None:
         while committed(self._conf, topic) < count and time.monotonic() < deadline:
             time.sleep(POLL_S)
+
+
+def _lies_in(offset: int, start: int, stop: int | None) -> bool:
+    return start <= offset and (stop is None or offset < stop)
 
 
 def committed(conf: Conf, topic: str) -> int:

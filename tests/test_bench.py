@@ -100,3 +100,12 @@ def test_a_backlog_is_worked_off_whatever_time_it_covers(tmp_path: Path) -> None
         assert (sides["bare"]["lost"], sides["bare"]["duplicated"]) == (0, 0)
         assert (sides["flow"]["lost"], sides["flow"]["duplicated"], sides["flow"]["faults"]) == (0, 0, 0)
         assert sides["flow"]["seconds"] < 60
+
+
+def test_a_query_of_nexmark_is_measured_and_answers_what_duckdb_does(tmp_path: Path) -> None:
+    result = run(tmp_path, "nexmark", "--queries", "q2", "--records", "20000", "--seconds", "3")
+    (query,) = result["queries"]
+    assert (query["name"], query["equal"]) == ("q2", True)
+    assert query["results"] > 0
+    assert 0 < query["p50_ms"] <= query["p99_ms"]
+    assert query["records_per_s"] > 0

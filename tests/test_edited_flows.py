@@ -111,6 +111,44 @@ def test_another_key_is_refused_before_the_first_commit_and_without_state(spark:
         assert Judge(topics.flow(), conf).right() == 180
 
 
+def test_a_source_is_added_and_the_old_ones_stay_as_they_were(spark: Spark, topics: Topics) -> None:
+    """R3, R11: from a snapshot of before, the new one read from its `start=`, above all delivered."""
+    more, conf = spark.kafka.topic("more", 2), spark.conf(job__lanes=2)
+
+    def flow_with_more() -> Flow:
+        flow = Flow(topics.name)
+        # The new source stands first in the flow, and its topic may stand first by name.
+        added = flow.read("added", kafka(more, as_json(Document), start={0: 10}))
+        both = flow.read("documents", kafka(topics.source, as_json(Document))).merge(added, name="both")
+        counted = both.flat_map(words, name="words").key_by("word").scan("add", add, 0)
+        counted.write("out", kafka(topics.sink, as_json(Word), key="word"))
+        return flow
+
+    for partition in (0, 1):
+        spark.kafka.produce(topics.source, [{"number": number} for number in range(COUNT)], partition=partition)
+        spark.kafka.produce(more, [{"number": number} for number in range(50)], partition=partition)
+    with spark.job(topics.flow(), job__lanes=2) as job:
+        assert Judge(topics.flow(), conf).right() == 2 * COUNT * 6
+        before = Judge(topics.flow(), conf).register()
+        take(job.client(), topics.name, None, limit_s=60.0)
+    said: list[str] = []
+    job = Job.start(flow_with_more(), conf, said.append)
+    try:
+        job.wait_for_workers(120.0)
+        spark.kafka.produce(topics.source, [{"number": number} for number in range(30)], partition=1)
+        assert Judge(flow_with_more(), conf).right() == (2 * COUNT + 90 + 30) * 6
+        after = Judge(flow_with_more(), conf).register()
+    finally:
+        job.stop()
+    assert any("beginning from commit" in each for each in said), said
+    assert after.entries[: len(before.entries)] == before.entries
+    new = after.entries[len(before.entries) :]
+    assert [(each.partition.source, each.offset) for each in new] == [(more, 10), (more, 0)]
+    assert min(each.opening for each in new) > max(each.opening for each in before.entries)
+    with pytest.raises(FlowError, match=f"has read added={more}, which the flow does not any more"):
+        Job.start(topics.flow(), conf)
+
+
 BASKETS = """
 from __future__ import annotations
 from dataclasses import dataclass, field, replace

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable
@@ -9,13 +10,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import Producer
 from tests.floor_judge import read_recorded
 
 from lowtide.conf import Conf, KafkaConf
 from lowtide.connectors.floor_archive import Tidied, archive_of, read_archived, tidy
 from lowtide.connectors.kafka_access import librdkafka_settings
-from lowtide.connectors.lasts import LaneName, LastsLost, open_lasts, read_lasts, records_of, topic_of, write
-from lowtide.connectors.lasts_records import Durable
+from lowtide.connectors.lasts import LaneName, LastsLost, newest, open_lasts, read_lasts, records_of, topic_of, write
+from lowtide.connectors.lasts_records import Durable, durable_of
 from lowtide.connectors.topics import Topics
 from lowtide.core.fronts.floors import Steps, pack, unpack
 from lowtide.core.fronts.front import Front, Window
@@ -96,6 +98,34 @@ def test_what_is_done_twice_or_breaks_off_is_whole_the_next_time(lasts: Lasts) -
     # A life that is over still moves what it knows to be below its own commit.
     lasts.tidy({0: 120, 1: 7}, incarnation=1)
     assert lasts.floors({0: 130, 1: 7}) == tuple(sorted(FLOORS)), "the newer life's word counts"
+
+
+def test_a_topic_that_is_written_all_the_time_is_read_to_where_it_ended(lasts: Lasts) -> None:
+    """As a job's is that is looked at while it runs."""
+    lasts.keep(FLOORS)
+    over = threading.Event()
+
+    def deliver() -> None:
+        producer = Producer({**lasts.settings, "transactional.id": lasts.job, "linger.ms": 0})
+        producer.init_transactions()
+        while not over.is_set():
+            producer.begin_transaction()
+            for key, value in records_of(LANE, LAST, [], 1):
+                producer.produce(lasts.topic, value, key, 0)
+            producer.commit_transaction()
+
+    thread = threading.Thread(target=deliver)
+    thread.start()
+    ends = threading.Timer(LIMIT_S, over.set)
+    ends.start()
+    try:
+        for _ in range(5):
+            assert durable_of(newest(lasts.settings, lasts.topic, LIMIT_S), lasts.topic).floors == tuple(sorted(FLOORS))
+        assert not over.is_set(), "it was read to its end only when nobody wrote any more"
+    finally:
+        ends.cancel()
+        over.set()
+        thread.join()
 
 
 def test_a_floor_that_another_covers_goes(lasts: Lasts) -> None:

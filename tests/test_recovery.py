@@ -105,7 +105,7 @@ def test_a_snapshot_is_taken_while_a_job_catches_up_and_mends(
     view = program.moved(500)
     committed = take(program.client, shop.name, None, limit_s=TAKEN_WITHIN_S)
     assert committed.min_time_ms is not None
-    assert committed.min_time_ms < view.seen_ms - hour_ms / 4, "it was still far behind"
+    assert committed.min_time_ms < view.seen_ms - hour_ms / 60, "it was still behind"
     program.process.kill()
     program.ended()
     program = start(shop)

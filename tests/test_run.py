@@ -42,7 +42,7 @@ def handle(order: Order) -> Order:
 
 
 flow = Flow("{job}")
-source = flow.read("orders", kafka("{source}", json(Order)))
+source = flow.read("orders", kafka("{source}", json(Order){stop}))
 source.key_by("user").map(handle).write("out", kafka("{sink}", json(Order), key="user"))
 
 if __name__ == "__main__":
@@ -70,8 +70,9 @@ class Place:
         conf += "[epoch]\nduration_s = 5.0\n[job]\nstop_limit_s = 20.0\nrestarts = 0\n"
         (self.folder / "lowtide.toml").write_text(conf)
 
-    def write_flow(self, source: str) -> None:
-        (self.folder / "flow.py").write_text(FLOW.format(job=self.job, source=source, sink=self.sink))
+    def write_flow(self, source: str, stop: str = "") -> None:
+        flow = FLOW.format(job=self.job, source=source, sink=self.sink, stop=stop)
+        (self.folder / "flow.py").write_text(flow)
 
     def start(self, *command: str, **environment: str) -> subprocess.Popen[str]:
         """Start a program; its JVMs compile quickly rather than well, as they live for seconds."""
@@ -197,6 +198,23 @@ def test_a_job_runs_in_the_foreground_or_detached_until_it_is_asked_to_stop(new_
     assert json.loads(detached.stdout.read())["phase"] == "running"
     behind.pass_through(100)
     stop_twice(behind)
+
+
+def test_a_job_whose_sources_end_ends_with_0_and_is_finished(place: Place) -> None:
+    place.write_flow(place.source, stop=', stop="now"')
+    records = [{"user": f"u{number % 5}", "number": number} for number in range(200)]
+    place.kafka.produce(place.source, records, 0)
+    run = place.lowtide("run", "flow.py")
+    assert place.ended(run) == 0, place.said(run) + place.log()
+    assert "finished: all its sources have ended, and everything is delivered" in place.said(run)
+    assert len(place.kafka.records(place.sink, 200)) == 200
+    status = place.status()
+    assert (status["phase"], status["exit_code"], status["cause"]["kind"]) == ("finished", 0, "stop")
+    place.none_left()
+    place.kafka.produce(place.source, records, 0)
+    again = place.lowtide("run", "flow.py")
+    assert place.ended(again) == 0, place.said(again) + place.log()
+    assert len(place.kafka.records(place.sink, 200)) == 200, "what came after the stop is not read"
 
 
 def asked_as_the_manual_says(address: str, token: str, certificate: Path) -> None:

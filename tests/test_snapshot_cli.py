@@ -7,9 +7,11 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +20,10 @@ from tests.judging import committed
 from tests.shop import Load, Shop
 
 from lowtide.cli.main import run
+from lowtide.cli.running_jobs import control_of
 from lowtide.jobs.folder import JobFolder
+from lowtide.status.subscriber import follow
+from lowtide_snapshots.job.news import News
 from tests.driver import ROOT, below
 
 if TYPE_CHECKING:
@@ -98,6 +103,34 @@ class Console:
         return [text for key, value in self.shop.settings.items() for text in ("--set", f"{key}={value}")]
 
 
+class Following:
+    """Follows a job in a thread from life to life, until it is stopped."""
+
+    def __init__(self, console: Console) -> None:
+        conf, name = console.shop.conf, console.shop.name
+        self.news: list[News] = []
+        subjects = ["delivered", "commit", "segment:bought"]
+
+        def follows() -> None:
+            self.news.extend(follow(lambda: control_of(conf, name), subjects, limit_s=4 * SEEN_WITHIN_S))
+
+        self._thread = threading.Thread(target=follows, daemon=True)
+        self._thread.start()
+
+    def judge(self, ids: Sequence[str]) -> None:
+        """Each thing was told once and in order, over the driver's death, until the job was stopped."""
+        self._thread.join(SEEN_WITHIN_S)
+        assert not self._thread.is_alive()
+        assert [each.incarnation for each in self.news if each.kind == "life"] == [1, 2]
+        assert (self.news[-1].kind, self.news[-1].data["cause"], self.news[-1].incarnation) == ("end", None, 2)
+        for kind in ("delivered", "commit", "segment"):
+            times = [each.time_ms for each in self.news if each.kind == kind]
+            assert len(times) > 1
+            assert all(one is not None and two is not None and one < two for one, two in pairwise(times)), times
+            assert {each.incarnation for each in self.news if each.kind == kind} >= {1}
+        assert [each.data["snapshot"] for each in self.news if each.kind == "commit"][:2] == list(ids)
+
+
 def until(true: Callable[[], Any]) -> None:
     deadline = time.monotonic() + SEEN_WITHIN_S
     while not true():
@@ -127,6 +160,7 @@ def _console(kafka: Kafka, zookeeper: str, tmp_path: Path, capfd: pytest.Capture
 def test_a_job_is_recovered_from_what_was_taken_before_its_driver_was_killed(console: Console) -> None:
     job = console.shop.name
     console.detached("run", "flow.py")
+    following = Following(console)
     with Load(console.shop, per_s=400):
         ids = taken(console, job)
     console.kill_driver()
@@ -145,6 +179,7 @@ def test_a_job_is_recovered_from_what_was_taken_before_its_driver_was_killed(con
     assert f'job "{job}" has stopped' in stopped
     newest = console.json("snapshots", "list", job)[-1]
     assert (newest["phase"], newest["last"], newest["id"] in stopped) == ("committed", True, True)
+    following.judge(ids)
     with_a_source_that_was_cut(console, job, ids[0])
 
 
@@ -162,6 +197,12 @@ def taken(console: Console, job: str) -> tuple[str, str]:
     first = console.json("snapshot", job, "--name", "before the update")
     assert (first["phase"], first["name"]) == ("committed", "before the update")
     assert first["rows"] > 0
+    at_ms = first["min_time_ms"]
+    assert console.json("wait", job, "--commit", str(at_ms))["snapshot"] == first["id"]
+    assert console.json("wait", job, "--delivered", str(at_ms), "--timeout", "60")["time_ms"] >= at_ms
+    assert console.json("wait", job, "--left", "bought", str(at_ms))["time_ms"] >= at_ms
+    assert not console("wait", job, "--delivered", "9999999999999", "--timeout", "0.5", code=6)
+    assert "nothing yet about delivered" in console.said
     deliver(console, 200)
     second = console.json("snapshot", "--no-commit")
     assert second["phase"] == "sealed"

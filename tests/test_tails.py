@@ -66,7 +66,11 @@ class Heard:
 
 @contextmanager
 def looking(
-    kafka: Kafka, *tails: Tail, clock: ClockEstimate | None = None, topics: tuple[str, ...] = ()
+    kafka: Kafka,
+    *tails: Tail,
+    clock: ClockEstimate | None = None,
+    topics: tuple[str, ...] = (),
+    promises: dict[str, int | None] | None = None,
 ) -> Iterator[Heard]:
     heard = Heard()
     heard.tails = Tails(
@@ -78,6 +82,7 @@ def looking(
         topics=topics or {tail.topic for tail in tails},
         on_partitions=heard.partitions.extend,
         clock=clock,
+        promises=lambda: promises or {},
     )
     for tail in tails:
         heard.tails.watch(tail)
@@ -393,3 +398,21 @@ def test_a_log_that_lacks_what_is_expected_ends_the_life_and_is_granted_nothing(
     tails.close()
     assert ("was deleted and recreated" if made_anew else "has no offset 5, which is expected next") in lost[0].what
     assert {grant.offset for grant in grants} == {20}, "none at the offset that is expected"
+
+
+def test_a_topic_of_another_job_is_granted_what_that_job_promised_once_all_before_it_can_be_read(kafka: Kafka) -> None:
+    topic = kafka.topic("of-a-job", 1)
+    promises: dict[str, int | None] = {topic: None}
+    writer = transactional(kafka)
+    with looking(kafka, Tail(0, topic, 0, 0), promises=promises) as heard:
+        heard.wait_for(0, 0)
+        assert {grant.ms for grant in heard.grants} == {tail_state.NOTHING_MS}
+        writer.begin_transaction()
+        writer.produce(topic, b"one", partition=0)
+        assert writer.flush(10) == 0
+        promises[topic] = 500
+        heard.wait_for(0, 0)
+        assert {grant.ms for grant in heard.grants} == {tail_state.NOTHING_MS}, "its record is not decided"
+        writer.commit_transaction(30)
+        heard.wait(lambda: any(grant.ms == 500 for grant in heard.grants))
+        assert {grant.offset for grant in heard.grants if grant.ms == 500} == {2}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from lowtide_hosts.cli import leftovers, main
@@ -111,6 +112,32 @@ def test_a_frozen_host_answers_once_it_is_thawed(one: Host, two: Host) -> None:
     assert fetch(one, "two") == "exit 1"
     two.thaw()
     assert fetch(one, "two") == "two"
+
+
+def test_what_has_entered_a_frozen_host_goes_on_once_it_is_thawed_or_lost(network: Network) -> None:
+    for end in ("thaw", "lose"):
+        four = host(network, "four", 13)
+        before = leftovers(NAME)["processes"]
+        command = four.inside(["sh", "-c", "sleep 1; echo awake"], {})
+        inside = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        until(lambda: leftovers(NAME)["processes"] >= before + 3)  # noqa: B023
+        four.freeze()
+        until(lambda: stopped(inside.pid))  # noqa: B023
+        assert main([NAME, end, "four"]) == 0
+        told, _ = inside.communicate(timeout=10)
+        assert told == ("awake\n" if end == "thaw" else "")
+        four.destroy()
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def stopped(pid: int) -> bool:
+    return "State:\tT" in Path(f"/proc/{pid}/status").read_text()
 
 
 def test_a_lost_host_is_gone_with_all_that_ran_there(network: Network, one: Host) -> None:

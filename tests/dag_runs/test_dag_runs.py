@@ -90,8 +90,13 @@ def test_a_job_is_rescaled_and_keeps_its_parallelism(stage: Stage) -> None:
     with Load(stage.shop, first=10_000, per_s=100):
         stage.run("rescale", parallelism=1)
     with stage.client() as job:
-        levels = [worker["level"] for worker in job.control().status()["workers"]]
-        assert levels.count(1) == 1
+
+        def levels() -> list[int]:
+            """Of the workers that have registered: a life that runs may still wait for them."""
+            return [worker["level"] for worker in job.control().status()["workers"]]
+
+        wait_until(lambda: 1 in levels(), 60, "a worker of level 1")
+        assert levels().count(1) == 1
     order(stage, 20_000)
     assert stage.shop.judge.right()
 

@@ -10,6 +10,7 @@ import sys
 from lowtide_hosts.errors import HostsError
 from lowtide_hosts.host import Host
 from lowtide_hosts.network import FOLDER, Network, link_exists
+from lowtide_hosts.processes import seeing
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -43,11 +44,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def leftovers(network: str) -> dict[str, int]:
-    """What there is of a network: processes, devices and files."""
+    """What there is of a network: hosts, processes on them or that have entered them, devices and files."""
     hosts = Host.all(network)
     folder = FOLDER / network
     return {
         "hosts": len(hosts),
+        "processes": len(seeing(folder)),
         "devices": int(link_exists(Network(network, "0.0.0.0/8").bridge))
         + sum(link_exists(host.device) for host in hosts),
         "files": sum(1 for path in folder.rglob("*") if path.is_file()) if folder.exists() else 0,

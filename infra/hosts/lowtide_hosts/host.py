@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lowtide_hosts.errors import HostsError
 from lowtide_hosts.network import FOLDER, Network, ip, link_exists
-from lowtide_hosts.processes import Process, same_namespace
+from lowtide_hosts.processes import Process, entered, same_namespace
 
 HOME = "/home"
 """Where a host's programs have their folders, as they see it."""
@@ -144,8 +144,9 @@ class Host:
         if link_exists(self.device):
             ip("link", "delete", self.device)
         if host is not None and host.first is not None:
-            everything = same_namespace(host.first)
+            everything, outside = same_namespace(host.first), entered(host.first)
             host.first.signal(signal.SIGKILL)
+            _wake(outside)
             for process in everything:
                 process.gone_within(BOOT_LIMIT_S)
 
@@ -165,8 +166,10 @@ class Host:
         self._all(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let them go on."""
+        """Let them go on, and what has entered it from outside."""
         self._all(signal.SIGCONT)
+        if self.first is not None:
+            _wake(entered(self.first))
 
     @property
     def _running(self) -> Process:
@@ -221,3 +224,9 @@ class Host:
         ip("addr", "add", f"{self.address}/{network.prefix}", "dev", "eth0", within=first)
         ip("link", "set", "eth0", "up", within=first)
         ip("route", "add", "default", "via", network.gateway, within=first)
+
+
+def _wake(outside: Sequence[Process]) -> None:
+    """Let processes outside of a host go on: `nsenter` stops itself together with what it runs, and nobody wakes it."""
+    for process in outside:
+        process.signal(signal.SIGCONT)

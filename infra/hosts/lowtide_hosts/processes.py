@@ -90,21 +90,47 @@ class Process:
 
 def same_namespace(process: Process) -> list[Process]:
     """All processes whose numbers come from the same namespace as this one's, so all of its host."""
+    return _with("ns/pid", process)
+
+
+def entered(process: Process) -> list[Process]:
+    """Processes outside of a host that have started one on it: `nsenter`, and the one that booted it."""
+    inside = same_namespace(process)
+    return [one for one in _with("ns/pid_for_children", process) if one not in inside]
+
+
+def seeing(folder: Path) -> list[Process]:
+    """All processes to whom something below a folder is mounted: on hosts that have their files there, and outside."""
+    found = []
+    for one in _all():
+        try:
+            mounted = Path(f"/proc/{one.pid}/mountinfo").read_text()
+        except OSError:
+            continue
+        if f"{folder}/" in mounted:
+            found.append(one)
+    return found
+
+
+def _with(kind: str, process: Process) -> list[Process]:
+    """All processes that have a process's namespace of numbers, as theirs or for their children."""
     try:
-        space = (Path("/proc") / str(process.pid) / "ns/pid").stat().st_ino
+        space = Path(f"/proc/{process.pid}/ns/pid").stat().st_ino
     except OSError:
         return []
     found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                same = (entry / "ns/pid").stat().st_ino == space
-            except OSError:
-                continue
-            one = Process.of(int(entry.name)) if same else None
-            if one is not None:
+    for one in _all():
+        try:
+            if Path(f"/proc/{one.pid}/{kind}").stat().st_ino == space:
                 found.append(one)
+        except OSError:
+            continue
     return found
+
+
+def _all() -> list[Process]:
+    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return [one for one in map(Process.of, pids) if one is not None]
 
 
 def _stat(pid: int) -> tuple[str, int]:

@@ -49,6 +49,7 @@ module "kafka" {
 
   network   = module.network.network
   hosts     = local.brokers
+  optimises = var.kafka_optimises
   authority = { certificate = hosts_certificate.authority.certificate, key = hosts_certificate.authority.key }
 }
 

@@ -6,7 +6,8 @@ locals {
   copies  = min(3, length(var.hosts))
   in_sync = length(var.hosts) >= 3 ? 2 : 1
   voters  = join(",", [for host, number in local.numbers : "${number}@${host}:9093"])
-  java    = ["/opt/java/bin/java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.configurationFile=/home/kafka/log4j2.properties"]
+  java    = ["/opt/java/bin/java", "-XX:+UseSerialGC", "-Dlog4j2.configurationFile=/home/kafka/log4j2.properties"]
+  quick   = var.optimises ? [] : ["-XX:TieredStopAtLevel=1"]
   scram   = join(" ", [for user in var.users : "--add-scram 'SCRAM-SHA-512=[name=${user},password=${hosts_secret.password[user].hex}]'"])
   storage = "/opt/java/bin/java -Xmx128m -XX:TieredStopAtLevel=1 -cp '/opt/kafka/*' kafka.tools.StorageTool"
 }
@@ -36,7 +37,7 @@ resource "hosts_program" "this" {
   host    = each.key
   boot    = var.network.hosts[each.key].boot
   name    = "kafka"
-  command = concat(local.java, ["-Xms256m", "-Xmx384m", "-cp", "/opt/kafka/*", "kafka.Kafka", "/home/kafka/server.properties"])
+  command = concat(local.java, local.quick, ["-Xms256m", "-Xmx384m", "-cp", "/opt/kafka/*", "kafka.Kafka", "/home/kafka/server.properties"])
   prepare = "${local.storage} format --ignore-formatted -t ${hosts_secret.cluster.id} -c server.properties ${local.scram} > format.log && sed -i /SCRAM/d format.log"
   files = {
     "server.properties" = templatefile("${path.module}/server.properties.tftpl", {

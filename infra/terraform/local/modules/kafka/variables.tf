@@ -14,6 +14,12 @@ variable "hosts" {
   type        = list(string)
 }
 
+variable "optimises" {
+  description = "Whether brokers compile with the JVM's optimising compiler too."
+  type        = bool
+  default     = false
+}
+
 variable "authority" {
   description = "Who signs the brokers' certificates."
   type        = object({ certificate = string, key = string })
