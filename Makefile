@@ -91,6 +91,10 @@ test-unit: env  ## run the tests that need no service and finish in seconds (ARG
 sim: env  ## simulate the core over many seeds, and break every rule on purpose (ARGS='--seed 17', '--help')
 	@PYTHONHASHSEED=0 PYTHONPATH=tests:plugin/tests/support $(RUN) -m simulation $(ARGS)
 
+.PHONY: model
+model: env  ## explore every order of commit and recovery at small sizes, and break every rule (ARGS='--size states')
+	@PYTHONHASHSEED=0 PYTHONPATH=.:plugin/tests/support $(RUN) -m tests.model $(ARGS)
+
 .PHONY: chaos
 chaos: classes s3-server  ## kill a job's processes and services by a schedule, judge its output (KILLS=20 SEED=7; HOSTS=1)
 ifdef HOSTS
