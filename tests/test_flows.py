@@ -123,7 +123,7 @@ def test_a_slow_step_holds_kafka_back_and_memory_stays_bounded(spark: Spark, uni
     def dawdle(order: Order) -> Order:
         import time
 
-        time.sleep(0.005)
+        time.sleep(0.02)
         return order
 
     flow = Flow(unique("slow"))
@@ -135,6 +135,7 @@ def test_a_slow_step_holds_kafka_back_and_memory_stays_bounded(spark: Spark, uni
     records = ({"user": f"{n % 5}{large}", "number": n} for n in range(BACKLOG))
     spark.kafka.produce(source, (json.dumps(record).encode() for record in records))
     before_mb = memory_mb(jvm, "VmRSS")
+    # The backlog takes a worker more than a minute: a consumer that is slow to read does not see its end.
     with spark.job(flow, worker__max_queued_bytes=1 << 20) as job:
         spark.kafka.messages(sink, 500, within_s=60)
         status = job.status()
