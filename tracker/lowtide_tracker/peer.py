@@ -68,6 +68,8 @@ class Peer(asyncio.BufferedProtocol):
 
     def __init__(self, server: Life, secret: bytes, buffer: memoryview) -> None:
         self.hello: Hello | None = None
+        self.shard: int | None = None
+        """Which shard it is, if it is one."""
         self._server = server
         self._buffer = buffer
         self._shake = ServerHandshake(secret, os.urandom(NONCE_BYTES))
@@ -183,6 +185,12 @@ class Peer(asyncio.BufferedProtocol):
         self._owes = True
         self._send_later()
 
+    def check_worker(self, worker: int) -> None:
+        """``ProtocolError`` unless this is that worker's connection."""
+        own = None if self.hello is None else self.hello.worker
+        if worker != own:
+            raise ProtocolError(f"worker {own} sent what belongs to worker {worker}")
+
     def deal_with(self, message: Message) -> None:
         """Deals with a message that had to wait."""
         try:
@@ -217,6 +225,7 @@ class Peer(asyncio.BufferedProtocol):
         if self.hello is None:
             return f"a process at {host}:{port}"
         who = "a subscriber" if self.hello.worker is None else f"worker {self.hello.worker}"
+        who = who if self.shard is None else f"shard {self.shard}"
         return f"{who} ({self.hello.name or 'without a name'}) at {host}:{port}"
 
     def _late(self) -> None:
@@ -277,7 +286,7 @@ class Peer(asyncio.BufferedProtocol):
         return encode(Applied(self.hello.worker, self._server.applied(self.hello.worker)))
 
     def _fail(self, error: TrackerError) -> None:
-        """What an error means: a worker's ends the life, another peer's its own connection."""
+        """What an error means: a worker's or a shard's ends the life, another peer's its own connection."""
         match error:
             case HandshakeError():
                 self._server.refused(f"{self}: {error}")
@@ -287,7 +296,7 @@ class Peer(asyncio.BufferedProtocol):
                 self.end(Fault(Fault.REFUSED, str(error)))
             case LifeEnded():
                 self.end(Fault(Fault.LIFE_ENDED, str(error)))
-            case _ if self.hello is not None and self.hello.worker is not None:
+            case _ if self.shard is not None or (self.hello is not None and self.hello.worker is not None):
                 LOG.error("%s sent what ends the life", self)
                 self._server.end(error)
             case _:
