@@ -8,7 +8,7 @@ from random import Random
 
 from lowtide_tracker import Absolute, Flush, Graph, Notice, Tracker
 from lowtide_tracker.merge import Merge
-from lowtide_tracker.messages import CloseFront, FrontClosed, FrontOpened, OpenFront, Order, Report
+from lowtide_tracker.messages import FrontClosed, FrontOpened, Order, Report
 from lowtide_tracker.shard import Shard
 from lowtide_tracker.sharding import Splitter
 
@@ -50,7 +50,10 @@ class ShardedTracking(Tracking):
         self.waiting: dict[int, deque[Flush]] = {}
         """By worker: the flushes that the centralised tracker will get."""
         self.count = shards
-        self.tracker = Merge(self.graph, register, shards=shards, start=start, capacity_ticks=capacity)
+        self.max_pending = rng.choice([2, 16])
+        self.tracker = Merge(
+            self.graph, register, shards=shards, start=start, capacity_ticks=capacity, max_pending=self.max_pending
+        )
         self.shards = [
             Shard(self.graph, register, shard=at, shards=shards, start=start, dues=self.dues) for at in range(shards)
         ]
@@ -262,6 +265,7 @@ class ShardedTracking(Tracking):
             feeds=self.feeds or None,
             closed=self.closed,
             era=self.tracker.era + 1,
+            max_pending=self.max_pending,
         )
         self.number = 0
         self.announced = {
@@ -279,12 +283,12 @@ class ShardedTracking(Tracking):
         """What was asked of a merge that died is asked again."""
         if self.tracker.missing:
             return
-        given = {(type(order.what), order.what.front) for order in self.tracker.given}
+        given = {(order.floor is None, order.front) for order in self.tracker.given}
         for front, (_, floor, feeds, _) in self.asked.items():
-            if (OpenFront, front) not in given:
+            if (False, front) not in given:
                 self._give(self.tracker.open_front(front, floor, feeds))
         for front in sorted(self.closing):
-            if (CloseFront, front) not in given:
+            if (True, front) not in given:
                 self._give(self.tracker.close_front(front))
 
     def open(self, front: int, floor: int, feeds: tuple[int, ...] | None) -> int:

@@ -8,7 +8,7 @@ from lowtide_tracker.fields import Ack
 from lowtide_tracker.floors import Floors
 from lowtide_tracker.fronts import Fronts
 from lowtide_tracker.graph import Graph
-from lowtide_tracker.messages import Absolute, CloseFront, Flush, Notice, Order, Report
+from lowtide_tracker.messages import Absolute, Flush, Joined, Notice, Order, Report
 from lowtide_tracker.rebuild import Rebuild
 from lowtide_tracker.sharding import NEVER, round_up, shard_of
 from lowtide_tracker.table import INT64_MIN, Table
@@ -113,6 +113,45 @@ class Shard:
         made._rebuild = rebuild if rebuild.missing else None
         return made
 
+    @classmethod
+    def joining(
+        cls,
+        graph: Graph,
+        joined: Joined,
+        *,
+        shard: int,
+        shards: int,
+        start: int,
+        dues: Mapping[int, Iterable[int]] | None = None,
+        workers: Iterable[int] | None = None,
+    ) -> "Shard":
+        """A shard as it begins with the merge's answer; with ``workers`` it takes the place of one that died."""
+        fronts, feeds, closed, orders = joined.fronts, joined.feeds or None, joined.closed, joined.orders
+        if workers is None:
+            return cls(
+                graph,
+                fronts,
+                shard=shard,
+                shards=shards,
+                start=start,
+                feeds=feeds,
+                closed=closed,
+                dues=dues,
+                orders=orders,
+            )
+        return cls.rebuilding(
+            graph,
+            fronts,
+            workers=workers,
+            shard=shard,
+            shards=shards,
+            start=start,
+            feeds=feeds,
+            closed=closed,
+            dues=dues,
+            orders=orders,
+        )
+
     # -- messages --------------------------------------------------------------------------------------------------
 
     def receive(self, message: Flush | Absolute) -> None:
@@ -137,15 +176,15 @@ class Shard:
         if order.number != self._orders + 1:
             raise ProtocolError(f"shard {self.shard} got order {order.number} after order {self._orders}")
         self._orders, self._ordered = order.number, True
-        what, fronts = order.what, self._fronts
-        if isinstance(what, CloseFront):
-            fronts.close(what.front)
-        elif not fronts.is_open(what.front):
-            if what.front in fronts:
-                raise FrontIsClosed(what.front, fronts.heartbeat(what.front))
-            fronts.open(what.front, round_up(what.floor, self.shard, self.shards), what.feeds)
-        if not isinstance(what, CloseFront):
-            self._opened[what.front] = fronts.heartbeat(what.front)
+        front, fronts = order.front, self._fronts
+        if order.floor is None:
+            fronts.close(front)
+        else:
+            if not fronts.is_open(front):
+                if front in fronts:
+                    raise FrontIsClosed(front, fronts.heartbeat(front))
+                fronts.open(front, round_up(order.floor, self.shard, self.shards), order.feeds)
+            self._opened[front] = fronts.heartbeat(front)
         self._look(range(len(self._stands)))
 
     def hear(self, notice: Notice) -> None:
