@@ -238,6 +238,11 @@ class Merge:
         return min(self._min)
 
     @property
+    def floors(self) -> int:
+        """How many floors are kept."""
+        return len(self._floors)
+
+    @property
     def missing(self) -> tuple[int, ...]:
         """The shards that this merge waits for before it announces anything."""
         if self._complete:

@@ -8,6 +8,7 @@ from lowtide_tracker.fields import Ack
 from lowtide_tracker.floors import Floors
 from lowtide_tracker.fronts import Fronts
 from lowtide_tracker.graph import Graph
+from lowtide_tracker.holder import Holder
 from lowtide_tracker.messages import Absolute, Flush, Joined, Notice, Order, Report
 from lowtide_tracker.rebuild import Rebuild
 from lowtide_tracker.sharding import NEVER, round_up, shard_of
@@ -244,6 +245,17 @@ class Shard:
         """A worker's node time here: its last part that was applied, or kept while rebuilding."""
         return self._applied.get(worker, 0) if self._rebuild is None else self._rebuild.number(worker)
 
+    def holders(self) -> dict[int, Holder]:
+        """What each group's stand is, by the group's first segment, where something here holds it. O(groups).
+
+        Heartbeats and dues are rounded up: where this shard's stand is the group's min time, it is exact.
+        """
+        found = {}
+        for members, stand in zip(self.graph.groups, self._stands, strict=True):
+            if stand < NEVER:
+                found[members[0]] = self._holder(members, stand)
+        return found
+
     def check(self) -> None:
         """The invariants; simulations call it after every step."""
         self._table.check()
@@ -299,6 +311,16 @@ class Shard:
         for segment in self.graph.groups[group]:
             stand = self._table.first_open(segment, stand)
         return stand
+
+    def _holder(self, members: tuple[int, ...], stand: int) -> Holder:
+        group = self.graph.group_of(members[0])
+        for member in members:
+            if self._table.is_open(member, stand):
+                return Holder(stand, member, None)
+        if self._dues.limits[group] == stand:
+            segment, owner = self._dues.lowest(group)
+            return Holder(stand, segment, None, owner=owner, told=self._dues.is_told(segment, owner))
+        return Holder(stand, members[0], self._fronts.lowest(group), at_front=True)
 
     def _accept(self, min_times: Mapping[int, int]) -> None:
         """Min time has passed what is below, in every shard: nothing of it can be open here."""

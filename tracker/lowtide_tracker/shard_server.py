@@ -104,6 +104,7 @@ class ShardServer(LifeServer):
             TrackerError: the life ended before.
         """
         self._connecting = asyncio.create_task(self._keep_connected())
+        self._connecting.add_done_callback(self._tell_end)
         await self._joined.wait()
         if self.error is not None:
             raise self.error
@@ -178,6 +179,14 @@ class ShardServer(LifeServer):
                 )
                 return
             await asyncio.sleep(CONNECT_EVERY_S)
+
+    @staticmethod
+    def _tell_end(task: asyncio.Task[None]) -> None:
+        """What nobody has foreseen is no reason to go on without a merge."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            what = {"message": "a shard connects to its merge no more", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(what)
 
     async def _serves(self, line: MergeLine) -> bool:
         """Wait for a connection's end; whether it was one on which this shard took part."""

@@ -122,7 +122,10 @@ class Job:
             assert tick <= self.tracker.min_time(segment), f"segment {segment}"
 
     def cut(self) -> None:
-        """One of a worker's lines breaks as the network breaks it."""
+        """A shard's line to the merge breaks, or one of a worker's, as the network breaks it."""
+        if self.rng.random() < 0.5:
+            self.life.cut_shard(self.rng.randrange(self.life.count))
+            return
         line = self.rng.choice(self.rng.choice(self.clients).lines)
         if line.connected:
             with socket.socket(fileno=os.dup(line.fileno())) as connection, suppress(OSError):

@@ -84,6 +84,10 @@ def _summary(view: JobView) -> Table:
         ("snapshots", _snapshots(view)),
         ("tracker", f"era {tracker.era}, process {tracker.pid or '-'}, {tracker.floors:,} floors"),
     ]
+    if tracker.shards:
+        shards = [f"{each.shard}: {each.trouble or f'era {each.era}, process {each.pid}'}" for each in tracker.shards]
+        colour = "red" if any(each.trouble for each in tracker.shards) else ""
+        rows.append(("shards", Text("; ".join(shards), colour)))
     if view.chain:
         rows.append(("jobs", "; ".join(view.chain)))
     if totals.late:

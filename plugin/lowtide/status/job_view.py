@@ -23,6 +23,7 @@ __all__ = [
     "Phase",
     "Rates",
     "SegmentView",
+    "ShardView",
     "SinkView",
     "SnapshotView",
     "SnapshotsView",
@@ -99,13 +100,24 @@ class SinkView(Struct, frozen=True, kw_only=True):
     delivery: str = "exactly_once"
 
 
+class ShardView(Struct, frozen=True, kw_only=True):
+    """A shard of the tracker: `era` counts its processes, `flushes` what came to the one that runs."""
+
+    shard: int
+    era: int = 0
+    pid: int | None = None
+    flushes: int = 0
+    trouble: str = ""
+
+
 class TrackerView(Struct, frozen=True, kw_only=True):
-    """The tracker's process: `era` counts its lives within the job's, `floors` those it keeps."""
+    """The tracker's process, of one in shards the merge's: `era` counts its lives, `floors` those it keeps."""
 
     era: int = 0
     pid: int | None = None
     floors: int = 0
     restarts: int = 0
+    shards: tuple[ShardView, ...] = ()
 
 
 Phase = Literal["taking", "sealed", "committed", "failed"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from lowtide.core.fronts.floors import LAST_TICK, NO_TICK
 from lowtide.status.gauges import FrontGauges, KeptGauges, WorkerState
-from lowtide.status.job_view import FrontView, JobView, SegmentView, SinkView, TrackerView, WorkerView
+from lowtide.status.job_view import FrontView, JobView, SegmentView, ShardView, SinkView, TrackerView, WorkerView
 from lowtide.status.moment import JobShape, Moment
 from lowtide.status.recent import Recent
 
@@ -102,7 +102,11 @@ class _Teller:
         tracker, restarts = self._moment.tracker, self._moment.restarts
         if tracker is None:
             return TrackerView(restarts=restarts)
-        return TrackerView(era=tracker.era, pid=tracker.pid, floors=tracker.floors, restarts=restarts)
+        shards = tuple(
+            ShardView(shard=each.shard, era=each.era, pid=each.pid, flushes=each.flushes, trouble=each.trouble)
+            for each in tracker.shards
+        )
+        return TrackerView(era=tracker.era, pid=tracker.pid, floors=tracker.floors, restarts=restarts, shards=shards)
 
     def _front_name(self, front: int) -> str:
         partition = self._moment.fronts.get(front)

@@ -158,6 +158,16 @@ class ShardedLife:
         self.stop_shard(shard)
         self.start_shard(shard)
 
+    def cut_shard(self, shard: int) -> None:
+        """Its line to the merge breaks."""
+
+        async def cut() -> None:
+            server = self.shards[shard]
+            if server is not None and server._line is not None:
+                server._line.close()
+
+        self.do(cut())
+
     def worker(self, local: LocalTracker) -> ShardedClient:
         client = ShardedClient(
             self.address,
