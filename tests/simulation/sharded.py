@@ -45,7 +45,7 @@ class ShardedTracking(Tracking):
         self.central: Tracker | None = Tracker(
             Graph(inbound), register, start=start, capacity_ticks=capacity, dues=self.dues
         )
-        """None once a front was opened late: at another min time, it opens at another tick."""
+        """None once a front was opened late: at another min time, it opens at another tick; see `_lose_count`, too."""
         self.central._advance()  # Of itself it moves with the first flush only, the merge with the first reports.
         self.waiting: dict[int, deque[Flush]] = {}
         """By worker: the flushes that the centralised tracker will get."""
@@ -229,6 +229,7 @@ class ShardedTracking(Tracking):
         if self.rng.random() < 0.5:
             while self.reports[at]:
                 self.hear_report(at)
+        self._lose_count()
         merge = self.tracker
         self.shards[at] = Shard.rebuilding(
             self.graph,
@@ -256,6 +257,7 @@ class ShardedTracking(Tracking):
 
     def crash(self) -> None:
         """The merge's process dies, another one takes its place and waits for what all shards have to say."""
+        self._lose_count()
         self.tracker = Merge(
             self.graph,
             self.register,
@@ -312,6 +314,11 @@ class ShardedTracking(Tracking):
         self.again()
 
     # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _lose_count(self) -> None:
+        """Who takes a dead one's place has fronts closed whose closing nobody has answered, and goes on from there."""
+        if self.closing:
+            self.central = None
 
     def _give(self, order: Order) -> None:
         for orders in self.orders:
