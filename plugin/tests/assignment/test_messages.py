@@ -92,7 +92,7 @@ from lowtide.status.gauges import FrontGauges, WorkerGauges, WorkerState
 from lowtide.status.tracker_report import TrackerReport
 from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.format.manifest import LaneLast, Part
-from lowtide_tracker import Holder
+from lowtide_tracker import Holder, Traffic
 
 LIMIT_S = 120.0
 BIG = 1 << 40
@@ -166,7 +166,7 @@ ANSWERS = [
 TO_HOST = [*(ToWorker("1/0", each) for each in ORDERS), Stop(), Refused(TEXT)]
 TO_JVM = [ServiceReady("h:1"), JobGauges({"records_in": BIG}), Ended(BIG, CAUSE), ForkServerReady(4), Forked("h:1")]
 SETTING = tracking.TrackerSetting(7, {1: [], 2: [1]}, {0: BIG}, 5, 64)
-REPORT = TrackerReport(1, 4, {1: 5, 2: BIG}, 5, "front 3", Holder(5, 1, 3, at_front=True), (1, 2), 5, 9, 4)
+REPORT = TrackerReport(1, 4, {1: 5, 2: BIG}, 5, "front 3", Holder(5, 1, 3, at_front=True), (1, 2), 5, 4, Traffic(flushes=9))
 FROM_TRACKER = [
     tracking.Ready(4),
     tracking.Requested(1, BIG),

@@ -83,8 +83,8 @@ def report_of(server: TrackerServer) -> TrackerReport:
         held=held,
         missing=tracker.missing,
         floors=tracker.floors,
-        flushes=server.flushes,
         workers=server.connected[0],
+        traffic=server.traffic,
     )
 
 
