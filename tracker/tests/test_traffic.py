@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
-from lowtide_tracker import LocalTracker, Traffic
+from lowtide_tracker import LocalTracker, MinTimes, Traffic
 
 if TYPE_CHECKING:
     from tests.conftest import Client, Running
@@ -27,6 +28,10 @@ def mirrored(traffic: Traffic) -> Traffic:
         acks=traffic.acks,
         notices=traffic.notices,
     )
+
+
+def _all_applied(local: LocalTracker, _: MinTimes) -> bool:
+    return not local.unacknowledged()
 
 
 def test_both_ends_count_the_same(serve: Serve, join: Join) -> None:
@@ -49,7 +54,7 @@ def test_both_ends_count_the_same(serve: Serve, join: Join) -> None:
     clients[1].flush()
     # The last thing that the tracker owes anybody: both workers' flushes are applied.
     for client, local in ((clients[1], first), (clients[2], second)):
-        client.hear(lambda _, local=local: not local.unacknowledged())
+        client.hear(partial(_all_applied, local))
     server, asked = running.server, {worker: client for worker, client in clients.items() if worker is not None}
     for worker, client in asked.items():
         assert server.traffic_of(worker) == mirrored(client.traffic)

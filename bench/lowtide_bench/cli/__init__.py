@@ -1,4 +1,4 @@
-"""`lowtide bench`: how long records take through a flow, what snapshots cost, what the core and the tracker do in a second."""
+"""`lowtide bench`: how long records take through a flow, what snapshots cost, what core and tracker do in a second."""
 
 from __future__ import annotations
 

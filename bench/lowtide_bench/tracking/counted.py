@@ -23,7 +23,7 @@ _pack = Encoder().encode
 
 
 def by_records(rates: Sequence[int], seconds: int) -> list[dict[str, Any]]:
-    """What one worker of a middle level flushes, by the records that come to it in a second, each in a frame of its own.
+    """What one worker of a middle level flushes, by the records that come to it in a second, each in its own frame.
 
     A record is received in segment 1 at its tick, the one of its millisecond, and sent on in segment 2; flushes are
     made as `FLUSH_MS` says, where there is something.

@@ -53,7 +53,9 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
     yield Table(f"One process, flushes of {asked['entries']} acks, {asked['depth']} segments", ("", "", "with"), rows)
     at = f"at {asked['traffic_rate']:g} flushes/s of each"
     yield _listed(f"By workers, {at}", (("workers", "workers", 0), *_PACED), result["by_workers"])
-    yield _listed(f"By segments, {full['workers']} workers, {at}", (("segments", "depth", 0), *_PACED), result["by_depth"])
+    yield _listed(
+        f"By segments, {full['workers']} workers, {at}", (("segments", "depth", 0), *_PACED), result["by_depth"]
+    )
     yield _listed("By records of one worker, counted", _RECORDS, result["by_records"])
     yield _listed(f"By shards, {full['workers']} workers, counted", _SHARDS, result["by_shards"])
 

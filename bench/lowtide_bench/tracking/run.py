@@ -16,7 +16,6 @@ from lowtide_bench.core import versions
 from lowtide_bench.machine import load, machine
 from lowtide_bench.tracking.counted import by_records, by_shards
 from lowtide_bench.tracking.program import Swarm, SwarmSaid
-from lowtide_bench.tracking.script import ticks_of_round
 from lowtide_bench.tracking.served import Served
 
 Say = Callable[[str], None]

@@ -35,12 +35,12 @@ class Served:
         allow_descriptors(workers + SPARE_DESCRIPTORS)
         self.secret = secrets.token_bytes(32)
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=BACKLOG)
-        self.address = "127.0.0.1:%d" % self._listener.getsockname()[1]
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self._changed = threading.Condition()
         self._reports = 0
         self._report: TrackerReport | None = None
         self._ended = ""
-        self._errors = tempfile.TemporaryFile()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `__exit__`
         descriptor = self._listener.fileno()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "lowtide.service.tracker.main"],
@@ -58,9 +58,7 @@ class Served:
             start=START,
             capacity_ticks=CAPACITY_TICKS,
         )
-        first = TrackerStart(
-            secret=self.secret.hex(), listener=descriptor, setting=setting, era=1, workers=None
-        )
+        first = TrackerStart(secret=self.secret.hex(), listener=descriptor, setting=setting, era=1, workers=None)
         assert self._process.stdin is not None
         self._process.stdin.write(line(first))
         self._process.stdin.flush()

@@ -10,6 +10,7 @@ import select
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import msgspec
 
@@ -54,10 +55,8 @@ class Worker:
     def send(self, data: bytes) -> bool:
         """Send what was left and this; whether all of it went."""
         self.rest += data
-        try:
+        with suppress(BlockingIOError):
             self.rest = self.rest[self.socket.send(self.rest) :]
-        except BlockingIOError:
-            pass
         return not self.rest
 
     def receive(self) -> bytes:
@@ -128,7 +127,7 @@ class Swarmed:
         waits: list[float] = []
         heard = dict.fromkeys(self._workers, 0)
         due = self._due()
-        following = next(due)
+        following: tuple[float, Worker, int] | None = next(due)
         started = now = time.monotonic()
         total = round(swarm.seconds * swarm.rate)
         left = dict.fromkeys(range(total), len(self._workers))
@@ -169,7 +168,7 @@ class Swarmed:
 
     def _due(self) -> Iterator[tuple[float, Worker, int]]:
         """(seconds from the start, worker, round), in order."""
-        swarm, chance = self._swarm, random.Random(self._swarm.seed)
+        swarm, chance = self._swarm, random.Random(self._swarm.seed)  # noqa: S311 - moments, no secrets
         for number in range(round(swarm.seconds * swarm.rate)):
             moments = [(chance.random() * SPREAD, worker.number) for worker in self._workers]
             for moment, worker in sorted(moments):
