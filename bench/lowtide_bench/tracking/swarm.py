@@ -147,11 +147,7 @@ class Swarmed:
                 if self._poll.poll(0):
                     break
             wait_s = LOOK_S if following is None else max(0.0, started + following[0] - now)
-            came = []
-            for descriptor, _ in self._poll.poll(min(wait_s, LOOK_S)):
-                worker = self._by_descriptor[descriptor]
-                came.append((worker, worker.receive(), time.monotonic()))
-            for worker, data, at in came:
+            for worker, data, at in self._came(min(wait_s, LOOK_S)):
                 reached = self._rounds(worker.global_min(data))
                 waits += [at - last_sent[number] for number in range(heard[worker], reached)]
                 heard[worker] = max(heard[worker], reached)
@@ -161,6 +157,17 @@ class Swarmed:
             rounds=min(heard.values()),
             waits_ms=[round(wait * 1000, 4) for wait in waits],
         )
+
+    def _came(self, wait_s: float) -> list[tuple[Worker, bytes, float]]:
+        """What has come, and when it was taken; it is looked at once no more comes, for no other is to wait meanwhile."""
+        came = []
+        ready = self._poll.poll(wait_s)
+        while ready:
+            for descriptor, _ in ready:
+                worker = self._by_descriptor[descriptor]
+                came.append((worker, worker.receive(), time.monotonic()))
+            ready = self._poll.poll(0)
+        return came
 
     def _rounds(self, tick: int | None) -> int:
         """How many rounds a global min time has passed."""
