@@ -183,9 +183,10 @@ class Peer(asyncio.BufferedProtocol):
 
     def write(self, data: bytes) -> None:
         """Sends a notice that is encoded already."""
-        self.traffic.messages_out += 1
-        self.traffic.notices += 1
-        self._put(data + self._applied())
+        traffic = self.traffic
+        traffic.messages_out += 1
+        traffic.notices += 1
+        self._put(data + self._applied() if self._owes else data)
 
     def acknowledge(self) -> None:
         """Tells the worker which of its flushes were applied: with the next notice, as it only lets it forget them."""

@@ -239,10 +239,11 @@ class TrackerServer:
         notice, self._due = self._announced.take(), False
         if notice is None or self.error is not None:
             return
-        takers = [peer for peer in self._peers if peer.takes(notice)]
-        data = encode(notice) if takers else b""
-        for peer in takers:
-            peer.write(data)
+        data = b""
+        for peer in self._peers:
+            if peer.takes(notice):
+                data = data or encode(notice)
+                peer.write(data)
         if self._on_notice is not None:
             self._on_notice(notice)
 

@@ -42,10 +42,13 @@ class SwarmSaid(Struct, frozen=True, kw_only=True):
         flushes: Sent.
         seconds: From the first to the end.
         rounds: Rounds that min time has passed, as all workers have heard; without a rate, rounds that all have sent.
-        waits_ms: By round and worker: from the last flush, which let min time pass the round, to the worker's knowing.
+        arrived_ms: By round and worker: from the last flush, which let min time pass the round, to the notice's being
+            at the worker's socket, by the kernel's word.
+        read_ms: The same until it was read there: one process reads for all its workers, one after the other.
     """
 
     flushes: int
     seconds: float
     rounds: int
-    waits_ms: list[float] = []
+    arrived_ms: list[float] = []
+    read_ms: list[float] = []

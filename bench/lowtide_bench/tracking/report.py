@@ -49,6 +49,8 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
         ("advances/s", number(result["advances_per_s"], 0), "two workers"),
         ("notified, p50, ms", number(result["notify_p50_ms"], 2), _pace(full, notified)),
         ("notified, p99, ms", number(result["notify_p99_ms"], 2), "the same"),
+        ("and read, p50, ms", number(notified["notify_read_p50_ms"], 2), "by one process for all workers"),
+        ("and read, p99, ms", number(notified["notify_read_p99_ms"], 2), "the same"),
     ]
     yield Table(f"One process, flushes of {asked['entries']} acks, {asked['depth']} segments", ("", "", "with"), rows)
     at = f"at {asked['traffic_rate']:g} flushes/s of each"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import secrets
 import socket
 import subprocess
@@ -25,14 +24,12 @@ CAPACITY_TICKS = 1 << 20
 START_LIMIT_S = 60.0
 REPORT_LIMIT_S = 30.0
 END_LIMIT_S = 10.0
-SPARE_DESCRIPTORS = 64
 
 
 class Served:
     """A tracker's process for so many simulated workers; ends with the `with` block."""
 
     def __init__(self, workers: int, depth: int) -> None:
-        allow_descriptors(workers + SPARE_DESCRIPTORS)
         self.secret = secrets.token_bytes(32)
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=BACKLOG)
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
@@ -122,11 +119,3 @@ class Served:
         with self._changed:
             self._ended = fault
             self._changed.notify_all()
-
-
-def allow_descriptors(count: int) -> None:
-    """Raise how many descriptors this process, and each that it starts, may have open, as far as the system lets it."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
-    if wanted > soft:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -8,16 +8,18 @@ from __future__ import annotations
 import random
 import select
 import socket
+import struct
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 
 import msgspec
 
+from lowtide.process.descriptors import allow_descriptors
 from lowtide_bench.child import Parent
 from lowtide_bench.tracking.program import Swarm, SwarmSaid
 from lowtide_bench.tracking.script import Script
-from lowtide_bench.tracking.served import INCARNATION, SPARE_DESCRIPTORS, allow_descriptors
+from lowtide_bench.tracking.served import INCARNATION
 from lowtide_tracker import LocalTracker, TrackerClient
 from lowtide_tracker.message_reader import MessageReader
 from lowtide_tracker.messages import Notice
@@ -29,6 +31,9 @@ SPREAD = 0.8
 LATE_LIMIT_S = 30.0
 """For how long at most the last notices are waited for."""
 LOOK_S = 0.01
+SO_TIMESTAMPNS = 35
+"""Linux: have the kernel say when what is read has come; `socket` has no name for it."""
+_TIMESPEC = struct.Struct("@qq")
 
 
 class Worker:
@@ -50,6 +55,7 @@ class Worker:
         )
         self._client.connect()
         self.socket = socket.socket(fileno=self._client.fileno())
+        self.socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         self.reader = MessageReader()
 
     def send(self, data: bytes) -> bool:
@@ -59,15 +65,18 @@ class Worker:
             self.rest = self.rest[self.socket.send(self.rest) :]
         return not self.rest
 
-    def receive(self) -> bytes:
-        """What has come; empty if nothing has."""
+    def receive(self) -> tuple[bytes, int]:
+        """What has come, empty if nothing has, and when the last of it did, in ns since 1970."""
         try:
-            data = self.socket.recv(RECEIVE_BYTES)
+            data, said, _, _ = self.socket.recvmsg(RECEIVE_BYTES, socket.CMSG_SPACE(_TIMESPEC.size))
         except BlockingIOError:
-            return b""
+            return b"", 0
         if not data:
             raise ConnectionResetError(f"the tracker has closed the connection of worker {self.number}")
-        return data
+        if not said:  # The kernel begins with it a little after it was asked to.
+            return data, time.time_ns()
+        seconds, ns = _TIMESPEC.unpack(said[0][2])
+        return data, seconds * 1_000_000_000 + ns
 
     def global_min(self, data: bytes) -> int | None:
         """The largest global min time that came notices tell of."""
@@ -115,7 +124,7 @@ class Swarmed:
             lowest = min(worker.rounds for worker in self._workers)
             for descriptor, _ in self._poll.poll(0.0 if moved else LOOK_S):
                 worker = self._by_descriptor[descriptor]
-                data = worker.receive()
+                data, _ = worker.receive()
                 if worker is ear:
                     passed = max(passed, self._rounds(worker.global_min(data)))
         return SwarmSaid(flushes=sent, seconds=now - started, rounds=passed)
@@ -123,8 +132,9 @@ class Swarmed:
     def paced(self) -> SwarmSaid:
         """Let each worker flush once per round, and time how long after the last of a round each hears of min time."""
         swarm, script = self._swarm, self._script
-        last_sent: dict[int, float] = {}
-        waits: list[float] = []
+        last_sent: dict[int, int] = {}
+        arrived: list[int] = []
+        read: list[int] = []
         heard = dict.fromkeys(self._workers, 0)
         due = self._due()
         following: tuple[float, Worker, int] | None = next(due)
@@ -140,32 +150,35 @@ class Swarmed:
                 data = encode(script.flush(worker.number, number))
                 left[number] -= 1
                 if not left[number]:
-                    last_sent[number] = time.monotonic()
+                    last_sent[number] = time.time_ns()
                 worker.send(data)
                 sent += 1
                 following = next(due, None)
                 if self._poll.poll(0):
                     break
             wait_s = LOOK_S if following is None else max(0.0, started + following[0] - now)
-            for worker, data, at in self._came(min(wait_s, LOOK_S)):
+            for worker, data, arrived_ns, read_ns in self._came(min(wait_s, LOOK_S)):
                 reached = self._rounds(worker.global_min(data))
-                waits += [at - last_sent[number] for number in range(heard[worker], reached)]
+                for number in range(heard[worker], reached):
+                    arrived.append(arrived_ns - last_sent[number])
+                    read.append(read_ns - last_sent[number])
                 heard[worker] = max(heard[worker], reached)
         return SwarmSaid(
             flushes=sent,
             seconds=now - started,
             rounds=min(heard.values()),
-            waits_ms=[round(wait * 1000, 4) for wait in waits],
+            arrived_ms=[wait / 1e6 for wait in arrived],
+            read_ms=[wait / 1e6 for wait in read],
         )
 
-    def _came(self, wait_s: float) -> list[tuple[Worker, bytes, float]]:
-        """What has come, and when it was taken; it is looked at once no more comes, for no other is to wait meanwhile."""
+    def _came(self, wait_s: float) -> list[tuple[Worker, bytes, int, int]]:
+        """What has come, when it did, and when it was read; decoded once no more comes, so that none waits for it."""
         came = []
         ready = self._poll.poll(wait_s)
         while ready:
             for descriptor, _ in ready:
                 worker = self._by_descriptor[descriptor]
-                came.append((worker, worker.receive(), time.monotonic()))
+                came.append((worker, *worker.receive(), time.time_ns()))
             ready = self._poll.poll(0)
         return came
 
@@ -192,7 +205,7 @@ def main() -> None:
     """Connect, say so, wait to be started, send and say what came of it."""
     parent = Parent()
     swarm = msgspec.convert(parent.task, Swarm)
-    allow_descriptors(swarm.workers + SPARE_DESCRIPTORS)
+    allow_descriptors()
     swarmed = Swarmed(swarm)
     parent.say(connected=swarm.workers)
     while "start" not in parent.told:
