@@ -20,6 +20,7 @@ from terraform_tools import ROOT, Terraform
 from tests.still_network import own_network
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.skipif(os.geteuid() != 0, reason="hosts are made by root alone"),
     pytest.mark.skipif(shutil.which("terraform") is None, reason="there is no terraform here"),
 ]
