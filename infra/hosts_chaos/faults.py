@@ -92,8 +92,10 @@ def refusals(host: Host) -> int:
 def _pour(stranger: Host, host: Host) -> None:
     """Pour a gigabyte of garbage into the ports of a host, from one that has no business there; its logs say so."""
     ports = open_ports(host)
+    if not ports:
+        raise Undone(f"{host.name} has no open port: nothing runs there")
     assert stranger.first is not None, "it is up"
-    each = str(GARBAGE // max(1, len(ports)))
+    each = str(GARBAGE // len(ports))
     enter = ["nsenter", "--target", str(stranger.first.pid), "--net", sys.executable, str(POUR)]
     done = subprocess.run(
         [*enter, each, str(POUR_S), host.address, *map(str, ports)],
