@@ -1,4 +1,4 @@
-"""`lowtide bench`: how long records take through a flow, what snapshots cost, what the core does in a second."""
+"""`lowtide bench`: how long records take through a flow, what snapshots cost, what core and tracker do in a second."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from lowtide_bench.cli.recovery import recovery
 from lowtide_bench.cli.snapshots import snapshots
 from lowtide_bench.cli.store import store
 from lowtide_bench.cli.throughput import throughput
+from lowtide_bench.cli.tracker import tracker
 from lowtide_bench.cli.windows import windows
 
 
@@ -23,5 +24,5 @@ def bench() -> None:
     """
 
 
-for command in (latency, throughput, catch_up, snapshots, recovery, store, core, windows, nexmark):
+for command in (latency, throughput, catch_up, snapshots, recovery, store, core, tracker, windows, nexmark):
     bench.add_command(command)

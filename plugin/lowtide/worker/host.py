@@ -21,6 +21,7 @@ from lowtide.core.operators.limits import PLACE_BYTES
 from lowtide.core.worker import WorkerCore
 from lowtide.flow.fields import kept
 from lowtide.process.tracker_line import TrackerLine
+from lowtide.status.gauges import LineGauges
 from lowtide.worker.protocol import Emitted, Frames, Reported
 from lowtide.worker.shares import Share, SharedDelivery
 from lowtide.worker.stage_parts import delivers, make_delivery, make_saver
@@ -272,6 +273,10 @@ class LevelHost:
                 self._news.append((stage.name, reached))
         news, self._news = self._news, []
         return news
+
+    def line_gauges(self) -> LineGauges:
+        """Return what has gone over the line to the tracker."""
+        return LineGauges(traffic=self.line.traffic, acks=self.local.flushed_acks)
 
     def report(self, name: str, news: WorkerNews) -> None:
         """Report something of a worker to the service, soon."""

@@ -18,10 +18,10 @@ from lowtide.events import EventLog
 from lowtide.histogram import Histogram
 from lowtide.status import control
 from lowtide.status.control_client import ControlClient, ControlUnreachable, TokenRefused
-from lowtide.status.gauges import KeptGauges, LateGauges
+from lowtide.status.gauges import KeptGauges, LateGauges, LineGauges
 from lowtide.status.metrics import BOUNDS_S, JobMetrics
 from lowtide_snapshots.job.control_address import ControlAddress
-from lowtide_tracker import Holder
+from lowtide_tracker import Holder, Traffic
 
 
 @pytest.fixture(name="job")
@@ -245,8 +245,11 @@ def test_metrics_are_what_prometheus_reads(job: ControlledJob) -> None:
             late={"w": LateGauges(records=8, closed=3, ahead=1)},
         ),
         worker("1/1", late={"w": LateGauges(closed=4)}, kept={"w": KeptGauges(what="windows", count=3, bytes=700)}),
-        worker("2/0", delivered=30, dead_letters=1, transactions=7),
-    ]
+        worker(
+            "2/0", delivered=30, dead_letters=1, transactions=7,
+            line=LineGauges(traffic=Traffic(30, 900, 20, 8_000), acks={1: 30, 2: 40}),
+        ),
+    ]  # fmt: skip
     job.watch.look(3.0, moment(5000, workers=workers, delivered_time=MIN_TIME))
     found = samples(job.client().metrics())
     wanted = {
@@ -267,6 +270,17 @@ def test_metrics_are_what_prometheus_reads(job: ControlledJob) -> None:
         ("lowtide_front_parked", "partition=documents-0"): 6,
         ("lowtide_workers", "level=1"): 2,
         ("lowtide_tracker_floors", ""): 5,
+        ("lowtide_tracker_messages_total", "direction=in"): 5_000,
+        ("lowtide_tracker_messages_total", "direction=out"): 4_000,
+        ("lowtide_tracker_bytes_total", "direction=in"): 600_000,
+        ("lowtide_tracker_flushes_total", ""): 4_000,
+        ("lowtide_tracker_acks_total", ""): 16_000,
+        ("lowtide_tracker_notices_total", ""): 3_000,
+        ("lowtide_segment_acks_total", "segment=1"): 30,
+        ("lowtide_segment_acks_total", "segment=2"): 40,
+        ("lowtide_worker_tracker_messages_total", "direction=in,worker=2/0"): 30,
+        ("lowtide_worker_tracker_messages_total", "direction=out,worker=2/0"): 20,
+        ("lowtide_worker_tracker_bytes_total", "direction=out,worker=2/0"): 8_000,
         ("lowtide_delivered_time_seconds", ""): 2 * MIN_TIME / 1000,
         ("lowtide_latency_seconds_count", ""): 16,
         ("lowtide_latency_seconds_bucket", "le=0.005"): 0,

@@ -97,6 +97,9 @@ def test_the_output_is_the_same_however_workers_are_spread(hosts: int) -> None:
             rig.grant(200)
             rig.until(partial(enough, rig, 100))
             found.append((delivered_by(rig), len(rig.frames)))
+            lines = [host.line_gauges() for host in rig.hosts]
+            assert all(0 < line.traffic.flushes <= line.traffic.messages_out for line in lines)
+            assert sum(line.traffic.acks for line in lines) == sum(sum(line.acks.values()) for line in lines)
     assert found[0][0] == found[1][0]
     assert (found[0][1] == 0) == (hosts == 1), "no frame leaves a host that has all workers"
     assert found[0][1] < found[1][1]
