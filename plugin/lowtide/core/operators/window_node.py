@@ -19,7 +19,7 @@ from lowtide.core.operators.order import FIRST_TICK, position_of, with_child
 from lowtide.core.operators.ordered import Holding
 from lowtide.core.operators.pending import Pending
 from lowtide.core.operators.portion import Portion
-from lowtide.core.operators.windows import LATE, Arrival, Saved, open_windows
+from lowtide.core.operators.windows import LATE, Arrival, Saved, open_windows, rows_of
 from lowtide.flow.fields import key_of
 from lowtide.flow.moments import micros, micros_of
 from lowtide.flow.plan import Plan, Vertex
@@ -260,7 +260,7 @@ class WindowNode(Holding):
 
     def _rows(self, state: Any) -> Any:
         """What functions get of what a window keeps."""
-        return [row for _, row in state] if self._folding.keeps else state
+        return rows_of(state) if self._folding.keeps else state
 
     def _emit(self, made: Made, tick: int, feed: Feed) -> None:
         if made.rows:
