@@ -23,7 +23,7 @@ from lowtide.core.operators.order import Position, tick_bytes
 from lowtide.flow.moments import micros, tick_due
 from lowtide.flow.steps import WindowBy
 from lowtide.flow.windows import Session, Span, longest_us, spans_of
-from lowtide_snapshots.keys.canonical import encode_key
+from lowtide_snapshots.keys.canonical import encode_key, encode_value
 
 __all__ = ["LATE", "Arrival", "FixedWindows", "OpenWindows", "Saved", "SessionWindows", "open_windows", "rows_of"]
 
@@ -108,7 +108,7 @@ class OpenWindows(ABC):
 
     def key_bytes(self, key: Key) -> bytes:
         """The canonical bytes of a key."""
-        return encode_key([plain(each) for each in key] if self._several else [plain(key)])
+        return encode_key([plain(each) for each in key]) if self._several else encode_value(plain(key))
 
     @property
     @abstractmethod
@@ -272,12 +272,15 @@ class FixedWindows(OpenWindows):
             for key, each in opened[span].items():
                 parts.setdefault(each.unit, []).append((span, key, each.state))
         for unit in sorted(parts):
-            found = [Due(unit, end, start, key_bytes(key), key, state) for (start, end), key, state in parts.pop(unit)]
-            for due in sorted(found):
-                span = due.start, due.end
-                del opened[span][due.key]
-                self._shut(due.state)
-                before.append((tick, span, due.key, unit, due.state))
+            found = [
+                (Due(unit, span[1], span[0], key_bytes(key), key, state), span) for span, key, state in parts.pop(unit)
+            ]
+            found.sort(key=_due)
+            for due, span in found:
+                _, _, _, _, key, state = due
+                del opened[span][key]
+                self._shut(state)
+                before.append((tick, span, key, unit, state))
                 yield due
         while self._dues and self._dues[0][0] == tick:
             del opened[heappop(self._dues)[1]]
@@ -564,5 +567,5 @@ def _start(session: _Session) -> int:
     return session.start
 
 
-def _due(entry: tuple[Due, _Session]) -> Due:
+def _due(entry: tuple[Due, Any]) -> Due:
     return entry[0]
