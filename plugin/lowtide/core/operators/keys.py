@@ -7,7 +7,6 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
-
 _PLAIN = frozenset({bytes, str, int})
 
 
