@@ -23,9 +23,9 @@ from lowtide_tracker import LocalTracker
 __all__ = ["delivers", "make_core", "make_delivery", "make_saver", "shares"]
 
 
-PORTION = 1_000
-"""So many records that were held and windows that close a worker deals with before others have their turn: some ms."""
-SHARED_BUNDLE_RECORDS = 2_000
+PORTION = 250
+"""So many records that were held and windows that close a worker deals with before others have their turn: a ms or two."""
+SHARED_BUNDLE_RECORDS = 4_000
 """A bundle's limit in flows with several sinks: as long as it takes to become durable, others of its host wait."""
 SHARED_DELIVERY_RECORDS = 4_000
 """How many records fill a transaction there, however many lanes have something."""
