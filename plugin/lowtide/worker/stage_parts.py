@@ -24,7 +24,7 @@ __all__ = ["delivers", "make_core", "make_delivery", "make_saver", "shares"]
 
 
 PORTION = 250
-"""So many records that were held and windows that close a worker deals with before others have their turn: a ms or two."""
+"""So many records that were held and windows that close a worker deals with before others have their turn: a ms."""
 SHARED_BUNDLE_RECORDS = 4_000
 """A bundle's limit in flows with several sinks: as long as it takes to become durable, others of its host wait."""
 SHARED_DELIVERY_RECORDS = 4_000
