@@ -6,6 +6,7 @@ import click
 
 from lowtide_bench.cli.catch_up import catch_up
 from lowtide_bench.cli.core import core
+from lowtide_bench.cli.forgetting import forgetting
 from lowtide_bench.cli.latency import latency
 from lowtide_bench.cli.nexmark import nexmark
 from lowtide_bench.cli.recovery import recovery
@@ -24,5 +25,17 @@ def bench() -> None:
     """
 
 
-for command in (latency, throughput, catch_up, snapshots, recovery, store, core, tracker, windows, nexmark):
+for command in (
+    latency,
+    throughput,
+    catch_up,
+    snapshots,
+    recovery,
+    store,
+    core,
+    tracker,
+    windows,
+    forgetting,
+    nexmark,
+):
     bench.add_command(command)

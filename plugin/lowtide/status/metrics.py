@@ -22,6 +22,9 @@ __all__ = ["JobMetrics"]
 BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.04, 0.06, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 """The buckets' upper bounds: close together where the latencies lie that Lowtide is made for."""
 
+JOB = "job_name"
+"""The label of every sample that says whose it is; `job` is what Prometheus itself calls that which it scrapes."""
+
 ALL = "all"
 """Stands for the whole job where segments are told apart."""
 
@@ -32,11 +35,13 @@ class JobMetrics(Collector):
     """Collects the metrics of one job when somebody asks for them.
 
     Args:
+        job: Its name, which every sample has as the label `job_name`.
         view: The job's view; None while there is none.
         histograms: All durations since the life began, by name.
     """
 
-    def __init__(self, view: Callable[[], JobView | None], histograms: Callable[[], Histograms]) -> None:
+    def __init__(self, job: str, view: Callable[[], JobView | None], histograms: Callable[[], Histograms]) -> None:
+        self._job = job
         self._view = view
         self._histograms = histograms
         self._registry = CollectorRegistry(auto_describe=False)
@@ -49,6 +54,11 @@ class JobMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics; only the build's while there is no view."""
+        for metric in self._metrics():
+            metric.samples = [each._replace(labels={JOB: self._job, **each.labels}) for each in metric.samples]
+            yield metric
+
+    def _metrics(self) -> Iterator[Metric]:
         yield InfoMetricFamily("lowtide_build", "The version of Lowtide that runs the job.", {"version": __version__})
         view = self._view()
         if view is None:

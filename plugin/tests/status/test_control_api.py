@@ -56,18 +56,18 @@ def answer(connection: ssl.SSLSocket) -> tuple[int, dict[str, str], bytes]:
 
 
 def samples(text: str) -> dict[tuple[str, str], float]:
-    """Value by (name, labels as text)."""
-    return {
-        (sample.name, ",".join(f"{key}={value}" for key, value in sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
+    """Value by (name, labels as text), without the label that says whose they are, which all have."""
+    found = {}
+    for sample in (sample for family in text_string_to_metric_families(text) for sample in family.samples):
+        assert sample.labels.pop("job_name") == SHAPE.job
+        found[sample.name, ",".join(f"{key}={value}" for key, value in sorted(sample.labels.items()))] = sample.value
+    return found
 
 
 def test_the_client_gets_the_view_that_the_service_has(job: ControlledJob) -> None:
     client = job.client()
     assert client.status() == job.watch.view()
-    assert "lowtide_incarnation 3.0" in client.metrics()
+    assert 'lowtide_incarnation{job_name="index"} 3.0' in client.metrics()
     assert job.stops == []
     client.stop()
     assert job.stops == ["stop"]
@@ -305,7 +305,7 @@ def test_a_holder_that_moves_is_no_new_series(job: ControlledJob) -> None:
 def test_every_metric_is_in_the_manual(job: ControlledJob) -> None:
     manual = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
     suffixes = {"counter": "_total", "info": "_info"}
-    metrics = JobMetrics(job.watch.view, job.watch.histograms).collect()
+    metrics = JobMetrics(job.name, job.watch.view, job.watch.histograms).collect()
     names = [metric.name + suffixes.get(metric.type, "") for metric in metrics]
     assert len(names) > 20
     assert [name for name in names if f"| `{name}`" not in manual and f"| `{name}{{" not in manual] == []

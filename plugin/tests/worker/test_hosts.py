@@ -286,6 +286,33 @@ def test_what_was_due_for_a_restored_worker_goes_out_in_its_first_turn(monkeypat
         assert not served.faults
 
 
+def test_windows_that_close_together_close_in_portions_one_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether a worker hears in that turn that min time has moved, or only goes on: others have their turn after it."""
+    flow = Flow("windows")
+    keyed = flow.read("orders", kafka("orders", as_json(Order))).key_by("user", name="users")
+    keyed.window("newest", tumbling(millis(10))).reduce(later).write("out", kafka("out", as_json(Order)))
+    made = deployment(plan=compile_flow(flow, parallelism=1, units=8, lanes=2, slack_ms=1), recovered=True)
+    names = [f"user-{number}" for number in range(9)]
+    saved = {"newest": {7: [(name, [((100_000, 110_000), Order(name, 14))]) for name in names]}}
+    monkeypatch.setattr("lowtide.worker.stage_parts.load_state", lambda *_: saved)
+    monkeypatch.setattr("lowtide.worker.stage_parts.PORTION", 2)
+    with Served(levels=2, dues=segments_of(made.plan).dues) as served:
+        fronts = [stage_of(made, "0/orders-0", 0, served.address)]
+        host = fronts[0].host
+        fronts.append(stage_of(made, "0/orders-1", 1, served.address, host))
+        worker = stage_of(made, "1/0", 2, served.address, host)
+        rig = Rig({stage.name: stage for stage in fronts})
+        rig.grant(500)
+        closed: list[int] = []
+        deadline = time.monotonic() + 60.0
+        while (before := worker.core.program.kept["newest"].number) and time.monotonic() < deadline:
+            host.hear()
+            host.tick(time.monotonic() + FLUSH_S)
+            closed.append(before - worker.core.program.kept["newest"].number)
+        assert [each for each in closed if each] == [2, 2, 2, 2, 1]
+        assert not served.faults
+
+
 def later(_: Order, other: Order) -> Order:
     return other
 
