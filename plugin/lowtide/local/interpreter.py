@@ -26,6 +26,7 @@ from lowtide.flow.steps import (
     Broadcast,
     Connect,
     Deduplicate,
+    Feedback,
     Join,
     JoinAsof,
     JoinTable,
@@ -293,7 +294,7 @@ class Run:
         item = _carried(vertex, item)
         if isinstance(vertex.step, Broadcast):
             return item.into(0).child(1)
-        if isinstance(vertex.step, KeyBy) and vertex.step.columns:
+        if isinstance(vertex.step, KeyBy | Feedback) and vertex.step.columns:
             return item.into(hash_unit(key_of(vertex.step.columns, item.record), self._plan.units))
         if item.unit >= 0:
             return item
@@ -316,14 +317,15 @@ class Run:
             return _Way(tail, None, item)
         assert tail.back is not None
         head = self._plan.vertices[tail.back]
-        columns = self._plan.key_of(head)
+        feedback = self._plan.feedback_of(tail)
         if fault is None and item.order.child.count(head.loop_mark) >= step.limit_turns:
             fault = too_many_turns(step.limit_turns)
         elif fault is None:
-            fault = self._leaves_unit(columns, item) or misfit(tail, item.record)
+            moved = None if feedback else self._leaves_unit(self._plan.key_of(head), item)
+            fault = moved or misfit(tail, item.record)
         if fault is not None:
             raise Failed(item.record, fault)
-        return _Way(head, 0, _carried(tail, item))
+        return _Way(head, 0, self._exchanged(feedback, item) if feedback else _carried(tail, item))
 
     def _leaves_unit(self, columns: Sequence[str], item: Item) -> str | None:
         """What is wrong with a record's key on its way back to a loop's head."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lowtide.core.operators.batch import Batch
+from lowtide.core.operators.exchange import ExchangeNode
 from lowtide.core.operators.failure import Failure
 from lowtide.core.operators.keys import key_of
 from lowtide.core.operators.node import Feed, Node
@@ -39,18 +40,19 @@ class AgainNode(Node):
     Args:
         vertex: The tail.
         plan: The plan.
-        head: The loop's head.
+        head: The loop's head: the node, if what goes round stays with its worker, else the exchange on the way there.
     """
 
-    def __init__(self, vertex: Vertex, plan: Plan, head: LoopNode) -> None:
+    def __init__(self, vertex: Vertex, plan: Plan, head: LoopNode | ExchangeNode) -> None:
         super().__init__(vertex)
         assert isinstance(vertex.step, Again)
         self._function = vertex.step.function
         self._watch = record_watch(vertex)
         self._limit = vertex.step.limit_turns
         self._head = head
-        self._mark = head.vertex.loop_mark
-        self._columns = plan.key_of(head.vertex)
+        assert vertex.back is not None, "a loop's tail knows its head"
+        self._mark = plan.vertices[vertex.back].loop_mark
+        self._columns = None if isinstance(head, ExchangeNode) else plan.key_of(head.vertex)
         self._units = plan.units
 
     def take(self, batch: Batch, port: int, feed: Feed) -> None:
@@ -74,7 +76,9 @@ class AgainNode(Node):
             failures.sort(key=lambda failure: failure.index)
             self.bury(batch, failures, feed)
         going = [index for index, goes in enumerate(again) if goes]
-        if going:
+        if going and isinstance(self._head, ExchangeNode):
+            self._head.take(batch.pick(going), 0, feed)
+        elif going:
             feed.again.append((self._head, self._carried(batch.pick(going))))
         leaving = [index for index, goes in enumerate(again) if not goes and index not in failed]
         if leaving:
@@ -89,6 +93,8 @@ class AgainNode(Node):
         """Why a record must not go round again, if it must not."""
         if path_of(at).count(self._mark) >= self._limit:
             return too_many_turns(self._limit)
+        if self._columns is None:
+            return misfit(self.vertex, row)
         try:
             goes_to = hash_unit(key_of(self._columns, row), self._units)
         except KeyRefused as refused:

@@ -38,6 +38,7 @@ __all__ = [
     "trace_of",
     "with_child",
     "with_trace",
+    "with_turn",
 ]
 
 FIRST_TICK = -(1 << 63)
@@ -47,6 +48,8 @@ CLOCK = -1
 SIGN_64 = 1 << 63
 SIGN_32 = 1 << 31
 TAIL_BYTES = 12
+_MASK_64 = (1 << 64) - 1
+_TURN = 0x9E3779B97F4A7C15
 _FIXED_BYTES = 20
 _PLACE = struct.Struct(">QIQ")
 _TAIL = struct.Struct(">IQ")
@@ -158,6 +161,18 @@ def with_child(at: bytes, element: int) -> bytes:
 def with_trace(at: bytes, id_: int) -> bytes:
     """The key with a step's id folded into its trace (R4)."""
     return at[:-8] + (int.from_bytes(at[-8:], "big") ^ id_).to_bytes(8, "big")
+
+
+def with_turn(trace: int) -> int:
+    """A trace of one more turn through a loop (R4): bijective, and other than what XOR makes of any ids.
+
+    A record that passes the same hash unit in two turns would fold the same id in twice, so as if it had passed none;
+    and two versions of it that went through different units would have the same order key, on different ways.
+    """
+    trace = (trace + _TURN) & _MASK_64
+    trace = ((trace ^ (trace >> 30)) * 0xBF58476D1CE4E5B9) & _MASK_64
+    trace = ((trace ^ (trace >> 27)) * 0x94D049BB133111EB) & _MASK_64
+    return trace ^ (trace >> 31)
 
 
 def tick_bytes(tick: int) -> bytes:
