@@ -36,7 +36,7 @@ Grouping = Literal["optimistic", "ordered"]
 BUILD = {build.__name__: build for build in FLOWS}
 
 
-FAILING = {"failing", "changed_keys"}
+FAILING = {"failing", "changed_keys", "cycle", "cycle_of_levels"}
 """Flows whose records fail though nothing is wrong with them."""
 
 

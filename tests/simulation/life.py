@@ -393,7 +393,7 @@ class Life:
         if core.front is not None:
             self._check_labels(core.front, effects)
         for frame in effects.frames:
-            target = self.at[core.level + 1, frame.target]
+            target = self.at[self.plan.vertices[frame.vertex].level, frame.target]
             self.channels.setdefault((worker, target), Channel()).send(frame)
             self.model.add(self.segments.of_exchange[frame.vertex], frame.ticks)
         for sink, bundle in effects.bundles:

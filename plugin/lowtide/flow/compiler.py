@@ -233,13 +233,14 @@ def _with_depths(vertices: Sequence[Vertex]) -> tuple[Vertex, ...]:
 
     Flat maps, flat scans, broadcasts and loops' heads append one element, edges from a vertex with several children
     another, and so do sources that read one topic; a loop appends what one pass through it does once per turn. A join
-    numbers its pairs. What a window gives when it closes, and what a join gives of an unpaired record, begins a path of
+    numbers its pairs. In a loop with a `key_by` the head appends a second element, the turn, and none in later turns. What a window gives when it closes, and what a join gives of an unpaired record, begins a path of
     one element.
     """
     children = Counter(
         parent for each in vertices if not isinstance(each.step, Late | Feedback) for parent in each.parents
     )
     readers = Counter(vertex.step.source.topic for vertex in vertices if isinstance(vertex.step, Read))
+    crossing = {vertex.back for vertex in vertices if isinstance(vertex.step, Feedback)}
     depths: list[int] = []
     for vertex in vertices:
         arriving = max((depths[parent] + (children[parent] > 1) for parent in vertex.parents), default=0)
@@ -249,10 +250,10 @@ def _with_depths(vertices: Sequence[Vertex]) -> tuple[Vertex, ...]:
             arriving += 1
         if isinstance(vertex.step, WindowBy):
             arriving = arriving + 1 if vertex.step.emit == "update" else max(arriving, 1)
-        depths.append(arriving + isinstance(vertex.step, FlatMap | FlatScan | Broadcast | Loop))
+        depths.append(arriving + isinstance(vertex.step, FlatMap | FlatScan | Broadcast | Loop) + (vertex.id in crossing))
         if isinstance(vertex.step, Again):
             assert vertex.back is not None, "a loop's tail knows its head"
-            entered = depths[vertex.back] - 1
+            entered = depths[vertex.back] - (vertex.back not in crossing)
             growth = (vertex.step.limit_turns - 1) * (depths[vertex.id] - entered)
             for inside in _loop(vertices, vertex.back, vertex.id):
                 depths[inside] += growth

@@ -77,7 +77,7 @@ class Vertex:
 
     @property
     def loop_mark(self) -> int:
-        """What a loop's head appends to the child path of every record that enters it, each time."""
+        """What a loop's head appends to the child path of every record that enters it; see `LoopNode`."""
         assert isinstance(self.step, Loop), "only loops have marks"
         return LOOP_MARK | self.id
 
@@ -130,6 +130,10 @@ class Plan:
     def feedbacks(self) -> tuple[Vertex, ...]:
         """All exchanges from the tail of a loop back to its head."""
         return tuple(each for each in self.vertices if isinstance(each.step, Feedback))
+
+    def crosses(self, head: Vertex) -> bool:
+        """Whether what goes round a loop goes through an exchange on its way back to this head."""
+        return any(each.back == head.id for each in self.feedbacks())
 
     def sender_level(self, exchange: Vertex) -> int:
         """The level whose workers send the records of an exchange."""

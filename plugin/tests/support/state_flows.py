@@ -200,6 +200,40 @@ def loop(flow: Flow) -> None:
     )
 
 
+def told(state: int, count: Count) -> tuple[int, list[Count]]:
+    """Hangs on the order of all before, and tells other keys of it: two where it is odd, none where nothing is left."""
+    after = (state * 31 + count.count + len(count.key)) % 1009
+    left = count.count // 2
+    return after, [Count("abcdef"[(after + each) % 6], left * 2 + after % 2) for each in range(after % 3)]
+
+
+def cycle(flow: Flow) -> None:
+    """A loop at one level: it begins with a key_by."""
+    looped = source(flow).flat_map(words).map(weighed).loop(
+        "telling", lambda s: s.key_by("key").flat_scan("told", told, 0), again=above_one, limit_turns=5
+    )
+    looped.key_by("key").scan("total", total, 0).write("out", kafka("out", json(Count)))
+
+
+def cycle_of_levels(flow: Flow) -> None:
+    """A loop over two levels, behind a step with state, and a branch beside it."""
+    keyed = source(flow).map(size).key_by("key")
+    counted = keyed.scan("counted", total, 0)
+    looped = counted.key_by("key", name="again-by-key").loop(
+        "telling", lambda s: s.flat_scan("told", told, 0).key_by("count").last(2).map(newer), above_one, limit_turns=4
+    )
+    looped.write("out", kafka("out", json(Count)))
+    keyed.scan("seen", total, 0).write("beside", kafka("beside", json(Count)))
+
+
+def weighed(count: Count) -> Count:
+    return Count(count.key[:1], len(count.key) * 3)
+
+
+def newer(counts: tuple[Count, ...]) -> Count:
+    return Count(counts[0].key, counts[-1].count // 2)
+
+
 def wander(state: int, count: Count) -> tuple[int, Count]:
     return state + 1, Count(count.key + "a", count.count // 2)
 
@@ -391,6 +425,8 @@ FLOWS: list[Callable[[Flow], None]] = [
     beside_behind_a_level,
     loop,
     changed_keys,
+    cycle,
+    cycle_of_levels,
     windows,
     windows_of_windows,
     sessions,

@@ -10,7 +10,7 @@ from lowtide.core.operators.exchange import ExchangeNode
 from lowtide.core.operators.failure import Failure
 from lowtide.core.operators.keys import key_of
 from lowtide.core.operators.node import Feed, Node
-from lowtide.core.operators.order import path_of, with_child
+from lowtide.core.operators.order import FIRST_TURN, path_of, turns_of, with_child, with_next_turn
 from lowtide.core.operators.per_record import call_each, not_bool
 from lowtide.core.operators.watch import record_watch
 from lowtide.flow.fields import encode_rows, fits_of, keeps, kept
@@ -21,17 +21,32 @@ from lowtide_snapshots.errors import KeyRefused
 from lowtide_snapshots.keys.hashing import hash_unit
 
 
-class LoopNode(Node):
-    """A loop's head: marks every record that enters, each time, in its child path (R4)."""
+BACK = 1
+"""The port at which a head takes what its tail sends back through an exchange."""
 
-    def __init__(self, vertex: Vertex) -> None:
+
+class LoopNode(Node):
+    """A loop's head: marks every record that enters in its child path (R4).
+
+    Where records stay with their worker each turn appends a mark. Where they change it, one mark stands before the
+    number of the turn.
+    """
+
+    def __init__(self, vertex: Vertex, *, crosses: bool = False) -> None:
         super().__init__(vertex)
         self._mark = vertex.loop_mark
+        self._crosses = crosses
 
     def take(self, batch: Batch, port: int, feed: Feed) -> None:
         """Pass records on with the loop's mark."""
         mark = self._mark
-        self.pass_on(batch.with_ats([with_child(at, mark) for at in batch.ats]), feed)
+        if port == BACK:
+            ats = [with_next_turn(at, mark) for at in batch.ats]
+        elif self._crosses:
+            ats = [with_child(with_child(at, mark), FIRST_TURN) for at in batch.ats]
+        else:
+            ats = [with_child(at, mark) for at in batch.ats]
+        self.pass_on(batch.with_ats(ats), feed)
 
 
 class AgainNode(Node):
@@ -91,10 +106,11 @@ class AgainNode(Node):
 
     def _refuse(self, row: Any, at: bytes, unit: int) -> str | None:
         """Why a record must not go round again, if it must not."""
+        if self._columns is None:
+            too_many = turns_of(at, self._mark) >= self._limit
+            return too_many_turns(self._limit) if too_many else misfit(self.vertex, row)
         if path_of(at).count(self._mark) >= self._limit:
             return too_many_turns(self._limit)
-        if self._columns is None:
-            return misfit(self.vertex, row)
         try:
             goes_to = hash_unit(key_of(self._columns, row), self._units)
         except KeyRefused as refused:

@@ -30,7 +30,7 @@ from lowtide.core.operators.join_table import TableJoinNode, TableNode
 from lowtide.core.operators.last import LastGrouping
 from lowtide.core.operators.late_seen import LateSeen
 from lowtide.core.operators.limits import Limits
-from lowtide.core.operators.loop import AgainNode, LoopNode
+from lowtide.core.operators.loop import BACK, AgainNode, LoopNode
 from lowtide.core.operators.map_batches import MapBatchesNode
 from lowtide.core.operators.memory import Kept
 from lowtide.core.operators.merge import MergeNode
@@ -130,7 +130,7 @@ class Program:
         if isinstance(step, Merge):
             return MergeNode(vertex, self.plan.name)
         if isinstance(step, Loop):
-            return LoopNode(vertex)
+            return LoopNode(vertex, crosses=self.plan.crosses(vertex))
         if isinstance(step, Side):
             return SideNode(vertex)
         if isinstance(step, Again):
@@ -212,7 +212,7 @@ class Program:
                 continue
             if isinstance(vertex.step, Feedback):
                 assert vertex.back is not None, "a way back leads to a head"
-                node.lead([(self._nodes[vertex.back], 0)])
+                node.lead([(self._nodes[vertex.back], BACK)])
                 continue
             children = self.plan.children(vertex.id)
             node.lead([(self._nodes[child.id], child.parents.index(vertex.id)) for child in children])
