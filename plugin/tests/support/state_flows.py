@@ -209,8 +209,8 @@ def told(state: int, count: Count) -> tuple[int, list[Count]]:
 
 def cycle(flow: Flow) -> None:
     """A loop at one level: it begins with a key_by."""
-    looped = source(flow).flat_map(words).map(weighed).loop(
-        "telling", lambda s: s.key_by("key").flat_scan("told", told, 0), again=above_one, limit_turns=5
+    looped = source(flow).map(size).loop(
+        "telling", lambda s: s.key_by("key").flat_scan("told", told, 0), again=above_one, limit_turns=4
     )
     looped.key_by("key").scan("total", total, 0).write("out", kafka("out", json(Count)))
 
@@ -224,10 +224,6 @@ def cycle_of_levels(flow: Flow) -> None:
     )
     looped.write("out", kafka("out", json(Count)))
     keyed.scan("seen", total, 0).write("beside", kafka("beside", json(Count)))
-
-
-def weighed(count: Count) -> Count:
-    return Count(count.key[:1], len(count.key) * 3)
 
 
 def newer(counts: tuple[Count, ...]) -> Count:
