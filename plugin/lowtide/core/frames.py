@@ -118,6 +118,11 @@ class Outbox:
         """How many frames a target has been sent, marks too."""
         return self._next[target]
 
+    @property
+    def sender(self) -> int:
+        """The number of the worker that sends."""
+        return self._sender
+
     def records(self, target: int, frame: Any, sent_ns: int) -> bytes:
         """The next frame for `target`, of a `worker.effects.Frame`."""
         number = self._next[target]

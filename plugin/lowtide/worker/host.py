@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING
 from lowtide.assignment.birth import Birth
 from lowtide.assignment.deployment import Deployment
 from lowtide.assignment.messages import Cancel, Committed, WorkerNews
+from lowtide.connectors.loop_line import LoopLine
 from lowtide.core.effects import Frame
+from lowtide.core.frames import Outbox
 from lowtide.core.operators.limits import PLACE_BYTES
 from lowtide.core.worker import WorkerCore
 from lowtide.flow.fields import kept
+from lowtide.flow.headers import Headers
 from lowtide.process.tracker_line import TrackerLine
 from lowtide.worker.protocol import Emitted, Frames, Reported
 from lowtide.worker.shares import Share, SharedDelivery
@@ -85,6 +88,7 @@ class LevelHost:
         self.dirty = True
         """Whether there may be something to flush."""
         self._shared: SharedDelivery | None = None
+        self._loop_line: LoopLine | None = None
         self.saver = make_saver(deployment, birth)
         self._records = {vertex.id: vertex.gives for vertex in deployment.plan.exchanges()}
         self._stages: dict[str, LevelStage] = {}
@@ -110,6 +114,10 @@ class LevelHost:
             self._places[stage.level, stage.core.place] = stage
         else:
             self._fronts.append(stage)
+        for way in self._deployment.plan.feedbacks():
+            if way.level == stage.level:
+                topic = self._deployment.loops[way.id]
+                self._loops().listen((way.id, stage.core.place), topic.name, topic.ends[stage.core.place])
         if self.saver is not None:
             self.saver.add(stage.name, stage.core)
         if self._request is not None:
@@ -145,7 +153,7 @@ class LevelHost:
 
     def hand_over(self, sender: LevelStage, frame: Frame, after: int) -> bool:
         """Hand a frame to its target if that lives here; False if not."""
-        target = self._places.get((sender.level + 1, frame.target))
+        target = self._places.get((self._deployment.plan.vertices[frame.vertex].level, frame.target))
         if target is None:
             return False
         batch = frame.batch
@@ -165,7 +173,7 @@ class LevelHost:
         while waiting := [stage for stage in self._handed if stage not in held]:
             target = min(waiting, key=_level)
             queue, came = self._handed[target], []
-            while queue and target.has_taken(queue[0].sender.number, queue[0].after):
+            while queue and target.has_taken(queue[0]):
                 came.append(queue.popleft())
             if queue:
                 held.add(target)
@@ -177,6 +185,40 @@ class LevelHost:
             if came:
                 emitted.append((target.name, target.handed(came, time.time_ns())))
         return emitted
+
+    # -- round a loop ----------------------------------------------------------------------------------------------
+
+    def send_round(self, outbox: Outbox, frame: Frame) -> None:
+        """Send a frame back to a worker of a loop's head that lives elsewhere."""
+        topic = self._deployment.loops[frame.vertex].name
+        encoded = outbox.records(frame.target, frame, time.time_ns())
+        headers: Headers = [
+            ("lowtide.value", b"%d" % frame.value),
+            ("lowtide.ticks", b",".join([b"%d" % tick for tick in frame.ticks])),
+            ("lowtide.sender", b"%d" % outbox.sender),
+        ]
+        self._loops().send(frame.target, topic, encoded, headers)
+
+    def _loops(self) -> LoopLine:
+        """The line to the topics of loops, which the first that needs it begins."""
+        if self._loop_line is None:
+            deployment = self._deployment
+            self._loop_line = LoopLine(
+                deployment.producer,
+                self._birth.incarnation,
+                delivery_limit_ms=deployment.delivery_limit_ms,
+                max_record_bytes=deployment.limits.max_frame_bytes,
+            )
+        return self._loop_line
+
+    def _came_round(self) -> Emitted:
+        """Take what has come through the topics of loops."""
+        assert self._loop_line is not None
+        came: dict[tuple[int, int], list[bytes]] = {}
+        for (vertex, target), frame in self._loop_line.receive():
+            came.setdefault((self._deployment.plan.vertices[vertex].level, target), []).append(frame)
+        stages = [(self._places[place], frames) for place, frames in came.items()]
+        return [(stage.name, stage.frames(frames, time.time_ns())) for stage, frames in stages]
 
     # -- tracker, sinks, service -----------------------------------------------------------------------------------
 
@@ -191,6 +233,8 @@ class LevelHost:
             found.append((self.line.fileno(), self.hear))
         if self._shared is not None:
             found.append((self._shared.delivery.fileno(), self.settle))
+        if self._loop_line is not None:
+            found.append((self._loop_line.fileno(), self._came_round))
         if self.saver is not None:
             found += [(descriptor, self._hear_saver) for descriptor in self.saver.descriptors()]
         return [entry for entry in found if entry[0] >= 0]
@@ -280,6 +324,8 @@ class LevelHost:
     def tick(self, now_s: float) -> Emitted:
         """Do what is due."""
         emitted = [*self._begin(), *self._go_on()]
+        if self._loop_line is not None:
+            self._loop_line.check()
         if now_s - self._heard_s >= HEAR_S and not self._waits:
             self._heard_s = now_s
             emitted = [*emitted, *self.hear()]
@@ -306,10 +352,10 @@ class LevelHost:
 
     def _go_on(self) -> Emitted:
         """Let workers do a further portion of what min time has let go on."""
-        unfinished = [stage for stage in self._stages.values() if stage.core.unfinished]
+        unfinished = [stage for stage in self._stages.values() if stage.unfinished]
         if not unfinished:
             return ()
-        emitted = [(stage.name, stage.moved((), time.time_ns())) for stage in unfinished]
+        emitted = [(stage.name, stage.go_on(time.time_ns())) for stage in unfinished]
         self.dirty = True
         self._save()
         return emitted
@@ -326,7 +372,7 @@ class LevelHost:
 
     def due_s(self, now_s: float) -> float:
         """In how many seconds `tick` has something to do."""
-        if any([stage.core.unfinished for stage in self._stages.values()]):
+        if self._handed or any([stage.unfinished for stage in self._stages.values()]):
             return 0.0
         if self.line.fileno() < 0:
             return MEND_S
@@ -334,6 +380,8 @@ class LevelHost:
 
     def close(self, timeout_s: float) -> int:
         """Deliver what the sinks were given, and return how many records were left after the time-out."""
+        if self._loop_line is not None:
+            self._loop_line.close()
         if self.saver is not None:
             self.saver.close()
         return 0 if self._shared is None else self._shared.close(timeout_s)

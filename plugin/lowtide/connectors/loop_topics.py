@@ -1,0 +1,95 @@
+"""The topics through which loops go whose records change their key: what they are called, how they are made and begun.
+
+What lies in one is of use to the life that wrote it alone: the next one reads its sources again from where it begins. So
+a life notes where each partition ends before its workers write, and reads from there; what an older one still writes
+behind that has its number, and is skipped (R7).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from lowtide.conf import Conf
+from lowtide.connectors.lasts import name_beside
+from lowtide.connectors.sender import SLACK_BYTES
+from lowtide.connectors.topics import TopicExists, Topics
+from lowtide.errors import FlowError, TopicUnknown
+from lowtide.flow.plan import Plan, Vertex
+
+__all__ = ["LoopTopic", "loop_topics", "open_loops"]
+
+KEPT_MS = 3_600_000
+"""How long frames are kept at least; they are read within seconds, or their life ends."""
+_LEGAL = re.compile(r"[A-Za-z0-9-]{1,60}")
+
+
+@dataclass(frozen=True, slots=True)
+class LoopTopic:
+    """A loop's topic as a life begins with it.
+
+    Attributes:
+        name: Its name.
+        ends: By worker of the head's level, which each have a partition, the offset from which this life reads.
+    """
+
+    name: str
+    ends: tuple[int, ...]
+
+
+def loop_topics(plan: Plan) -> dict[int, str]:
+    """The names of the topics of a plan's loops, by the way back from the tail (`Feedback`)."""
+    return {way.id: _name(plan, way) for way in plan.feedbacks()}
+
+
+def _name(plan: Plan, way: Vertex) -> str:
+    loop = plan.vertices[way.parents[0]].name
+    if not _LEGAL.fullmatch(loop):
+        # Kafka allows no two topics whose names differ in "." and "_" only.
+        readable = re.sub(r"[^A-Za-z0-9-]", "-", loop)[:60]
+        loop = f"{readable}-{hashlib.sha256(loop.encode()).hexdigest()[:16]}"
+    return name_beside(plan.name, f"loop.{loop}")
+
+
+def open_loops(plan: Plan, conf: Conf) -> Mapping[int, LoopTopic]:
+    """See that the topics are there, and note where they end, before any worker of this life writes.
+
+    Raises:
+        FlowError: a topic has fewer partitions than workers need, or is compacted.
+        ServiceUnavailable: no broker answers in time.
+        TopicRefused: Kafka does not allow a topic to be made.
+    """
+    names = loop_topics(plan)
+    if not names:
+        return {}
+    topics = Topics(conf.kafka)
+    config = {
+        "cleanup.policy": "delete",
+        "retention.ms": str(KEPT_MS),
+        "segment.ms": str(KEPT_MS // 4),
+        # A frame's age is that of its record in the log, whatever its records' times are.
+        "message.timestamp.type": "LogAppendTime",
+        "max.message.bytes": str(conf.exchange.max_frame_bytes + SLACK_BYTES),
+    }
+    for name in names.values():
+        try:
+            topics.describe(name)
+        except TopicUnknown:
+            with suppress(TopicExists):
+                topics.create(name, partitions=plan.lanes, config=config)
+    found = {id_: topics.describe(name) for id_, name in names.items()}
+    for topic in found.values():
+        way_out = "delete the topic: the next start makes it, and nothing of an earlier life is needed from it"
+        if topic.partitions < plan.parallelism:
+            raise FlowError(
+                f'topic "{topic.name}" has {topic.partitions} partitions, and the loop {plan.parallelism} workers',
+                way_out=way_out,
+            )
+        if topic.cleanup != "delete":
+            raise FlowError(f'topic "{topic.name}" is cleaned up by {topic.cleanup}, not by age', way_out=way_out)
+    ends = topics.ends(found.values())
+    workers = range(plan.parallelism)
+    return {id_: LoopTopic(topic.name, tuple(ends[topic.name, n] for n in workers)) for id_, topic in found.items()}
