@@ -1,8 +1,7 @@
-"""Connected components: reads edges of a graph from "edges", writes to which component each node belongs, as it changes.
+"""Connected components: reads edges of a graph from "edges", writes to "members" where each node belongs as it changes.
 
-A component is called by its least node. An edge tells each of its ends of the other; whoever learns of a smaller label
-tells all neighbours, and they theirs: round and round, from worker to worker, until nobody learns anything new. Then,
-and not before, what has changed is delivered: a reader never sees a component half renamed.
+A component is named after its least node. An edge tells each of its ends about the other; a node that learns a smaller
+label tells all its neighbours, and they theirs: round and round, from worker to worker, until none learns anything new.
 """
 
 from collections.abc import Iterator

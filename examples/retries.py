@@ -1,8 +1,8 @@
-"""An agent that tries one tool after the other: reads tickets from "tickets", writes how each was settled.
+"""An agent that tries one tool after the other: reads tickets from "tickets", writes to "settled" how each was settled.
 
-A ticket goes to the worker that has its tool, which knows what the tool has done so far: how many calls it has left, and
-what it has found out for others. The agent judges what comes back, and goes on with another tool, at most MOST_CALLS
-times; what no tool has settled by then a person gets. Each ticket is settled once, whatever dies meanwhile.
+A ticket goes to the worker that has its tool, which knows what the tool has done so far: how many calls it has left
+and what it has learnt from other tickets. The agent judges the answer and goes on with another tool, at most MOST_CALLS
+times; a ticket that is still open then goes to a person. Each ticket is settled once, whatever dies meanwhile.
 """
 
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import lowtide as lt
 
 TOOLS = ("notes", "search", "model")
-"""In the order in which they are tried; what they ask for their work rises."""
+"""In the order in which they are tried: the best one is the most expensive."""
 CALLS = {"notes": 1_000_000, "search": 500, "model": 50}
 """What each tool may be called for in one run of the flow."""
 MOST_CALLS = 4

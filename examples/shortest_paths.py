@@ -1,7 +1,7 @@
-"""Shortest ways from a depot: reads roads from "roads" as they are opened, writes how far each place is, as it changes.
+"""Shortest ways from a depot: reads "roads" as they are opened, writes to "distances" how far each place is.
 
-A road tells the place at its one end of the other. Whoever learns of a shorter way to itself offers all it has a road to
-a way through it, and they do so in turn; a distance is delivered once no place on the way can be nearer.
+A road tells the place at each of its ends about the other. A place that learns a shorter way from the depot offers it,
+with the length of the road, to every place it has a road to; and those to theirs, until none finds a shorter one.
 """
 
 from collections.abc import Iterator

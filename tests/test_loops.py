@@ -1,4 +1,4 @@
-"""A loop whose records change their key, on real Kafka: between two processes, and over a life that was killed in it."""
+"""Loops whose records change their key, on real Kafka: between two processes, and over a life that was killed."""
 
 from __future__ import annotations
 

@@ -93,6 +93,7 @@ class FlowWorld(World):
 
     def kill(self) -> None:
         """The life ends, and the next one begins; often with a partition that nobody has seen."""
+        self.job.left += self.life.left_in_topics()
         self.life.end()
         self.begin()
         if self.rng.random() < 0.7:
@@ -132,6 +133,7 @@ class FlowWorld(World):
             (3 * self.snapshots, "capture", self.capture),
             (2 * self.snapshots, "seal", self.seal),
             (1, "rare", self.rare),
+            *([(4, "old", self.old)] if self.life.segments.cyclic else []),
         ]
 
     def appear(self) -> bool:
@@ -231,6 +233,16 @@ class FlowWorld(World):
             self.say(f"worker {worker}", f"hears that {life.plan.vertices[sink].name}/{lane} has its bundle")
         life.answer(place)
         self.check_delivered()
+        return True
+
+    def old(self) -> bool:
+        """A frame of an older life comes out of a loop's topic."""
+        if not self.job.left:
+            return False
+        incarnation, frame = self.job.left.pop(self.rng.randrange(len(self.job.left)))
+        taken = self.life.came_round(incarnation, frame)
+        if self.trace:
+            self.say("kafka", f"gives a frame of life {incarnation}, which is {'taken' if taken else 'skipped'}")
         return True
 
     def keep(self) -> bool:

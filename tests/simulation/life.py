@@ -10,6 +10,7 @@ from random import Random
 
 from programs import source_rows
 
+from lowtide.core import frames as frames_module
 from lowtide.core.cycle_inbox import CycleInbox
 from lowtide.core.early_frames import Early, Optimism
 from lowtide.core.effects import Effects, Frame
@@ -264,6 +265,25 @@ class Life:
         [(segment, came)] = core.tracked([frame])
         early = self.early[channel[1]][segment]
         self._process(channel[1], early, early.take(came, core.tracker.min_time(segment)))
+        return True
+
+    def left_in_topics(self) -> list[tuple[int, Frame]]:
+        """What is on its way back to the heads of loops, between two processes, when the life ends."""
+        ways = {way.id for way in self.plan.feedbacks()}
+        queues = [channel.queue for ends, channel in self.channels.items() if not self.neighbours(ends)]
+        return [(self.number, frame) for queue in queues for _, frame in queue if frame.vertex in ways]
+
+    def came_round(self, incarnation: int, frame: Frame) -> bool:
+        """A frame comes out of a loop's topic; whether it is taken."""
+        if not frames_module.is_of_life(b"%d" % incarnation, self.number):
+            return False
+        vertex = self.plan.vertices[frame.vertex]
+        worker = self.at[vertex.level, frame.target % self.plan.parallelism]
+        frame.batch = frame.batch.with_rows(kept(vertex.gives, frame.batch.rows, frame.payload))
+        core = self.cores[worker]
+        [(segment, came)] = core.tracked([frame])
+        early = self.early[worker][segment]
+        self._process(worker, early, early.take(came, core.tracker.min_time(segment)))
         return True
 
     def _process(self, worker: int, early: Early | CycleInbox, groups: list[list[Frame]]) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from lowtide.connectors.sender import Sender, too_slow
+from lowtide.core.frames import is_of_life
 from lowtide.errors import LifeEnded, LowtideError
 from lowtide.flow.headers import Headers
 
@@ -77,7 +78,7 @@ class LoopLine:
     ) -> None:
         self.skipped = 0
         self._settings = settings
-        self._incarnation = b"%d" % incarnation
+        self._incarnation = incarnation
         self._limit_ms = delivery_limit_ms
         self._max_record_bytes = max_record_bytes
         self._sending: Sender | None = None
@@ -107,7 +108,7 @@ class LoopLine:
         """
         if self._sending is None:
             self._sending = Sender(self._settings, self._limit_ms, self._max_record_bytes)
-        whole: Headers = [(INCARNATION, self._incarnation), *headers]
+        whole: Headers = [(INCARNATION, b"%d" % self._incarnation), *headers]
         try:
             self._sending.produce([(topic, target, None, frame, 0, whole)], self.check)
         except KafkaException as caught:
@@ -195,7 +196,7 @@ class LoopLine:
                 if error.code() in GONE:
                     raise self._lost(message, error)
                 continue  # The client goes on by itself.
-            if dict(message.headers() or ()).get(INCARNATION) != self._incarnation:
+            if not is_of_life(dict(message.headers() or ()).get(INCARNATION), self._incarnation):
                 self._skip(message)
                 continue
             self._came.append((self._places[message.topic(), message.partition()], message.value()))

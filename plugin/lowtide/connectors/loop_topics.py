@@ -1,8 +1,8 @@
-"""The topics through which loops go whose records change their key: what they are called, how they are made and begun.
+"""The topics of loops whose records change their key: their names, how they are made, and where a life begins in them.
 
-What lies in one is of use to the life that wrote it alone: the next one reads its sources again from where it begins. So
-a life notes where each partition ends before its workers write, and reads from there; what an older one still writes
-behind that has its number, and is skipped (R7).
+Only the life that wrote a frame has a use for it: the next one reads its sources again from its commit. So a life notes
+where each partition ends before its workers write, and reads from there. What an older life still writes after that
+carries the older number, and is skipped (R7).
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class CycleInbox:
         return tick_of(self._places[0][0]) if self._places else None
 
     def take(self, frames: Sequence[Frame], _min_time: int) -> list[list[Frame]]:
-        """Take frames in the order they came; return frames without records, to be acknowledged: `go_on` has the rest."""
+        """Take frames in the order they came; return what is only to be acknowledged: `go_on` has the records."""
         over: list[Frame] = []
         for frame in frames:
             self._put(frame, over)

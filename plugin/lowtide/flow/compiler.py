@@ -58,8 +58,9 @@ def compile_flow(
     A vertex is on its parent's level, an exchange one further. Where a merge, or a scan with a broadcast, takes streams
     of several levels, relays "<name>/relay-<level>-<port>" bring them to the last of these, so that every exchange has
     senders of one level. The tail of a loop with a `key_by` in its body sends records back by an exchange
-    "<loop>/feedback" (see `_Layout._entered`). A lane is a function of the last exchange's hash unit (R12), so a write without an exchange
-    before it gets one of its own, "<write>/exchange": by the sink's key column if it has one, else by source front.
+    "<loop>/feedback" (see `_Layout._entered`). A lane is a function of the last exchange's hash unit (R12), so a write
+    without an exchange before it gets one of its own, "<write>/exchange": by the sink's key column if it has one, else
+    by source front.
 
     Args:
         flow: The flow.
@@ -152,14 +153,16 @@ class _Layout:
         entry = self._vertices[head.parents[0]]
         hoisted = any(self._vertex_of_call[index].id == head.id for index in self._hoisted)
         assert isinstance(head.step, Loop)
-        columns = ()
+        columns: tuple[str, ...] = ()
         if hoisted or head.step.keyed:
             while not isinstance(entry.step, KeyBy):
                 entry = self._vertices[entry.parents[0]]
             columns = entry.step.columns
         name, step = f"{tail.name}/feedback", Feedback(columns)
         self._vertices.append(
-            Vertex(len(self._vertices), name, head.level, (tail.id,), step, tail.gives, tail.gives, tail.site, 0, head.id)
+            Vertex(
+                len(self._vertices), name, head.level, (tail.id,), step, tail.gives, tail.gives, tail.site, 0, head.id
+            )
         )
 
     @property
@@ -233,8 +236,8 @@ def _with_depths(vertices: Sequence[Vertex]) -> tuple[Vertex, ...]:
 
     Flat maps, flat scans, broadcasts and loops' heads append one element, edges from a vertex with several children
     another, and so do sources that read one topic; a loop appends what one pass through it does once per turn. A join
-    numbers its pairs. In a loop with a `key_by` the head appends a second element, the turn, and none in later turns. What a window gives when it closes, and what a join gives of an unpaired record, begins a path of
-    one element.
+    numbers its pairs. In a loop with a `key_by` the head appends a second element, the turn, and none in later turns.
+    What a window gives when it closes, and what a join gives of an unpaired record, begins a path of one element.
     """
     children = Counter(
         parent for each in vertices if not isinstance(each.step, Late | Feedback) for parent in each.parents
@@ -250,7 +253,9 @@ def _with_depths(vertices: Sequence[Vertex]) -> tuple[Vertex, ...]:
             arriving += 1
         if isinstance(vertex.step, WindowBy):
             arriving = arriving + 1 if vertex.step.emit == "update" else max(arriving, 1)
-        depths.append(arriving + isinstance(vertex.step, FlatMap | FlatScan | Broadcast | Loop) + (vertex.id in crossing))
+        depths.append(
+            arriving + isinstance(vertex.step, FlatMap | FlatScan | Broadcast | Loop) + (vertex.id in crossing)
+        )
         if isinstance(vertex.step, Again):
             assert vertex.back is not None, "a loop's tail knows its head"
             entered = depths[vertex.back] - (vertex.back not in crossing)

@@ -89,6 +89,6 @@ class Loops:
             word = WORD[type(call.step)]
             yield f"{word} cannot stand in the loop {name!r}: it waits for records that a turn does not bring"
         elif isinstance(call.step, Broadcast | Write):
-            yield f"{WORD[type(call.step)]} cannot stand in the loop {name!r}; put it before or behind"
+            yield f"{WORD[type(call.step)]} cannot stand in the loop {name!r}, whose records have not come out yet"
         elif isinstance(call.step, KeyBy):
             self._crossing.add(loop)

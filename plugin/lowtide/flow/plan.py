@@ -48,7 +48,8 @@ class Vertex:
             that is no source.
         level: Where it runs; of an exchange, the level that receives.
         parents: Ids of the vertices whose records it takes, by port; none for a source. All of its own level, of an
-            exchange of the level before, of a `Feedback` of its level or a later one. A scan with a broadcast takes it at port 1, and so does a join its table.
+            exchange of the level before, of a `Feedback` of its level or a later one. A scan with a broadcast takes it
+            at port 1, and so does a join its table.
         step: What it does.
         takes: The type of the records that come in (at port 0); of a source, that come out.
         gives: The type of the records that come out; of a sink, that go in; of `last` the alias tuple[T, ...]; of a

@@ -145,7 +145,12 @@ class Stream(Generic[T]):
         return self._loop(name, body, again, limit_turns, Stream(self._flow, 0))
 
     def _loop(
-        self, name: str, body: Callable[[Any], Stream[T]], again: Callable[[T], bool], limit_turns: int, inside: Stream[T]
+        self,
+        name: str,
+        body: Callable[[Any], Stream[T]],
+        again: Callable[[T], bool],
+        limit_turns: int,
+        inside: Stream[T],
     ) -> Stream[T]:
         site = user_site()
         check_text("loop", name)

@@ -49,10 +49,9 @@ def make_core(deployment: Deployment, birth: Birth, start: FrontStart | None, lo
 
 
 def early_of(core: WorkerCore, optimism: Optimism | None, max_bytes: int) -> dict[int, Early | CycleInbox]:
-    """By segment where a worker has what has come and waits: one that is slow holds back none of another.
+    """By segment where what has come waits: one that is slow holds back none of another.
 
-    Where it can come round again even ordered mode guesses, as records there would wait for themselves: as little as can
-    be, to begin with.
+    On a cycle even ordered mode guesses, as records there would wait for themselves; to begin with, by one tick.
     """
     cyclic = core.program.segments.cyclic
     return {

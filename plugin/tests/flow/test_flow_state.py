@@ -207,7 +207,7 @@ def test_a_window_has_a_whole_number_of_records(number: Any) -> None:
 # -- scans ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("step", ["last", "scan", "loop"])
+@pytest.mark.parametrize("step", ["last", "scan"])
 def test_a_step_that_works_per_key_stands_behind_key_by(step: str) -> None:
     with pytest.raises(FlowError, match=f"{step} works per key, but Stream\\('test', 'later'\\) has none") as caught:
         findings(lambda orders: getattr(orders.key_by("user").map(later), step)("name", count, 0))

@@ -115,7 +115,7 @@ class Programs:
         place = sender[1]
         for parcel in feed.parcels:
             to = self.plan.vertices[parcel.vertex].level
-            # What goes back to a loop's head takes another way than what goes on, and neither is in order with the other.
+            # What goes back to a loop's head takes another way than what goes on: neither is in order with the other.
             key = ((sender, level), to, parcel.target)
             self._channels.setdefault(key, deque()).append(parcel)
         for sink, batch in feed.delivers:

@@ -209,8 +209,10 @@ def told(state: int, count: Count) -> tuple[int, list[Count]]:
 
 def cycle(flow: Flow) -> None:
     """A loop at one level: it begins with a key_by."""
-    looped = source(flow).map(size).loop(
-        "telling", lambda s: s.key_by("key").flat_scan("told", told, 0), again=above_one, limit_turns=4
+    looped = (
+        source(flow)
+        .map(size)
+        .loop("telling", lambda s: s.key_by("key").flat_scan("told", told, 0), again=above_one, limit_turns=4)
     )
     looped.key_by("key").scan("total", total, 0).write("out", kafka("out", json(Count)))
 

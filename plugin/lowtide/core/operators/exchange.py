@@ -28,7 +28,8 @@ class ExchangeNode(Node):
     """Parts records by the worker that has their hash unit, and folds the exchange's id for it into their trace (R4).
 
     The unit is that of the key columns (`key_by`); the one the record has, before the first exchange its front's
-    (`Relay`); or every unit, for one copy each (`Broadcast`). On the way back to a loop's head the turn is folded in too.
+    (`Relay`); or every unit, for one copy each (`Broadcast`). On the way back to a
+    loop's head the turn is folded in too.
 
     Args:
         vertex: The exchange.

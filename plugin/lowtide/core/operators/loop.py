@@ -20,7 +20,6 @@ from lowtide.flow.steps import Again
 from lowtide_snapshots.errors import KeyRefused
 from lowtide_snapshots.keys.hashing import hash_unit
 
-
 BACK = 1
 """The port at which a head takes what its tail sends back through an exchange."""
 

@@ -1,8 +1,8 @@
 """Outputs that a repair leaves as they were: in a loop they must not go round once more.
 
-Elsewhere a repair takes every later output of its key back and gives it anew, equal or not, as what is mended for
-nothing further down is mended once. On a cycle it would come back, and mend everything behind it again: of n records that
-go to and fro between two keys, a late one would cause n waves of n repairs.
+Elsewhere a repair takes back every later output of its key and gives it again, equal or not: a needless repair further
+down happens once. On a cycle it comes back and repairs everything after it again: of n records that go to and fro
+between two keys, a late one would cause n waves of n repairs.
 """
 
 from __future__ import annotations
