@@ -155,12 +155,15 @@ class CycleInbox:
                 taken = waiting.pop()
                 if not waiting:
                     del self._rows[place]
-                self._done(taken.came, tick, over)
+                if taken.came is came:
+                    came.left[tick] -= 1  # More of it may follow.
+                else:
+                    self._done(taken.came, tick, over)
             else:
                 came.left[tick] += 1
                 waiting.append(_Row(came, index, tombstone))
         for tick in frame.ticks:
-            if not came.left.get(tick):
+            if not came.left[tick]:
                 self._settle(came, tick, over)
 
     def _done(self, came: _Came, tick: int, over: list[Frame]) -> None:
