@@ -13,10 +13,10 @@ import pytest
 from tests.judging import Judge, committed, produce
 
 import lowtide as lt
-from lowtide.connectors.loop_topics import loop_topics
 from lowtide.driver.job import Job
 from lowtide.errors import LifeEnded
 from lowtide.flow.compiler import compile_job
+from lowtide.flow.own_topics import loop_topics
 from tests.conftest import unique
 
 if TYPE_CHECKING:

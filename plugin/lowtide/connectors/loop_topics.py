@@ -7,24 +7,21 @@ carries the older number, and is skipped (R7).
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
 from lowtide.conf import Conf
-from lowtide.connectors.lasts import name_beside
 from lowtide.connectors.sender import SLACK_BYTES
 from lowtide.connectors.topics import TopicExists, Topics
 from lowtide.errors import FlowError, TopicUnknown
-from lowtide.flow.plan import Plan, Vertex
+from lowtide.flow.own_topics import loop_topics
+from lowtide.flow.plan import Plan
 
-__all__ = ["LoopTopic", "loop_topics", "open_loops"]
+__all__ = ["LoopTopic", "open_loops"]
 
 KEPT_MS = 3_600_000
 """How long frames are kept at least; they are read within seconds, or their life ends."""
-_LEGAL = re.compile(r"[A-Za-z0-9-]{1,60}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +35,6 @@ class LoopTopic:
 
     name: str
     ends: tuple[int, ...]
-
-
-def loop_topics(plan: Plan) -> dict[int, str]:
-    """The names of the topics of a plan's loops, by the way back from the tail (`Feedback`)."""
-    return {way.id: _name(plan, way) for way in plan.feedbacks()}
-
-
-def _name(plan: Plan, way: Vertex) -> str:
-    loop = plan.vertices[way.parents[0]].name
-    if not _LEGAL.fullmatch(loop):
-        # Kafka allows no two topics whose names differ in "." and "_" only.
-        readable = re.sub(r"[^A-Za-z0-9-]", "-", loop)[:60]
-        loop = f"{readable}-{hashlib.sha256(loop.encode()).hexdigest()[:16]}"
-    return name_beside(plan.name, f"loop.{loop}")
 
 
 def open_loops(plan: Plan, conf: Conf) -> Mapping[int, LoopTopic]:
