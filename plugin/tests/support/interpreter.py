@@ -460,6 +460,17 @@ def labelled(messages: Iterable[Came], floors: Sequence[Said], slack_ms: int) ->
     return found
 
 
+def entered(head: Step, record: Record) -> Record:
+    """A record in its next turn: with one more element in its path or, where its key changes, one turn more in it."""
+    turns = record.turns + 1
+    if not head.crosses:
+        return record.below(LOOP)._replace(turns=turns)
+    if turns == 1:
+        return record.below(LOOP).below(1)._replace(turns=1, turning=len(record.path) + 1)
+    place, path = record.turning, record.path
+    return record._replace(path=(*path[:place], turns, *path[place + 1 :]), turns=turns)
+
+
 class Run:
     """One run: the record that is first in the order takes its next step, until none is left."""
 
@@ -545,13 +556,7 @@ class Run:
         if kind == "key_by":
             return [record._replace(unit=unit_of([getattr(value, column) for column in step.keys], self._units))]
         if kind == "loop":
-            turns = record.turns + 1
-            if not step.crosses:
-                return [record.below(LOOP)._replace(turns=turns)]
-            if turns == 1:
-                return [record.below(LOOP).below(1)._replace(turns=1, turning=len(record.path) + 1)]
-            place, path = record.turning, record.path
-            return [record._replace(path=(*path[:place], turns, *path[place + 1 :]), turns=turns)]
+            return [entered(step, record)]
         if kind == "broadcast":
             return [record.below(1)]
         ported = {
@@ -660,16 +665,19 @@ class Run:
             if not result:
                 return [record._replace(turns=0)]
             assert step.head is not None
-            if record.turns >= step.rest["limit"]:
-                raise Failed(record.value)
-            unit = record.unit
-            if step.head.parents[0].kind == "key_by":
-                unit = unit_of([getattr(record.value, column) for column in step.head.keys], self._units)
-            if unit != record.unit and not step.head.crosses:
-                raise Failed(record.value)
-            self._put(step.head, 0, record._replace(value=normal(step.gives, record.value), unit=unit))
+            self._go_round(step, step.head, record)
             return []
         return [record] if result else []
+
+    def _go_round(self, step: Step, head: Step, record: Record) -> None:
+        if record.turns >= step.rest["limit"]:
+            raise Failed(record.value)
+        unit = record.unit
+        if head.parents[0].kind == "key_by":
+            unit = unit_of([getattr(record.value, column) for column in head.keys], self._units)
+        if unit != record.unit and not head.crosses:
+            raise Failed(record.value)
+        self._put(head, 0, record._replace(value=normal(step.gives, record.value), unit=unit))
 
     def _with_state(self, step: Step, port: int, record: Record) -> list[Record]:
         value = record.value

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from programs import Programs, by_lane
 
-from lowtide import Flow, Stream, json, kafka, raw
+from lowtide import Flow, json, kafka, raw
 from lowtide.core.operators import exchange as exchange_module
 from lowtide.core.operators.failure import Fault
 from lowtide.core.operators.order import OrderKey, Position, turns_of, with_next_turn, with_turn
@@ -46,7 +46,7 @@ def on_its_way(parcel: Parcel) -> bool:
     return parcel.at != "end"
 
 
-def plan_of(body: Callable[[Any], Stream[Parcel]], *, keyed: bool = False, parallelism: int = 4) -> Plan:
+def plan_of(body: Callable[[Any], Any], *, keyed: bool = False, parallelism: int = 4) -> Plan:
     flow = Flow("parcels", dead_letters=kafka("dead", raw()))
     parcels = flow.read("parcels", kafka("parcels", json(Parcel)))
     entering: Any = parcels.key_by("at") if keyed else parcels
@@ -54,11 +54,11 @@ def plan_of(body: Callable[[Any], Stream[Parcel]], *, keyed: bool = False, paral
     return compile_flow(flow, units=UNITS, lanes=4, parallelism=parallelism, slack_ms=1)
 
 
-def starts_with_a_key(inside: Any) -> Stream[Parcel]:
+def starts_with_a_key(inside: Any) -> Any:
     return inside.key_by("at").scan("route", route, 0)
 
 
-def ends_with_a_key(inside: Any) -> Stream[Parcel]:
+def ends_with_a_key(inside: Any) -> Any:
     return inside.scan("route", route, 0).key_by("way")
 
 
@@ -66,7 +66,7 @@ def same(parcel: Parcel) -> Parcel:
     return parcel
 
 
-def key_in_the_midst(inside: Any) -> Stream[Parcel]:
+def key_in_the_midst(inside: Any) -> Any:
     return inside.map(same).key_by("at").scan("route", route, 0)
 
 
