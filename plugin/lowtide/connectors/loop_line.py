@@ -97,7 +97,7 @@ class LoopLine:
         """Read what is sent to a worker that lives here from now on: its partition, from an offset."""
         self._places[topic, place[1]] = place
         self._new.put(TopicPartition(topic, place[1], offset))
-        if not self._thread.is_alive():
+        if self._thread.ident is None:
             self._thread.start()
 
     def send(self, target: int, topic: str, frame: bytes, headers: Headers) -> None:

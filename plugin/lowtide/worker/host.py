@@ -194,7 +194,7 @@ class LevelHost:
         encoded = outbox.records(frame.target, frame, time.time_ns())
         headers: Headers = [
             ("lowtide.value", b"%d" % frame.value),
-            ("lowtide.ticks", b",".join([b"%d" % tick for tick in frame.ticks])),
+            ("lowtide.tick", b"%d" % frame.ticks[0]),
             ("lowtide.sender", b"%d" % outbox.sender),
         ]
         self._loops().send(frame.target, topic, encoded, headers)
@@ -372,7 +372,7 @@ class LevelHost:
 
     def due_s(self, now_s: float) -> float:
         """In how many seconds `tick` has something to do."""
-        if self._handed or any([stage.unfinished for stage in self._stages.values()]):
+        if any([stage.unfinished for stage in self._stages.values()]):
             return 0.0
         if self.line.fileno() < 0:
             return MEND_S

@@ -163,7 +163,7 @@ def test_what_goes_round_comes_out_as_it_does_here_and_now(
     rig.until(lambda: rig.stages["1/0"].core.delivered_time >= 500 and rig.stages["1/1"].core.delivered_time >= 500)
     assert delivered(rig) == wanted
     assert bool(topic.frames) == (hosts != 1), "in one host nothing goes through the topic"
-    assert all({"lowtide.value", "lowtide.ticks", "lowtide.sender"} == set(dict(each)) for each in topic.headers)
+    assert all({"lowtide.value", "lowtide.tick", "lowtide.sender"} == set(dict(each)) for each in topic.headers)
 
 
 def with_a_frame_lost(topic: Topic, tracker: Served) -> Rig:
