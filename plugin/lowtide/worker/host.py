@@ -16,15 +16,13 @@ from typing import TYPE_CHECKING
 from lowtide.assignment.birth import Birth
 from lowtide.assignment.deployment import Deployment
 from lowtide.assignment.messages import Cancel, Committed, WorkerNews
-from lowtide.connectors.loop_line import LoopLine
 from lowtide.core.effects import Frame
-from lowtide.core.frames import Outbox
 from lowtide.core.operators.limits import PLACE_BYTES
 from lowtide.core.worker import WorkerCore
 from lowtide.flow.fields import kept
-from lowtide.flow.headers import Headers
 from lowtide.process.tracker_line import TrackerLine
 from lowtide.worker.protocol import Emitted, Frames, Reported
+from lowtide.worker.rounds import Rounds
 from lowtide.worker.shares import Share, SharedDelivery
 from lowtide.worker.stage_parts import delivers, make_delivery, make_saver
 from lowtide_tracker import Floor, LocalTracker, Request
@@ -88,7 +86,7 @@ class LevelHost:
         self.dirty = True
         """Whether there may be something to flush."""
         self._shared: SharedDelivery | None = None
-        self._loop_line: LoopLine | None = None
+        self.rounds = Rounds(deployment, birth.incarnation)
         self.saver = make_saver(deployment, birth)
         self._records = {vertex.id: vertex.gives for vertex in deployment.plan.exchanges()}
         self._stages: dict[str, LevelStage] = {}
@@ -114,10 +112,7 @@ class LevelHost:
             self._places[stage.level, stage.core.place] = stage
         else:
             self._fronts.append(stage)
-        for way in self._deployment.plan.feedbacks():
-            if way.level == stage.level:
-                topic = self._deployment.loops[way.id]
-                self._loops().listen((way.id, stage.core.place), topic.name, topic.ends[stage.core.place])
+        self.rounds.join(stage.level, stage.core.place)
         if self.saver is not None:
             self.saver.add(stage.name, stage.core)
         if self._request is not None:
@@ -186,40 +181,6 @@ class LevelHost:
                 emitted.append((target.name, target.handed(came, time.time_ns())))
         return emitted
 
-    # -- round a loop ----------------------------------------------------------------------------------------------
-
-    def send_round(self, outbox: Outbox, frame: Frame) -> None:
-        """Send a frame back to a worker of a loop's head that lives elsewhere."""
-        topic = self._deployment.loops[frame.vertex].name
-        encoded = outbox.records(frame.target, frame, time.time_ns())
-        headers: Headers = [
-            ("lowtide.value", b"%d" % frame.value),
-            ("lowtide.tick", b"%d" % frame.ticks[0]),
-            ("lowtide.sender", b"%d" % outbox.sender),
-        ]
-        self._loops().send(frame.target, topic, encoded, headers)
-
-    def _loops(self) -> LoopLine:
-        """The line to the topics of loops, which the first that needs it begins."""
-        if self._loop_line is None:
-            deployment = self._deployment
-            self._loop_line = LoopLine(
-                deployment.producer,
-                self._birth.incarnation,
-                delivery_limit_ms=deployment.delivery_limit_ms,
-                max_record_bytes=deployment.limits.max_frame_bytes,
-            )
-        return self._loop_line
-
-    def _came_round(self) -> Emitted:
-        """Take what has come through the topics of loops."""
-        assert self._loop_line is not None
-        came: dict[tuple[int, int], list[bytes]] = {}
-        for (vertex, target), frame in self._loop_line.receive():
-            came.setdefault((self._deployment.plan.vertices[vertex].level, target), []).append(frame)
-        stages = [(self._places[place], frames) for place, frames in came.items()]
-        return [(stage.name, stage.frames(frames, time.time_ns())) for stage, frames in stages]
-
     # -- tracker, sinks, service -----------------------------------------------------------------------------------
 
     def watched(self) -> list[tuple[int, Callable[[], Emitted]]]:
@@ -233,8 +194,7 @@ class LevelHost:
             found.append((self.line.fileno(), self.hear))
         if self._shared is not None:
             found.append((self._shared.delivery.fileno(), self.settle))
-        if self._loop_line is not None:
-            found.append((self._loop_line.fileno(), self._came_round))
+        found.append((self.rounds.fileno(), self.came_round))
         if self.saver is not None:
             found += [(descriptor, self._hear_saver) for descriptor in self.saver.descriptors()]
         return [entry for entry in found if entry[0] >= 0]
@@ -243,6 +203,11 @@ class LevelHost:
     def _waits(self) -> bool:
         """Whether something can go on as soon as min time moves."""
         return any([stage.waits for stage in self._stages.values()])
+
+    def came_round(self) -> Emitted:
+        """Take what has come through the topics of loops."""
+        came = [(self._places[place], frames) for place, frames in self.rounds.came().items()]
+        return [(stage.name, stage.frames(frames, time.time_ns())) for stage, frames in came]
 
     def hear(self) -> Emitted:
         """Take what the tracker has said: the local tracker hears it once, then every worker."""
@@ -324,8 +289,7 @@ class LevelHost:
     def tick(self, now_s: float) -> Emitted:
         """Do what is due."""
         emitted = [*self._begin(), *self._go_on()]
-        if self._loop_line is not None:
-            self._loop_line.check()
+        self.rounds.check()
         if now_s - self._heard_s >= HEAR_S and not self._waits:
             self._heard_s = now_s
             emitted = [*emitted, *self.hear()]
@@ -380,8 +344,7 @@ class LevelHost:
 
     def close(self, timeout_s: float) -> int:
         """Deliver what the sinks were given, and return how many records were left after the time-out."""
-        if self._loop_line is not None:
-            self._loop_line.close()
+        self.rounds.close()
         if self.saver is not None:
             self.saver.close()
         return 0 if self._shared is None else self._shared.close(timeout_s)

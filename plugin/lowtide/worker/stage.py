@@ -379,7 +379,7 @@ class LevelStage:
             way = self._ways.get(frame.vertex)
             if way is not None:
                 if not self.host.hand_over(self, frame, way.numbered(target)):
-                    self.host.send_round(way, frame)
+                    self.host.rounds.send(way, frame)
                 continue
             if not self.host.hand_over(self, frame, self._numbered.get(target, 0)):
                 out.append((target, self._outbox.records(target, frame, time.time_ns())))

@@ -276,8 +276,7 @@ class Rig:
                 host._shared.delivery.settle()
             self.route(host.settle())
             self.route(host.hear())
-            if host._loop_line is not None:
-                self.route(host._came_round())
+            self.route(host.came_round())
             self.route(host.tick(time.monotonic()))
             self.route(host.handed())
             host.send()

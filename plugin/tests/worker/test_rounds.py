@@ -91,7 +91,7 @@ class Line:
 @pytest.fixture(name="topic")
 def _topic(monkeypatch: pytest.MonkeyPatch) -> Topic:
     topic = Topic()
-    monkeypatch.setattr("lowtide.worker.host.LoopLine", topic.line)
+    monkeypatch.setattr("lowtide.worker.rounds.LoopLine", topic.line)
     monkeypatch.setattr("lowtide.worker.stage_parts.ExactlyOnce", Kept)
     return topic
 
