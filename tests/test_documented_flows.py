@@ -80,7 +80,9 @@ def shown() -> Iterator[Shown]:
     given: dict[str, Inputs] = {
         "inverted_index": {"documents": [b'{"name":"a","text":"to be"}', b'{"name":"b","text":"to"}'] * 2},
         "payments": {"payments": [b'{"card":"a","cents":200000,"shop":"b"}', b'{"card":"a","cents":"many"}']},
-        "components": {"edges": [b'{"one":"%c","other":"%c"}' % pair for pair in zip(b"bdac", b"cebf")] + [b"oops"]},
+        "components": {
+            "edges": [b'{"one":"%c","other":"%c"}' % pair for pair in zip(b"bdac", b"cebf", strict=True)] + [b"oops"]
+        },
         "shortest_paths": {
             "roads": [
                 b'{"one":"%s","other":"%s","metres":%d}' % road

@@ -106,9 +106,10 @@ def through_topic(spark: Spark, conf: Conf, flow: lt.Flow) -> int:
 
 
 def test_records_go_round_between_two_processes_and_a_killed_life_is_told_on(spark: Spark) -> None:
-    """A worker is killed while edges come; the next life finds the old one's frames in the loop's topic."""
+    """A worker is killed while edges come; the next life, in ordered mode, finds the old one's frames in the topic."""
     topics = Topics(spark.kafka.topic("edges", 2), spark.kafka.topic("members", LANES), spark.kafka.topic("letters"))
-    conf = spark.conf(job__parallelism=2, job__lanes=LANES, worker__processes=2)
+    settings = {"job__parallelism": 2, "job__lanes": LANES, "worker__processes": 2}
+    conf = spark.conf(**settings)
     flow, dice = topics.flow(unique("loops")), random.Random(7)
     job = Job.start(flow, conf)
     try:
@@ -125,7 +126,7 @@ def test_records_go_round_between_two_processes_and_a_killed_life_is_told_on(spa
             job.wait(lambda: time.monotonic() < until)
     finally:
         job.stop()
-    job = Job.start(flow, conf)
+    job = Job.start(flow, spark.conf(**settings, job__grouping="ordered"))
     try:
         topics.add(conf, dice, range(60, 100))
         assert Judge(flow, conf).right() > 100
