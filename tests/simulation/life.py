@@ -335,7 +335,7 @@ class Life:
         core, found = self.cores[worker], False
         for segment, early in self.early[worker].items():
             min_time = core.tracker.min_time(segment)
-            if early.unfinished(min_time):
+            if isinstance(early, CycleInbox) and early.unfinished(min_time):
                 found = True
                 self._process(worker, early, early.go_on(min_time))
         return found

@@ -75,14 +75,6 @@ class Early:
         below.sort(key=lambda entry: entry[0])
         return _by_vertex([frame for _, frame in below])
 
-    def unfinished(self, _min_time: int) -> bool:
-        """Whether `go_on` has something: never, as `take` and `due` give all that lies in the window."""
-        return False
-
-    def go_on(self, _min_time: int) -> list[list[Frame]]:
-        """Give the rest of what lies in the window: nothing."""
-        return []
-
     def worked(self, records: int, taken_back: int) -> None:
         """Records were processed; the window knows of it."""
 

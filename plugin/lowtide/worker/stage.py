@@ -87,6 +87,7 @@ class LevelStage:
         self._optimism = None if deployment.optimism is None else Optimism(deployment.optimism)
         self._early = early_of(self.core, self._optimism, deployment.max_queued_bytes)
         """By segment what came too early: one that is slow holds back none of another."""
+        self._cycles = [(each, early) for each, early in self._early.items() if isinstance(early, CycleInbox)]
         self._last = level == plan.levels - 1
         self._outbox = Outbox(birth.number, plan.parallelism)
         tails = [way for way in plan.feedbacks() if plan.sender_level(way) == level]
@@ -207,13 +208,13 @@ class LevelStage:
         """Whether `go_on` has something to do at once."""
         if self.core.unfinished:
             return True
-        return any([early.unfinished(self.host.local.min_time(segment)) for segment, early in self._early.items()])
+        return any([inbox.unfinished(self.host.local.min_time(segment)) for segment, inbox in self._cycles])
 
     def go_on(self, now_ns: int) -> Out:
         """Do a further portion of what min time has let go on, and of what has come round in a loop."""
         out = self.moved((), now_ns) if self.core.unfinished else []
-        for segment, early in self._early.items():
-            out += self._process(early, early.go_on(self.host.local.min_time(segment)), now_ns)
+        for segment, inbox in self._cycles:
+            out += self._process(inbox, inbox.go_on(self.host.local.min_time(segment)), now_ns)
         return out
 
     def end(self, epoch: int, now_ns: int) -> Out:

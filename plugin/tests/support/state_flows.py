@@ -222,7 +222,7 @@ def cycle_of_levels(flow: Flow) -> None:
     keyed = source(flow).map(size).key_by("key")
     counted = keyed.scan("counted", total, 0)
     looped = counted.key_by("key", name="again-by-key").loop(
-        "telling", lambda s: s.flat_scan("told", told, 0).key_by("count").last(2).map(newer), above_one, limit_turns=4
+        "telling", lambda s: s.flat_scan("told", told, 0).key_by("count").last(2).map(newer), above_one, limit_turns=20
     )
     looped.write("out", kafka("out", json(Count)))
     keyed.scan("seen", total, 0).write("beside", kafka("beside", json(Count)))
@@ -273,6 +273,22 @@ def windows(flow: Flow) -> None:
     spells = worded.window("spells", tumbling(millis(40))).aggregate(Spell, words=agg.count(), total=agg.sum("count"))
     spells.write("spells", kafka("spells", json(Spell), key="key"))
     spells.map(spelt).key_by("count").scan("total", total, 0).write("out", kafka("out", json(Count)))
+
+
+def cycle_of_windows(flow: Flow) -> None:
+    """What time brings goes round: a loop over two levels, whose head stands behind one window and before another."""
+    worded = source(flow).flat_map(timed).key_by("key")
+    spells = worded.window("spells", tumbling(millis(40))).aggregate(Spell, words=agg.count(), total=agg.sum("count"))
+    looped = spells.map(spelt).loop(
+        "telling", lambda s: s.map(same).key_by("key").flat_scan("told", told, 0), again=above_one, limit_turns=4
+    )
+    after = looped.key_by("key", name="after").window("sums", tumbling(millis(30)))
+    summed = after.aggregate(Spell, words=agg.count(), total=agg.sum("count"))
+    summed.write("out", kafka("out", json(Spell), key="key"))
+
+
+def same(count: Count) -> Count:
+    return count
 
 
 def windows_of_windows(flow: Flow) -> None:
@@ -425,6 +441,7 @@ FLOWS: list[Callable[[Flow], None]] = [
     changed_keys,
     cycle,
     cycle_of_levels,
+    cycle_of_windows,
     windows,
     windows_of_windows,
     sessions,
