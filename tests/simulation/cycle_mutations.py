@@ -13,6 +13,7 @@ from lowtide.core.operators.loop import LoopNode
 from lowtide.core.operators.node import Feed, Parcel
 from lowtide.core.worker import WorkerCore
 from lowtide.flow import segments as segments_module
+from lowtide.flow.steps import Feedback
 
 from .mutation import Mutation, Patch
 
@@ -24,11 +25,14 @@ def frames_of_any_life() -> list[Patch]:
 
 def levels_apart() -> list[Patch]:
     """The way back to a loop's head is not seen to feed it: each level of the cycle has a min time of its own."""
-    real = segments_module._Layout._fed
 
     def fed(self: Any) -> dict[int, list[int]]:
-        first = {self._of_exchange[way.id] for way in self._plan.feedbacks()}
-        return {segment: [] if segment in first else above for segment, above in real(self).items()}
+        inbound: dict[int, set[int]] = {segment: set() for segment in self._firsts()}
+        for vertex in self._plan.exchanges():
+            above = inbound.setdefault(self._of_exchange[vertex.id], set())
+            if vertex.level > 1 and not isinstance(vertex.step, Feedback):
+                above.update(each for parent in vertex.parents for each in self._waits[parent])
+        return {segment: sorted(above) for segment, above in sorted(inbound.items())}
 
     return [(segments_module._Layout, "_fed", fed)]
 
