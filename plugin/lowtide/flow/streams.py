@@ -142,7 +142,7 @@ class Stream(Generic[T]):
             again: Takes a record that came out of the body; True sends it through once more, others leave the loop.
             limit_turns: How often a record, or what it becomes, may pass through; one that had to go again fails.
         """
-        return self._loop(name, body, again, limit_turns, Stream(self._flow, 0))
+        return self._loop(name, body, again, limit_turns, Stream)
 
     def _loop(
         self,
@@ -150,19 +150,19 @@ class Stream(Generic[T]):
         body: Callable[[Any], Stream[T]],
         again: Callable[[T], bool],
         limit_turns: int,
-        inside: Stream[T],
+        entering: type[Stream[Any]],
     ) -> Stream[T]:
         site = user_site()
         check_text("loop", name)
         limit = count_of("loop", "limit_turns", limit_turns)
-        step = steps.Loop(keyed=isinstance(inside, KeyedStream))
-        inside._call = self._write_down(step, None, site=site)
-        tail = function_of(body)(inside)
+        loop = steps.Loop(keyed=issubclass(entering, KeyedStream))
+        head = entering(self._flow, self._write_down(loop, None, site=site))
+        tail = function_of(body)(head)
         if not isinstance(tail, Stream) or tail._flow is not self._flow:
             way_out = "return the stream that comes out of the body's last step"
             raise FlowError(f"a loop's body returned {tail!r}, expected a stream", where=str(site), way_out=way_out)
-        step_again = steps.Again(function_of(again), limit)
-        return Stream(self._flow, tail._write_down(step_again, name, site=site, back=inside._call))
+        step = steps.Again(function_of(again), limit)
+        return Stream(self._flow, tail._write_down(step, name, site=site, back=head._call))
 
     def write(self, name: str, sink: Kafka[T]) -> None:
         """Write the records to a sink, e.g. `kafka("totals", json(Total), key="user")`."""
@@ -715,4 +715,4 @@ class KeyedStream(Stream[T]):
             again: Takes a record that came out of the body; True sends it through once more, others leave the loop.
             limit_turns: How often a record, or what it becomes, may pass through; one that had to go again fails.
         """
-        return self._loop(name, body, again, limit_turns, KeyedStream(self._flow, 0))
+        return self._loop(name, body, again, limit_turns, KeyedStream)
