@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import ssl
 import subprocess
@@ -222,7 +223,10 @@ def asked_as_the_manual_says(address: str, token: str, certificate: Path) -> Non
     request = urllib.request.Request(f"https://{address}/metrics", headers={"Authorization": f"Bearer {token}"})
     tls = ssl.create_default_context(cafile=str(certificate))
     with urllib.request.urlopen(request, timeout=10, context=tls) as answer:
-        assert b"lowtide_running 1.0" in answer.read()
+        told = answer.read()
+        assert re.search(rb"\nlowtide_running\{[^}]*\} 1\.0\n", told)
+        assert re.search(rb"\nlowtide_tracker_flushes_total\{[^}]*\} [1-9]", told)
+        assert re.search(rb'\nlowtide_worker_tracker_messages_total\{direction="out",[^}]*worker="[^"]+"\} [1-9]', told)
 
 
 def watch(place: Place, run: subprocess.Popen[str]) -> None:

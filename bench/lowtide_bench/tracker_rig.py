@@ -12,7 +12,6 @@ Workers of other processes connect with `rig.place`, which can be pickled: `Simu
 from __future__ import annotations
 
 import asyncio
-import resource
 import secrets
 import threading
 import time
@@ -22,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
+from lowtide.process.descriptors import allow_descriptors
 from lowtide.process.tracker_line import TrackerLine
 from lowtide.service.tracker.messages import TrackerSetting
 from lowtide.service.tracker.process import TrackerProcess
@@ -111,7 +111,7 @@ class TrackerRig:
         start: int = 0,
         workers: Sequence[int] = (),
     ) -> None:
-        allow_many_connections()
+        allow_descriptors()
         self.faults: list[Cause] = []
         """Why the life is over, if it is."""
         self._workers: list[SimulatedWorker] = []
@@ -185,12 +185,6 @@ class TrackerRig:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
-
-
-def allow_many_connections() -> None:
-    """Let this process, and those it starts, have as many connections as the machine allows."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _cpu_s(pid: int | None) -> float:

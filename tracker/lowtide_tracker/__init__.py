@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from lowtide_tracker.sharded_client import ShardedClient
     from lowtide_tracker.table import Table
     from lowtide_tracker.tracker import Tracker
+    from lowtide_tracker.traffic import Traffic
 
 __all__ = [
     "Absolute",
@@ -84,6 +85,7 @@ __all__ = [
     "TrackerClient",
     "TrackerError",
     "TrackerServer",
+    "Traffic",
     "UnknownFront",
     "UnknownOwner",
     "UnknownSegment",
@@ -132,6 +134,7 @@ _HOME = {
     "ShardedClient": "sharded_client",
     "Table": "table",
     "Tracker": "tracker",
+    "Traffic": "traffic",
 }
 
 

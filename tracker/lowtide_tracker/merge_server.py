@@ -127,7 +127,6 @@ class MergeServer(NoticeServer):
     def _receive_report(self, peer: Peer, report: Report) -> None:
         if peer.shard != report.shard:
             raise ProtocolError(f"a report of shard {report.shard} came from {peer}")
-        self.flushes += 1
         was_rebuilding = bool(self.merge.missing)
         for event in self.merge.receive(report):
             if isinstance(event, Notice):

@@ -89,8 +89,7 @@ class TrackerServer(NoticeServer):
     # -- parts -----------------------------------------------------------------------------------------------------
 
     def _receive_from_worker(self, peer: Peer, message: Flush | Absolute) -> None:
-        peer.check_worker(message.worker)
-        self.flushes += 1
+        peer.count(message)
         was_rebuilding = bool(self.tracker.missing)
         self.announce(self.tracker.receive(message))
         peer.acknowledge()

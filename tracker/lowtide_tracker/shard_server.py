@@ -129,8 +129,7 @@ class ShardServer(LifeServer):
         shard = self._known()
         if not isinstance(message, Flush | Absolute):
             raise ProtocolError(f"{type(message).__name__} is no message for a shard, or comes too late")
-        peer.check_worker(message.worker)
-        self.flushes += 1
+        peer.count(message)
         was_rebuilding = bool(shard.missing)
         try:
             shard.receive(message)

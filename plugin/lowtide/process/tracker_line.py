@@ -29,6 +29,7 @@ from lowtide_tracker import (
     ShardedClient,
     TrackerClient,
     TrackerError,
+    Traffic,
 )
 
 __all__ = ["TrackerLine"]
@@ -122,6 +123,14 @@ class TrackerLine:
     def descriptors(self) -> list[int]:
         """All descriptors of the line, that of notices first; none while it is broken. `receive` reads all."""
         return [line.fileno() for line in self._lines] if self._client.connected else []
+
+    @property
+    def traffic(self) -> Traffic:
+        """What has gone over it, over all its connections, however often they broke."""
+        total = Traffic()
+        for line in self._lines:
+            total.add(line.traffic)
+        return total
 
     def receive(self) -> list[Notice]:
         """Return the notices that have come and are new, for the core and its local tracker to hear.

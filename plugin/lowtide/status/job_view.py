@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from lowtide.status.gauges import KeptGauges, LateGauges
 from lowtide.status.recent import Percentiles, Rates, Totals
 from lowtide_snapshots.cause import Cause
+from lowtide_tracker import Traffic
 
 __all__ = [
     "FrontView",
@@ -42,6 +43,7 @@ class SegmentView(Struct, frozen=True, kw_only=True):
         min_time_ms: Every record before it has left the segment, for ever.
         lag_ms: How far min time is behind the broker's clock.
         holder: Who keeps it from moving; told of the segment that holds up the whole job.
+        acks: Entries for it in all flushes of workers, since the life began.
     """
 
     segment: int
@@ -49,6 +51,7 @@ class SegmentView(Struct, frozen=True, kw_only=True):
     min_time_ms: int | None = None
     lag_ms: int | None = None
     holder: str = ""
+    acks: int = 0
 
 
 class FrontView(Struct, frozen=True, kw_only=True):
@@ -111,12 +114,26 @@ class ShardView(Struct, frozen=True, kw_only=True):
 
 
 class TrackerView(Struct, frozen=True, kw_only=True):
-    """The tracker's process, of one in shards the merge's: `era` counts its lives, `floors` those it keeps."""
+    """The tracker's process, of one in shards the merge's.
+
+    Attributes:
+        era: Counts its lives within the job's.
+        pid: Of the process.
+        floors: How many it keeps.
+        restarts: How often it was restarted.
+        workers: How many processes are connected that flush.
+        traffic: What has come to this process, and gone from it; to all shards, too.
+        messages_per_record: Those of the life's workers, in and out, for each record read.
+        shards: The shards, if there are some.
+    """
 
     era: int = 0
     pid: int | None = None
     floors: int = 0
     restarts: int = 0
+    workers: int = 0
+    traffic: Traffic = field(default_factory=Traffic)
+    messages_per_record: float | None = None
     shards: tuple[ShardView, ...] = ()
 
 

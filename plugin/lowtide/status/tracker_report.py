@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lowtide_tracker import Holder
+from lowtide_tracker import Holder, Traffic
 
 __all__ = ["ShardReport", "ShardState", "TrackerReport"]
 
@@ -20,8 +20,8 @@ class ShardReport:
         pid: Of the process.
         missing: The workers that it waits for while it is being rebuilt.
         holders: What holds each group here, by the group's first segment.
-        flushes: How many parts of flushes have come to this process, reports included.
         workers: How many are connected.
+        traffic: What has come to this process, and gone from it; not what it says to the merge.
         joined: Whether it has a line to the merge.
     """
 
@@ -30,8 +30,8 @@ class ShardReport:
     pid: int
     missing: tuple[int, ...]
     holders: Mapping[int, Holder]
-    flushes: int
     workers: int
+    traffic: Traffic
     joined: bool
 
 
@@ -67,8 +67,8 @@ class TrackerReport:
         held: The same with its segment, tick and front; None while it is being rebuilt.
         missing: The workers that a tracker being rebuilt waits for.
         floors: How many are kept.
-        flushes: How many have come to this process, reports included.
         workers: How many are connected.
+        traffic: What has come to this process, and gone from it, over all connections.
         held_by: Of a merge, the shard and the segment of what holds the global min time; None if it is no shard.
         shards: The shards, where the tracker has some.
     """
@@ -81,7 +81,7 @@ class TrackerReport:
     held: Holder | None
     missing: tuple[int, ...]
     floors: int
-    flushes: int
     workers: int
+    traffic: Traffic
     held_by: tuple[int, int] | None = None
     shards: tuple[ShardState, ...] = ()

@@ -22,7 +22,9 @@ from lowtide.core.operators.limits import PLACE_BYTES
 from lowtide.core.worker import WorkerCore
 from lowtide.flow.fields import kept
 from lowtide.process.tracker_line import TrackerLine
+from lowtide.status.gauges import LineGauges
 from lowtide.worker.protocol import Emitted, Frames, Reported
+from lowtide.worker.rounds import Rounds
 from lowtide.worker.shares import Share, SharedDelivery
 from lowtide.worker.stage_parts import delivers, make_delivery, make_saver
 from lowtide_tracker import Floor, LocalTracker, Request
@@ -91,6 +93,7 @@ class LevelHost:
         self.dirty = True
         """Whether there may be something to flush."""
         self._shared: SharedDelivery | None = None
+        self.rounds = Rounds(deployment, birth.incarnation)
         self.saver = make_saver(deployment, birth)
         self._records = {vertex.id: vertex.gives for vertex in deployment.plan.exchanges()}
         self._stages: dict[str, LevelStage] = {}
@@ -100,6 +103,8 @@ class LevelHost:
         """By receiver, what has been handed over and not dealt with."""
         self._unbegun: list[LevelStage] = []
         """Workers that have not heard yet what the others have: what has been due for them goes out with `tick`."""
+        self._moved: set[LevelStage] = set()
+        """Workers that have done a portion in this turn of the loop: it is the others' turn."""
         self._floors = Floors()
         """All that were heard: a worker that comes later has to know them."""
         self._request: Request | None = None
@@ -116,6 +121,7 @@ class LevelHost:
             self._places[stage.level, stage.core.place] = stage
         else:
             self._fronts.append(stage)
+        self.rounds.join(stage.level, stage.core.place)
         if self.saver is not None:
             self.saver.add(stage.name, stage.core)
         if self._request is not None:
@@ -135,6 +141,7 @@ class LevelHost:
             return ()
         unbegun, self._unbegun = self._unbegun, []
         emitted = [(stage.name, stage.moved(self._floors.all(), time.time_ns())) for stage in unbegun]
+        self._moved.update(unbegun)
         self.dirty = True
         self._save()
         return emitted
@@ -151,7 +158,7 @@ class LevelHost:
 
     def hand_over(self, sender: LevelStage, frame: Frame, after: int) -> bool:
         """Hand a frame to its target if that lives here; False if not."""
-        target = self._places.get((sender.level + 1, frame.target))
+        target = self._places.get((self._deployment.plan.vertices[frame.vertex].level, frame.target))
         if target is None:
             return False
         batch = frame.batch
@@ -171,7 +178,7 @@ class LevelHost:
         while waiting := [stage for stage in self._handed if stage not in held]:
             target = min(waiting, key=_level)
             queue, came = self._handed[target], []
-            while queue and target.has_taken(queue[0].sender.number, queue[0].after):
+            while queue and target.has_taken(queue[0]):
                 came.append(queue.popleft())
             if queue:
                 held.add(target)
@@ -199,6 +206,7 @@ class LevelHost:
         found += [(descriptor, self.hear) for descriptor in descriptors]
         if self._shared is not None:
             found.append((self._shared.delivery.fileno(), self.settle))
+        found.append((self.rounds.fileno(), self.came_round))
         if self.saver is not None:
             found += [(descriptor, self._hear_saver) for descriptor in self.saver.descriptors()]
         return [entry for entry in found if entry[0] >= 0]
@@ -207,6 +215,11 @@ class LevelHost:
     def _waits(self) -> bool:
         """Whether something can go on as soon as min time moves."""
         return any([stage.waits for stage in self._stages.values()])
+
+    def came_round(self) -> Emitted:
+        """Take what has come through the topics of loops."""
+        came = [(self._places[place], frames) for place, frames in self.rounds.came().items()]
+        return [(stage.name, stage.frames(frames, time.time_ns())) for stage, frames in came]
 
     def hear(self) -> Emitted:
         """Take what the tracker has said: the local tracker hears it once, then every worker."""
@@ -225,6 +238,7 @@ class LevelHost:
         now, new = time.time_ns(), self._floors.add(floors)
         begun = self._begin()
         emitted = [*begun, *((stage.name, stage.moved(new, now)) for stage in self._stages.values())]
+        self._moved.update(self._stages.values())
         # What was held is let go, or a stopped front goes on; most notices fold nothing.
         self.dirty = self.dirty or bool(self._fronts) or self.local.unflushed
         self._save()
@@ -281,6 +295,10 @@ class LevelHost:
         news, self._news = self._news, []
         return news
 
+    def line_gauges(self) -> LineGauges:
+        """Return what has gone over the line to the tracker."""
+        return LineGauges(traffic=self.line.traffic, acks=self.local.flushed_acks)
+
     def report(self, name: str, news: WorkerNews) -> None:
         """Report something of a worker to the service, soon."""
         self._news.append((name, news))
@@ -288,6 +306,7 @@ class LevelHost:
     def tick(self, now_s: float) -> Emitted:
         """Do what is due."""
         emitted = [*self._begin(), *self._go_on()]
+        self.rounds.check()
         if now_s - self._heard_s >= HEAR_S and not self._waits:
             self._heard_s = now_s
             emitted = [*emitted, *self.hear()]
@@ -313,11 +332,16 @@ class LevelHost:
         return emitted
 
     def _go_on(self) -> Emitted:
-        """Let workers do a further portion of what min time has let go on."""
-        unfinished = [stage for stage in self._stages.values() if stage.core.unfinished]
+        """Let workers do a further portion of what min time has let go on, those that have done none in this turn."""
+        moved, self._moved = self._moved, set()
+        unfinished = [
+            stage
+            for stage in self._stages.values()
+            if stage.unfinished and not (stage.core.unfinished and stage in moved)
+        ]
         if not unfinished:
             return ()
-        emitted = [(stage.name, stage.moved((), time.time_ns())) for stage in unfinished]
+        emitted = [(stage.name, stage.go_on(time.time_ns())) for stage in unfinished]
         self.dirty = True
         self._save()
         return emitted
@@ -334,7 +358,7 @@ class LevelHost:
 
     def due_s(self, now_s: float) -> float:
         """In how many seconds `tick` has something to do."""
-        if any([stage.core.unfinished for stage in self._stages.values()]):
+        if any([stage.unfinished for stage in self._stages.values()]):
             return 0.0
         if self.line.fileno() < 0:
             return MEND_S
@@ -342,6 +366,7 @@ class LevelHost:
 
     def close(self, timeout_s: float) -> int:
         """Deliver what the sinks were given, and return how many records were left after the time-out."""
+        self.rounds.close()
         if self.saver is not None:
             self.saver.close()
         return 0 if self._shared is None else self._shared.close(timeout_s)

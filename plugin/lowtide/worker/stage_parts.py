@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 from lowtide.assignment.birth import Birth
 from lowtide.assignment.client import check_current
 from lowtide.assignment.deployment import Deployment
 from lowtide.assignment.welcome import FrontStart
 from lowtide.connectors.claims import transactional_id
 from lowtide.connectors.delivery import AtLeastOnce, Delivery, ExactlyOnce
+from lowtide.core.cycle_inbox import CycleInbox
+from lowtide.core.early_frames import Early, Optimism
 from lowtide.core.fronts.floors import NO_TICK, unpack
 from lowtide.core.fronts.front import Front
 from lowtide.core.worker import WorkerCore
@@ -17,11 +22,15 @@ from lowtide.worker.saver import Saver
 from lowtide.worker.state_loader import load_state
 from lowtide_tracker import LocalTracker
 
-__all__ = ["delivers", "make_core", "make_delivery", "make_saver"]
+__all__ = ["delivers", "early_of", "make_core", "make_delivery", "make_saver", "shares"]
 
 
-PORTION = 1_000
-"""So many records that were held and windows that close a worker deals with before others have their turn: some ms."""
+PORTION = 250
+"""So many records that were held and windows that close a worker deals with before others have their turn: a ms."""
+SHARED_BUNDLE_RECORDS = 4_000
+"""A bundle's limit in flows with several sinks: as long as it takes to become durable, others of its host wait."""
+SHARED_DELIVERY_RECORDS = 4_000
+"""How many records fill a transaction there, however many lanes have something."""
 
 
 def make_core(deployment: Deployment, birth: Birth, start: FrontStart | None, local: LocalTracker) -> WorkerCore:
@@ -33,7 +42,9 @@ def make_core(deployment: Deployment, birth: Birth, start: FrontStart | None, lo
         tracker=local,
         front=None if start is None else _make_front(deployment, start),
         last=deployment.last,
-        max_bundle_records=deployment.max_bundle_records,
+        max_bundle_records=min(
+            deployment.max_bundle_records, SHARED_BUNDLE_RECORDS if shares(deployment.plan) else sys.maxsize
+        ),
         limits=deployment.limits,
         lead_ticks=deployment.window.lead_ticks,
         portion=PORTION,
@@ -44,6 +55,18 @@ def make_core(deployment: Deployment, birth: Birth, start: FrontStart | None, lo
     elif deployment.recovered:
         core.restore(load_state(deployment, birth), deployment.start)
     return core
+
+
+def early_of(core: WorkerCore, optimism: Optimism | None, max_bytes: int) -> dict[int, Early | CycleInbox]:
+    """By segment where what has come waits: one that is slow holds back none of another.
+
+    On a cycle even ordered mode guesses, as records there would wait for themselves; to begin with, by one tick.
+    """
+    cyclic = core.program.segments.cyclic
+    return {
+        each: CycleInbox(optimism or Optimism(1), max_bytes) if each in cyclic else Early(optimism, max_bytes)
+        for each in core.entries
+    }
 
 
 def make_saver(deployment: Deployment, birth: Birth) -> Saver | None:
@@ -79,12 +102,18 @@ def delivers(plan: Plan, level: int) -> bool:
     )
 
 
+def shares(plan: Plan) -> bool:
+    """Whether several sinks share the deliveries of a host, so that one that has little may wait for another."""
+    return len(list(plan.sinks())) > 1
+
+
 def make_delivery(deployment: Deployment, birth: Birth, core: WorkerCore) -> Delivery:
     """Make a host's way to its sinks, for the first of its workers that delivers."""
-    limits = {
+    limits: dict[str, Any] = {
         "delivery_limit_ms": deployment.delivery_limit_ms,
         "max_record_bytes": deployment.limits.max_frame_bytes,
         "pace_ms": deployment.pace_ms,
+        "full_records": SHARED_DELIVERY_RECORDS if shares(deployment.plan) else None,
     }
     if deployment.delivery == "at_least_once":
         return AtLeastOnce(deployment.producer, **limits)

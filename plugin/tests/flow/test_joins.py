@@ -192,19 +192,25 @@ def test_a_join_with_the_newest_says_what_it_does() -> None:
     assert [plan.vertices[each].name for each in plan.clocked] == ["newest"]
 
 
-def looped(s: Streams) -> None:
-    table = s.by_id.table("t")
-    s.out(s.by_product.loop("l", lambda inside: inside.join_table("j", table, named), big, limit_turns=2))
+LOOPED: dict[str, Callable[[Streams, Any], Any]] = {
+    "join_table": lambda s, inside: inside.join_table("j", s.by_id.table("t"), named),
+    "join": lambda s, inside: inside.join("j", s.by_id, named, after=lt.hours(1)),
+    "join_asof": lambda s, inside: inside.join_asof(
+        "j", s.by_id, named_or_not, time=("at", "made"), wait=lt.minutes(1), back=lt.hours(1), late="drop"
+    ),
+    "connect": lambda s, inside: inside.connect(s.by_id).scan("s", counted, 0),
+}
 
 
 def big(item: Item) -> bool:
     return item.number > 3
 
 
-def test_a_loop_has_no_joins_in_it() -> None:
+@pytest.mark.parametrize("word", LOOPED)
+def test_a_loop_has_no_joins_in_it(word: str) -> None:
     streams = Streams()
-    looped(streams)
-    assert "join_table cannot stand in the loop 'l'" in "\n".join(map(str, check_flow(streams.flow)))
+    streams.out(streams.by_product.loop("l", lambda inside: LOOPED[word](streams, inside), big, limit_turns=2))
+    assert f"{word} cannot stand in the loop 'l'" in "\n".join(map(str, check_flow(streams.flow)))
 
 
 AT_ONCE: list[tuple[Callable[[Streams], Any], str]] = [

@@ -20,6 +20,7 @@ from typing import Any
 
 from lowtide.assignment.messages import Refused, line
 from lowtide.logs import log_to_stderr
+from lowtide.process.descriptors import allow_descriptors
 from lowtide.process.interpreter import set_up_collector
 from lowtide.service.tracker.messages import (
     Fault,
@@ -184,6 +185,7 @@ def main() -> None:
     """Read the first line, and serve."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # A terminal's Ctrl-C goes to all; the service ends what it started.
     log_to_stderr("tracker")
+    allow_descriptors()
     first = sys.stdin.readline()
     if first:
         asyncio.run(serve(read_tracker_start(first)))

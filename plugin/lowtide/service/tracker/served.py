@@ -72,7 +72,7 @@ class _Alone(Served):
                 held=held,
                 missing=tracker.missing,
                 floors=tracker.floors,
-                flushes=server.flushes,
+                traffic=server.traffic,
                 workers=server.connected[0],
             )
         )
@@ -108,7 +108,7 @@ class _Merge(Served):
                 held=None,
                 missing=missing,
                 floors=merge.floors,
-                flushes=server.flushes,
+                traffic=server.traffic,
                 workers=server.connected[0],
                 held_by=None if missing else merge.holder(),
             )
@@ -138,7 +138,7 @@ class _Shard(Served):
                 pid=os.getpid(),
                 missing=() if shard is None else shard.missing,
                 holders={} if shard is None or shard.missing else shard.holders(),
-                flushes=server.flushes,
+                traffic=server.traffic,
                 workers=server.connected[0],
                 joined=server.joined_merge,
             )

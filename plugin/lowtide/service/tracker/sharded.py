@@ -9,8 +9,9 @@ from typing import Protocol
 
 from lowtide.service.tracker.messages import TrackerSetting
 from lowtide.service.tracker.process import Part, TrackerProcess
-from lowtide.status.tracker_report import ShardState, TrackerReport
+from lowtide.status.tracker_report import ShardReport, ShardState, TrackerReport
 from lowtide_snapshots.cause import Cause
+from lowtide_tracker import Traffic
 
 __all__ = ["LifeTracker", "ShardedTracker"]
 
@@ -168,7 +169,7 @@ class ShardedTracker:
     def _reported(self, report: TrackerReport) -> None:
         """Put into the merge's report what its shards have said."""
         states = tuple(self._state(shard, each) for shard, each in enumerate(self._processes))
-        report = replace(report, shards=states)
+        report = replace(report, shards=states, traffic=self._traffic(report.traffic))
         troubled = [f"shard {state.shard} of the tracker {state.trouble}" for state in states if state.trouble]
         if troubled:
             report = replace(report, holder="; ".join([*([report.holder] if report.holder else []), *troubled]))
@@ -177,6 +178,16 @@ class ShardedTracker:
         self.report = report
         if self._on_report is not None:
             self._on_report(report)
+
+    def _traffic(self, merges: Traffic) -> Traffic:
+        """All of the processes that run."""
+        total = Traffic()
+        for each in (merges, *(said.traffic for said in self._said() if said is not None)):
+            total.add(each)
+        return total
+
+    def _said(self) -> list[ShardReport | None]:
+        return [each.shard_report for each in self._processes]
 
     def _held(self, report: TrackerReport, shard: int, segment: int) -> TrackerReport:
         """What holds min time, as the shard says that the merge names; what has moved since is no holder."""
@@ -188,7 +199,7 @@ class ShardedTracker:
 
     def _state(self, shard: int, process: TrackerProcess) -> ShardState:
         said = process.shard_report
-        flushes = 0 if said is None else said.flushes
+        flushes = 0 if said is None else said.traffic.flushes
         return ShardState(shard, process.era, process.pid, flushes, _trouble(process))
 
     def _fault(self, cause: Cause) -> None:
