@@ -359,7 +359,13 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """The head of a loop: takes what comes in, and what its `Again` sends back."""
+    """The head of a loop: takes what comes in, and what its `Again` sends back.
+
+    Attributes:
+        keyed: Whether its records have a key when they come in.
+    """
+
+    keyed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,6 +379,17 @@ class Again:
 
     function: Function
     limit_turns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """The exchange from the tail of a loop with a `key_by` in its body back to the head, which stands further up.
+
+    Attributes:
+        columns: The key that records have at the head; none where each stays with the hash unit it has.
+    """
+
+    columns: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,6 +423,7 @@ Step = (
     | Merge
     | Loop
     | Again
+    | Feedback
     | Write
 )
 
@@ -453,6 +471,7 @@ WORD = {
     Merge: "merge",
     Loop: "loop",
     Again: "loop",
+    Feedback: "loop",
     Write: "write",
 }
 """What a step is called in the user's code."""

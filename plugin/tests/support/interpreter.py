@@ -109,6 +109,8 @@ class Record(NamedTuple):
     message: Came
     unit: int | None = None
     turns: int = 0
+    turning: int = 0
+    """Where in the path the turn of the loop stands that it is in, if its key changes there; then it counts from 1."""
 
     @property
     def place(self) -> tuple[Any, ...]:
@@ -129,6 +131,8 @@ class Step:
         self.kind, self.name, self.parents, self.rest = kind, name, list(parents), rest
         self.takers: list[Step] = []
         self.head: Step | None = None
+        self.crosses = False
+        """Of a loop: whether what goes round it changes its key."""
         for parent in parents:
             parent.takers.append(self)
         self.level: int = max((parent.level for parent in parents), default=0) + (kind in ("key_by", "broadcast"))
@@ -299,8 +303,10 @@ class Stream:
 
     def loop(self, name: str, body: Any, again: Any, *, limit_turns: int) -> Stream:
         head = self._then("loop", name)
+        before = len(self._flow.steps)
         tail: Stream = body(head)._then("again", name, function=again, limit=limit_turns)
         tail._step.head = head._step
+        head._step.crosses = any(step.kind == "key_by" for step in self._flow.steps[before:])
         return tail
 
     def write(self, name: str, sink: Kafka) -> None:
@@ -454,6 +460,17 @@ def labelled(messages: Iterable[Came], floors: Sequence[Said], slack_ms: int) ->
     return found
 
 
+def entered(head: Step, record: Record) -> Record:
+    """A record in its next turn: with one more element in its path or, where its key changes, one turn more in it."""
+    turns = record.turns + 1
+    if not head.crosses:
+        return record.below(LOOP)._replace(turns=turns)
+    if turns == 1:
+        return record.below(LOOP).below(1)._replace(turns=1, turning=len(record.path) + 1)
+    place, path = record.turning, record.path
+    return record._replace(path=(*path[:place], turns, *path[place + 1 :]), turns=turns)
+
+
 class Run:
     """One run: the record that is first in the order takes its next step, until none is left."""
 
@@ -539,7 +556,7 @@ class Run:
         if kind == "key_by":
             return [record._replace(unit=unit_of([getattr(value, column) for column in step.keys], self._units))]
         if kind == "loop":
-            return [record.below(LOOP)._replace(turns=record.turns + 1)]
+            return [entered(step, record)]
         if kind == "broadcast":
             return [record.below(1)]
         ported = {
@@ -648,12 +665,19 @@ class Run:
             if not result:
                 return [record._replace(turns=0)]
             assert step.head is not None
-            moved = unit_of([getattr(record.value, column) for column in step.head.keys], self._units) != record.unit
-            if moved or record.turns >= step.rest["limit"]:
-                raise Failed(record.value)
-            self._put(step.head, 0, record._replace(value=normal(step.gives, record.value)))
+            self._go_round(step, step.head, record)
             return []
         return [record] if result else []
+
+    def _go_round(self, step: Step, head: Step, record: Record) -> None:
+        if record.turns >= step.rest["limit"]:
+            raise Failed(record.value)
+        unit = record.unit
+        if head.parents[0].kind == "key_by":
+            unit = unit_of([getattr(record.value, column) for column in head.keys], self._units)
+        if unit != record.unit and not head.crosses:
+            raise Failed(record.value)
+        self._put(head, 0, record._replace(value=normal(step.gives, record.value), unit=unit))
 
     def _with_state(self, step: Step, port: int, record: Record) -> list[Record]:
         value = record.value
