@@ -1,5 +1,6 @@
 """`lowtide doctor` against real servers, and against what is wrong."""
 
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -211,3 +212,10 @@ def test_lateness_is_shown_of_the_newest_messages(conf: Conf, capsys: pytest.Cap
     assert "visits: 2 records, log time less at:" in said
     assert "p50 5,000 ms" in said
     assert "1 came after the wait of 2000 ms" in said
+
+
+def test_more_shards_than_cores_are_warned_of(tmp_path: Path) -> None:
+    assert told("tracker", Surroundings(stopped(tmp_path))).found == "one process"
+    answer = told("tracker", Surroundings(stopped(tmp_path, tracker__shards="64")))
+    assert answer.found.startswith("64 shards and their merge, on ")
+    assert answer.verdict == ("warn" if len(os.sched_getaffinity(0)) < 64 else "ok")

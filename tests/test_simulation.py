@@ -24,6 +24,8 @@ def test_a_world_keeps_its_model_and_equals_the_oracle(world: str, seed: int) ->
 def test_a_broken_rule_is_caught(mutation: Mutation) -> None:
     seeds, outcome = catch(mutation, STEPS)
     assert outcome is not None, f"{mutation.what}: survived {seeds} seeds"
+    whole = run_seed(outcome.seed, STEPS, mutation.world, options=mutation.options)
+    assert whole.kind is None, f"it fails all the same where the rule holds: {whole.text}"
 
 
 def test_broken_rules_are_mended_again() -> None:

@@ -22,6 +22,7 @@ class Mutation:
         world: Where it shows: "protocol", "shards", "flow" or "commit".
         patches: What of the real classes is replaced; recreated for every run.
         options: Of the world, so that it shows soon: which flow, how often something fails.
+        seeds: It has survived if so many have not caught it.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Mutation:
     world: str
     patches: Callable[[], list[Patch]]
     options: Mapping[str, Any] = field(default_factory=dict)
+    seeds: int = 150
 
     def applied(self) -> AbstractContextManager[None]:
         """The rule is broken as long as this is entered."""

@@ -20,8 +20,6 @@ WORLDS: dict[str, Callable[..., World]] = {
     "flow": FlowWorld,
     "commit": CommitWorld,
 }
-MAX_SEEDS = 150
-"""A mutation that has not been caught after so many has survived."""
 
 
 def world_of(seed: int, only: str | None = None) -> str:
@@ -54,11 +52,11 @@ def run_seeds(seeds: Iterable[int], steps: int, only: str | None = None) -> Iter
         yield run_seed(seed, steps, world_of(seed, only))
 
 
-def catch(mutation: Mutation, steps: int, seeds: int = MAX_SEEDS) -> tuple[int, Outcome | None]:
+def catch(mutation: Mutation, steps: int) -> tuple[int, Outcome | None]:
     """Run seeds with a rule broken until that is caught; the number of seeds, and how it was."""
     with mutation.applied():
-        for seed in range(seeds):
+        for seed in range(mutation.seeds):
             outcome = run_seed(seed, steps, mutation.world, options=mutation.options)
             if outcome.kind is not None:
                 return seed + 1, outcome
-    return seeds, None
+    return mutation.seeds, None

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from msgspec.structs import replace
-
 from lowtide_tracker import shard as shard_module
 from lowtide_tracker import sharding as sharding_module
-from lowtide_tracker.merge import Merge, ShardView
-from lowtide_tracker.messages import Report
+from lowtide_tracker.merge import Merge, ShardView, Uncovered
 from lowtide_tracker.rebuild import Rebuild
 from lowtide_tracker.shard import Shard
 
@@ -32,19 +29,6 @@ def latest_stands() -> list[Patch]:
 def covered_stands() -> list[Patch]:
     """The papers' guard: the last covered report counts, and what came since is not looked at."""
     return [(ShardView, "stands", lambda self: list(self.covered))]
-
-
-def lows_forgotten() -> list[Patch]:
-    """A report says where a group stands in the end, and not how low it was meanwhile."""
-    real = Shard.report
-
-    def report(self: Shard) -> Report | None:
-        made = real(self)
-        if made is None or made.whole:
-            return made
-        return replace(made, stands=tuple((name, stand, stand) for name, _, stand in made.stands))
-
-    return [(Shard, "report", report)]
 
 
 def forgets_at_its_own() -> list[Patch]:
@@ -83,6 +67,11 @@ def opened_unheld() -> list[Patch]:
     return [(Merge, "_limits", limits)]
 
 
+def joined_unseen() -> list[Patch]:
+    """A report that others join is covered as soon as its own parts are."""
+    return [(Uncovered, "add", lambda self, report: None)]
+
+
 def rebuilt_early() -> list[Patch]:
     def missing(self: Rebuild) -> tuple[int, ...]:
         return () if len(self.reports) > len(self.workers) // 2 else self.workers
@@ -90,19 +79,23 @@ def rebuilt_early() -> list[Patch]:
     return [(Rebuild, "missing", property(missing))]
 
 
+RARE = 400
+"""Seeds for what needs several parts in one report, and another shard far behind."""
+
 SHARDS = [
     Mutation("shard-latest", "R9", "what a shard said last counts uncovered", "shards", latest_stands),
     Mutation("shard-papers", "R9", "only the last covered report counts", "shards", covered_stands),
-    Mutation(
-        "shard-lows",
-        "R9",
-        "a report forgets how low it was",
-        "shards",
-        lows_forgotten,
-        {"slow": True, "faults": 4, "loss": False},
-    ),
     Mutation("shard-forgets", "R9", "a shard forgets at its own pace", "shards", forgets_at_its_own),
     Mutation("shard-rounding", "R9", "heartbeats are rounded up too far", "shards", rounded_beyond),
     Mutation("shard-open", "R3, R9", "a front opens without holding min time", "shards", opened_unheld),
+    Mutation(
+        "shard-joined-early",
+        "R9",
+        "reports that become one count once the first is covered",
+        "shards",
+        joined_unseen,
+        {"slow": True, "loss": False},
+        RARE,
+    ),
     Mutation("shard-rebuilt", "R9, R10", "a new shard does not wait for all", "shards", rebuilt_early),
 ]

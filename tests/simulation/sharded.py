@@ -8,7 +8,7 @@ from random import Random
 
 from lowtide_tracker import Absolute, Flush, Graph, Notice, Tracker
 from lowtide_tracker.merge import Merge
-from lowtide_tracker.messages import CloseFront, FrontClosed, FrontOpened, OpenFront, Order, Report
+from lowtide_tracker.messages import FrontClosed, FrontOpened, Order, Report
 from lowtide_tracker.shard import Shard
 from lowtide_tracker.sharding import Splitter
 
@@ -45,12 +45,15 @@ class ShardedTracking(Tracking):
         self.central: Tracker | None = Tracker(
             Graph(inbound), register, start=start, capacity_ticks=capacity, dues=self.dues
         )
-        """None once a front was opened late: at another min time, it opens at another tick."""
+        """None once a front was opened late: at another min time, it opens at another tick; see `_lose_count`, too."""
         self.central._advance()  # Of itself it moves with the first flush only, the merge with the first reports.
         self.waiting: dict[int, deque[Flush]] = {}
         """By worker: the flushes that the centralised tracker will get."""
         self.count = shards
-        self.tracker = Merge(self.graph, register, shards=shards, start=start, capacity_ticks=capacity)
+        self.max_pending = rng.choice([2, 16])
+        self.tracker = Merge(
+            self.graph, register, shards=shards, start=start, capacity_ticks=capacity, max_pending=self.max_pending
+        )
         self.shards = [
             Shard(self.graph, register, shard=at, shards=shards, start=start, dues=self.dues) for at in range(shards)
         ]
@@ -226,6 +229,7 @@ class ShardedTracking(Tracking):
         if self.rng.random() < 0.5:
             while self.reports[at]:
                 self.hear_report(at)
+        self._lose_count()
         merge = self.tracker
         self.shards[at] = Shard.rebuilding(
             self.graph,
@@ -253,6 +257,7 @@ class ShardedTracking(Tracking):
 
     def crash(self) -> None:
         """The merge's process dies, another one takes its place and waits for what all shards have to say."""
+        self._lose_count()
         self.tracker = Merge(
             self.graph,
             self.register,
@@ -262,6 +267,7 @@ class ShardedTracking(Tracking):
             feeds=self.feeds or None,
             closed=self.closed,
             era=self.tracker.era + 1,
+            max_pending=self.max_pending,
         )
         self.number = 0
         self.announced = {
@@ -279,12 +285,12 @@ class ShardedTracking(Tracking):
         """What was asked of a merge that died is asked again."""
         if self.tracker.missing:
             return
-        given = {(type(order.what), order.what.front) for order in self.tracker.given}
+        given = {(order.floor is None, order.front) for order in self.tracker.given}
         for front, (_, floor, feeds, _) in self.asked.items():
-            if (OpenFront, front) not in given:
+            if (False, front) not in given:
                 self._give(self.tracker.open_front(front, floor, feeds))
         for front in sorted(self.closing):
-            if (CloseFront, front) not in given:
+            if (True, front) not in given:
                 self._give(self.tracker.close_front(front))
 
     def open(self, front: int, floor: int, feeds: tuple[int, ...] | None) -> int:
@@ -308,6 +314,11 @@ class ShardedTracking(Tracking):
         self.again()
 
     # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _lose_count(self) -> None:
+        """Who takes a dead one's place has fronts closed whose closing nobody has answered, and goes on from there."""
+        if self.closing:
+            self.central = None
 
     def _give(self, order: Order) -> None:
         for orders in self.orders:

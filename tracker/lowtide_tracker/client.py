@@ -5,7 +5,7 @@ import select
 import socket
 import time
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from lowtide_tracker.errors import ConnectionLost, LifeEnded, ProtocolError, Refused
 from lowtide_tracker.handshake import HELLO_BYTES, NONCE_BYTES, PROOF_BYTES, ClientHandshake
@@ -40,6 +40,23 @@ RECEIVE_BYTES = 1 << 16
 Answer = TypeVar("Answer")
 
 
+class Flushes(Protocol):
+    """What a connection brings its other end up to date with; a `LocalTracker` is one."""
+
+    @property
+    def worker(self) -> int:
+        """The number of the worker that makes them."""
+
+    def applied(self, number: int) -> None:
+        """The other end has applied those up to this number."""
+
+    def unacknowledged(self) -> tuple[Flush, ...]:
+        """Those that it may not have applied."""
+
+    def absolute(self) -> Absolute:
+        """All in one, for one that is being rebuilt."""
+
+
 class TrackerClient:
     """One process's line to the tracker.
 
@@ -52,7 +69,7 @@ class TrackerClient:
         address: ``host:port``.
         secret: the job's.
         incarnation: the life that this process belongs to.
-        local: the worker's local tracker; None for a subscriber that is no worker.
+        local: the worker's local tracker, or what of it this end is to have; None for a subscriber that is no worker.
         name: for people.
         subscribe: whether to hear notices.
         timeout_s: see `ANSWER_TIMEOUT_S`.
@@ -66,14 +83,14 @@ class TrackerClient:
         *,
         secret: bytes,
         incarnation: int,
-        local: LocalTracker | None = None,
+        local: LocalTracker | Flushes | None = None,
         name: str = "",
         subscribe: bool = True,
         timeout_s: float = ANSWER_TIMEOUT_S,
         tell_local: bool = True,
     ) -> None:
         self.address = address
-        self._ears: LocalTracker | MinTimes = local if local is not None and tell_local else MinTimes()
+        self._ears: LocalTracker | MinTimes = local if tell_local and isinstance(local, LocalTracker) else MinTimes()
         self.min_times = self._ears.min_times if isinstance(self._ears, LocalTracker) else self._ears
         """What was heard."""
         self.traffic = Traffic()
@@ -128,7 +145,7 @@ class TrackerClient:
 
         The flush is kept until it was applied, so it may well have been made when this raises `ConnectionLost`.
         """
-        assert self._local is not None, "a subscriber has nothing to flush"
+        assert isinstance(self._local, LocalTracker), "only a worker's local tracker makes flushes"
         self._connected()
         flush = self._local.flush()
         if flush is None:
@@ -179,7 +196,7 @@ class TrackerClient:
 
         The register has to know that it is closed before (R3): see `README.md`.
         """
-        if self._local is not None:
+        if isinstance(self._local, LocalTracker):
             self._flush_all(self._local)
         self._send(encode(CloseFront(front)))
         self._await(FrontClosed)
@@ -244,7 +261,7 @@ class TrackerClient:
         self.traffic.bytes_in += HELLO_BYTES + PROOF_BYTES
         self.traffic.bytes_out += len(reply)
 
-    def _catch_up(self, local: LocalTracker, welcome: Welcome) -> None:
+    def _catch_up(self, local: Flushes, welcome: Welcome) -> None:
         if welcome.report:
             self._send_flush(local.absolute())
             return

@@ -11,6 +11,7 @@ Tick: TypeAlias = Annotated[int, Meta(le=(1 << 63) - 1)]
 Offset: TypeAlias = Annotated[int, Meta(le=(1 << 63) - 1)]
 Segment: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 16) - 1)]
 Worker: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 16) - 1)]
+ShardNumber: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 16) - 1)]
 Front: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 Era: TypeAlias = Annotated[int, Meta(ge=1, le=(1 << 32) - 1)]
 MAX_OWNER = (1 << 16) - 1

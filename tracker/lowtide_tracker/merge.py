@@ -6,18 +6,35 @@ from collections.abc import Iterable, Mapping
 from lowtide_tracker.errors import FrontIsClosed, StillRebuilding, TableFull, TimeWentBack
 from lowtide_tracker.floors import Floors
 from lowtide_tracker.graph import Graph
-from lowtide_tracker.messages import (
-    CloseFront,
-    FrontClosed,
-    FrontOpened,
-    Notice,
-    OpenFront,
-    Order,
-    Report,
-    Request,
-)
+from lowtide_tracker.messages import FrontClosed, FrontOpened, Joined, Notice, Order, Report, Request
 from lowtide_tracker.sharding import NEVER
 from lowtide_tracker.table import INT64_MIN
+
+MAX_PENDING = 16
+"""Reports of a shard that wait one by one until they are covered; beyond it the last one takes in those that follow."""
+
+
+class Uncovered:
+    """What other shards have to have before a report is covered; it grows when later reports join it."""
+
+    def __init__(self, report: Report) -> None:
+        self._orders = report.orders
+        self._nodes = dict(report.nodes)
+
+    def add(self, report: Report) -> None:
+        """A later report of the same shard becomes one with it."""
+        self._orders = report.orders
+        self._nodes.update(report.nodes)
+
+    def is_covered(self, nodes: Mapping[int, int], orders: int) -> bool:
+        """Whether all shards have it by now; neither goes back, so each worker is looked for until it is there."""
+        left = self._nodes
+        while left and orders >= self._orders:
+            worker, number = left.popitem()
+            if nodes.get(worker, 0) < number:
+                left[worker] = number
+                break
+        return not left and orders >= self._orders
 
 
 class ShardView:
@@ -29,12 +46,13 @@ class ShardView:
     and have, besides, the part of another worker.
     """
 
-    def __init__(self, groups: int) -> None:
+    def __init__(self, groups: int, max_pending: int = MAX_PENDING) -> None:
+        self._max_pending = max_pending
         self.nodes: dict[int, int] = {}
         self.orders = 0
         self.covered = [INT64_MIN] * groups
         """Per group: where it stood in the last report that was covered."""
-        self.pending: deque[tuple[Report, dict[int, tuple[int, int]]]] = deque()
+        self.pending: deque[tuple[Uncovered, dict[int, tuple[int, int]]]] = deque()
         """Reports that are not covered, oldest first, with group -> (lowest, stand)."""
         self.whole = False
         """Whether it has said everything to this merge."""
@@ -46,6 +64,16 @@ class ShardView:
             for group, (low, _) in moved.items():
                 stands[group] = min(stands[group], low)
         return stands
+
+    def add(self, report: Report, moved: dict[int, tuple[int, int]]) -> None:
+        """Takes a report; where many wait, it becomes one with the last: the shard could have reported so itself."""
+        if len(self.pending) < self._max_pending:
+            self.pending.append((Uncovered(report), moved))
+            return
+        last, before = self.pending[-1]
+        last.add(report)
+        for group, (low, stand) in moved.items():
+            before[group] = (min(low, before.get(group, (low, stand))[0]), stand)
 
     def cover(self) -> None:
         """The oldest pending report is covered."""
@@ -75,6 +103,7 @@ class Merge:
         closed: as of `Tracker`.
         era: how many merges this life has had, with this one; from 2 on the first notice says everything, once all
             shards have.
+        max_pending: see `MAX_PENDING`; at least 2.
     """
 
     def __init__(
@@ -88,13 +117,14 @@ class Merge:
         feeds: Mapping[int, Iterable[int]] | None = None,
         closed: Iterable[int] = (),
         era: int = 1,
+        max_pending: int = MAX_PENDING,
     ) -> None:
         self.graph, self.era, self.capacity_ticks = graph, era, capacity_ticks
         self.fronts = dict(fronts)
         """All fronts that were opened, with their opening floors: what a new shard begins with."""
         self.feeds = {front: tuple(segments) for front, segments in (feeds or {}).items()}
         self.closed = set(closed)
-        self._views = [ShardView(len(graph.groups)) for _ in range(shards)]
+        self._views = [ShardView(len(graph.groups), max_pending) for _ in range(shards)]
         self._nodes: dict[int, int] = {}
         """Per worker: the smallest node time of all shards."""
         self.given: list[Order] = []
@@ -135,14 +165,15 @@ class Merge:
             if tick - self.min_time(segment) >= self.capacity_ticks:
                 raise TableFull(segment, tick, self.min_time(segment), self.capacity_ticks)
         view.whole = view.whole or report.whole
+        laggards = [worker for worker, _ in report.nodes if view.nodes.get(worker, 0) <= self._nodes.get(worker, 0)]
         view.nodes.update(report.nodes)
         view.orders = report.orders
-        view.pending.append((report, moved))
+        view.add(report, moved)
         self._floors.add(report.floors)
         for front, tick in report.opened:
             if front in self._heartbeats:
                 self._heartbeats[front].append(tick)
-        self._cover(report)
+        self._cover(laggards)
         answers = self._answers()
         return [*self._advance(), *answers]
 
@@ -162,7 +193,7 @@ class Merge:
             self.fronts[front] = tick
             if feeds is not None:
                 self.feeds[front] = fed
-        order = self._order(OpenFront(front, tick, fed))
+        order = self._order(front, tick, fed)
         self._opening[order.number] = (front, tick, tuple({self.graph.group_of(segment) for segment in fed}))
         self._heartbeats.setdefault(front, [])
         return order
@@ -171,7 +202,11 @@ class Merge:
         """Begins to close a front for good, after all shards have applied the last flush that speaks of it."""
         self._refuse_while_rebuilding()
         self.closed.add(front)
-        return self._order(CloseFront(front))
+        return self._order(front, None)
+
+    def joined(self) -> Joined:
+        """What a shard that joins begins with."""
+        return Joined(self.orders, self.fronts, self.feeds, tuple(sorted(self.closed)))
 
     def unfollowed(self, shard: int) -> list[Order]:
         """The orders that a shard has not followed: to be sent on a new connection."""
@@ -201,6 +236,11 @@ class Merge:
     def global_min(self) -> int:
         """The smallest min time of all segments."""
         return min(self._min)
+
+    @property
+    def floors(self) -> int:
+        """How many floors are kept."""
+        return len(self._floors)
 
     @property
     def missing(self) -> tuple[int, ...]:
@@ -251,18 +291,14 @@ class Merge:
 
     # -- rules -----------------------------------------------------------------------------------------------------
 
-    def _cover(self, report: Report) -> None:
-        """Takes off every view what all shards have applied by now."""
-        for worker, _ in report.nodes:
-            self._nodes[worker] = min(view.nodes.get(worker, 0) for view in self._views)
-        self._done = min(view.orders for view in self._views)
+    def _cover(self, laggards: Iterable[int]) -> None:
+        """Takes off every view what all shards have applied by now; ``laggards`` are the workers that may be due."""
+        for worker in laggards:
+            self._nodes[worker] = min([view.nodes.get(worker, 0) for view in self._views])
+        self._done = min([view.orders for view in self._views])
         for view in self._views:
-            while view.pending and self._is_covered(view.pending[0][0]):
+            while view.pending and view.pending[0][0].is_covered(self._nodes, self._done):
                 view.cover()
-
-    def _is_covered(self, report: Report) -> bool:
-        nodes = self._nodes
-        return report.orders <= self._done and all(nodes.get(worker, 0) >= number for worker, number in report.nodes)
 
     def _limits(self) -> list[int]:
         """Per group the smallest stand of all shards, and of fronts that are being opened."""
@@ -294,8 +330,8 @@ class Merge:
     def _answers(self) -> list[FrontOpened | FrontClosed]:
         answers: list[FrontOpened | FrontClosed] = []
         for order in self.given[self._answered : self._done]:
-            front = order.what.front
-            if isinstance(order.what, CloseFront):
+            front = order.front
+            if order.floor is None:
                 answers.append(FrontClosed(front))
                 continue
             _, tick, _ = self._opening.pop(order.number)
@@ -304,8 +340,8 @@ class Merge:
         self._answered = self._done
         return answers
 
-    def _order(self, what: OpenFront | CloseFront) -> Order:
-        order = Order(len(self.given) + 1, what)
+    def _order(self, front: int, floor: int | None, feeds: tuple[int, ...] = ()) -> Order:
+        order = Order(len(self.given) + 1, front, floor, feeds)
         self.given.append(order)
         return order
 

@@ -17,6 +17,7 @@ from lowtide_tracker.fields import (
     Ordinal,
     Packed,
     Segment,
+    ShardNumber,
     Text,
     Tick,
     Worker,
@@ -184,17 +185,43 @@ class FrontClosed(Packed, frozen=True):
     front: Front
 
 
+class Join(Packed, frozen=True):
+    """A shard's first message to the merge after `Welcome`: which one it is."""
+
+    shard: ShardNumber
+    shards: ShardNumber
+    """How many it takes part with."""
+    fresh: bool
+    """Whether it is a new process, that begins with the fronts of the answer."""
+
+
+class Joined(Packed, frozen=True):
+    """The merge's answer to `Join`; the orders that the shard has not followed and all notices come after it."""
+
+    orders: Count
+    """The last order that the fronts and the closed ones have in them."""
+    fronts: Mapping[Front, Tick]
+    """Every front that was opened, with its opening floor."""
+    feeds: Mapping[Front, tuple[Segment, ...]]
+    """The segments that a front feeds, where these are not `Graph.sources`."""
+    closed: tuple[Front, ...]
+
+
 class Order(Packed, frozen=True):
     """What the merge has decided for all shards alike; one merge's orders are numbered from 1, without gaps."""
 
     number: Ordinal
-    what: OpenFront | CloseFront
+    front: Front
+    floor: Tick | None
+    """The front opens, and labels nothing below this tick; None: it closes for good."""
+    feeds: tuple[Segment, ...] = ()
+    """The segments that the records of a front that opens go to."""
 
 
 class Report(Packed, frozen=True):
     """What has moved in one shard since its report before, or, to a merge that has just connected, everything."""
 
-    shard: Count
+    shard: ShardNumber
     whole: bool
     """Whether it says everything: what lay between it and the report before is not known."""
     nodes: tuple[tuple[Worker, Count], ...]
@@ -228,5 +255,6 @@ class Fault(Packed, frozen=True):
 
 
 FromClient: TypeAlias = Hello | Flush | Absolute | Subscribe | Unsubscribe | Await | OpenFront | CloseFront
-FromTracker: TypeAlias = Welcome | Applied | Notice | FrontOpened | FrontClosed | Fault
-Message: TypeAlias = FromClient | FromTracker
+FromShard: TypeAlias = Join | Report
+FromTracker: TypeAlias = Welcome | Applied | Notice | FrontOpened | FrontClosed | Fault | Joined | Order
+Message: TypeAlias = FromClient | FromShard | FromTracker

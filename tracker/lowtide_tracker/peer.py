@@ -11,7 +11,7 @@ from lowtide_tracker.backlog import Backlog
 from lowtide_tracker.errors import LifeEnded, ProtocolError, Refused, TrackerError
 from lowtide_tracker.handshake import NONCE_BYTES, REPLY_BYTES, HandshakeError, ServerHandshake
 from lowtide_tracker.message_reader import MAX_HELLO_BYTES, MAX_MESSAGE_BYTES, MessageReader
-from lowtide_tracker.messages import Applied, Fault, Hello, Message, Notice, Welcome
+from lowtide_tracker.messages import Absolute, Applied, Fault, Flush, Hello, Message, Notice, Welcome
 from lowtide_tracker.tcp import expect_acks, tune
 from lowtide_tracker.traffic import Traffic
 from lowtide_tracker.wire import decode, encode
@@ -69,6 +69,8 @@ class Peer(asyncio.BufferedProtocol):
 
     def __init__(self, server: Life, secret: bytes, buffer: memoryview) -> None:
         self.hello: Hello | None = None
+        self.shard: int | None = None
+        """Which shard it is, if it is one."""
         self.traffic = Traffic()
         """The connection's; from `Hello` on the worker's, over all its connections."""
         self._server = server
@@ -193,6 +195,14 @@ class Peer(asyncio.BufferedProtocol):
         self._owes = True
         self._send_later()
 
+    def count(self, message: Flush | Absolute) -> None:
+        """Counts what a worker has flushed; ``ProtocolError`` unless this is that worker's connection."""
+        own = None if self.hello is None else self.hello.worker
+        if message.worker != own:
+            raise ProtocolError(f"worker {own} sent what belongs to worker {message.worker}")
+        self.traffic.flushes += 1
+        self.traffic.acks += len(message.acks)
+
     def deal_with(self, message: Message) -> None:
         """Deals with a message that had to wait."""
         try:
@@ -227,6 +237,7 @@ class Peer(asyncio.BufferedProtocol):
         if self.hello is None:
             return f"a process at {host}:{port}"
         who = "a subscriber" if self.hello.worker is None else f"worker {self.hello.worker}"
+        who = who if self.shard is None else f"shard {self.shard}"
         return f"{who} ({self.hello.name or 'without a name'}) at {host}:{port}"
 
     def _late(self) -> None:
@@ -292,7 +303,7 @@ class Peer(asyncio.BufferedProtocol):
         return encode(Applied(self.hello.worker, self._server.applied(self.hello.worker)))
 
     def _fail(self, error: TrackerError) -> None:
-        """What an error means: a worker's ends the life, another peer's its own connection."""
+        """What an error means: a worker's or a shard's ends the life, another peer's its own connection."""
         match error:
             case HandshakeError():
                 self._server.refused(f"{self}: {error}")
@@ -302,7 +313,7 @@ class Peer(asyncio.BufferedProtocol):
                 self.end(Fault(Fault.REFUSED, str(error)))
             case LifeEnded():
                 self.end(Fault(Fault.LIFE_ENDED, str(error)))
-            case _ if self.hello is not None and self.hello.worker is not None:
+            case _ if self.shard is not None or (self.hello is not None and self.hello.worker is not None):
                 LOG.error("%s sent what ends the life", self)
                 self._server.end(error)
             case _:

@@ -8,7 +8,8 @@ from lowtide_tracker.fields import Ack
 from lowtide_tracker.floors import Floors
 from lowtide_tracker.fronts import Fronts
 from lowtide_tracker.graph import Graph
-from lowtide_tracker.messages import Absolute, CloseFront, Flush, Notice, Order, Report
+from lowtide_tracker.holder import Holder
+from lowtide_tracker.messages import Absolute, Flush, Joined, Notice, Order, Report
 from lowtide_tracker.rebuild import Rebuild
 from lowtide_tracker.sharding import NEVER, round_up, shard_of
 from lowtide_tracker.table import INT64_MIN, Table
@@ -113,6 +114,45 @@ class Shard:
         made._rebuild = rebuild if rebuild.missing else None
         return made
 
+    @classmethod
+    def joining(
+        cls,
+        graph: Graph,
+        joined: Joined,
+        *,
+        shard: int,
+        shards: int,
+        start: int,
+        dues: Mapping[int, Iterable[int]] | None = None,
+        workers: Iterable[int] | None = None,
+    ) -> "Shard":
+        """A shard as it begins with the merge's answer; with ``workers`` it takes the place of one that died."""
+        fronts, feeds, closed, orders = joined.fronts, joined.feeds or None, joined.closed, joined.orders
+        if workers is None:
+            return cls(
+                graph,
+                fronts,
+                shard=shard,
+                shards=shards,
+                start=start,
+                feeds=feeds,
+                closed=closed,
+                dues=dues,
+                orders=orders,
+            )
+        return cls.rebuilding(
+            graph,
+            fronts,
+            workers=workers,
+            shard=shard,
+            shards=shards,
+            start=start,
+            feeds=feeds,
+            closed=closed,
+            dues=dues,
+            orders=orders,
+        )
+
     # -- messages --------------------------------------------------------------------------------------------------
 
     def receive(self, message: Flush | Absolute) -> None:
@@ -137,15 +177,15 @@ class Shard:
         if order.number != self._orders + 1:
             raise ProtocolError(f"shard {self.shard} got order {order.number} after order {self._orders}")
         self._orders, self._ordered = order.number, True
-        what, fronts = order.what, self._fronts
-        if isinstance(what, CloseFront):
-            fronts.close(what.front)
-        elif not fronts.is_open(what.front):
-            if what.front in fronts:
-                raise FrontIsClosed(what.front, fronts.heartbeat(what.front))
-            fronts.open(what.front, round_up(what.floor, self.shard, self.shards), what.feeds)
-        if not isinstance(what, CloseFront):
-            self._opened[what.front] = fronts.heartbeat(what.front)
+        front, fronts = order.front, self._fronts
+        if order.floor is None:
+            fronts.close(front)
+        else:
+            if not fronts.is_open(front):
+                if front in fronts:
+                    raise FrontIsClosed(front, fronts.heartbeat(front))
+                fronts.open(front, round_up(order.floor, self.shard, self.shards), order.feeds)
+            self._opened[front] = fronts.heartbeat(front)
         self._look(range(len(self._stands)))
 
     def hear(self, notice: Notice) -> None:
@@ -205,6 +245,17 @@ class Shard:
         """A worker's node time here: its last part that was applied, or kept while rebuilding."""
         return self._applied.get(worker, 0) if self._rebuild is None else self._rebuild.number(worker)
 
+    def holders(self) -> dict[int, Holder]:
+        """What each group's stand is, by the group's first segment, where something here holds it. O(groups).
+
+        Heartbeats and dues are rounded up: where this shard's stand is the group's min time, it is exact.
+        """
+        found = {}
+        for members, stand in zip(self.graph.groups, self._stands, strict=True):
+            if stand < NEVER:
+                found[members[0]] = self._holder(members, stand)
+        return found
+
     def check(self) -> None:
         """The invariants; simulations call it after every step."""
         self._table.check()
@@ -260,6 +311,16 @@ class Shard:
         for segment in self.graph.groups[group]:
             stand = self._table.first_open(segment, stand)
         return stand
+
+    def _holder(self, members: tuple[int, ...], stand: int) -> Holder:
+        group = self.graph.group_of(members[0])
+        for member in members:
+            if self._table.is_open(member, stand):
+                return Holder(stand, member, None)
+        if self._dues.limits[group] == stand:
+            segment, owner = self._dues.lowest(group)
+            return Holder(stand, segment, None, owner=owner, told=self._dues.is_told(segment, owner))
+        return Holder(stand, members[0], self._fronts.lowest(group), at_front=True)
 
     def _accept(self, min_times: Mapping[int, int]) -> None:
         """Min time has passed what is below, in every shard: nothing of it can be open here."""

@@ -59,6 +59,11 @@ class Splitter:
             parts.append(replace(part, heartbeats=moved, dues=changed))
         return parts
 
+    def forget(self, shard: int) -> None:
+        """What this shard was sent is not known any more: from now on nothing is left out until it was sent again."""
+        self._heartbeats[shard].clear()
+        self._dues[shard].clear()
+
     def part(self, flush: Flush, shard: int) -> Flush:
         """What of a flush concerns one shard, with nothing left out: to be sent again on a new connection."""
         shards = self.shards

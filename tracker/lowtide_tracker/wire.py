@@ -5,6 +5,7 @@ No I/O. What does not follow the tables exactly, to the last byte, is a `Protoco
 
 from collections.abc import Callable, Mapping
 from enum import IntEnum
+from typing import Any
 
 from msgspec import DecodeError
 from msgspec.msgpack import Decoder, Encoder
@@ -21,9 +22,13 @@ from lowtide_tracker.messages import (
     FrontClosed,
     FrontOpened,
     Hello,
+    Join,
+    Joined,
     Message,
     Notice,
     OpenFront,
+    Order,
+    Report,
     Subscribe,
     Unsubscribe,
     Welcome,
@@ -31,7 +36,7 @@ from lowtide_tracker.messages import (
 
 
 class Kind(IntEnum):
-    """The byte behind the length. Below 32 from clients, from 32 on from the tracker."""
+    """The byte behind the length. Below 32 from clients and shards, from 32 on from the tracker or the merge."""
 
     HELLO = 1
     FLUSH = 2
@@ -41,12 +46,16 @@ class Kind(IntEnum):
     OPEN_FRONT = 6
     CLOSE_FRONT = 7
     AWAIT = 8
+    JOIN = 9
+    REPORT = 10
     WELCOME = 33
     APPLIED = 34
     NOTICE = 35
     FRONT_OPENED = 36
     FRONT_CLOSED = 37
     FAULT = 38
+    JOINED = 39
+    ORDER = 40
 
 
 _KINDS: Mapping[type[Message], Kind] = {
@@ -58,12 +67,16 @@ _KINDS: Mapping[type[Message], Kind] = {
     OpenFront: Kind.OPEN_FRONT,
     CloseFront: Kind.CLOSE_FRONT,
     Await: Kind.AWAIT,
+    Join: Kind.JOIN,
+    Report: Kind.REPORT,
     Welcome: Kind.WELCOME,
     Applied: Kind.APPLIED,
     Notice: Kind.NOTICE,
     FrontOpened: Kind.FRONT_OPENED,
     FrontClosed: Kind.FRONT_CLOSED,
     Fault: Kind.FAULT,
+    Joined: Kind.JOINED,
+    Order: Kind.ORDER,
 }
 _pack = Encoder().encode
 _UNPACK: Mapping[int, Callable[[bytes], Message]] = {int(kind): Decoder(each).decode for each, kind in _KINDS.items()}
@@ -98,22 +111,37 @@ def decode(kind: int, payload: bytes) -> Message:
         raise ProtocolError(f"{Kind(kind).name} is not as the protocol has it: {error}") from error
     if _pack(message) != payload:
         # A map with a key twice, an integer or a length in more bytes than it needs, an element left out.
-        raise ProtocolError(f"{Kind(kind).name} has a segment twice, or is not in its shortest form")
-    if type(message) is Flush:
-        if message.dues:  # Most have none.
-            _check_dues(message)
-    elif type(message) is Notice:
-        _check_notice(message)
-    elif type(message) is Absolute:
-        _check_dues(message)
-        if len(dict(message.min_times)) != len(message.min_times):
-            raise ProtocolError("a report has the min time of one segment twice")
+        raise ProtocolError(f"{Kind(kind).name} has a key twice, or is not in its shortest form")
+    check = _CHECKS.get(type(message))
+    if check is not None:
+        check(message)
     return message
 
 
 def _check_dues(message: Flush | Absolute) -> None:
-    if len({due[:2] for due in message.dues}) != len(message.dues):
+    if message.dues and len({due[:2] for due in message.dues}) != len(message.dues):
         raise ProtocolError(f"worker {message.worker} has told two dues of one owner at once")
+
+
+def _check_absolute(absolute: Absolute) -> None:
+    _check_dues(absolute)
+    if len(dict(absolute.min_times)) != len(absolute.min_times):
+        raise ProtocolError("a report has the min time of one segment twice")
+
+
+def _check_order(order: Order) -> None:
+    if order.floor is None and order.feeds:
+        raise ProtocolError(f"order {order.number} closes front {order.front}, and says what it feeds")
+
+
+def _check_report(report: Report) -> None:
+    if len(dict(report.nodes)) != len(report.nodes):
+        raise ProtocolError(f"shard {report.shard} reports two node times of one worker")
+    if len({segment for segment, _, _ in report.stands}) != len(report.stands):
+        raise ProtocolError(f"shard {report.shard} reports where it stands at one segment twice")
+    for segment, low, stand in report.stands:
+        if low > stand:
+            raise ProtocolError(f"shard {report.shard} stands at {stand} of segment {segment}, and at {low} at lowest")
 
 
 def _check_notice(notice: Notice) -> None:
@@ -125,3 +153,13 @@ def _check_notice(notice: Notice) -> None:
             f"notice {notice.number} asks for tick {request.tick}, in request {request.number}, at global min time "
             f"{notice.global_min}"
         )
+
+
+_CHECKS: Mapping[type, Callable[[Any], None]] = {
+    Flush: _check_dues,
+    Absolute: _check_absolute,
+    Notice: _check_notice,
+    Report: _check_report,
+    Order: _check_order,
+}
+"""What is beyond a field's own range."""

@@ -27,7 +27,7 @@ def test_every_public_name_can_be_loaded() -> None:
 
 
 def test_the_protocol_page_names_every_kind_of_message() -> None:
-    rows = re.findall(r"^\| (\d+) \| (?:client|worker|tracker) \| (\w+) \|", README, re.MULTILINE)
+    rows = re.findall(r"^\| (\d+) \| (?:client|worker|tracker|shard|merge) \| (\w+) \|", README, re.MULTILINE)
     written = {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper(): int(kind) for kind, name in rows}
     assert written == {kind.name: kind.value for kind in Kind}
 

@@ -26,9 +26,9 @@ def test_both_sides_prove_the_secret() -> None:
 
 def test_the_bytes_are_the_documented_ones() -> None:
     server, client = both()
-    assert server.hello() == b"LOWTIDE\x02" + b"s" * 32
+    assert server.hello() == b"LOWTIDE\x03" + b"s" * 32
     proof = hmac.new(SECRET, b"client" + b"s" * 32 + b"c" * 32, hashlib.sha256).digest()
-    assert client.reply(server.hello()) == b"LOWTIDE\x02" + b"c" * 32 + proof
+    assert client.reply(server.hello()) == b"LOWTIDE\x03" + b"c" * 32 + proof
 
 
 def test_a_client_without_the_secret_is_refused() -> None:
@@ -61,7 +61,7 @@ def test_a_proof_cannot_be_reflected() -> None:
         server.answer(reply[:HELLO_BYTES] + answer)
 
 
-@pytest.mark.parametrize("greeting", [b"", b"GET / HTTP/1.1\r\n" + b" " * 60, b"LOWTIDE\x01" + b"s" * 32])
+@pytest.mark.parametrize("greeting", [b"", b"GET / HTTP/1.1\r\n" + b" " * 60, b"LOWTIDE\x02" + b"s" * 32])
 def test_another_protocol_or_version_is_named(greeting: bytes) -> None:
     with pytest.raises(HandshakeError, match="this version of Lowtide expects"):
         both()[1].reply(greeting)

@@ -205,6 +205,35 @@ def test_a_weaker_guard_releases_early(guard: str, monkeypatch: pytest.MonkeyPat
     assert any(released_early(taken=taken) for taken in (False, True))
 
 
+@pytest.mark.parametrize("weak", [False, True])
+def test_reports_that_become_one_keep_how_low_they_were(weak: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """5 opened and closed in a report that another one joins, which opens 7."""
+    if weak:
+        real = ShardView.add
+
+        def add(self: ShardView, report: Report, moved: dict[int, tuple[int, int]]) -> None:
+            full = len(self.pending) >= self._max_pending
+            real(self, report, moved)
+            if full:
+                self.pending[-1][1].update(moved)
+
+        monkeypatch.setattr(ShardView, "add", add)
+    sharded, [repaired, taken] = replay()
+    sharded.merge._views[1]._max_pending = 2
+    other = LocalTracker(4, incarnation=1)
+    for at, tick in enumerate((12, 7)):
+        other.fold(2, [tick], other.new_value())
+        sharded.shards[1].receive(sharded.parts(other.flush())[1])
+        sharded.report(1)
+        for part in (repaired[1], taken[1]) if at == 0 else ():
+            sharded.shards[1].receive(part)
+        sharded.report(1)
+    assert len(sharded.merge._views[1].pending) == 2
+    sharded.shards[0].receive(repaired[0])
+    sharded.report(0)
+    assert sharded.merge.min_time(2) == (7 if weak else 5)
+
+
 def test_a_front_that_opens_holds_min_time_until_all_shards_know_it() -> None:
     sharded = Sharded()
     order = sharded.merge.open_front(8, 0)

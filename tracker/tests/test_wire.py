@@ -15,8 +15,12 @@ from lowtide_tracker.messages import (
     FrontClosed,
     FrontOpened,
     Hello,
+    Join,
+    Joined,
     Message,
     OpenFront,
+    Order,
+    Report,
     Subscribe,
     Unsubscribe,
     Welcome,
@@ -65,6 +69,17 @@ LITERAL: list[tuple[Message, str]] = [
     (FrontOpened(4, 9), "04000000 24 92 04 09"),
     (FrontClosed(4), "03000000 25 91 04"),
     (Fault(Fault.LIFE_ENDED, "over"), "08000000 26 92 02 a4 6f766572"),
+    (Join(1, 3, fresh=True), "05000000 09 93 01 03 c3"),
+    (
+        Report(1, False, ((7, 258),), 2, ((1, 4, 6), (2, -(1 << 63), 5)), ((1, 9),), (Floor(4, 9, 6),), ((4, 7),)),
+        (
+            "2a000000 0a 98 01 c2 91 92 07 cd0102 02 92 93 01 04 06 93 02 d38000000000000000 05"
+            "91 92 01 09 91 94 04 09 06 c2 91 92 04 07"
+        ),
+    ),
+    (Joined(2, {4: 9, 5: -1}, {5: (1, 2)}, (6,)), "0f000000 27 94 02 82 04 09 05 ff 81 05 92 01 02 91 06"),
+    (Order(3, 4, 9, (1, 258)), "0a000000 28 94 03 04 09 92 01 cd0102"),
+    (Order(4, 4, None), "06000000 28 94 04 04 c0 90"),
 ]
 
 
@@ -173,7 +188,7 @@ def test_garbage_is_a_protocol_error_and_nothing_else(kind: int, payload: bytes)
         (Kind.OPEN_FRONT, "93 04 09 91 ce00010000", "<= 65535 - at `$[2][0]`"),
         (Kind.CLOSE_FRONT, "91 ff", ">= 0 - at `$[0]`"),
         (Kind.CLOSE_FRONT, "91 ce80000000", "<= 2147483647 - at `$[0]`"),
-        (Kind.AWAIT, "91 82 01 05 01 06", "a segment twice"),
+        (Kind.AWAIT, "91 82 01 05 01 06", "a key twice"),
         (Kind.AWAIT, "91 81 a131 05", "got `str`"),
         (Kind.WELCOME, "93 00 00 c2", ">= 1 - at `$[0]`"),
         (Kind.WELCOME, "93 01 00 02", "Expected `bool`"),
@@ -181,10 +196,21 @@ def test_garbage_is_a_protocol_error_and_nothing_else(kind: int, payload: bytes)
         (Kind.NOTICE, "97 01 01 02 80 00 90 c0", "continues"),
         (Kind.NOTICE, "97 01 01 00 80 00 90 92 00 00", ">= 1 - at `$[6][0]`"),
         (Kind.NOTICE, "97 01 01 00 80 00 90 92 01 03", "asks for tick 3, in request 1, at global min time 0"),
-        (Kind.NOTICE, "97 01 01 00 82 01 05 01 06 00 90 c0", "a segment twice"),
+        (Kind.NOTICE, "97 01 01 00 82 01 05 01 06 00 90 c0", "a key twice"),
         (Kind.NOTICE, "97 01 01 00 81 ff 05 00 90 c0", ">= 0 - at `key` in `$[3]`"),
         (Kind.FAULT, "92 04 a0", "<= 3 - at `$[0]`"),
         (Kind.FAULT, "92 00 a0", ">= 1 - at `$[0]`"),
+        (Kind.JOIN, "93 01 03 01", "Expected `bool`"),
+        (Kind.JOIN, "93 ce00010000 03 c2", "<= 65535 - at `$[0]`"),
+        (Kind.REPORT, "98 01 c2 91 92 07 ff 02 90 90 90 90", ">= 0 - at `$[2][0][1]`"),
+        (Kind.REPORT, "98 01 c2 90 02 91 92 01 04 90 90 90", "length 3, got 2"),
+        (Kind.REPORT, "98 01 c2 90 02 92 93 01 04 06 93 01 05 06 90 90 90", "at one segment twice"),
+        (Kind.REPORT, "98 01 c2 90 02 91 93 01 07 06 90 90 90", "lowest"),
+        (Kind.REPORT, "98 01 c2 92 92 07 01 92 07 02 02 90 90 90 90", "two node times"),
+        (Kind.JOINED, "94 02 82 04 09 04 0a 80 90", "a key twice"),
+        (Kind.JOINED, "94 02 80 81 05 91 ff 90", ">= 0"),
+        (Kind.ORDER, "94 00 04 09 90", ">= 1 - at `$[0]`"),
+        (Kind.ORDER, "94 04 04 c0 91 01", "closes"),
     ],
 )
 def test_what_the_tables_do_not_allow_is_refused(kind: Kind, payload: str, says: str) -> None:

@@ -89,6 +89,7 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
         relied_on: The largest tick that anything rests on.
         told: The largest delivered time that was told.
         capacity_ticks: How far acks may lie ahead of min time.
+        shards: How many processes share the tracker's work, beside the one that merges what they say; 1 for one alone.
         allowed_skew_ms: How far an idle front stays behind the broker's clock.
         stall_limit_ms: How long min time may stand in a segment without work.
         load_limit_s: How long a worker may take to load its state before it takes its first task; 0 for none to load.
@@ -116,6 +117,7 @@ class LifeSetting(msgspec.Struct, frozen=True, kw_only=True):
     relied_on: int
     told: int | None
     capacity_ticks: int
+    shards: int = 1
     allowed_skew_ms: int
     stall_limit_ms: int
     load_limit_s: float = 0.0

@@ -54,12 +54,14 @@ class Welcome(msgspec.Struct, frozen=True, kw_only=True):
         now_ms: The broker's time when this was said.
         fronts: The source partitions' names by number.
         front: At level 0, the worker's own front.
+        shards: Where the tracker's shards listen, by number; empty where it is one process.
     """
 
     tracker: str
     now_ms: int
     fronts: dict[int, str]
     front: FrontStart | None = None
+    shards: tuple[str, ...] = ()
 
 
 def pack(welcome: Welcome, deployment: bytes) -> bytes:

@@ -94,6 +94,10 @@ def _summary(view: JobView) -> Table:
         ("tracker", f"era {tracker.era}, process {tracker.pid or '-'}, {tracker.floors:,} floors"),
         ("its traffic", _traffic(tracker)),
     ]
+    if tracker.shards:
+        shards = [f"{each.shard}: {each.trouble or f'era {each.era}, process {each.pid}'}" for each in tracker.shards]
+        colour = "red" if any(each.trouble for each in tracker.shards) else ""
+        rows.append(("shards", Text("; ".join(shards), colour)))
     if view.chain:
         rows.append(("jobs", "; ".join(view.chain)))
     if totals.late:

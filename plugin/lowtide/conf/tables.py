@@ -180,12 +180,14 @@ class ControlConf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackerConf:
-    """The tracker that several jobs share, where they are connected by topics; `lowtide tracker` is its process.
+    """The job's tracker, and the one that several jobs share where they are connected by topics (`lowtide tracker`).
 
-    `after` names the jobs whose topics this one reads, with commas: until something is known of them, it waits. The
-    secret, which all jobs of the graph have, never stands in the file.
+    `shards` processes divide the job's acks among them; 1 is one tracker by itself. `after` names the jobs whose topics
+    this one reads, with commas: until something is known of them, it waits. The secret, which all jobs of the graph
+    have, never stands in the file.
     """
 
+    shards: Annotated[int, Meta(ge=1, le=64, description="from 1 to 64")] = 1
     graph: Annotated[str, Meta(pattern=r"^[^\s,]+:[0-9]+$", description="one host:port")] | None = None
     after: Text | None = None
     secret_env: Text | None = None

@@ -2,7 +2,7 @@
 
 from lowtide.doctor.check import Check
 from lowtide.doctor.installation import class_archives, java, own_jar, pyspark, pyspark_python, python, third_party_jars
-from lowtide.doctor.machine import folders, loopback, memory, ports, slots
+from lowtide.doctor.machine import folders, loopback, memory, ports, slots, tracker
 from lowtide.doctor.services import broker, clock, store, topics, zookeeper
 
 CHECKS = (
@@ -20,6 +20,7 @@ CHECKS = (
     Check("broker", broker),
     Check("topics", topics),
     Check("slots", slots),
+    Check("tracker", tracker),
     Check("zookeeper", zookeeper),
     Check("store", store),
     Check("clock", clock),

@@ -54,6 +54,17 @@ def slots(surroundings: Surroundings) -> Answer:
     return Answer("ok", f"{found}, {slots_needed(plan, fronts)} needed")
 
 
+def tracker(surroundings: Surroundings) -> Answer:
+    """A tracker in shards has a core for each of them; with fewer they only wait for each other."""
+    shards, cores = surroundings.conf.tracker.shards, _cores()
+    if shards == 1:
+        return Answer("ok", "one process")
+    found = f"{shards} shards and their merge, on {cores} cores"
+    if shards > cores:
+        return Answer("warn", found, f"lower [tracker].shards in conf to {max(1, cores // 2)} or less")
+    return Answer("ok", found)
+
+
 def free_mib() -> int:
     """Memory that could be had now, in MiB: the machine's, or what the container's limit leaves."""
     lines = Path("/proc/meminfo").read_text().splitlines()

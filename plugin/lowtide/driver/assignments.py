@@ -90,6 +90,7 @@ def setting_of(plan: Plan, conf: Conf, opening: Opening, token: str) -> LifeSett
         relied_on=opening.relied_on,
         told=opening.told,
         capacity_ticks=_lead_ticks(conf) + SPARE_TICKS,
+        shards=conf.tracker.shards,
         allowed_skew_ms=job.allowed_skew_ms,
         stall_limit_ms=job.stall_limit_ms,
         load_limit_s=0.0 if opening.recovered is None else conf.worker.load_limit_s,

@@ -4,28 +4,29 @@
 
     line.connect()
     ...
-    for notice in line.receive():       # when its `fileno` is readable
+    for notice in line.receive():       # when one of its `descriptors` is readable
         effects = core.notice(notice)   # the local tracker hears of it here
     line.flush(core.flush())            # every 1 to 2 ms
     if line.fileno() < 0:
         line.mend(time.monotonic())     # with every turn of the loop
+
+To a tracker in shards it is several connections, and broken as soon as one of them is: min time stands anyway.
 """
 
 from __future__ import annotations
 
-import os
-import select
-import socket
 import time
 from collections.abc import Sequence
 
 from lowtide.errors import LifeEnded
+from lowtide.process.greeting import TRY_EVERY_S, Greeting
 from lowtide_tracker import (
     ConnectionLost,
     Flush,
     LocalTracker,
     Notice,
     NoticeGap,
+    ShardedClient,
     TrackerClient,
     TrackerError,
     Traffic,
@@ -33,9 +34,6 @@ from lowtide_tracker import (
 
 __all__ = ["TrackerLine"]
 
-MEND_EVERY_S = 0.05
-GREETING_LIMIT_S = 2.0
-"""How long a connection may wait to be taken before another one is tried."""
 MAX_TURN_S = 1.0
 """What one turn of the loop may add to the time for which there was no line."""
 CALL_LIMIT_S = 2.0
@@ -43,7 +41,7 @@ CALL_LIMIT_S = 2.0
 
 
 class TrackerLine:
-    """One worker's connection to the tracker, broken or not; nothing is lost while it is.
+    """One worker's line to the tracker, broken or not; nothing is lost while it is.
 
     What the core flushes meanwhile is kept by the local tracker, and sent by the next connection: flush by flush, or
     as one report to a tracker that is being rebuilt (R10). Apart from `connect`, nothing waits for a tracker that is
@@ -55,6 +53,7 @@ class TrackerLine:
         incarnation: The life.
         local: The worker's local tracker, which the worker's core lets hear notices and make flushes.
         name: The worker's, for people.
+        shards: The addresses of the tracker's shards, by number; empty where it is one process.
         reconnect_limit_s: After so long without a line the life is over; turns of the loop count for `MAX_TURN_S` at
             most.
     """
@@ -67,31 +66,43 @@ class TrackerLine:
         incarnation: int,
         local: LocalTracker,
         name: str,
+        shards: Sequence[str] = (),
         reconnect_limit_s: float = 20.0,
     ) -> None:
         self.address = address
         self.name = name
         self._limit_s = reconnect_limit_s
-        self._client = TrackerClient(
-            address,
-            secret=secret,
-            incarnation=incarnation,
-            local=local,
-            name=name,
-            timeout_s=CALL_LIMIT_S,
-            tell_local=False,
-        )
-        host, _, port = address.rpartition(":")
-        self._target = (host, int(port))
+        self._client: TrackerClient | ShardedClient
+        if shards:
+            self._client = ShardedClient(
+                address,
+                shards,
+                secret=secret,
+                incarnation=incarnation,
+                local=local,
+                name=name,
+                timeout_s=CALL_LIMIT_S,
+                tell_local=False,
+            )
+            self._lines: tuple[TrackerClient, ...] = self._client.lines
+        else:
+            self._client = TrackerClient(
+                address,
+                secret=secret,
+                incarnation=incarnation,
+                local=local,
+                name=name,
+                timeout_s=CALL_LIMIT_S,
+                tell_local=False,
+            )
+            self._lines = (self._client,)
+        self._greetings = [Greeting(each) for each in (address, *shards)]
         self._why = ""
         """Why there is no line."""
         self._broken_s = 0.0
         """For how long `mend` has seen it so."""
         self._seen_at: float | None = None
         """When it did last."""
-        self._attempt: socket.socket | None = None
-        """A connection that the tracker has not greeted yet."""
-        self._tried_at = float("-inf")
 
     def connect(self) -> None:
         """Connect for the first time, waiting for a tracker that is not there yet.
@@ -100,19 +111,26 @@ class TrackerLine:
             LifeEnded: the tracker does not take this worker, or there was none for the limit.
         """
         while not self.mend(time.monotonic()):
-            time.sleep(MEND_EVERY_S / 10)
+            time.sleep(TRY_EVERY_S / 10)
 
     def fileno(self) -> int:
-        """The line's descriptor, -1 while there is none; a new one once `mend` has connected.
+        """The descriptor on which notices come, -1 while the line is broken; perhaps a new one once it is mended.
 
-        The old one is closed by then: take it out of a selector when `receive` or `flush` leave -1 here.
+        The old one may be closed by then: take it out of a selector when `receive` or `flush` leave -1 here.
         """
         return self._client.fileno() if self._client.connected else -1
 
+    def descriptors(self) -> list[int]:
+        """All descriptors of the line, that of notices first; none while it is broken. `receive` reads all."""
+        return [line.fileno() for line in self._lines] if self._client.connected else []
+
     @property
     def traffic(self) -> Traffic:
-        """What has gone over it, however often it broke."""
-        return self._client.traffic
+        """What has gone over it, over all its connections, however often they broke."""
+        total = Traffic()
+        for line in self._lines:
+            total.add(line.traffic)
+        return total
 
     def receive(self) -> list[Notice]:
         """Return the notices that have come and are new, for the core and its local tracker to hear.
@@ -133,7 +151,8 @@ class TrackerLine:
         Raises:
             LifeEnded: the tracker says so.
         """
-        if flush is None or not self._client.connected:
+        # Shards that are there get their parts of every flush, whether others are there or not.
+        if flush is None or not any([line.connected for line in self._lines]):
             return
         try:
             self._client.send_flush(flush)
@@ -141,7 +160,7 @@ class TrackerLine:
             self._broke(error)
 
     def mend(self, now: float) -> bool:
-        """Try to connect if there is no line, every `MEND_EVERY_S`; return whether there is one.
+        """Try to connect what has no connection, every `TRY_EVERY_S`; return whether the line is whole.
 
         Args:
             now: The monotonic time in s.
@@ -154,19 +173,15 @@ class TrackerLine:
         # A loop that was busy for long has not looked for the tracker meanwhile.
         self._broken_s += 0.0 if self._seen_at is None else min(now - self._seen_at, MAX_TURN_S)
         self._seen_at = now
-        try:
-            if self._greeted(now):
-                connection, self._attempt = self._attempt, None
-                self._client.connect(connection=connection)
-                self._broken_s, self._seen_at = 0.0, None
-                return True
-        except OSError as error:
-            self._drop_attempt(str(error))
-        except TrackerError as error:
-            self._broke(error)
+        for line, greeting in zip(self._lines, self._greetings, strict=True):
+            if not line.connected:
+                self._mend_one(line, greeting, now)
+        if all([line.connected for line in self._lines]):
+            self._broken_s, self._seen_at = 0.0, None
+            return True
         if self._broken_s >= self._limit_s:
             raise LifeEnded(
-                f"worker {self.name} has had no line to the tracker at {self.address} for {self._limit_s:g} s: "
+                f"worker {self.name} has had no line to {self._absent()} for {self._limit_s:g} s: "
                 + (self._why or "it takes no connection"),
                 way_out="see the service's log, then start the job again",
             )
@@ -187,40 +202,32 @@ class TrackerLine:
 
     def close(self) -> None:
         """Close the line; what was not applied is kept."""
-        self._drop_attempt("it was closed")
+        for greeting in self._greetings:
+            greeting.drop("it was closed")
         self._client.close()
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
-    def _greeted(self, now: float) -> bool:
-        """Whether a tracker has taken the connection that is tried, so that it will not be waited for."""
-        if self._attempt is not None and now - self._tried_at >= GREETING_LIMIT_S:
-            self._drop_attempt("it takes no connection")
-        if self._attempt is None:
-            if now - self._tried_at < MEND_EVERY_S:
-                return False
-            self._tried_at = now
-            self._attempt = socket.socket()
-            self._attempt.setblocking(False)
-            self._attempt.connect_ex(self._target)
-        poll = select.poll()
-        poll.register(self._attempt, select.POLLIN)
-        if not poll.poll(0):
-            return False
-        error = self._attempt.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if error:
-            raise OSError(error, os.strerror(error))
-        return True
+    def _mend_one(self, line: TrackerClient, greeting: Greeting, now: float) -> None:
+        connection = greeting.taken(now)
+        if connection is None:
+            self._why = greeting.why or self._why
+            return
+        try:
+            line.connect(connection=connection)
+        except TrackerError as error:
+            self._broke(error)
+
+    def _absent(self) -> str:
+        """What there is no connection to."""
+        at = next(at for at, line in enumerate(self._lines) if not line.connected)
+        what = "the tracker" if at == 0 else f"shard {at - 1} of the tracker"
+        return f"{what} at {self._greetings[at].address}"
 
     def _broke(self, error: TrackerError) -> None:
         """Note a broken line; any other error ends the life."""
-        self._client.close()
+        if not isinstance(error, ConnectionLost):
+            self._client.close()
         if not isinstance(error, ConnectionLost | NoticeGap):
             raise LifeEnded(str(error)) from error
         self._why = str(error)
-
-    def _drop_attempt(self, why: str) -> None:
-        self._why = why
-        if self._attempt is not None:
-            self._attempt.close()
-            self._attempt = None

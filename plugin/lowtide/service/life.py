@@ -26,6 +26,7 @@ from lowtide.service.snapshots.participants import LifeParticipants
 from lowtide.service.store_thread import StoreThread
 from lowtide.service.tracker.messages import TrackerSetting
 from lowtide.service.tracker.process import TrackerProcess
+from lowtide.service.tracker.sharded import LifeTracker, ShardedTracker
 from lowtide.service.tracker.stall import Stall
 from lowtide.service.workers.crew import Crew
 from lowtide.service.workers.questions import Questions
@@ -130,26 +131,7 @@ class Life:
                 setting.kafka, setting.job, incarnation=setting.incarnation, generation=generation, events=events
             )
         self._address = ""
-        openings, feeds = self.fronts.openings, self.fronts.feeds
-        self._tracker = TrackerProcess(
-            TrackerSetting(
-                setting.incarnation,
-                setting.graph,
-                dict(openings),
-                setting.start,
-                setting.capacity_ticks,
-                setting.dues,
-                dict(feeds),
-            ),
-            secret,
-            host=host,
-            workers=lambda: [*register.hosts(), SERVICE_WORKER],
-            fronts=lambda: openings,
-            feeds=lambda: feeds,
-            on_fault=on_end,
-            on_restart=self._restarted,
-            on_report=lambda report: self.hub.segments_reached(report.min_times, report.global_min),
-        )
+        self._tracker = self._make_tracker(host, register)
 
     async def start(self) -> None:
         """Start all of it.
@@ -162,7 +144,7 @@ class Life:
             self._address = await self._tracker.start()
             if self.jobs is not None:
                 self.jobs.start()
-            self.fronts.start(self._address)
+            self.fronts.start(self._address, self._tracker.shards)
             if self.setting.snapshots is not None:
                 await self._commits.open()
                 participants = LifeParticipants(self._crew, self.fronts, self._tracker, self._tidier)
@@ -208,6 +190,7 @@ class Life:
         """What is wrong though the life goes on, each with the time since when."""
         found = [] if self.snapshots is None else [self.snapshots.trouble]
         found += [] if self.jobs is None else [self.jobs.trouble]
+        found += self._tracker.troubles
         return [each for each in (self._place.away, self.fronts.trouble, self.reach.trouble, *found) if each]
 
     @property
@@ -222,7 +205,13 @@ class Life:
             LifeEnded: the front cannot be handed over.
         """
         front = await self.fronts.hand_over(worker) if worker.startswith("0/") else None
-        return Welcome(tracker=self._address, now_ms=self.fronts.now_ms(), fronts=self.fronts.names(), front=front)
+        return Welcome(
+            tracker=self._address,
+            now_ms=self.fronts.now_ms(),
+            fronts=self.fronts.names(),
+            front=front,
+            shards=self._tracker.shards,
+        )
 
     def hear(self, worker: str, news: WorkerNews) -> None:
         """Take what a worker reports of its front, of a snapshot or of a key that was asked for."""
@@ -275,6 +264,51 @@ class Life:
             return
         if delivered > max(self.setting.start, self.told if self.told is not None else self.setting.start):
             self._telling = asyncio.get_running_loop().create_task(self._tell(delivered))
+
+    def _make_tracker(self, host: str, register: Register) -> LifeTracker:
+        """The life's tracker, in shards where the conf has some (R9)."""
+        setting, openings, feeds = self.setting, self.fronts.openings, self.fronts.feeds
+        begins = TrackerSetting(
+            setting.incarnation,
+            setting.graph,
+            dict(openings),
+            setting.start,
+            setting.capacity_ticks,
+            setting.dues,
+            dict(feeds),
+        )
+
+        def workers() -> list[int]:
+            return [*register.hosts(), SERVICE_WORKER]
+
+        def reported(report: TrackerReport) -> None:
+            self.hub.segments_reached(report.min_times, report.global_min)
+
+        if setting.shards == 1:
+            return TrackerProcess(
+                begins,
+                self._secret,
+                host=host,
+                workers=workers,
+                fronts=lambda: openings,
+                feeds=lambda: feeds,
+                on_fault=self._on_end,
+                on_restart=self._restarted,
+                on_report=reported,
+            )
+        return ShardedTracker(
+            begins,
+            self._secret,
+            host=host,
+            shards=setting.shards,
+            workers=workers,
+            fronts=lambda: openings,
+            feeds=lambda: feeds,
+            on_fault=self._on_end,
+            on_restart=self._restarted,
+            on_shard_restart=self._shard_restarted,
+            on_report=reported,
+        )
 
     def _through(self, jobs: GraphLine, delivered: int | None) -> int | None:
         """Limit a delivered time by those of the jobs before this one: so the last job's implies all."""
@@ -340,3 +374,8 @@ class Life:
         if self.snapshots is not None:
             self.snapshots.tracker_restarted()
         self._events.event("tracker_restarted", era=era, how=how)
+
+    def _shard_restarted(self, shard: int, era: int, how: str) -> None:
+        """A request for a snapshot goes on: the merge has it, and repeats it to who connects again."""
+        self.restarts += 1
+        self._events.event("tracker_restarted", shard=shard, era=era, how=how)

@@ -24,6 +24,7 @@ __all__ = [
     "Phase",
     "Rates",
     "SegmentView",
+    "ShardView",
     "SinkView",
     "SnapshotView",
     "SnapshotsView",
@@ -102,8 +103,18 @@ class SinkView(Struct, frozen=True, kw_only=True):
     delivery: str = "exactly_once"
 
 
+class ShardView(Struct, frozen=True, kw_only=True):
+    """A shard of the tracker: `era` counts its processes, `flushes` what came to the one that runs."""
+
+    shard: int
+    era: int = 0
+    pid: int | None = None
+    flushes: int = 0
+    trouble: str = ""
+
+
 class TrackerView(Struct, frozen=True, kw_only=True):
-    """The tracker's process.
+    """The tracker's process, of one in shards the merge's.
 
     Attributes:
         era: Counts its lives within the job's.
@@ -111,8 +122,9 @@ class TrackerView(Struct, frozen=True, kw_only=True):
         floors: How many it keeps.
         restarts: How often it was restarted.
         workers: How many processes are connected that flush.
-        traffic: What has come to this process, and gone from it.
+        traffic: What has come to this process, and gone from it; to all shards, too.
         messages_per_record: Those of the life's workers, in and out, for each record read.
+        shards: The shards, if there are some.
     """
 
     era: int = 0
@@ -122,6 +134,7 @@ class TrackerView(Struct, frozen=True, kw_only=True):
     workers: int = 0
     traffic: Traffic = field(default_factory=Traffic)
     messages_per_record: float | None = None
+    shards: tuple[ShardView, ...] = ()
 
 
 Phase = Literal["taking", "sealed", "committed", "failed"]

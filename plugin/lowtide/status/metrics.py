@@ -139,6 +139,11 @@ def _processes(view: JobView) -> Iterator[Metric]:
         workers.add_metric([str(level)], levels.count(level))
     yield workers
     yield _counter("tracker_restarts", "How often the tracker's process was restarted.", view.tracker.restarts)
+    if view.tracker.shards:
+        working = _gauge("tracker_shard_working", "1 while a shard of the tracker works, 0 if not.", "shard")
+        for shard in view.tracker.shards:
+            working.add_metric([str(shard.shard)], int(not shard.trouble))
+        yield working
     yield _one("tracker_floors", "Floors that the tracker keeps.", view.tracker.floors)
     yield from _traffic(view)
     yield _one("clock_jump_seconds", "How far the broker's clock is off what is believed.", view.clock_jump_ms / 1000)

@@ -8,7 +8,7 @@ from typing import Any
 
 from lowtide.core.fronts.floors import LAST_TICK, NO_TICK
 from lowtide.status.gauges import FrontGauges, KeptGauges, LineGauges, WorkerState
-from lowtide.status.job_view import FrontView, JobView, SegmentView, SinkView, TrackerView, WorkerView
+from lowtide.status.job_view import FrontView, JobView, SegmentView, ShardView, SinkView, TrackerView, WorkerView
 from lowtide.status.moment import JobShape, Moment
 from lowtide.status.recent import Recent, totals_of
 
@@ -102,6 +102,10 @@ class _Teller:
         tracker, restarts = self._moment.tracker, self._moment.restarts
         if tracker is None:
             return TrackerView(restarts=restarts)
+        shards = tuple(
+            ShardView(shard=each.shard, era=each.era, pid=each.pid, flushes=each.flushes, trouble=each.trouble)
+            for each in tracker.shards
+        )
         records = totals_of(self._moment.workers).records_in
         messages = sum(line.traffic.messages_in + line.traffic.messages_out for line in self._lines())
         return TrackerView(
@@ -112,6 +116,7 @@ class _Teller:
             workers=tracker.workers,
             traffic=tracker.traffic,
             messages_per_record=messages / records if records else None,
+            shards=shards,
         )
 
     def _lines(self) -> list[LineGauges]:

@@ -7,7 +7,51 @@ from dataclasses import dataclass
 
 from lowtide_tracker import Holder, Traffic
 
-__all__ = ["TrackerReport"]
+__all__ = ["ShardReport", "ShardState", "TrackerReport"]
+
+
+@dataclass(frozen=True, slots=True)
+class ShardReport:
+    """One report of a shard's process.
+
+    Attributes:
+        shard: Its number.
+        era: 1, and one more for each process that replaced a dead one.
+        pid: Of the process.
+        missing: The workers that it waits for while it is being rebuilt.
+        holders: What holds each group here, by the group's first segment.
+        workers: How many are connected.
+        traffic: What has come to this process, and gone from it; not what it says to the merge.
+        joined: Whether it has a line to the merge.
+    """
+
+    shard: int
+    era: int
+    pid: int
+    missing: tuple[int, ...]
+    holders: Mapping[int, Holder]
+    workers: int
+    traffic: Traffic
+    joined: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ShardState:
+    """How it stands with a shard, as the service sees it.
+
+    Attributes:
+        shard: Its number.
+        era: How many processes it has had.
+        pid: Of the one that runs; None while there is none.
+        flushes: How many parts of flushes have come to it.
+        trouble: What is wrong with it, for people; empty if nothing is.
+    """
+
+    shard: int
+    era: int
+    pid: int | None
+    flushes: int
+    trouble: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +69,8 @@ class TrackerReport:
         floors: How many are kept.
         workers: How many are connected.
         traffic: What has come to this process, and gone from it, over all connections.
+        held_by: Of a merge, the shard and the segment of what holds the global min time; None if it is no shard.
+        shards: The shards, where the tracker has some.
     """
 
     era: int
@@ -37,3 +83,5 @@ class TrackerReport:
     floors: int
     workers: int
     traffic: Traffic
+    held_by: tuple[int, int] | None = None
+    shards: tuple[ShardState, ...] = ()

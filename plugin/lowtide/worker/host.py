@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from lowtide.assignment.birth import Birth
 from lowtide.assignment.deployment import Deployment
 from lowtide.assignment.messages import Cancel, Committed, WorkerNews
+from lowtide.assignment.welcome import Welcome
 from lowtide.core.effects import Frame
 from lowtide.core.operators.limits import PLACE_BYTES
 from lowtide.core.worker import WorkerCore
@@ -73,15 +74,20 @@ class LevelHost:
     Args:
         deployment: The plan and its settings.
         birth: The first worker's.
-        tracker: Where the tracker listens.
+        welcome: What the service has told it: where the tracker listens.
     """
 
-    def __init__(self, deployment: Deployment, birth: Birth, tracker: str) -> None:
+    def __init__(self, deployment: Deployment, birth: Birth, welcome: Welcome) -> None:
         self._deployment = deployment
         self._birth = birth
         self.local = LocalTracker(birth.host, birth.incarnation, start=deployment.start)
         self.line = TrackerLine(
-            tracker, secret=birth.secret, incarnation=birth.incarnation, local=self.local, name=birth.name
+            welcome.tracker,
+            secret=birth.secret,
+            incarnation=birth.incarnation,
+            local=self.local,
+            name=birth.name,
+            shards=welcome.shards,
         )
         self.line.connect()
         self.dirty = True
@@ -194,8 +200,10 @@ class LevelHost:
         now and then, together.
         """
         found: list[tuple[int, Callable[[], Emitted]]] = []
-        if self._waits:
-            found.append((self.line.fileno(), self.hear))
+        descriptors = self.line.descriptors()
+        if not self._waits:
+            del descriptors[:1]  # What else there is tells at once that a shard of the tracker has gone.
+        found += [(descriptor, self.hear) for descriptor in descriptors]
         if self._shared is not None:
             found.append((self._shared.delivery.fileno(), self.settle))
         found.append((self.rounds.fileno(), self.came_round))

@@ -16,7 +16,7 @@ class LevelDeployment(Deployment):
 
     def host(self, birth: Birth, welcome: Welcome) -> LevelHost:
         """Make what the workers of one process share, in that process."""
-        return LevelHost(self, birth, welcome.tracker)
+        return LevelHost(self, birth, welcome)
 
     def stage(self, birth: Birth, welcome: Welcome, host: LevelHost) -> LevelStage:
         """Make the stage of one worker, in its process."""

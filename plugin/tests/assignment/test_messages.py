@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -89,7 +90,7 @@ from lowtide.jars.shim import shim_jar
 from lowtide.jars.third_party import pyspark_folder
 from lowtide.service.tracker import messages as tracking
 from lowtide.status.gauges import FrontGauges, LineGauges, WorkerGauges, WorkerState
-from lowtide.status.tracker_report import TrackerReport
+from lowtide.status.tracker_report import ShardReport, ShardState, TrackerReport
 from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.format.manifest import LaneLast, Part
 from lowtide_tracker import Holder, Traffic
@@ -175,9 +176,16 @@ FROM_TRACKER = [
     tracking.Requested(1, BIG),
     tracking.Requested(1, Refused(TEXT)),
     tracking.Report(REPORT),
+    tracking.Report(replace(REPORT, held_by=(1, 2), shards=(ShardState(1, 2, None, BIG, TEXT),))),
+    tracking.ShardSaid(
+        ShardReport(1, 2, 4, (3,), {1: Holder(5, 1, None, owner=3, told=False)}, 2, Traffic(acks=BIG), joined=True)
+    ),
     tracking.Fault(CAUSE),
 ]
 TRACKER_START = tracking.TrackerStart(secret="ab", listener=3, setting=SETTING, era=2, workers=[1])
+SHARD_START = tracking.TrackerStart(
+    secret="ab", listener=3, setting=SETTING, era=2, workers=None, shards=3, shard=2, merge="h:1"
+)
 
 Read = Callable[[bytes], Any]
 SENT: list[tuple[Read, Message]] = [
@@ -193,6 +201,7 @@ SENT: list[tuple[Read, Message]] = [
     (read_attach, ATTACH),
     *((reader(type(each), "the JVM"), each) for each in TO_JVM),
     (tracking.read_tracker_start, TRACKER_START),
+    (tracking.read_tracker_start, SHARD_START),
     (tracking.read_by_tracker, tracking.Request(1)),
     (tracking.read_by_tracker, tracking.ForgetFloors(1, BIG)),
     *((tracking.read_from_tracker, each) for each in FROM_TRACKER),

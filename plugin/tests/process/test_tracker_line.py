@@ -11,8 +11,8 @@ import pytest
 from tracker_life import INCARNATION, SECRET, TrackerLife, Worker, wait
 
 from lowtide.errors import LifeEnded
-from lowtide.process import tracker_line
-from lowtide.process.tracker_line import MEND_EVERY_S, TrackerLine
+from lowtide.process.greeting import GREETING_LIMIT_S, TRY_EVERY_S
+from lowtide.process.tracker_line import TrackerLine
 from lowtide_tracker import LocalTracker, Notice
 
 
@@ -145,10 +145,10 @@ def test_nobody_waits_for_a_tracker_that_takes_no_connection() -> None:
         line = line_to(f"127.0.0.1:{server.getsockname()[1]}")
         began = time.monotonic()
         now = 0.0
-        while now < 2 * tracker_line.GREETING_LIMIT_S:
+        while now < 2 * GREETING_LIMIT_S:
             assert not line.mend(now)
-            now += MEND_EVERY_S / 2
-        assert time.monotonic() - began < tracker_line.GREETING_LIMIT_S
+            now += TRY_EVERY_S / 2
+        assert time.monotonic() - began < GREETING_LIMIT_S
         connections = [server.accept()[0] for _ in range(2)]
         assert connections[0].recv(1) == b"", "the first was given up for the second"
         for connection in connections:

@@ -18,9 +18,11 @@ from lowtide.histogram import Histogram
 from lowtide.status.gauges import FrontGauges, KeptGauges, LateGauges, LineGauges
 from lowtide.status.job_view import FrontView, JobView, Percentiles
 from lowtide.status.job_watch import JobWatch
+from lowtide.status.metrics import JobMetrics
 from lowtide.status.moment import OUTLET, JobShape, Moment
 from lowtide.status.recent import Recent
 from lowtide.status.teller import delivered_time, job_view
+from lowtide.status.tracker_report import ShardState
 from lowtide_bench.flows import inverted_index
 from lowtide_tracker import Holder, Traffic
 
@@ -232,3 +234,24 @@ def test_the_shape_of_a_plan_names_who_receives() -> None:
     assert (shape.segments[2], shape.segments[3]) == ("index", OUTLET)
     assert shape.sinks == {"index": (2, plan.lanes)}
     assert (shape.job, shape.incarnation, shape.slack_ms) == ("index", 4, plan.slack_ms)
+
+
+def metrics_of(seen: JobView) -> str:
+    return JobMetrics("index", lambda: seen, dict).exposition()[0].decode()
+
+
+def test_a_shard_of_the_tracker_that_is_missing_is_named() -> None:
+    """On the page, in the metrics, and as who holds min time."""
+    shards = (ShardState(0, 1, 70, 12, ""), ShardState(1, 3, 71, 4, "has said nothing for 4 s"))
+    away = replace(report(shards=shards), held=None, holder="shard 1 of the tracker has said nothing for 4 s")
+    seen = view(moment(tracker=away))
+    assert [(each.era, each.pid, each.flushes) for each in seen.tracker.shards] == [(1, 70, 12), (3, 71, 4)]
+    assert seen.holder == "shard 1 of the tracker has said nothing for 4 s"
+    page = io.StringIO()
+    show(seen, page)
+    assert "0: era 1, process 70; 1: has said nothing for 4 s" in page.getvalue()
+    told = metrics_of(seen)
+    assert 'lowtide_tracker_shard_working{job_name="index",shard="0"} 1.0' in told
+    assert 'lowtide_tracker_shard_working{job_name="index",shard="1"} 0.0' in told
+    alone = view(moment())
+    assert "tracker_shard" not in metrics_of(alone)

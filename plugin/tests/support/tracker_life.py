@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from lowtide.process.tracker_line import TrackerLine
 from lowtide.service.tracker.messages import TrackerSetting
@@ -46,28 +46,35 @@ class TrackerLife:
     """A running tracker's process; `workers` and `fronts` are what the life's registers say."""
 
     def __init__(
-        self, graph: dict[int, tuple[int, ...]] | None = None, workers: Callable[[], list[int]] | None = None
+        self,
+        graph: dict[int, tuple[int, ...]] | None = None,
+        workers: Callable[[], list[int]] | None = None,
+        fronts: dict[int, int] | None = None,
+        dues: dict[int, list[int]] | None = None,
     ) -> None:
         self.workers = [1, 2]
-        self.fronts = {0: 0}
+        self.fronts = fronts or {0: 0}
         self.faults: list[Cause] = []
         self.restarts: list[tuple[int, str]] = []
-        setting = TrackerSetting(INCARNATION, graph or GRAPH, dict(self.fronts), 0, 1 << 16)
-        self.process = TrackerProcess(
-            setting,
-            SECRET,
-            host="127.0.0.1",
-            workers=workers or (lambda: self.workers),
-            fronts=lambda: self.fronts,
-            on_fault=self.faults.append,
-            on_restart=lambda era, how: self.restarts.append((era, how)),
-        )
+        self.setting = TrackerSetting(INCARNATION, graph or GRAPH, dict(self.fronts), 0, 1 << 16, dues or {})
+        self.process = self.make(workers or (lambda: self.workers))
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
         self._open: list[TrackerLine | TrackerClient] = []
 
-    def __enter__(self) -> TrackerLife:
+    def make(self, workers: Callable[[], list[int]]) -> TrackerProcess:
+        return TrackerProcess(
+            self.setting,
+            SECRET,
+            host="127.0.0.1",
+            workers=workers,
+            fronts=lambda: self.fronts,
+            on_fault=self.faults.append,
+            on_restart=lambda era, how: self.restarts.append((era, how)),
+        )
+
+    def __enter__(self) -> Self:
         self.address = self.do(self.process.start())
         return self
 
@@ -86,6 +93,14 @@ class TrackerLife:
         """Do something in the process's loop."""
         return asyncio.run_coroutine_threadsafe(what, self._loop).result(LIMIT_S)
 
+    def do_soon(self, what: Callable[[], object]) -> None:
+        """Do something in the process's loop, and wait until it is done."""
+
+        async def in_loop() -> None:
+            what()
+
+        self.do(in_loop())
+
     def kill(self) -> int:
         """Kill the process, and return who it was."""
         pid = self.process.pid
@@ -101,7 +116,14 @@ class TrackerLife:
         return self.process.report
 
     def line(self, local: LocalTracker, *, connect: bool = True) -> TrackerLine:
-        line = TrackerLine(self.address, secret=SECRET, incarnation=INCARNATION, local=local, name=f"1/{local.worker}")
+        line = TrackerLine(
+            self.address,
+            secret=SECRET,
+            incarnation=INCARNATION,
+            local=local,
+            name=f"1/{local.worker}",
+            shards=self.process.shards,
+        )
         self._open.append(line)
         if connect:
             line.connect()

@@ -35,6 +35,7 @@ class IdleFronts:
         on_min_time: Called with the global min time when it was heard.
         on_lost: Called with why, when the line is gone for good.
         end: The tick of the end of time.
+        shards: Where the tracker's shards listen; empty where it is one process.
 
     Attributes:
         floors: All that the tracker has told since the life began, as far as no commit covers them.
@@ -52,17 +53,20 @@ class IdleFronts:
         on_min_time: Callable[[int], None],
         on_lost: Callable[[Cause], None],
         end: int = LAST_TICK,
+        shards: Sequence[str] = (),
     ) -> None:
         self._end = end
         self.floors = Steps()
         self.requested = 0
         self._local = LocalTracker(SERVICE_WORKER, incarnation, start=start)
-        self._line = TrackerLine(address, secret=secret, incarnation=incarnation, local=self._local, name="service")
+        self._line = TrackerLine(
+            address, secret=secret, incarnation=incarnation, local=self._local, name="service", shards=shards
+        )
         self._on_min_time = on_min_time
         self._on_lost = on_lost
         self._fronts: dict[int, FrontStart] = {}
         self._loop = asyncio.get_running_loop()
-        self._watched = -1
+        self._watched: set[int] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -171,19 +175,19 @@ class IdleFronts:
 
     def _watch(self) -> None:
         """Hear the line; while there is none, try to have one again."""
-        descriptor = self._line.fileno()
-        if descriptor != self._watched:
+        descriptors = set(self._line.descriptors())
+        if descriptors != self._watched:
             self._unwatch()
-            if descriptor >= 0:
+            for descriptor in descriptors:
                 self._loop.add_reader(descriptor, self._hear)
-                self._watched = descriptor
-        if descriptor < 0 and self._timer is None and not self._closed:
+            self._watched = descriptors
+        if not descriptors and self._timer is None and not self._closed:
             self._timer = self._loop.call_later(POLL_S, self._mend)
 
     def _unwatch(self) -> None:
-        if self._watched >= 0:
-            self._loop.remove_reader(self._watched)
-            self._watched = -1
+        for descriptor in self._watched:
+            self._loop.remove_reader(descriptor)
+        self._watched = set()
 
     def _mend(self) -> None:
         self._timer = None

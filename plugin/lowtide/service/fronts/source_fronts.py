@@ -99,11 +99,12 @@ class SourceFronts:
         self.trouble = ""
         """What is wrong with the brokers' clock, and since when; empty if nothing is."""
 
-    def start(self, tracker: str) -> None:
+    def start(self, tracker: str, shards: Sequence[str] = ()) -> None:
         """Speak for all fronts, as none has a worker yet, and look at their tails.
 
         Args:
             tracker: Where the tracker listens.
+            shards: Where its shards do; empty where it is one process.
 
         Raises:
             LifeEnded: it does not answer.
@@ -117,6 +118,7 @@ class SourceFronts:
             on_min_time=self._heard_min_time,
             on_lost=self._on_end,
             end=end_tick(setting.shape.slack_ms),
+            shards=shards,
         )
         self._idle.connect()
         self._clock = BrokerClock(setting.kafka, clock_topic(setting.job), on_error=self._trouble)

@@ -8,7 +8,7 @@ from typing import Protocol
 from lowtide.assignment.messages import Forget, WorkerOrder
 from lowtide.service.fronts.source_fronts import SourceFronts
 from lowtide.service.snapshots.floor_tidier import FloorTidier
-from lowtide.service.tracker.process import TrackerProcess
+from lowtide.service.tracker.sharded import LifeTracker
 from lowtide.service.workers.crew import Crew
 from lowtide_snapshots.format.manifest import FrontAt
 from lowtide_tracker import Floor
@@ -61,7 +61,7 @@ class LifeParticipants:
         tidier: Takes floors out of the lasts topic; None where there is none.
     """
 
-    def __init__(self, crew: Crew, fronts: SourceFronts, tracker: TrackerProcess, tidier: FloorTidier | None) -> None:
+    def __init__(self, crew: Crew, fronts: SourceFronts, tracker: LifeTracker, tidier: FloorTidier | None) -> None:
         self.expected = crew.expected
         self.workers = crew.later
         self.tell = crew.tell_all

@@ -1,4 +1,4 @@
-"""`python -m lowtide.service.tracker.main`: the tracker of a life, in a process that does nothing else.
+"""`python -m lowtide.service.tracker.main`: the tracker of a life, or a part of it, in a process of its own.
 
 The service starts it and talks with it over its standard input and output: `service/tracker/messages.py`.
 
@@ -14,6 +14,7 @@ import os
 import signal
 import socket
 import sys
+from asyncio import FIRST_COMPLETED
 from collections.abc import Callable
 from typing import Any
 
@@ -26,16 +27,16 @@ from lowtide.service.tracker.messages import (
     ForgetFloors,
     FromTracker,
     Ready,
-    Report,
     Requested,
     ToTracker,
     TrackerStart,
     read_by_tracker,
     read_tracker_start,
 )
-from lowtide.status.tracker_report import TrackerReport
+from lowtide.service.tracker.served import Served, served_of
 from lowtide_snapshots.cause import Cause
-from lowtide_tracker import Graph, StillRebuilding, Tracker, TrackerError, TrackerServer
+from lowtide_tracker import StillRebuilding, TrackerError
+from lowtide_tracker.life_server import LifeServer
 
 LOG = logging.getLogger(__name__)
 REPORT_EVERY_S = 0.5
@@ -45,48 +46,6 @@ POLL_S = 0.01
 FORGET_AT_ONCE = 2_000
 """Floors that are dropped in one turn of the loop: less than 1 ms."""
 FORGET_EVERY_S = 0.005
-
-
-def tracker_of(first: TrackerStart) -> Tracker:
-    """Return the tracker that the first line asks for: the life's first, or one that is to be rebuilt."""
-    setting, era = first.setting, first.era
-    graph, fronts, dues, feeds = Graph(setting.graph), setting.fronts, setting.dues, setting.feeds
-    start, capacity_ticks = setting.start, setting.capacity_ticks
-    if first.workers is None:
-        return Tracker(graph, fronts, start=start, capacity_ticks=capacity_ticks, feeds=feeds, dues=dues, era=era)
-    return Tracker.rebuilding(
-        graph,
-        fronts,
-        workers=first.workers,
-        start=start,
-        capacity_ticks=capacity_ticks,
-        feeds=feeds,
-        dues=dues,
-        era=era,
-    )
-
-
-def report_of(server: TrackerServer) -> TrackerReport:
-    """Return how it stands with the tracker. O(segments), some microseconds."""
-    tracker = server.tracker
-    held, holder = None, ""
-    try:
-        held = tracker.holder()
-        holder = str(held)
-    except StillRebuilding as error:
-        holder = str(error)
-    return TrackerReport(
-        era=tracker.era,
-        pid=os.getpid(),
-        min_times=tracker.min_times(),
-        global_min=tracker.global_min,
-        holder=holder,
-        held=held,
-        missing=tracker.missing,
-        floors=tracker.floors,
-        workers=server.connected[0],
-        traffic=server.traffic,
-    )
 
 
 class _Input(asyncio.Protocol):
@@ -116,7 +75,7 @@ class TrackerMain:
         self._over = asyncio.Event()
         """The life is over."""
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._server: TrackerServer | None = None
+        self._served: Served | None = None
 
     async def run(self) -> None:
         """Serve until standard input closes, or the life is over and all have been told."""
@@ -124,34 +83,56 @@ class TrackerMain:
         loop.set_exception_handler(self._break)
         await loop.connect_read_pipe(lambda: _Input(self._hear, self._closed), sys.stdin)
         self._out, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, sys.stdout)
-        secret, incarnation = bytes.fromhex(self._first.secret), self._first.setting.incarnation
         try:
-            tracker = tracker_of(self._first)
+            served = served_of(self._first, self._fault)
         except TrackerError as error:
             self._fault(error)
             return
-        server = self._server = TrackerServer(tracker, secret=secret, incarnation=incarnation, on_fault=self._fault)
-        address = await server.start(sock=socket.socket(fileno=self._first.listener))
-        LOG.info("era %d of incarnation %d at %s", tracker.era, incarnation, address)
-        self._say(Ready(os.getpid()))
-        set_up_collector()
-        await self._report(server)
-        await self._tell_all(server)
-        await server.close()
+        self._served = served
+        if await self._start(served):
+            self._say(Ready(os.getpid()))
+            set_up_collector()
+            await self._report(served)
+        await self._tell_all(served.server)
+        await served.server.close()
 
-    async def _report(self, server: TrackerServer) -> None:
+    async def _start(self, served: Served) -> bool:
+        """Listen; a shard reports meanwhile, as it waits for its merge. False if the end comes before."""
+        starting = asyncio.create_task(served.server.start(sock=socket.socket(fileno=self._first.listener)))
+        ends = self._ends()
+        while not any(end.done() for end in (starting, *ends)):
+            await asyncio.wait([starting, *ends, self._broken], timeout=REPORT_EVERY_S, return_when=FIRST_COMPLETED)
+            if self._broken.done():
+                self._broken.result()
+            if not starting.done():
+                self._say(served.report())
+        for end in ends:
+            end.cancel()
+        if not starting.done():
+            starting.cancel()
+            return False
+        try:
+            LOG.info("%s of incarnation %d at %s", served, served.server.incarnation, starting.result())
+        except TrackerError:
+            return False  # The life is over, as has been said.
+        return True
+
+    def _ends(self) -> list[asyncio.Future[Any]]:
+        return [asyncio.create_task(event.wait()) for event in (self._closed, self._over)]
+
+    async def _report(self, served: Served) -> None:
         """Report until the end of the life or of this process."""
-        ends: list[asyncio.Future[Any]] = [asyncio.create_task(event.wait()) for event in (self._closed, self._over)]
+        ends = self._ends()
         while not any(end.done() for end in ends):
             if not self._out.get_write_buffer_size():
-                self._say(Report(report_of(server)))
-            await asyncio.wait([*ends, self._broken], timeout=REPORT_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
+                self._say(served.report())
+            await asyncio.wait([*ends, self._broken], timeout=REPORT_EVERY_S, return_when=FIRST_COMPLETED)
             if self._broken.done():
                 self._broken.result()
         for end in ends:
             end.cancel()
 
-    async def _tell_all(self, server: TrackerServer) -> None:
+    async def _tell_all(self, server: LifeServer) -> None:
         """Give clients the time to read why the life is over, and the parent all that it needs: or it would go on."""
         deadline = asyncio.get_running_loop().time() + LAST_WORDS_S
         while not self._closed.is_set():
@@ -162,24 +143,23 @@ class TrackerMain:
 
     def _hear(self, asked: ToTracker) -> None:
         """Do what the service asks for."""
-        server = self._server
-        if server is None or self._over.is_set():
+        served = self._served
+        if served is None or self._over.is_set():
             return
         if isinstance(asked, ForgetFloors):
-            self._forget(server.tracker, asked.front, asked.offset)
+            self._forget(served, asked.front, asked.offset)
             return
         try:
-            notice = server.tracker.request(asked.number)
+            tick = served.request(asked.number)
         except StillRebuilding as error:
             self._say(Requested(asked.number, Refused(str(error))))
             return
-        server.announce([notice])
-        self._say(Requested(asked.number, notice.global_min))
+        self._say(Requested(asked.number, tick))
 
-    def _forget(self, tracker: Tracker, front: int, offset: int) -> None:
+    def _forget(self, served: Served, front: int, offset: int) -> None:
         """Forget some floors at a time: records wait meanwhile."""
-        if tracker.forget_floors(front, offset, FORGET_AT_ONCE):
-            asyncio.get_running_loop().call_later(FORGET_EVERY_S, self._forget, tracker, front, offset)
+        if served.forget_floors(front, offset, FORGET_AT_ONCE):
+            asyncio.get_running_loop().call_later(FORGET_EVERY_S, self._forget, served, front, offset)
 
     def _fault(self, error: TrackerError) -> None:
         self._say(Fault(Cause("loss", str(error))))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lowtide.assignment.messages import Message, Raw, Refused, reader
-from lowtide.status.tracker_report import TrackerReport
+from lowtide.status.tracker_report import ShardReport, TrackerReport
 from lowtide_snapshots.cause import Cause
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Report",
     "Request",
     "Requested",
+    "ShardSaid",
     "ToTracker",
     "TrackerSetting",
     "TrackerStart",
@@ -57,7 +58,10 @@ class TrackerStart(Message, frozen=True, kw_only=True):
         listener: The descriptor of the socket where it listens.
         setting: What it begins with.
         era: 1, and one more for each process that replaces a dead one.
-        workers: Whose reports it is rebuilt from; None for the life's first.
+        workers: Whose reports it is rebuilt from; None for the life's first, and for a merge.
+        shards: How many the tracker has; 1 for one that is a single process.
+        shard: Which one this is; None for the merge, and for a tracker that is a single process.
+        merge: Where the merge listens, for a shard.
     """
 
     secret: str
@@ -65,6 +69,9 @@ class TrackerStart(Message, frozen=True, kw_only=True):
     setting: TrackerSetting
     era: int
     workers: list[int] | None
+    shards: int = 1
+    shard: int | None = None
+    merge: str = ""
 
 
 class Request(Message, frozen=True):
@@ -99,6 +106,12 @@ class Report(Message, frozen=True):
     report: TrackerReport
 
 
+class ShardSaid(Message, frozen=True):
+    """As `Report`, of a shard; it begins before the shard is ready."""
+
+    report: ShardReport
+
+
 class Fault(Message, frozen=True):
     """The life is over; sent once at most."""
 
@@ -106,7 +119,7 @@ class Fault(Message, frozen=True):
 
 
 ToTracker = Request | ForgetFloors
-FromTracker = Ready | Requested | Report | Fault
+FromTracker = Ready | Requested | Report | ShardSaid | Fault
 
 read_tracker_start: Callable[[Raw], TrackerStart] = reader(TrackerStart, "the tracker")
 read_by_tracker: Callable[[Raw], ToTracker] = reader(ToTracker, "the tracker")

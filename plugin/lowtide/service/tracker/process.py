@@ -1,4 +1,4 @@
-"""The tracker of a life as a process of its own: started, watched, and rebuilt when it dies (R10)."""
+"""The tracker of a life, or a part of it, as a process of its own: started, watched, rebuilt when it dies (R10)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from asyncio.subprocess import PIPE, Process
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from lowtide.assignment.messages import Refused, line
 from lowtide.errors import LifeEnded, ServiceUnavailable
@@ -26,16 +26,17 @@ from lowtide.service.tracker.messages import (
     Report,
     Request,
     Requested,
+    ShardSaid,
     ToTracker,
     TrackerSetting,
     TrackerStart,
     read_from_tracker,
 )
-from lowtide.status.tracker_report import TrackerReport
+from lowtide.status.tracker_report import ShardReport, TrackerReport
 from lowtide_snapshots.cause import Cause
 from lowtide_tracker.strangers import BACKLOG
 
-__all__ = ["TrackerProcess"]
+__all__ = ["Part", "TrackerProcess"]
 
 LOG = logging.getLogger(__name__)
 START_LIMIT_S = 30.0
@@ -52,6 +53,31 @@ LINE_BYTES = 1 << 20
 ANSWER_LIMIT_S = 5.0
 SINGLE_THREADED = {"OPENBLAS_NUM_THREADS": "1"}
 """What keeps numpy from starting threads that the tracker does not use."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Which part of a tracker in shards a process is.
+
+    Attributes:
+        shards: How many there are.
+        shard: Which one; None for the merge.
+        merge: Where the merge listens, for a shard.
+    """
+
+    shards: int = 1
+    shard: int | None = None
+    merge: str = ""
+
+    def __str__(self) -> str:
+        if self.shards == 1:
+            return "the tracker"
+        return "the tracker's merge" if self.shard is None else f"shard {self.shard} of the tracker"
+
+    @property
+    def process(self) -> str:
+        """Its process, for people."""
+        return "the tracker's process" if self.shards == 1 else f"the process of {self}"
 
 
 class TrackerProcess:
@@ -72,9 +98,11 @@ class TrackerProcess:
         feeds: Asked for with `fronts`: the segments that each of them feeds; by default those of the setting.
         on_restart: Called with the new era and how the process before ended, right after `workers` and `fronts`.
         on_report: Called with each report.
+        part: Which part it is of a tracker in shards; by default all of one that is not.
 
     Attributes:
-        report: The newest of its reports; None before the first.
+        report: The newest of its reports; None before the first, and of a shard.
+        shard_report: The newest of a shard's reports.
         pid: Of the process that runs; None while there is none.
     """
 
@@ -90,7 +118,10 @@ class TrackerProcess:
         on_restart: Callable[[int, str], None] | None = None,
         on_report: Callable[[TrackerReport], None] | None = None,
         feeds: Callable[[], Mapping[int, Sequence[int]]] | None = None,
+        part: Part = Part(),
     ) -> None:
+        self.part = part
+        self.shard_report: ShardReport | None = None
         self.report: TrackerReport | None = None
         self._requests: dict[int, asyncio.Future[int | Refused]] = {}
         self.pid: int | None = None
@@ -135,13 +166,33 @@ class TrackerProcess:
             await self.close()
             why = f"took more than {START_LIMIT_S:g} s" if isinstance(error, TimeoutError) else str(error)
             raise ServiceUnavailable(
-                f"the tracker's process could not be started on {self._host}: {why}",
+                f"{self.part.process} could not be started on {self._host}: {why}",
                 way_out="see the log, and the machine's load",
             ) from error
         except BaseException:
             await self.close()
             raise
         return f"{host}:{port}"
+
+    @property
+    def era(self) -> int:
+        """How many processes there were, with this one."""
+        return self._era
+
+    @property
+    def silent_s(self) -> float:
+        """For how long the process that runs has said nothing; 0 while there is none."""
+        return 0.0 if self.pid is None else time.monotonic() - self._heard_s
+
+    @property
+    def shards(self) -> tuple[str, ...]:
+        """Where shards listen: there are none."""
+        return ()
+
+    @property
+    def troubles(self) -> list[str]:
+        """What is wrong though the life goes on: with one process, its silence is all, and ends by itself."""
+        return []
 
     def end_if_silent(self) -> None:
         """Kill a process that lives and says nothing for `SILENT_LIMIT_S`: another one takes its place.
@@ -154,7 +205,7 @@ class TrackerProcess:
             self._heard_s = now
         if self.pid is None or process is None or now - self._heard_s < SILENT_LIMIT_S:
             return
-        LOG.error("the tracker's process %d has said nothing for %g s, and is killed", self.pid, SILENT_LIMIT_S)
+        LOG.error("%s, process %d, has said nothing for %g s, and is killed", self.part, self.pid, SILENT_LIMIT_S)
         self._heard_s = time.monotonic()
         with suppress(ProcessLookupError):
             process.kill()
@@ -223,6 +274,9 @@ class TrackerProcess:
             setting=replace(self._setting, fronts=fronts, feeds=self._feeds_now()),
             era=self._era,
             workers=workers,
+            shards=self.part.shards,
+            shard=self.part.shard,
+            merge=self.part.merge,
         )
         assert self._process.stdin is not None
         self._process.stdin.write(line(first))
@@ -241,7 +295,7 @@ class TrackerProcess:
             async with asyncio.timeout(END_LIMIT_S):
                 await self._process.wait()
         except TimeoutError:
-            LOG.warning("the tracker's process %d does not end, and is killed", self._process.pid)
+            LOG.warning("%s, process %d, does not end, and is killed", self.part, self._process.pid)
             with suppress(ProcessLookupError):
                 self._process.kill()
             await self._process.wait()
@@ -263,6 +317,8 @@ class TrackerProcess:
                 self.report = report
                 if self._on_report is not None:
                     self._on_report(report)
+            case ShardSaid(shard_report):
+                self.shard_report = shard_report
             case Requested(number, tick):
                 answer = self._requests.get(number)
                 if answer is not None and not answer.done():
@@ -282,10 +338,10 @@ class TrackerProcess:
                 how = await self._listen(self._process)
                 if self._fault or self._closing:
                     return
-                LOG.error("the tracker of era %d, pid %d, %s", self._era, self._process.pid, how)
+                LOG.error("%s of era %d, pid %d, %s", self.part, self._era, self._process.pid, how)
                 if self._dies_too_often():
                     what = (
-                        f"the tracker's process died {MAX_DEATHS + 1} times within {DEATHS_WITHIN_S:g} s; the last, "
+                        f"{self.part.process} died {MAX_DEATHS + 1} times within {DEATHS_WITHIN_S:g} s; the last, "
                         f"pid {self._process.pid}, {how}"
                     )
                     way_out = "see the log for the cause, then start the job again"
@@ -296,8 +352,8 @@ class TrackerProcess:
                     self._on_restart(self._era + 1, how)
                 await self._spawn(fronts, workers)
         except Exception as error:
-            LOG.exception("the tracker's process is watched no more")
-            what = f"the tracker's process cannot be restarted: {type(error).__name__}: {error}"
+            LOG.exception("%s is watched no more", self.part.process)
+            what = f"{self.part.process} cannot be restarted: {type(error).__name__}: {error}"
             self._tell_fault(Cause("loss", what))
         finally:
             await self._end_process()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 from tracker_life import INCARNATION, LIMIT_S, TrackerLife, Worker, lives, wait
 
-from lowtide.process import tracker_line as tracker_line_module
+from lowtide.process import greeting
 from lowtide_tracker import ConnectionLost, LocalTracker
 
 
@@ -172,7 +172,7 @@ def test_a_front_that_was_opened_and_not_registered_is_opened_again() -> None:
 
 
 def test_who_connects_while_no_process_runs_waits_and_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracker_line_module, "GREETING_LIMIT_S", LIMIT_S)  # A busy machine starts a process in seconds.
+    monkeypatch.setattr(greeting, "GREETING_LIMIT_S", LIMIT_S)  # A busy machine starts a process in seconds.
     restart = threading.Event()
 
     def workers() -> list[int]:
@@ -189,7 +189,7 @@ def test_who_connects_while_no_process_runs_waits_and_is_served(monkeypatch: pyt
         for _ in range(50):
             assert not waiting.mend(time.monotonic())
             time.sleep(0.002)
-        attempt = waiting._attempt
+        attempt = waiting._greetings[0].attempt
         assert attempt is not None
         restart.set()
         wait(lambda: waiting.mend(time.monotonic()))

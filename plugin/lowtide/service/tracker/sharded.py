@@ -1,0 +1,231 @@
+"""The tracker of a life in shards: their processes and that of the merge, each watched and replaced by itself (R9)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from lowtide.service.tracker.messages import TrackerSetting
+from lowtide.service.tracker.process import Part, TrackerProcess
+from lowtide.status.tracker_report import ShardReport, ShardState, TrackerReport
+from lowtide_snapshots.cause import Cause
+from lowtide_tracker import Traffic
+
+__all__ = ["LifeTracker", "ShardedTracker"]
+
+SILENCE_TOLD_S = 2.0
+"""After how long somebody is told that a process is silent which reports twice a second."""
+
+
+class LifeTracker(Protocol):
+    """What the service has of its life's tracker, be it in shards."""
+
+    @property
+    def report(self) -> TrackerReport | None:
+        """The newest report; None before the first."""
+
+    @property
+    def shards(self) -> tuple[str, ...]:
+        """Where shards listen, by number; none where there are none."""
+
+    @property
+    def troubles(self) -> list[str]:
+        """What is wrong though the life goes on."""
+
+    async def start(self) -> str:
+        """Start all; return where it listens (errors: LifeEnded, ServiceUnavailable)."""
+
+    async def close(self) -> None:
+        """End all; nobody is told."""
+
+    def end_if_silent(self) -> None:
+        """To be called each second: replace a process that hangs."""
+
+    async def request(self, number: int) -> int:
+        """Ask all workers for a snapshot; return its tick (errors: ServiceUnavailable)."""
+
+    def forget_floors(self, front: int, offset: int) -> None:
+        """Let it drop floors that a commit has made superfluous."""
+
+
+class ShardedTracker:
+    """The merge, which is the tracker to everybody who listens, and the shards, to which workers flush.
+
+    Args:
+        setting: What the tracker begins with.
+        secret: The job's.
+        host: Where to listen.
+        shards: How many there are.
+        workers: As of `TrackerProcess`; asked when a shard has died.
+        fronts: As of `TrackerProcess`; asked when the merge has died.
+        on_fault: Called with why the life is over.
+        feeds: As of `TrackerProcess`.
+        on_restart: Called with the merge's new era and how the process before ended.
+        on_shard_restart: Called with the shard, its new era and how the process before ended.
+        on_report: Called with each report.
+
+    Attributes:
+        report: The newest of the merge's, with how it stands with the shards; None before the first.
+    """
+
+    def __init__(
+        self,
+        setting: TrackerSetting,
+        secret: bytes,
+        *,
+        host: str,
+        shards: int,
+        workers: Callable[[], Iterable[int]],
+        fronts: Callable[[], Mapping[int, int]],
+        on_fault: Callable[[Cause], None],
+        on_restart: Callable[[int, str], None] | None = None,
+        on_shard_restart: Callable[[int, int, str], None] | None = None,
+        on_report: Callable[[TrackerReport], None] | None = None,
+        feeds: Callable[[], Mapping[int, Sequence[int]]] | None = None,
+    ) -> None:
+        self.report: TrackerReport | None = None
+        self.shards: tuple[str, ...] = ()
+        self._on_fault = on_fault
+        self._on_report = on_report
+        self._faulted = False
+
+        def process(part: Part, restarted: Callable[[int, str], None] | None) -> TrackerProcess:
+            return TrackerProcess(
+                setting,
+                secret,
+                host=host,
+                workers=workers,
+                fronts=fronts,
+                feeds=feeds,
+                on_fault=self._fault,
+                on_restart=restarted,
+                on_report=self._reported,
+                part=part,
+            )
+
+        def restarted(shard: int) -> Callable[[int, str], None] | None:
+            return None if on_shard_restart is None else lambda era, how: on_shard_restart(shard, era, how)
+
+        def processes(merge: str) -> list[TrackerProcess]:
+            return [process(Part(shards, shard, merge), restarted(shard)) for shard in range(shards)]
+
+        self._merge = process(Part(shards), on_restart)
+        self._processes: list[TrackerProcess] = []
+        self._make = processes
+
+    async def start(self) -> str:
+        """Start all processes; return where the merge listens (errors: as of `TrackerProcess.start`)."""
+        address = await self._merge.start()
+        try:
+            self._processes = self._make(address)
+            # All of them have their listening sockets by the time one fails, so that closing ends them all.
+            started = await asyncio.gather(*(each.start() for each in self._processes), return_exceptions=True)
+            failed = [each for each in started if isinstance(each, BaseException)]
+            if failed:
+                raise failed[0]
+        except BaseException:
+            await self.close()
+            raise
+        self.shards = tuple(str(each) for each in started)
+        return address
+
+    async def close(self) -> None:
+        """End all processes; nobody is told."""
+        await asyncio.gather(*(each.close() for each in (*self._processes, self._merge)))
+
+    @property
+    def pids(self) -> tuple[int | None, ...]:
+        """The processes that run, by shard, and last the merge's."""
+        return (*(each.pid for each in self._processes), self._merge.pid)
+
+    @property
+    def troubles(self) -> list[str]:
+        """What is wrong with the merge or with shards; min time stands as long as something is."""
+        found = [f"{self._merge.part} {_silence(self._merge)}"] if _silence(self._merge) else []
+        for each in self._processes:
+            trouble = _trouble(each)
+            if trouble:
+                found.append(f"{each.part} {trouble}")
+        return found
+
+    def end_if_silent(self) -> None:
+        """As of `TrackerProcess`, for each of them."""
+        for each in (self._merge, *self._processes):
+            each.end_if_silent()
+
+    async def request(self, number: int) -> int:
+        """As of `TrackerProcess`: the merge asks all workers."""
+        return await self._merge.request(number)
+
+    def forget_floors(self, front: int, offset: int) -> None:
+        """As of `TrackerProcess`: the merge has them all, and each shard some."""
+        for each in (self._merge, *self._processes):
+            each.forget_floors(front, offset)
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _reported(self, report: TrackerReport) -> None:
+        """Put into the merge's report what its shards have said."""
+        states = tuple(self._state(shard, each) for shard, each in enumerate(self._processes))
+        report = replace(report, shards=states, traffic=self._traffic(report.traffic))
+        troubled = [f"shard {state.shard} of the tracker {state.trouble}" for state in states if state.trouble]
+        if troubled:
+            report = replace(report, holder="; ".join([*([report.holder] if report.holder else []), *troubled]))
+        elif report.held_by is not None:
+            report = self._held(report, *report.held_by)
+        self.report = report
+        if self._on_report is not None:
+            self._on_report(report)
+
+    def _traffic(self, merges: Traffic) -> Traffic:
+        """All of the processes that run."""
+        total = Traffic()
+        for each in (merges, *(said.traffic for said in self._said() if said is not None)):
+            total.add(each)
+        return total
+
+    def _said(self) -> list[ShardReport | None]:
+        return [each.shard_report for each in self._processes]
+
+    def _held(self, report: TrackerReport, shard: int, segment: int) -> TrackerReport:
+        """What holds min time, as the shard says that the merge names; what has moved since is no holder."""
+        said = self._processes[shard].shard_report if shard < len(self._processes) else None
+        held = None if said is None else said.holders.get(segment)
+        if held is None or held.tick != report.min_times.get(segment):
+            return replace(report, holder=f"what shard {shard} of the tracker has of segment {segment}")
+        return replace(report, held=held, holder=str(held))
+
+    def _state(self, shard: int, process: TrackerProcess) -> ShardState:
+        said = process.shard_report
+        flushes = 0 if said is None else said.traffic.flushes
+        return ShardState(shard, process.era, process.pid, flushes, _trouble(process))
+
+    def _fault(self, cause: Cause) -> None:
+        """The first that says why the life is over."""
+        if not self._faulted:
+            self._faulted = True
+            self._on_fault(cause)
+
+
+def _silence(process: TrackerProcess) -> str:
+    silent_s = process.silent_s
+    return f"has said nothing for {silent_s:.0f} s" if silent_s >= SILENCE_TOLD_S else ""
+
+
+def _trouble(process: TrackerProcess) -> str:
+    """What is wrong with a shard; empty if nothing is."""
+    said = process.shard_report
+    if process.pid is None:
+        return "is gone, and started again"
+    silence = _silence(process)
+    if silence:
+        return silence
+    if said is None or said.pid != process.pid:
+        return "is being started"
+    if not said.joined:
+        return "has no line to the merge"
+    if said.missing:
+        return f"is being rebuilt and waits for workers {', '.join(map(str, said.missing))}"
+    return ""

@@ -1,0 +1,222 @@
+"""One asyncio server of a life, whatever it serves: its door, its peers, and the fault that ends the life."""
+
+import asyncio
+import logging
+import socket
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from lowtide_tracker.backlog import Backlog
+from lowtide_tracker.entrance import Entrance, listen
+from lowtide_tracker.errors import LifeEnded, Refused, TrackerError
+from lowtide_tracker.messages import Fault, Hello, Message, Notice, Welcome
+from lowtide_tracker.peer import Peer
+from lowtide_tracker.strangers import BACKLOG
+from lowtide_tracker.traffic import Traffic
+from lowtide_tracker.wire import encode
+
+LOG = logging.getLogger(__name__)
+RECEIVE_BYTES = 1 << 16
+"""What is read of a connection at once."""
+
+
+class LifeServer(ABC):
+    """Serves one life, in one event loop.
+
+    Every error that a worker's or a shard's message raises ends the life: ``on_fault`` is called once with it, every
+    peer is told and its connection closed, and nobody is let in any more.
+
+    Args:
+        secret: the job's, of at least 16 bytes.
+        incarnation: of the life; processes of another one are refused.
+        on_fault: called with the error that ended the life, after the peers were told.
+    """
+
+    def __init__(self, *, secret: bytes, incarnation: int, on_fault: Callable[[TrackerError], None]) -> None:
+        self._secret = secret
+        self.incarnation = incarnation
+        self.error: TrackerError | None = None
+        """What ended the life."""
+        self._on_fault = on_fault
+        self._entrance: Entrance | None = None
+        self._buffer = memoryview(bytearray(RECEIVE_BYTES))
+        self._peers: set[Peer] = set()
+        self._workers: dict[int, Peer] = {}
+        self._traffic: dict[int | None, Traffic] = {None: Traffic()}
+        """Per worker that was ever here; None: all others that were, and are gone."""
+        self._waiting: list[tuple[Peer, Message]] = []
+        """What cannot be answered before the rebuilding is over."""
+
+    async def start(self, host: str = "127.0.0.1", port: int = 0, *, sock: socket.socket | None = None) -> str:
+        """Listens, and returns the address, ``host:port``.
+
+        With ``sock`` it takes the connections of a listening socket that it is given, those that wait there first;
+        whoever keeps a descriptor of it can give it to the process that replaces this one.
+        """
+        if sock is not None:
+            sock.listen(BACKLOG)
+            host = sock.getsockname()[0]
+        self._entrance = Entrance(listen(host, port) if sock is None else [sock], self._peer)
+        self._entrance.open()
+        return f"{host}:{self._entrance.address[1]}"
+
+    @property
+    def connected(self) -> tuple[int, int]:
+        """How many workers are connected, and how many connections there are in all."""
+        return len(self._workers), len(self._peers)
+
+    @property
+    def traffic(self) -> Traffic:
+        """What has gone over all connections; O(workers and connections), some 0.5 us for each."""
+        total = Traffic()
+        for traffic in self._traffic.values():
+            total.add(traffic)
+        for peer in self._peers:
+            if not _is_worker(peer):
+                total.add(peer.traffic)
+        return total
+
+    def traffic_of(self, worker: int) -> Traffic:
+        """What has gone over a worker's connections, one after the other."""
+        return self._traffic.get(worker, Traffic())
+
+    async def close(self) -> None:
+        """Stops listening and closes every connection."""
+        if self._entrance is not None:
+            await self._entrance.close()
+        for peer in list(self._peers):
+            peer.abort()
+
+    def end(self, error: TrackerError) -> None:
+        """Ends the life: tells every peer, then ``on_fault``; a second call does nothing."""
+        if self.error is not None:
+            return
+        self.error = error
+        LOG.error("the life ends: %s", error)
+        for peer in list(self._peers):
+            peer.end(Fault(Fault.LIFE_ENDED, str(error)))
+        self._on_fault(error)
+
+    # -- what peers call -------------------------------------------------------------------------------------------
+
+    def joined(self, peer: Peer) -> None:
+        """A connection has begun."""
+        self._peers.add(peer)
+
+    def proved(self, peer: Peer) -> None:
+        """The process at the other end knows the secret."""
+        assert self._entrance is not None, "it has taken the connection"
+        self._entrance.proved(peer)
+
+    def refused(self, why: object) -> None:
+        """Somebody was refused who does not know the secret: that is said now and then."""
+        assert self._entrance is not None, "it has taken the connection"
+        self._entrance.refused(why)
+
+    def left(self, peer: Peer) -> None:
+        """A connection has ended. A worker may come back: what it says is numbered."""
+        self._peers.discard(peer)
+        if not _is_worker(peer):
+            self._traffic[None].add(peer.traffic)
+        self._waiting = [entry for entry in self._waiting if entry[0] is not peer]
+        if peer.hello is not None and peer.hello.worker is not None and self._workers.get(peer.hello.worker) is peer:
+            del self._workers[peer.hello.worker]
+
+    def welcome(self, peer: Peer, hello: Hello) -> Welcome:
+        """Lets a process into the life, or raises `Refused`. A worker's earlier connection is closed."""
+        if self.error is not None:
+            raise LifeEnded(str(self.error))
+        if hello.incarnation != self.incarnation:
+            fate = "older, and over" if hello.incarnation < self.incarnation else "newer, and has a tracker of its own"
+            raise Refused(
+                f"{hello.name or 'a client'} is of incarnation {hello.incarnation}, this tracker serves "
+                f"{self.incarnation}: that life is {fate}; end the process"
+            )
+        if hello.worker is None:
+            return Welcome(self.era, 0, report=False)
+        before = self._workers.get(hello.worker)
+        if before is not None:
+            before.abort()
+        self._workers[hello.worker] = peer
+        self._traffic.setdefault(hello.worker, Traffic()).add(peer.traffic)
+        peer.traffic = self._traffic[hello.worker]
+        return Welcome(self.era, self.applied(hello.worker), self.waits_for(hello.worker))
+
+    @property
+    @abstractmethod
+    def era(self) -> int:
+        """How many such processes the life has had, with this one."""
+
+    @abstractmethod
+    def receive(self, peer: Peer, message: Message) -> None:
+        """Deals with a message that follows `Hello`; what must wait for the rebuilding's end comes back later."""
+
+    @abstractmethod
+    def applied(self, worker: int) -> int:
+        """The last flush of a worker that was applied."""
+
+    @abstractmethod
+    def waits_for(self, worker: int) -> bool:
+        """Whether this process is being rebuilt and lacks this worker's report."""
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def _peer(self) -> Peer:
+        return Peer(self, self._secret, self._buffer)
+
+    def _deal_with_waiting(self) -> None:
+        """The rebuilding is over."""
+        waiting, self._waiting = self._waiting, []
+        for waiter, asked in waiting:
+            waiter.deal_with(asked)
+
+
+class NoticeServer(LifeServer):
+    """One that has subscribers.
+
+    Args:
+        secret: as of `LifeServer`.
+        incarnation: likewise.
+        on_fault: likewise.
+        on_notice: called with every notice, as subscribers in other processes get it.
+    """
+
+    def __init__(
+        self,
+        *,
+        secret: bytes,
+        incarnation: int,
+        on_fault: Callable[[TrackerError], None],
+        on_notice: Callable[[Notice], None] | None = None,
+    ) -> None:
+        super().__init__(secret=secret, incarnation=incarnation, on_fault=on_fault)
+        self._on_notice = on_notice
+        self._announced = Backlog()
+        """What was announced in this turn of the loop."""
+        self._due = False
+        """Whether it will be sent at the turn's end."""
+
+    def announce(self, notices: list[Notice]) -> None:
+        """Sends notices to the subscribers, at the end of this turn of the loop: those of one turn go as one."""
+        for notice in notices:
+            self._announced.add(notice)
+            if not self._due:
+                self._due = True
+                asyncio.get_running_loop().call_soon(self._send_notice)
+
+    def _send_notice(self) -> None:
+        notice, self._due = self._announced.take(), False
+        if notice is None or self.error is not None:
+            return
+        data = b""
+        for peer in self._peers:
+            if peer.takes(notice):
+                data = data or encode(notice)
+                peer.write(data)
+        if self._on_notice is not None:
+            self._on_notice(notice)
+
+
+def _is_worker(peer: Peer) -> bool:
+    """Whether a connection's traffic is counted as a worker's."""
+    return peer.hello is not None and peer.hello.worker is not None

@@ -1,0 +1,198 @@
+"""A worker's connections to a tracker in shards: its flushes go to all shards, what it hears comes from the merge."""
+
+import time
+from collections.abc import Iterable, Sequence
+
+from lowtide_tracker.client import ANSWER_TIMEOUT_S, TrackerClient
+from lowtide_tracker.errors import ConnectionLost, TrackerError
+from lowtide_tracker.local_tracker import LocalTracker
+from lowtide_tracker.messages import Absolute, Flush, Notice
+from lowtide_tracker.min_times import MinTimes
+from lowtide_tracker.sharding import Splitter
+
+POLL_S = 0.001
+
+
+class _Part:
+    """What of a worker's flushes one shard is to have."""
+
+    def __init__(self, local: LocalTracker, splitter: Splitter, shard: int, numbers: list[int]) -> None:
+        self.worker = local.worker
+        self._local, self._splitter, self._shard = local, splitter, shard
+        self._numbers = numbers
+        """Per shard, shared by all parts: the last flush that it has applied."""
+
+    def applied(self, number: int) -> None:
+        """The shard has applied its parts up to this number; what all have need not be kept."""
+        if number > self._local.flushed:
+            self._local.applied(number)  # It says what is wrong.
+        self._numbers[self._shard] = max(number, self._numbers[self._shard])
+        self._local.applied(min(self._numbers))
+
+    def unacknowledged(self) -> tuple[Flush, ...]:
+        """The parts that the shard may not have, whole."""
+        self._splitter.forget(self._shard)
+        number = self._numbers[self._shard]
+        return tuple(
+            self._splitter.part(flush, self._shard) for flush in self._local.unacknowledged() if flush.number > number
+        )
+
+    def absolute(self) -> Absolute:
+        """What of the worker's state concerns the shard."""
+        self._splitter.forget(self._shard)
+        return self._splitter.report(self._local.absolute(), self._shard)
+
+
+class _Ears:
+    """What of a worker the merge is to have: who it is, and no flushes."""
+
+    def __init__(self, local: LocalTracker) -> None:
+        self.worker = local.worker
+        self.applied = local.applied
+
+    def unacknowledged(self) -> tuple[Flush, ...]:
+        """None go there."""
+        return ()
+
+    def absolute(self) -> Absolute:
+        """A merge is rebuilt from shards."""
+        raise AssertionError("a merge asks no worker for a report")
+
+
+class ShardedClient:
+    """One worker's lines to a tracker in shards; as `TrackerClient`, it connects again only when it is told to.
+
+    A line that breaks raises `ConnectionLost` once the others have what they are to have; ``lines`` are connected again
+    one by one, be it by `connect`, and nothing is lost.
+
+    Args:
+        address: the merge's, ``host:port``.
+        shards: the shards', by number.
+        secret: the job's.
+        incarnation: the life that this process belongs to.
+        local: the worker's local tracker.
+        name: for people.
+        timeout_s: see `ANSWER_TIMEOUT_S`.
+        tell_local: whether ``local`` hears every notice as soon as it has come.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        shards: Sequence[str],
+        *,
+        secret: bytes,
+        incarnation: int,
+        local: LocalTracker,
+        name: str = "",
+        timeout_s: float = ANSWER_TIMEOUT_S,
+        tell_local: bool = True,
+    ) -> None:
+        self._local = local
+        self._timeout_s = timeout_s
+        self._tell_local = tell_local
+        self._splitter = Splitter(len(shards))
+        numbers = [0] * len(shards)
+        self.merge = TrackerClient(
+            address, secret=secret, incarnation=incarnation, local=_Ears(local), name=name, timeout_s=timeout_s
+        )
+        self.shards = tuple(
+            TrackerClient(
+                each,
+                secret=secret,
+                incarnation=incarnation,
+                local=_Part(local, self._splitter, shard, numbers),
+                name=name,
+                subscribe=False,
+                timeout_s=timeout_s,
+            )
+            for shard, each in enumerate(shards)
+        )
+        self.lines = (self.merge, *self.shards)
+        """All of them, the merge's first."""
+
+    @property
+    def address(self) -> str:
+        """The merge's."""
+        return self.merge.address
+
+    @property
+    def connected(self) -> bool:
+        """Whether all lines are connected, as far as is known."""
+        return all([line.connected for line in self.lines])
+
+    @property
+    def min_times(self) -> MinTimes:
+        """What was heard."""
+        return self._local.min_times if self._tell_local else self.merge.min_times
+
+    def fileno(self) -> int:
+        """The descriptor of the line on which notices come."""
+        return self.merge.fileno()
+
+    def connect(self) -> None:
+        """Connects what is not connected; the errors are those of `TrackerClient.connect`."""
+        for line in self.lines:
+            if not line.connected:
+                line.connect()
+
+    def flush(self) -> bool:
+        """Sends what the local tracker has summed up, if anything; False if there was nothing."""
+        flush = self._local.flush()
+        if flush is None:
+            return False
+        self.send_flush(flush)
+        return True
+
+    def send_flush(self, flush: Flush) -> None:
+        """Sends a flush's parts, in the order they were made; what has no line gets its part from the next one."""
+        lost: TrackerError | None = None
+        for line, part in zip(self.shards, self._splitter.split(flush), strict=True):
+            if not line.connected:
+                continue
+            try:
+                line.send_flush(part)
+            except ConnectionLost as error:
+                lost = error
+        if lost is not None:
+            raise lost
+
+    def await_ticks(self, pairs: Iterable[tuple[int, int]]) -> None:
+        """As of `TrackerClient`."""
+        self.merge.await_ticks(pairs)
+
+    def receive(self, wait_s: float = 0.0) -> list[Notice]:
+        """Takes in what has come, waiting at most so long for a notice, and returns the notices that are new."""
+        for line in self.shards:
+            line.receive()
+        return self._told(self.merge.receive(wait_s))
+
+    def heard(self) -> list[Notice]:
+        """The notices that have come and were not returned yet, such as those before a line broke."""
+        return self._told(self.merge.heard())
+
+    def open_front(self, front: int, floor: int, feeds: Iterable[int] | None = None) -> int:
+        """As of `TrackerClient`; the answer comes once all shards know the front."""
+        return self.merge.open_front(front, floor, feeds)
+
+    def close_front(self, front: int) -> None:
+        """Closes a front for good, once all shards have applied all that this worker has made."""
+        until = time.monotonic() + self._timeout_s
+        while self._local.unflushed or self._local.unacknowledged():
+            self.flush()
+            for line in self.shards:
+                line.receive(POLL_S)
+            if time.monotonic() > until:
+                raise ConnectionLost(f"the tracker's shards have not applied all for {self._timeout_s:g} s; ask again")
+        self.merge.close_front(front)
+
+    def close(self) -> None:
+        """Closes all lines; what was not applied is kept."""
+        for line in self.lines:
+            line.close()
+
+    def _told(self, notices: list[Notice]) -> list[Notice]:
+        if self._tell_local:
+            for notice in notices:
+                self._local.hear(notice)
+        return notices
