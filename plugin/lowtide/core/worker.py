@@ -237,6 +237,7 @@ class WorkerCore:
         lead_end = self._lead_end
         self.unfinished = False
         for branch in self.branches:
+            branch.look_at_end()
             below = branch.reached = branch.below(lead_end)
             if branch.holding:
                 feed, branch.reached = self.program.go_on(below, branch.holding, Portion(self._portion))

@@ -12,6 +12,7 @@ from lowtide.flow.steps import (
     WORD,
     Again,
     Broadcast,
+    Clock,
     Connect,
     Deduplicate,
     FlatMap,
@@ -26,9 +27,11 @@ from lowtide.flow.steps import (
     Read,
     Relay,
     Scan,
+    Sign,
     Step,
     Table,
     TimedScan,
+    WhenDone,
     WindowBy,
     Write,
 )
@@ -82,6 +85,12 @@ def _verb(step: Step) -> str:
         return "exchange to the next level"
     if isinstance(step, Broadcast):
         return "exchange to all hash units"
+    if isinstance(step, Sign):
+        return "a sign for the clock of each span that has records"
+    if isinstance(step, Clock):
+        return f"clock {step.striking and step.striking.every}"
+    if isinstance(step, WhenDone):
+        return f"when done{'' if step.label is None else f', labelled by {step.label}'}"
     if isinstance(step, WindowBy):
         time = "log time" if step.time is None else f"{step.time}, waits {said_duration(step.wait)} for it"
         return f"{step.windows} by {time}{', with updates' if step.emit == 'update' else ''}"

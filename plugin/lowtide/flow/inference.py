@@ -22,8 +22,10 @@ from lowtide.flow.signature import NOTHING, Unreadable, accepts, element_of, sai
 from lowtide.flow.stateful import aggregated, typed_broadcast, typed_reduce, typed_scan
 from lowtide.flow.steps import (
     WORD,
+    SILENT,
     Again,
     Broadcast,
+    Clock,
     Connect,
     Deduplicate,
     Filter,
@@ -48,11 +50,13 @@ from lowtide.flow.steps import (
     Step,
     Table,
     TimedScan,
+    WhenDone,
     WindowBy,
     Write,
 )
 from lowtide.flow.table_sources import source_faults
 from lowtide.flow.timers import timer_fault
+from lowtide.flow.when_done import done_fault, typed_done
 from lowtide.flow.window_types import time_fault, typed_window
 
 _KEY_KINDS = {"str", "int", "bytes", "UUID"}
@@ -126,8 +130,13 @@ class Inference:
 
     def _check_durations(self, call: Call) -> None:
         step = call.step
-        named = ("within", step.within) if isinstance(step, Deduplicate) else ("ttl", getattr(step, "ttl", None))
-        argument, duration = named
+        argument, duration = "ttl", getattr(step, "ttl", None)
+        if isinstance(step, Deduplicate):
+            argument, duration = "within", step.within
+        elif isinstance(step, Clock) and step.striking is not None:
+            argument, duration = "every", step.striking.every.duration
+        elif isinstance(step, WhenDone) and step.label is not None:
+            argument, duration = "keep", step.keep
         if duration is not None and duration < timedelta(milliseconds=self._slack_ms):
             self._fault(
                 call,
@@ -152,6 +161,8 @@ class Inference:
                 columns_of(call.step.source.format.record)
                 self._check_bounds(call, call.step.source)
                 return schema_of(call.step.source.format.record).record
+            if isinstance(call.step, Clock):
+                return call.step.returns
             if isinstance(call.step, Late):
                 return self.gives[self._flow.calls[call.parents[0]].parents[call.step.port]]
             takes = self.gives[call.parents[0]]
@@ -216,6 +227,8 @@ class Inference:
             return self._infer_state(index, call, step, takes)
         if isinstance(step, Again):
             return self._infer_loop(call, step, takes)
+        if isinstance(step, WhenDone):
+            return self._infer_done(index, call, step, takes)
         if isinstance(step, WindowBy):
             return self._infer_window(index, call, step, takes)
         if isinstance(step, Connect | JoinTable | Join):
@@ -266,6 +279,13 @@ class Inference:
             self._fault(call, 'late="drop" drops what .late takes; leave out one of the two')
         self.steps[index], gives = typed_window(step, takes, self._key(call))
         return gives
+
+    def _infer_done(self, index: int, call: Call, step: WhenDone, takes: Any) -> Any:
+        fault = done_fault(self._flow.calls, index, self.names, takes)
+        if fault is not None:
+            self._fault(call, fault)
+        self.steps[index] = typed_done(step, takes, self._slack_ms)
+        return takes
 
     def _infer_ports(self, index: int, call: Call, step: Connect | JoinTable | Join) -> Any:
         sides = [self._side(parent) for parent in call.parents]
@@ -401,10 +421,15 @@ class Inference:
 
     def _check_ends(self) -> None:
         calls = self._flow.calls
-        parents = {parent for call in calls if not isinstance(call.step, Late) for parent in call.parents}
+        parents: set[int] = set()
+        for call in calls:
+            if not isinstance(call.step, SILENT):  # Of what a `when_done` waits for it takes no record.
+                parents.update(call.parents[:1] if isinstance(call.step, WhenDone) else call.parents)
         for index, call in enumerate(calls):
             if index in parents or isinstance(call.step, Write):
                 continue
+            if isinstance(call.step, WhenDone) and call.step.label is not None:
+                continue  # Who asks for its labels needs nothing of it.
             if isinstance(call.step, Broadcast):
                 self._fault(
                     call, "no scan looks at this broadcast; use it with .scan(..., broadcast=...), or remove it"

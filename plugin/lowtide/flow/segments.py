@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from lowtide.flow.plan import Plan, Vertex
-from lowtide.flow.steps import MapBatches, Read
+from lowtide.flow.steps import MapBatches, Read, Sign
 
 __all__ = ["Segments", "segments_of"]
 
@@ -77,6 +77,8 @@ class _Layout:
         self._vertices = plan.vertices
         self._below = self._reached()
         """By vertex all that its records can come to, itself included."""
+        self._made = self._reached(signs=False)
+        """The same without what clocks give: of that nothing is made of a source's records."""
         self._of_exchange = self._numbered()
         self._waits = {vertex.id: self._waits_of(vertex) for vertex in self._vertices}
         self._inbound = self._fed()
@@ -124,11 +126,15 @@ class _Layout:
 
     # -- who stands behind whom ------------------------------------------------------------------------------------
 
-    def _reached(self) -> dict[int, set[int]]:
-        """By vertex what stands behind it, itself included; a loop's tail has its head behind it."""
+    def _reached(self, *, signs: bool = True) -> dict[int, set[int]]:
+        """By vertex what stands behind it, itself included; a loop's tail has its head behind it.
+
+        Args:
+            signs: Whether a clock stands behind the sources whose records it has signs of.
+        """
         takers: dict[int, list[int]] = {vertex.id: [] for vertex in self._vertices}
         for vertex in self._vertices:
-            for parent in vertex.parents:
+            for parent in vertex.parents if signs or not isinstance(vertex.step, Sign) else ():
                 takers[parent].append(vertex.id)
             if vertex.back is not None:
                 takers[vertex.id].append(vertex.back)
@@ -202,7 +208,7 @@ class _Layout:
         Sinks that stand behind the same segments and the same steps that may end the life share one.
         """
         plan = self._plan
-        ending = [vertex for vertex in self._vertices if plan.may_end(vertex.step)]
+        ending = [vertex for vertex in self._vertices if plan.may_end(vertex)]
         for sink in plan.sinks():
             before = [vertex for vertex in ending if self._holds_back(vertex, sink)]
             outlet = self._outlet([*self._waits[sink.id], *self._awaited(before)], before)
@@ -221,7 +227,8 @@ class _Layout:
             return True
         if self._plan.dead_letters is not None and not isinstance(vertex.step, MapBatches):
             return False
-        return any({vertex.id, sink.id} <= self._below[source.id] for source in self._plan.sources())
+        begins = [*self._plan.sources(), *(each for each in self._vertices if isinstance(each.step, Sign))]
+        return any({vertex.id, sink.id} <= self._made[each.id] for each in begins)
 
     def _awaited(self, vertices: Iterable[Vertex]) -> set[int]:
         return {segment for vertex in vertices for segment in self._waits[vertex.id]}

@@ -18,6 +18,7 @@ from typing import Any
 from lowtide.core.fronts.source_rows import SourceRows
 from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.beside import BesideNode
+from lowtide.core.operators.clock_node import ClockNode, SignNode
 from lowtide.core.operators.connect import ConnectNode
 from lowtide.core.operators.deduplicate import DeduplicateGrouping
 from lowtide.core.operators.exchange import EntryNode, ExchangeNode
@@ -42,6 +43,7 @@ from lowtide.core.operators.portion import Portion
 from lowtide.core.operators.scan import FlatScanGrouping, ScanGrouping
 from lowtide.core.operators.sink import WriteNode
 from lowtide.core.operators.source import SourceNode
+from lowtide.core.operators.through import ThroughNode
 from lowtide.core.operators.timed_scan import TimedScanNode
 from lowtide.core.operators.window_node import LateNode, WindowNode
 from lowtide.flow.durations import ticks_of
@@ -49,6 +51,7 @@ from lowtide.flow.plan import Plan, Vertex
 from lowtide.flow.segments import segments_of
 from lowtide.flow.steps import (
     Again,
+    Clock,
     Connect,
     Deduplicate,
     Filter,
@@ -66,8 +69,10 @@ from lowtide.flow.steps import (
     Read,
     Scan,
     Side,
+    Sign,
     Split,
     Table,
+    Through,
     TimedScan,
     WindowBy,
     Write,
@@ -131,6 +136,10 @@ class Program:
             return LoopNode(vertex)
         if isinstance(step, Side):
             return SideNode(vertex)
+        if isinstance(step, Sign):
+            return SignNode(vertex, self.plan)
+        if isinstance(step, Through):
+            return ThroughNode(vertex)
         if isinstance(step, Again):
             assert vertex.back is not None, "a loop's tail knows its head"
             head = self._nodes[vertex.back]
@@ -168,6 +177,8 @@ class Program:
         return (OrderedNode if self._mode == "ordered" else GroupingNode)(vertex, grouping)
 
     def _ordered_scan(self, vertex: Vertex, step: Scan, beside: Vertex | None) -> BesideNode:
+        if isinstance(step, Clock):
+            return ClockNode(vertex, self.plan)
         if isinstance(step, TimedScan):
             node: BesideNode = TimedScanNode(vertex, beside, self.plan, self._ticks(step))
         else:
@@ -200,6 +211,8 @@ class Program:
             if node is None or isinstance(node, ExchangeNode):
                 continue
             children = self.plan.children(vertex.id)
+            if isinstance(node, SourceNode):
+                node.lead_signs([self._nodes[sign.id] for sign in self.plan.signs_of(vertex)])
             node.lead([(self._nodes[child.id], child.parents.index(vertex.id)) for child in children])
             if isinstance(node, WindowNode) and (late := self.plan.late_of(vertex.id)) is not None:
                 node.lead_late(self._nodes[late.id])

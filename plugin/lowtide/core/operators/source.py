@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lowtide.core.fronts.source_rows import SourceRows
 from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.failure import unreadable
@@ -31,6 +33,11 @@ class SourceNode(Node):
         self._format = vertex.step.source.format
         self._limits = limits
         self._tails: dict[int, bytes] = {}
+        self._signs: list[Node] = []
+
+    def lead_signs(self, followers: Sequence[Node]) -> None:
+        """Say what makes signs of its records, for clocks; beside the ways that these go."""
+        self._signs += followers
 
     def feed(self, rows: SourceRows, feed: Feed) -> None:
         """Make records of labelled messages, and pass on what can be parsed."""
@@ -51,6 +58,8 @@ class SourceNode(Node):
             ]
             batch = self.bury(batch, failures, feed)
         if decoded.rows:
+            for sign in self._signs:
+                sign.take(batch, 0, feed)
             self.pass_on(batch.with_rows(decoded.rows), feed)
 
     def take(self, batch: Batch, port: int, feed: Feed) -> None:
