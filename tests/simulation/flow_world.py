@@ -8,16 +8,15 @@ from lowtide.core.operators.failure import AtRecord
 from lowtide.core.operators.order import tick_of
 from lowtide_tracker import Floor
 
-from .job import Grouping, Job
+from .job import LAST_TICK, Grouping, Job
 from .life import Life
 from .logs import FIRST_MS, NEVER_MS, Log
 from .verdict import Violation
 from .world import Step, Trace, World
 from .wrong import Wrong, draw_wrong
 
-MAX_DRAIN_ROUNDS = 200
+MAX_DRAIN_ROUNDS = 600
 QUIET_ROUNDS = 12
-LAST_TICK = 10**6
 
 
 class FlowWorld(World):
@@ -385,9 +384,9 @@ class FlowWorld(World):
         for line in life.tracking.lines:
             if not line.connected:
                 life.tracking.connect(line)
-        quiet = 0
+        quiet, last = 0, self.job.last_tick(self.now_ms)
         for round_ in range(MAX_DRAIN_ROUNDS):
-            quiet = 0 if self._round(LAST_TICK + round_) else quiet + 1
+            quiet = 0 if self._round(last if self.job.strikes else last + round_) else quiet + 1
             self.check()
             if quiet > QUIET_ROUNDS:
                 break

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -67,12 +67,12 @@ def done_fault(calls: Sequence[Call], index: int, names: Sequence[str], takes: t
         if not kind.can_be_key:
             return f"label={step.label!r} is {kind.name}, which cannot be a label; use str, int, UUID or another key"
     between = _between(calls, stream, through)
-    if not between:
+    if between is None:
         return (
-            f"no record of {names[stream]!r} comes to {names[through]!r}, so none of them leaves it; name as through= "
-            "a stream that is made of these records"
+            f"{names[through]!r} has no record of what {names[stream]!r} is made of, so nothing of it leaves it; name "
+            "as through= a stream that comes of these records, or of those that they come of"
         )
-    late = [each for each in sorted(between - {stream}) if isinstance(calls[each].step, CLOCKED)]
+    late = [each for each in sorted(between) if isinstance(calls[each].step, CLOCKED)]
     if late:
         word = WORD[type(calls[late[0]].step)]
         return (
@@ -83,18 +83,28 @@ def done_fault(calls: Sequence[Call], index: int, names: Sequence[str], takes: t
     return None
 
 
-def _between(calls: Sequence[Call], stream: int, through: int) -> set[int]:
-    """What stands on the ways from a stream to another, both included; nothing if there is no way."""
-    above = _closed([through], lambda each: (parent for parent in calls[each].parents))
+def _between(calls: Sequence[Call], stream: int, through: int) -> set[int] | None:
+    """What stands on the ways from a stream to another; None if there is no way.
+
+    Where the other one does not come of the stream, the ways begin where both come from.
+    """
+
+    def parents(each: int) -> Iterable[int]:
+        return calls[each].parents
+
     takers: dict[int, list[int]] = {}
     for index, call in enumerate(calls):
         for parent in call.parents:
             takers.setdefault(parent, []).append(index)
-    below = _closed([stream], lambda each: takers.get(each, ()))
-    return above & below
+    above = _closed([through], parents)
+    own = _closed([stream], parents)
+    begins = {stream} if stream in above else own & above
+    if not begins:
+        return None
+    return (_closed(begins, lambda each: takers.get(each, ())) & above) - own
 
 
-def _closed(start: Iterable[int], ahead: Any) -> set[int]:
+def _closed(start: Iterable[int], ahead: Callable[[int], Iterable[int]]) -> set[int]:
     seen = set(start)
     left = list(seen)
     while left:
