@@ -6,6 +6,8 @@ from typing import ClassVar
 
 from lowtide.core.operators.failure import AtRecord
 from lowtide.core.operators.order import tick_of
+from lowtide.core.operators.window_node import WindowNode
+from lowtide.flow.steps import Through, WhenDone
 from lowtide_tracker import Floor
 
 from .job import LAST_TICK, Grouping, Job
@@ -352,6 +354,28 @@ class FlowWorld(World):
             self.say("network", f"loses or swaps frames of worker {channel[0]} to worker {channel[1]}")
 
     # -- laws ------------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """See `World`; and what is told to be done has left what was waited for."""
+        super().check()
+        self.check_done()
+
+    def check_done(self) -> None:
+        """No step has told of a tick as done that is open where `through` stands."""
+        plan, least = self.life.plan, None
+        for core in self.life.cores:
+            for node in core.program.holding:
+                if not isinstance(node, WindowNode) or not isinstance(node.vertex.step, WhenDone):
+                    continue
+                through = plan.vertices[node.vertex.parents[1]]
+                while not isinstance(through.step, Through):
+                    through = plan.vertices[through.parents[0]]
+                least, told = least or self.model.least(), node._pending.released
+                for segment in self.life.segments.waits[through.id]:
+                    open_ = least[segment]
+                    if open_ is not None and told > open_:
+                        what = f'"{node.vertex.name}" has told of all below {told}, segment {segment} is at {open_}'
+                        raise Violation("safety", what)
 
     def check_delivered(self) -> None:
         """R18: what delivered time promises is in the sinks; what it promised is looked at again at the end."""
