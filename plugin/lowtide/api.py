@@ -105,8 +105,10 @@ def subscribe(
 
     Args:
         job: Its name.
-        *about: "delivered", "commit", "min_time" or "segment:STEP".
-        at: Tell of each of them once, when it has come to this moment, and end when all have.
+        *about: "delivered", "commit", "min_time", "segment:STEP" or "done:STEP:LABEL": the end of the substream of a
+            label, as `when_done(STEP, ..., label=...)` has it, once all that came of it is delivered.
+        at: Tell of each of them once, when it has come to this moment, and end when all have; of a label, when it has
+            ended at this moment or later.
         last_id: The id of the last news of an earlier subscription to the same, which this one goes on after.
         timeout: How long to wait for all of it.
         conf: The job's conf file; without it, defaults.

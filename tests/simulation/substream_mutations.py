@@ -9,13 +9,14 @@ from lowtide.core import worker as worker_module
 from lowtide.core.operators import program as program_module
 from lowtide.core.operators.beside import BesideNode
 from lowtide.core.operators.clock_node import ClockNode
+from lowtide.core.operators.group import Group
+from lowtide.core.operators.timed_scan import TimedScanNode
 from lowtide.core.worker import WorkerCore
 from lowtide.flow import segments as segments_module
 from lowtide.flow.plan import Plan
 from lowtide.flow.segments import Segments, segments_of
 from lowtide.flow.steps import Clock, WhenDone
 
-from .due_mutations import a_tick_early
 from .mutation import Mutation, Patch
 
 
@@ -24,7 +25,9 @@ def one_source_alone() -> list[Patch]:
     real = segments_module._Layout._feeds
 
     def feeds(self: Any) -> dict[str, list[int]]:
-        clocks = {each for vertex in self._vertices if isinstance(vertex.step, Clock) for each in self._waits[vertex.id]}
+        clocks = {
+            each for vertex in self._vertices if isinstance(vertex.step, Clock) for each in self._waits[vertex.id]
+        }
         first, *others = real(self).items()
         return dict([first, *((topic, [each for each in fed if each not in clocks]) for topic, fed in others)])
 
@@ -48,6 +51,16 @@ def not_through() -> list[Patch]:
 def not_restored() -> list[Patch]:
     """A clock of a snapshot waits for the next sign before it strikes again."""
     return [(ClockNode, "restore", BesideNode.restore)]
+
+
+def a_tick_early() -> list[Patch]:
+    """A clock strikes a tick before its moment, when records of this tick are still to come."""
+    real = TimedScanNode._ask
+
+    def ask(self: TimedScanNode, group: Group, asked: int | None, fires: int | None) -> None:
+        real(self, group, asked, None if fires is None else fires - 1)
+
+    return [(TimedScanNode, "_ask", ask)]
 
 
 def holds_forgotten() -> list[Patch]:

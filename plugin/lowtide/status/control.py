@@ -57,8 +57,8 @@ ROUTES = {
     "GET /api/jobs": "the jobs that the page shows: this one",
     "GET /api/job?since_ms=TIME": "what the page shows of it: of the status, history, snapshots and lives",
     "GET /events?about=SUBJECT&at_ms=TIME": "server-sent events, each once and in order: about `delivered`, `commit`, "
-    "`min_time` or `segment:STEP`, several if wanted; with at_ms only when it has come to this time. Goes on after the "
-    "header `Last-Event-ID`",
+    "`min_time`, `segment:STEP` or `done:STEP:LABEL`, several if wanted; with at_ms only when it has come to this time. "
+    "Goes on after the header `Last-Event-ID`",
     "GET /state/STEP?COLUMN=VALUE": "the state of one key as of min time, with that time",
     "GET /snapshots": "the snapshots of this life as JSON, oldest first",
     "POST /snapshots": 'take one; the body may be {"name": "...", "commit": false, "key": "..."}: a key that was heard '
