@@ -231,7 +231,12 @@ class _Layout:
         return any({vertex.id, sink.id} <= self._made[each.id] for each in begins)
 
     def _awaited(self, vertices: Iterable[Vertex]) -> set[int]:
-        return {segment for vertex in vertices for segment in self._waits[vertex.id]}
+        """What is behind these; of a source not what it makes signs for, where all other sources do so, too."""
+        found: set[int] = set()
+        for vertex in vertices:
+            own = self._exchanges(self._made[vertex.id], 1) if vertex.level == 0 else ()
+            found.update(own or self._waits[vertex.id])
+        return found
 
     def _outlet(self, segments: Iterable[int], before: Iterable[Vertex]) -> int | None:
         held_by = frozenset(vertex.id for vertex in before)
