@@ -181,7 +181,9 @@ def test_days_and_hours_of_a_zone_are_those_that_its_clocks_show() -> None:
 
 def test_a_midnight_that_is_skipped_is_struck_when_clocks_are_put_forward() -> None:
     """Cairo skips 2024-04-26 from 0:00 to 1:00; Samoa has no 30th of December 2011."""
-    cairo = walk(Every(lt.days(1), "Africa/Cairo"), datetime(2024, 4, 25, tzinfo=UTC), datetime(2024, 4, 27, tzinfo=UTC))
+    cairo = walk(
+        Every(lt.days(1), "Africa/Cairo"), datetime(2024, 4, 25, tzinfo=UTC), datetime(2024, 4, 27, tzinfo=UTC)
+    )
     assert [each.isoformat() for each in cairo] == ["2024-04-25T22:00:00+00:00", "2024-04-26T21:00:00+00:00"]
     first = datetime(2011, 12, 29, 5, tzinfo=UTC)
     samoa = walk(Every(lt.days(1), "Pacific/Apia"), first, first + lt.days(3))

@@ -19,7 +19,7 @@ __all__ = ["ClockNode", "SignNode"]
 
 
 class SignNode(Node):
-    """Makes signs of one front: one for the first record in each span of the clock.
+    """Makes signs: of each front one for the first record in each span of the clock.
 
     After a restart it makes one for a span again that had one: that changes nothing where it comes to.
 
@@ -35,21 +35,22 @@ class SignNode(Node):
         assert isinstance(vertex.step, Sign)
         self._striking = vertex.step.striking
         self._slack_us = plan.slack_ms * 1_000
-        self._next: int | None = None
-        """Where the span ends that has had its sign, in microseconds; None before the first."""
+        self._next: dict[bytes, int] = {}
+        """By front where the span ends that has had its sign, in microseconds."""
 
     def take(self, batch: Batch, port: int, feed: Feed) -> None:
         """Make signs of records of one front, which are in order; O(ticks) where no span begins."""
-        last = batch.ticks[-1] * self._slack_us
-        if self._next is not None and last < self._next:
+        front = batch.ats[0][8:12]
+        end = self._next.get(front)
+        if end is not None and batch.ticks[-1] * self._slack_us < end:
             return
         ats: list[bytes] = []
         signs: list[Any] = []
         for at in batch.ats:
             began = tick_of(at) * self._slack_us
-            if self._next is None or began >= self._next:
+            if end is None or began >= end:
                 after = self._striking.every.after(began)
-                self._next = began if after is None else after
+                end = self._next[front] = began if after is None else after
                 ats.append(at)
                 signs.append(Sighted(self._striking.name, moment(began)))
         if ats:
