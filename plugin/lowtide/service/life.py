@@ -124,7 +124,7 @@ class Life:
             setting.shape.slack_ms, lambda: self.snapshots, takes=setting.snapshots is not None, events=events
         )
         self.records = Records(self._read_records)
-        self.labels = EndedLabels(self._crew, self.hub, lambda: self.told)
+        self.labels = EndedLabels(self._crew, self.hub, lambda: self.told, setting.shape.slack_ms)
         self.questions = Questions(self._crew, setting.shape.slack_ms)
         self._tidier: FloorTidier | None = None
         if setting.snapshots is not None and setting.keeps_lasts:

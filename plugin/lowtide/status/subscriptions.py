@@ -161,7 +161,8 @@ class Hub:
         if not 1 <= len(subjects) <= MAX_SUBJECTS or len(set(subjects)) < len(subjects):
             raise SubscriptionRefused(
                 f"a subscription is about 1 to {MAX_SUBJECTS} different subjects, and this one names {len(subjects)}",
-                way_out="name each of them once: `about=delivered`, `commit`, `min_time`, `segment:STEP`, `done:STEP:LABEL`",
+                way_out="name each of them once: `about=delivered`, `commit`, `min_time`, `segment:STEP` or "
+                "`done:STEP:LABEL`",
             )
         known = [self._subject(each) for each in subjects]
         subscription = Subscription(self, subjects, known, at_ms, self._place(last_id, known), wake)
@@ -208,7 +209,8 @@ class Hub:
             return asked
         kind, _, name = asked.partition(":")
         if kind == DONE:
-            return self._label(asked, *name.partition(":")[::2])
+            self.check_label(*name.partition(":")[::2])
+            return asked  # A label is called as it is asked for.
         if kind == SEGMENT:
             for number, steps in self._segments.items():
                 if name == str(number) or name in steps.split(", "):
@@ -223,8 +225,12 @@ class Hub:
             way_out=f"ask about {DELIVERED}, {COMMIT}, {MIN_TIME}, {SEGMENT}:STEP or {DONE}:STEP:LABEL",
         )
 
-    def _label(self, asked: str, step: str, label: str) -> str:
-        """The subject of a label's end, which is called as it is asked for."""
+    def check_label(self, step: str, label: str) -> None:
+        """Refuse a label that there cannot be.
+
+        Raises:
+            SubscriptionRefused: the step has no labels, or none such.
+        """
         if step not in self._labels:
             there = ", ".join(sorted(self._labels))
             raise SubscriptionRefused(
@@ -236,7 +242,6 @@ class Hub:
                 f'{label[:100]!r} is no label of "{step}", which is {self._labels[step]}',
                 way_out=f"say {DONE}:{step}:LABEL, with a value of its column as text",
             )
-        return asked
 
     def _place(self, last_id: str, known: Sequence[str]) -> _Place:
         if not last_id:

@@ -29,16 +29,18 @@ class EndedLabels:
         crew: The workers.
         hub: Says which labels somebody waits for, and is told of their ends.
         told: The delivered time that the outside may hear, a tick; None for none yet.
+        slack_ms: How long a tick is.
 
     Attributes:
         all_delivered: Whether time has come to its end, and all is durable.
     """
 
-    def __init__(self, crew: Crew, hub: Hub, told: Callable[[], int | None]) -> None:
+    def __init__(self, crew: Crew, hub: Hub, told: Callable[[], int | None], slack_ms: int) -> None:
         self.all_delivered = False
         self._crew = crew
         self._hub = hub
         self._told = told
+        self._slack_ms = slack_ms
         self._asked = 0
         self._waiting: dict[int, tuple[set[str], dict[str, int], asyncio.Event]] = {}
         self._asking: asyncio.Task[None] | None = None
@@ -59,6 +61,11 @@ class EndedLabels:
             self._asking.cancel()
             await asyncio.wait([self._asking])
 
+    async def ended_ms(self, step: str, label: str) -> int | None:
+        """When a label has ended last, in ms since 1970; None if it has not, as far as may be told."""
+        ended = await self._told_of(step, [label])
+        return None if label not in ended else ended[label] * self._slack_ms
+
     def hear(self, worker: str, answer: LabelsEnded) -> None:
         """Take a worker's answer."""
         waiting = self._waiting.get(answer.id)
@@ -77,12 +84,15 @@ class EndedLabels:
             self._again = False
             for step, labels in self._hub.labels_waited_for.items():
                 for first in range(0, len(labels), MAX_ASKED):
-                    # What was delivered before the question has been processed before its answer.
-                    told = LAST_TICK if self.all_delivered else self._told()
-                    ended = await self._ask(step, labels[first : first + MAX_ASKED])
+                    ended = await self._told_of(step, labels[first : first + MAX_ASKED])
                     for label, tick in ended.items():
-                        if told is not None and tick < told:
-                            self._hub.reached(f"{DONE}:{step}:{label}", tick)
+                        self._hub.reached(f"{DONE}:{step}:{label}", tick)
+
+    async def _told_of(self, step: str, labels: list[str]) -> Mapping[str, int]:
+        """By label the tick of its last end, where that may be told."""
+        ended = await self._ask(step, labels)
+        told = LAST_TICK if self.all_delivered else self._told()
+        return {} if told is None else {label: tick for label, tick in ended.items() if tick < told}
 
     async def _ask(self, step: str, labels: list[str]) -> Mapping[str, int]:
         """By label the tick at which it has ended; of workers that do not answer in time nothing is known."""
