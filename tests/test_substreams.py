@@ -1,4 +1,4 @@
-"""Clocks and the ends of substreams in a real job: byte by byte, and told to subscribers, over a life that is killed."""
+"""Clocks and the ends of substreams in a real job: byte by byte, and told over HTTP, over a life that is killed."""
 
 from __future__ import annotations
 

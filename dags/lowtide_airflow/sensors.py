@@ -11,8 +11,8 @@ from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from lowtide_airflow.arguments import is_true, refuse_old_names
-from lowtide_airflow.hook import LowtideHook
 from lowtide_airflow.errors import TokenRefused
+from lowtide_airflow.hook import LowtideHook
 from lowtide_airflow.triggers.base import OUTAGES
 from lowtide_airflow.triggers.job import DeliveredTimeTrigger, LabelEndedTrigger
 from lowtide_airflow.ui.links import JobLink

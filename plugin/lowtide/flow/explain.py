@@ -78,7 +78,7 @@ def _does(plan: Plan, vertex: Vertex) -> str:
     return f"{_verb(step)}: {takes}{_result(plan, vertex, origins)}"
 
 
-def _verb(step: Step) -> str:
+def _verb(step: Step) -> str:  # noqa: PLR0911 - one line per kind of step
     if isinstance(step, KeyBy):
         return f"exchange by {', '.join(step.columns) or 'source partition'}"
     if isinstance(step, Relay):

@@ -21,8 +21,8 @@ from lowtide.flow.schema import schema_of
 from lowtide.flow.signature import NOTHING, Unreadable, accepts, element_of, said, signature_of
 from lowtide.flow.stateful import aggregated, typed_broadcast, typed_reduce, typed_scan
 from lowtide.flow.steps import (
-    WORD,
     SILENT,
+    WORD,
     Again,
     Broadcast,
     Clock,
@@ -161,10 +161,8 @@ class Inference:
                 columns_of(call.step.source.format.record)
                 self._check_bounds(call, call.step.source)
                 return schema_of(call.step.source.format.record).record
-            if isinstance(call.step, Clock):
-                return call.step.returns
-            if isinstance(call.step, Late):
-                return self.gives[self._flow.calls[call.parents[0]].parents[call.step.port]]
+            if isinstance(call.step, Clock | Late):
+                return self._infer_apart(call, call.step)
             takes = self.gives[call.parents[0]]
             if not isinstance(call.step, Map | FlatMap | Filter | Split | Side) and self._takes_windows(call):
                 return None
@@ -177,6 +175,12 @@ class Inference:
             prefix = f"{_called(call)}: " if _function(call.step) is not None else ""
             self._fault(call, prefix + error.what + (f"; {error.way_out}" if error.way_out else ""))
         return None
+
+    def _infer_apart(self, call: Call, step: Clock | Late) -> Any:
+        """What comes of no records, and what comes out beside a step's own."""
+        if isinstance(step, Clock):
+            return step.returns
+        return self.gives[self._flow.calls[call.parents[0]].parents[step.port]]
 
     def _check_bounds(self, call: Call, source: KafkaSource) -> None:
         """Sources of one topic have the same fronts, which begin in one place and end in one."""
@@ -227,10 +231,9 @@ class Inference:
             return self._infer_state(index, call, step, takes)
         if isinstance(step, Again):
             return self._infer_loop(call, step, takes)
-        if isinstance(step, WhenDone):
-            return self._infer_done(index, call, step, takes)
         if isinstance(step, WindowBy):
-            return self._infer_window(index, call, step, takes)
+            infer = self._infer_done if isinstance(step, WhenDone) else self._infer_window
+            return infer(index, call, step, takes)
         if isinstance(step, Connect | JoinTable | Join):
             return self._infer_ports(index, call, step)
         if isinstance(step, Broadcast):
@@ -280,7 +283,8 @@ class Inference:
         self.steps[index], gives = typed_window(step, takes, self._key(call))
         return gives
 
-    def _infer_done(self, index: int, call: Call, step: WhenDone, takes: Any) -> Any:
+    def _infer_done(self, index: int, call: Call, step: WindowBy, takes: Any) -> Any:
+        assert isinstance(step, WhenDone)
         fault = done_fault(self._flow.calls, index, self.names, takes)
         if fault is not None:
             self._fault(call, fault)

@@ -76,9 +76,9 @@ def done_fault(calls: Sequence[Call], index: int, names: Sequence[str], takes: t
     if late:
         word = WORD[type(calls[late[0]].step)]
         return (
-            f"{word} {names[late[0]]!r} stands between {names[stream]!r} and {names[through]!r}: what comes of a record "
-            "there has another tick, so nobody can say when all of it is through; name as through= a stream before it, "
-            "or take the records from behind it"
+            f"{word} {names[late[0]]!r} stands between {names[stream]!r} and {names[through]!r}: what comes of a "
+            "record there has another tick, so nobody can say when all of it is through; name as through= a stream "
+            "before it, or take the records from behind it"
         )
     return None
 

@@ -142,8 +142,14 @@ class Run:
     def take(self, source: Vertex, item: Item) -> None:
         """Take a record of a source all its way."""
         self._come_to(item.order)
-        self._go([_Way(sign, 0, item) for sign in self._plan.signs_of(source)])
+        self._go([_Way(sign, None, self._signed(sign, item)) for sign in self._plan.signs_of(source)])
         self._walk(source, item)
+
+    def _signed(self, sign: Vertex, item: Item) -> Item:
+        """A record as a sign for a clock."""
+        assert isinstance(sign.step, Sign)
+        at = moment(item.order.tick * self._plan.slack_ms * 1_000)
+        return item.becomes(Sighted(sign.step.striking.name, at))
 
     def finish(self) -> None:
         """Let time go on after the last record."""
@@ -287,9 +293,6 @@ class Run:
             return [item] if self._seen[vertex.id].goes_on(item) else []
         elif isinstance(step, Scan):
             self._scanned[vertex.id].see(item)
-        elif isinstance(step, Sign):
-            at = moment(item.order.tick * self._plan.slack_ms * 1_000)
-            return [item.becomes(Sighted(step.striking.name, at))]
         elif isinstance(step, Merge | Loop | Side | Connect | Table):
             return [item.child(vertex.loop_mark) if isinstance(step, Loop) else item]
         else:

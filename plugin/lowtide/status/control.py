@@ -60,8 +60,8 @@ ROUTES = {
     "`min_time`, `segment:STEP` or `done:STEP:LABEL`, several if wanted; with at_ms only when it has come to this "
     "time. Goes on after the header `Last-Event-ID`",
     "GET /state/STEP?COLUMN=VALUE": "the state of one key as of min time, with that time",
-    "GET /done/STEP?label=LABEL": "when the substream of a label has ended, all that came of it being delivered; null if "
-    "it has not, or is not known any more",
+    "GET /done/STEP?label=LABEL": "when the substream of a label has ended, all that came of it being delivered; null "
+    "if it has not, or is not known any more",
     "GET /snapshots": "the snapshots of this life as JSON, oldest first",
     "POST /snapshots": 'take one; the body may be {"name": "...", "commit": false, "key": "..."}: a key that was heard '
     "before gets the snapshot that it began",

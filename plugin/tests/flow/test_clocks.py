@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -194,5 +195,5 @@ def test_moments_of_any_zone_ascend() -> None:
     for tz in ("America/Havana", "America/Sao_Paulo", "Asia/Kathmandu", "Australia/Lord_Howe", "Asia/Gaza"):
         for every in (lt.minutes(30), lt.hours(6), lt.days(1), lt.days(7)):
             found = walk(Every(every, tz), datetime(2016, 1, 1, tzinfo=UTC), datetime(2017, 1, 1, tzinfo=UTC))
-            assert all(one < other for one, other in zip(found, found[1:], strict=False))
+            assert all(one < other for one, other in pairwise(found))
             assert abs(len(found) - lt.days(366) / every) <= 3

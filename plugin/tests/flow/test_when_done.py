@@ -90,7 +90,7 @@ def test_it_waits_for_the_segments_that_through_stands_in() -> None:
 
 
 def test_a_through_that_is_less_far_than_the_stream_is_waited_for_too() -> None:
-    flow, documents, index = started()
+    flow, _, index = started()
     back = index.map(lambda word: Document(word.document, word.word), name="back", returns=Document)
     again = back.key_by("text").scan("again", lambda n, d: (n + 1, d), 0, returns=Document)
     again.when_done("done", through=index).write("done", lt.kafka("done", lt.json(Document)))

@@ -601,10 +601,8 @@ class Run:
             return self._new(step, record)
         if kind == "split":
             return self._parted(step, record)
-        if kind == "window":
-            return self._windowed(step, record)
-        if kind == "when_done":
-            return self._waits(step, record)
+        if kind in ("window", "when_done"):
+            return (self._windowed if kind == "window" else self._waits)(step, record)
         return [record] if kind in ("merge", "connect", "table", "side") else self._called(step, record)
 
     def _parted(self, step: Step, record: Record) -> list[Record]:

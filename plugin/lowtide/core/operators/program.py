@@ -134,12 +134,8 @@ class Program:
             return MergeNode(vertex, self.plan.name)
         if isinstance(step, Loop):
             return LoopNode(vertex)
-        if isinstance(step, Side):
-            return SideNode(vertex)
-        if isinstance(step, Sign):
-            return SignNode(vertex, self.plan)
-        if isinstance(step, Through):
-            return ThroughNode(vertex)
+        if isinstance(step, Side | Sign | Through):
+            return SignNode(vertex, self.plan) if isinstance(step, Sign) else _PLAIN[type(step)](vertex)
         if isinstance(step, Again):
             assert vertex.back is not None, "a loop's tail knows its head"
             head = self._nodes[vertex.back]
@@ -348,6 +344,9 @@ class Program:
             state.restore(captured.get(name, {}), tick)
             if isinstance(state, BesideNode) and state.beside is not None:
                 state.restore_beside(captured.get(state.beside, {}))
+
+
+_PLAIN: dict[type, type[SideNode | ThroughNode]] = {Side: SideNode, Through: ThroughNode}
 
 
 def per_record_node(vertex: Vertex) -> PerRecord | None:
