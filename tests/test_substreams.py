@@ -22,7 +22,7 @@ from lowtide_snapshots.job.news import DONE
 from tests.conftest import unique
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from lowtide.conf import Conf
     from lowtide.status.control_client import ControlClient
@@ -55,9 +55,8 @@ def slowly(document: Document) -> Document:
     return document
 
 
-def words(document: Document) -> Iterator[Word]:
-    for word in document.text.split():
-        yield Word(word, document.name, 0)
+def words(document: Document) -> list[Word]:
+    return [Word(word, document.name, 0) for word in document.text.split()]
 
 
 def counted(count: int, word: Word) -> tuple[int, Word]:
