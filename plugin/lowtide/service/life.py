@@ -271,9 +271,10 @@ class Life:
             self.snapshots.look(time.monotonic())
         self.reach.look(time.monotonic())
         delivered = delivered_time(workers, self._crew.expected)
+        if self.end.has_come(delivered) and not self.labels.all_told():
+            return  # Whoever waits for a label is told before the job ends itself.
         self.labels.soon()
         if self.end.look(delivered, time.monotonic()):
-            self.labels.all_delivered = True
             return
         if self.jobs is not None:
             self._say(self.jobs, report)

@@ -30,13 +30,10 @@ class EndedLabels:
         hub: Says which labels somebody waits for, and is told of their ends.
         told: The delivered time that the outside may hear, a tick; None for none yet.
         slack_ms: How long a tick is.
-
-    Attributes:
-        all_delivered: Whether time has come to its end, and all is durable.
     """
 
     def __init__(self, crew: Crew, hub: Hub, told: Callable[[], int | None], slack_ms: int) -> None:
-        self.all_delivered = False
+        self._all_delivered = False
         self._crew = crew
         self._hub = hub
         self._told = told
@@ -53,6 +50,16 @@ class EndedLabels:
             self._again = True
         elif self._hub.labels_waited_for:
             self._asking = asyncio.get_running_loop().create_task(self._ask_all())
+
+    def all_told(self) -> bool:
+        """Time has come to its end, and all is durable: return whether all labels that are waited for have been told.
+
+        If they have not, they are asked for.
+        """
+        if not self._all_delivered:
+            self._all_delivered = True
+            self.soon()
+        return self._asking is None or self._asking.done()
 
     async def close(self) -> None:
         """Ask no more."""
@@ -91,7 +98,7 @@ class EndedLabels:
     async def _told_of(self, step: str, labels: list[str]) -> Mapping[str, int]:
         """By label the tick of its last end, where that may be told."""
         ended = await self._ask(step, labels)
-        told = LAST_TICK if self.all_delivered else self._told()
+        told = LAST_TICK if self._all_delivered else self._told()
         return {} if told is None else {label: tick for label, tick in ended.items() if tick < told}
 
     async def _ask(self, step: str, labels: list[str]) -> Mapping[str, int]:

@@ -95,9 +95,9 @@ def test_a_label_is_told_when_all_of_its_tick_and_its_own_record_is_delivered() 
         assert await workers.it.ended_ms("indexed", "a") == 100
         assert await workers.it.ended_ms("paid", "7") is None
         workers.ended["1/0"] = {"7": 900}
-        workers.it.all_delivered = True
-        workers.it.soon()
+        assert workers.it.all_told() is False, "somebody waits"
         await workers.settled()
+        assert workers.it.all_told() is True
         assert told(subscription) == [("done:paid:7", 1_800)], "time has ended"
 
     played(play)
@@ -142,5 +142,12 @@ def test_a_worker_that_does_not_answer_is_asked_again(monkeypatch: pytest.Monkey
         assert told(subscription) == [("done:indexed:a", 100)]
         workers.it.hear("1/1", LabelsEnded(1, {"a": 70}))
         assert told(subscription) == [], "an answer to an old question"
+
+    played(play)
+
+
+def test_where_nobody_waits_the_end_of_time_waits_for_nobody() -> None:
+    async def play(workers: Workers) -> None:
+        assert workers.it.all_told() is True
 
     played(play)
