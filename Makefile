@@ -96,7 +96,7 @@ model: env  ## explore every order of commit and recovery at small sizes, and br
 	@PYTHONHASHSEED=0 PYTHONPATH=.:plugin/tests/support $(RUN) -m tests.model $(ARGS)
 
 .PHONY: chaos
-chaos: classes s3-server  ## kill a job's processes and services by a schedule, judge its output (KILLS=20 SEED=7; HOSTS=1)
+chaos: $(if $(HOSTS),root) classes s3-server  ## kill a job's processes and services by a schedule, judge its output (KILLS=20 SEED=7; HOSTS=1)
 ifdef HOSTS
 	@$(ON_HOSTS) PYTHONPATH=infra:infra/hosts:examples $(RUN) -m hosts_chaos $(if $(SEED),--seed $(SEED)) $(ARGS)
 else
@@ -133,23 +133,28 @@ packaging-check: env  ## check the image file and the Helm chart; builds Helm wi
 	@$$($(HOUSE) uv) run --quiet --no-project --isolated --python $(RUN) \
 	    --with-requirements infra/packaging/requirements.lock infra/packaging/check.py
 
+.PHONY: root
+root:
+	@[ $$(id -u) = 0 ] || { printf '%s\n' "error: this needs root: it makes network devices and namespaces" \
+	    "       sudo make $(firstword $(MAKECMDGOALS)) ..." >&2; exit 1; }
+
 ON_HOSTS = LOWTIDE_PYTHON=$(RUN) LOWTIDE_UV=$$($(HOUSE) uv)
 CLUSTER = $(ON_HOSTS) PYTHONPATH=infra/hosts $(RUN) infra/cluster.py
 
 .PHONY: infra-up
-infra-up: jars jar s3-server  ## needs root: a cluster of hosts on this machine, by Terraform (ARGS='--var kafka_brokers=1')
+infra-up: root jars jar s3-server  ## needs root: a cluster of hosts on this machine, by Terraform (ARGS='--var kafka_brokers=1')
 	@$(CLUSTER) up $(ARGS)
 
 .PHONY: infra-plan
-infra-plan: jars jar s3-server  ## needs root: what of the cluster is not as it should be
+infra-plan: root jars jar s3-server  ## needs root: what of the cluster is not as it should be
 	@$(CLUSTER) plan $(ARGS)
 
 .PHONY: infra-shell
-infra-shell: env  ## needs root: a shell on the cluster's host where jobs are started (ARGS=worker-1: on another)
+infra-shell: root env  ## needs root: a shell on the cluster's host where jobs are started (ARGS=worker-1: on another)
 	@$(CLUSTER) shell $(ARGS)
 
 .PHONY: infra-down
-infra-down: env  ## needs root: destroy the cluster, and count what is left
+infra-down: root env  ## needs root: destroy the cluster, and count what is left
 	@$(CLUSTER) down
 
 .PHONY: infra-check
@@ -157,11 +162,11 @@ infra-check: env  ## check Terraform's module for AWS: validate, test, lint and 
 	@LOWTIDE_UV=$$($(HOUSE) uv) $(RUN) infra/check.py
 
 .PHONY: infra-bench
-infra-bench: jars jar s3-server  ## needs root: latency over a cluster's hosts, and over loopback, in one run
+infra-bench: root jars jar s3-server  ## needs root: latency over a cluster's hosts, and over loopback, in one run
 	@$(ON_HOSTS) PYTHONPATH=infra:infra/hosts $(RUN) infra/latency.py $(ARGS)
 
 .PHONY: infra-demo
-infra-demo: jars jar s3-server  ## needs root: the whole story: provision, run, lose a host, recover, compare, destroy
+infra-demo: root jars jar s3-server  ## needs root: the whole story: provision, run, lose a host, recover, compare, destroy
 	@$(ON_HOSTS) PYTHONPATH=infra:infra/hosts:dags/tests/support $(RUN) -m story
 
 .PHONY: lock

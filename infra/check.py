@@ -22,6 +22,7 @@ from typing import Any
 
 import click
 from aws_schema.binding import write_schemas
+from declarations import check_interface, check_validations
 from terraform_tools import (
     BASE_PYTHON,
     ROOT,
@@ -67,6 +68,8 @@ def main() -> None:
     for tool in ("terraform", "go"):
         if shutil.which(tool) is None:
             raise click.ClickException(f"there is no {tool} on PATH: install {tool}")
+    check_interface(LOCAL, AWS)
+    validations = sum(map(check_validations, (LOCAL, AWS)))
     run("terraform", "fmt", "-check", "-recursive", "-diff", MODULES, environment=plain_environment())
     with tempfile.TemporaryDirectory(dir=work_folder()) as folder:
         aws = Aws(Path(folder) / "aws")
@@ -81,7 +84,7 @@ def main() -> None:
     lint = tflint()
     scan = checkov()
     click.echo(
-        f"infra-check: fmt; local: {local_tests} test runs; "
+        f"infra-check: fmt; {validations} validations with tests; local: {local_tests} test runs; "
         f"aws: validate against {aws.known} schemas of the AWS provider {PROVIDER_VERSION}; "
         f"{len(MISTAKES)} mistakes refused; {tests} test runs; {policies} policies without wildcards beyond "
         f"{len(WILDCARDS)} documented; {sizes} sizes; {lint}; {scan}; nothing was applied"
@@ -253,7 +256,8 @@ def schemas() -> Path:
 def tflint() -> str:
     """Lint with tflint and its own rules for Terraform."""
     program = go_program("tflint")
-    run(program, f"--chdir={AWS}", f"--config={AWS / '.tflint.hcl'}", "--recursive")
+    for module in (AWS, LOCAL):
+        run(program, f"--chdir={module}", f"--config={AWS / '.tflint.hcl'}", "--recursive")
     return program.parent.name
 
 

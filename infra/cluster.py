@@ -30,6 +30,11 @@ variables = click.option("--var", "settings", multiple=True, metavar="KEY=VALUE"
 @click.group(help=__doc__)
 def main() -> None:
     """Look whether it can be done at all."""
+    check_machine()
+
+
+def check_machine() -> None:
+    """Look whether a cluster can be made here (errors: ClickException, which says what is missing)."""
     if os.geteuid() != 0:
         raise click.ClickException("this needs root: it makes network devices and namespaces")
     if shutil.which("terraform") is None:
@@ -46,13 +51,16 @@ def up(settings: tuple[str, ...]) -> None:
     click.echo("a shell where jobs are started: make infra-shell; their conf is /home/lowtide/cluster.toml there")
 
 
-def make(settings: tuple[str, ...]) -> None:
-    """Make the cluster, or what is missing of it."""
+def make(settings: tuple[str, ...]) -> float:
+    """Make the cluster, or what is missing of it; how many seconds Terraform took."""
+    check_machine()
     began = time.monotonic()
     prepare()
     made = time.monotonic()
     terraform("apply", "-auto-approve", *given(settings))
-    click.echo(f"up after {time.monotonic() - made:.1f} s ({made - began:.1f} s before that to gather software)")
+    took_s = time.monotonic() - made
+    click.echo(f"up after {took_s:.1f} s ({made - began:.1f} s before that to gather software)")
+    return took_s
 
 
 @main.command()
@@ -61,6 +69,14 @@ def plan(settings: tuple[str, ...]) -> None:
     """Show what is not as it should be: what has died is to be created. Exits with 2 if there is anything."""
     prepare()
     sys.exit(terraform("plan", "-detailed-exitcode", *given(settings), check=False))
+
+
+def stands() -> bool:
+    """Whether all of the cluster is as it should be, as Terraform sees it."""
+    code = terraform("plan", "-detailed-exitcode", *given(()), quiet=True, check=False)
+    if code not in {0, 2}:
+        raise click.ClickException(f"terraform plan failed, with exit code {code}")
+    return code == 0
 
 
 @main.command()
@@ -141,7 +157,7 @@ def terraform(command: str, *arguments: str, quiet: bool = False, check: bool = 
         assert process.stdout is not None
         for line in process.stdout:
             lines.append(line)
-            if command == "plan" or (not quiet and (" complete after " in line or "complete!" in line)):
+            if not quiet and (command == "plan" or " complete after " in line or "complete!" in line):
                 click.echo(line, nl=False)
     if check and process.returncode:
         raise click.ClickException(f"terraform {command} failed:\n{''.join(lines[-60:])}")

@@ -222,7 +222,10 @@ def asked_as_the_manual_says(address: str, token: str, certificate: Path) -> Non
     request = urllib.request.Request(f"https://{address}/metrics", headers={"Authorization": f"Bearer {token}"})
     tls = ssl.create_default_context(cafile=str(certificate))
     with urllib.request.urlopen(request, timeout=10, context=tls) as answer:
-        assert b"lowtide_running 1.0" in answer.read()
+        told = answer.read()
+        assert b"lowtide_running 1.0" in told
+        assert re.search(rb'lowtide_tracker_flushes_total [1-9]', told)
+        assert re.search(rb'lowtide_worker_tracker_messages_total{direction="out",worker="[^"]+"} [1-9]', told)
 
 
 def watch(place: Place, run: subprocess.Popen[str]) -> None:

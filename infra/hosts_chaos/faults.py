@@ -32,6 +32,9 @@ GARBAGE = 1 << 30
 POUR_S = 5.0
 """For each port."""
 POUR_LIMIT_S = 300.0
+REFUSED = "a connection was refused"
+"""What the job's processes say in their logs, the job's own and those of Spark's executors, once a minute."""
+REFUSED_LIMIT_S = 10.0
 
 Mend = Callable[[], object]
 
@@ -80,11 +83,19 @@ def open_ports(host: Host) -> list[int]:
     })  # fmt: skip
 
 
+def refusals(host: Host) -> int:
+    """How often the logs on a host say that somebody was refused."""
+    logs = [file for name in ("job.log", "stderr") for file in host.home.rglob(name)]
+    return sum(file.read_text(errors="replace").count(REFUSED) for file in logs)
+
+
 def _pour(stranger: Host, host: Host) -> None:
-    """Pour a gigabyte of garbage into the ports of a host, from one that has no business there."""
+    """Pour a gigabyte of garbage into the ports of a host, from one that has no business there; its logs say so."""
     ports = open_ports(host)
+    if not ports:
+        raise Undone(f"{host.name} has no open port: nothing runs there")
     assert stranger.first is not None, "it is up"
-    each = str(GARBAGE // max(1, len(ports)))
+    each = str(GARBAGE // len(ports))
     enter = ["nsenter", "--target", str(stranger.first.pid), "--net", sys.executable, str(POUR)]
     done = subprocess.run(
         [*enter, each, str(POUR_S), host.address, *map(str, ports)],
@@ -92,6 +103,11 @@ def _pour(stranger: Host, host: Host) -> None:
     )  # fmt: skip
     if done.returncode:
         raise Undone(f"no garbage could be poured into {host.name}: {done.stderr[-800:]}")
+    deadline = time.monotonic() + REFUSED_LIMIT_S
+    while not refusals(host):
+        if time.monotonic() > deadline:
+            raise Undone(f"no log on {host.name} says that the garbage was refused: {done.stdout}")
+        time.sleep(0.5)
 
 
 @contextmanager

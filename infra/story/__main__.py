@@ -12,6 +12,7 @@ import sys
 import time
 from typing import Any
 
+import click
 import cluster
 from cluster_job import ClusterJob, JobFailed
 from embedded_airflow.api import AirflowApi, DagRun
@@ -46,14 +47,17 @@ class Story:
 
     def tell(self) -> int:
         """Tell it; the exit code."""
-        self.say("provisioning the cluster")
-        cluster.make(())
+        self.say("provisioning the cluster, which needs root")
+        up_s = cluster.make(())
         try:
+            self._expect("all stands as it should", stands=True)
             told = self._use()
         finally:
             self.say("destroying it")
+            at = time.monotonic()
             left = cluster.destroy()
-        told["leftovers"] = sum(left.values())
+        down_s = time.monotonic() - at
+        told |= {"up_s": round(up_s, 1), "down_s": round(down_s, 1), "leftovers": sum(left.values())}
         self.say("all compared")
         sys.stdout.write(json.dumps(told) + "\n")
         return int(bool(told["lost"] or told["duplicated"] or told["out_of_order"] or told["leftovers"]))
@@ -70,6 +74,7 @@ class Story:
         self._snapshot()
         recover_s = self._lose_a_host()
         time.sleep(AFTER_S)
+        self._expect(f"{LOST} is missing", stands=False)
         sent = job.fed(0.0)
         self._settle(sent)
         self.say(f"stopping the job, comparing every byte of {sent} records")
@@ -78,6 +83,12 @@ class Story:
         for difference in verdict.pop("differences"):
             self.say(difference)
         return verdict | {"sent": sent, "recover_s": round(recover_s, 1)}
+
+    def _expect(self, what: str, *, stands: bool) -> None:
+        """See that Terraform's plan is empty, or that it is not."""
+        if cluster.stands() != stands:
+            raise JobFailed(f"Terraform does not see that {what}: make infra-plan")
+        self.say(f"Terraform sees that {what}")
 
     def _lose_a_host(self) -> float:
         """Lose a worker's host for good; how many seconds it took until output came again."""
@@ -135,4 +146,8 @@ class Story:
 
 
 if __name__ == "__main__":
-    sys.exit(Story().tell())
+    try:
+        sys.exit(Story().tell())
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)

@@ -13,6 +13,7 @@ from lowtide_hosts.cli import leftovers, main
 from lowtide_hosts.errors import HostsError
 from lowtide_hosts.host import Host
 from lowtide_hosts.network import Network
+from lowtide_hosts.processes import in_its_filesystem
 from lowtide_hosts.program import Program
 from tests.still_network import own_network
 
@@ -127,6 +128,18 @@ def test_what_has_entered_a_frozen_host_goes_on_once_it_is_thawed_or_lost(networ
         told, _ = inside.communicate(timeout=10)
         assert told == ("awake\n" if end == "thaw" else "")
         four.destroy()
+
+
+def test_a_folder_is_named_as_its_file_system_knows_it() -> None:
+    mounts = (
+        "22 1 254:0 / / rw - ext4 /dev/vda rw\n"
+        "23 22 0:5 / /proc rw - proc proc rw\n"
+        "24 22 254:1 /old /var rw - ext4 /dev/vdb rw\n"
+        "25 22 254:1 /@var /var rw - ext4 /dev/vdb rw\n"
+    )
+    folder = Path("/var/lib/lowtide-hosts/lowtide")
+    assert in_its_filesystem(folder, mounts) == Path("/@var/lib/lowtide-hosts/lowtide")
+    assert in_its_filesystem(folder, mounts.splitlines()[0]) == folder
 
 
 def until(holds: Callable[[], bool]) -> None:

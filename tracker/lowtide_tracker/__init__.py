@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from lowtide_tracker.server import TrackerServer
     from lowtide_tracker.table import Table
     from lowtide_tracker.tracker import Tracker
+    from lowtide_tracker.traffic import Traffic
 
 __all__ = [
     "Absolute",
@@ -74,6 +75,7 @@ __all__ = [
     "TrackerClient",
     "TrackerError",
     "TrackerServer",
+    "Traffic",
     "UnknownFront",
     "UnknownOwner",
     "UnknownSegment",
@@ -117,6 +119,7 @@ _HOME = {
     "TrackerServer": "server",
     "Table": "table",
     "Tracker": "tracker",
+    "Traffic": "traffic",
 }
 
 

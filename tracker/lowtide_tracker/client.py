@@ -12,6 +12,7 @@ from lowtide_tracker.handshake import HELLO_BYTES, NONCE_BYTES, PROOF_BYTES, Cli
 from lowtide_tracker.local_tracker import LocalTracker
 from lowtide_tracker.message_reader import MessageReader
 from lowtide_tracker.messages import (
+    Absolute,
     Applied,
     Await,
     CloseFront,
@@ -29,6 +30,7 @@ from lowtide_tracker.messages import (
 )
 from lowtide_tracker.min_times import MinTimes
 from lowtide_tracker.tcp import exactly, expect_acks, ready, tune
+from lowtide_tracker.traffic import Traffic
 from lowtide_tracker.wire import decode, encode
 
 ANSWER_TIMEOUT_S = 10.0
@@ -74,6 +76,8 @@ class TrackerClient:
         self._ears: LocalTracker | MinTimes = local if local is not None and tell_local else MinTimes()
         self.min_times = self._ears.min_times if isinstance(self._ears, LocalTracker) else self._ears
         """What was heard."""
+        self.traffic = Traffic()
+        """Over all connections."""
         self._secret = secret
         self._hello = Hello(incarnation, None if local is None else local.worker, name)
         self._local = local
@@ -129,7 +133,7 @@ class TrackerClient:
         flush = self._local.flush()
         if flush is None:
             return False
-        self._send(encode(flush))
+        self._send_flush(flush)
         return True
 
     def send_flush(self, flush: Flush, awaited: Iterable[tuple[int, int]] | None = None) -> None:
@@ -138,8 +142,7 @@ class TrackerClient:
         It may be one that `connect` has sent already. Nothing is lost when this raises `ConnectionLost`. With
         ``awaited``, what `await_ticks` would send goes with it: one hand-over instead of two.
         """
-        data = encode(flush)
-        self._send(data if awaited is None else data + self._awaiting(awaited))
+        self._send_flush(flush, b"" if awaited is None else self._awaiting(awaited))
 
     def await_ticks(self, pairs: Iterable[tuple[int, int]]) -> None:
         """Says for which (segment, tick) this one waits: it hears at once when a segment's min time is above its tick.
@@ -235,16 +238,19 @@ class TrackerClient:
     def _shake(self, connection: socket.socket) -> None:
         shake = ClientHandshake(self._secret, os.urandom(NONCE_BYTES))
         hello = exactly(connection, HELLO_BYTES)
-        connection.sendall(shake.reply(hello))
+        reply = shake.reply(hello)
+        connection.sendall(reply)
         shake.check(hello, exactly(connection, PROOF_BYTES))
+        self.traffic.bytes_in += HELLO_BYTES + PROOF_BYTES
+        self.traffic.bytes_out += len(reply)
 
     def _catch_up(self, local: LocalTracker, welcome: Welcome) -> None:
         if welcome.report:
-            self._send(encode(local.absolute()))
+            self._send_flush(local.absolute())
             return
         local.applied(welcome.applied)
         for flush in local.unacknowledged():
-            self._send(encode(flush))
+            self._send_flush(flush)
 
     def _flush_all(self, local: LocalTracker) -> None:
         """Flushes until nothing is left, though it may have to wait until some flush was applied."""
@@ -265,8 +271,16 @@ class TrackerClient:
         self.close()
         return ConnectionLost(f"{reason}; connect again, what was not applied is kept")
 
+    def _send_flush(self, flush: Flush | Absolute, more: bytes = b"") -> None:
+        self.traffic.flushes += 1
+        self.traffic.acks += len(flush.acks)
+        self.traffic.messages_out += bool(more)
+        self._send(encode(flush) + more)
+
     def _send(self, data: bytes) -> None:
         """Everything, waiting where the kernel's buffer is full: the tracker reads always."""
+        self.traffic.messages_out += 1
+        self.traffic.bytes_out += len(data)
         connection, rest = self._connected(), memoryview(data)
         while rest:
             try:
@@ -294,12 +308,15 @@ class TrackerClient:
             if not data:
                 raise self._lost(f"the tracker at {self.address} closed the connection")
             wait_s = 0.0
+            self.traffic.bytes_in += len(data)
             for kind, payload in self._reader.feed(data):
                 self._take(decode(kind, payload))
 
     def _take(self, message: Message) -> None:
+        self.traffic.messages_in += 1
         match message:
             case Notice():
+                self.traffic.notices += 1
                 if self._ears.hear(message):
                     self._heard.append(message)
             case Applied(_, number):

@@ -1,6 +1,7 @@
 """The registered fronts and the ceilings that their heartbeats put on the groups they feed."""
 
 from collections.abc import Iterable, Mapping
+from heapq import heappop, heappush, heapreplace
 
 from lowtide_tracker.errors import FrontIsClosed, HeartbeatWentBack, UnknownFront
 from lowtide_tracker.graph import Graph
@@ -38,6 +39,9 @@ class Fronts:
         self._open: set[int] = set()
         self._feeding: tuple[dict[int, int], ...] = tuple({} for _ in graph.groups)
         """Per group: the heartbeats of the open fronts that feed it."""
+        self._heaps: tuple[list[tuple[int, int]], ...] = tuple([] for _ in graph.groups)
+        """Per group: the heap of (tick, front) with one entry of each; its tick may be an older heartbeat, which is no
+        larger than the newest. An entry of a front that was closed is dropped once it comes to the top."""
         self.ceilings: list[int | None] = [None if inbound else start for inbound in graph.inbound]
         """Per group, in `Graph.groups`' order; None where no front bounds it."""
         for front, floor in opening.items():
@@ -73,6 +77,7 @@ class Fronts:
         self._open.add(front)
         for group in groups:
             self._feeding[group][front] = tick
+            heappush(self._heaps[group], (tick, front))
             self._set_ceiling(group)
 
     def close(self, front: int) -> None:
@@ -111,17 +116,16 @@ class Fronts:
         return newest
 
     def apply(self, newest: Mapping[int, int]) -> None:
-        """Takes over what `newest` allowed."""
-        stale = set()
+        """Takes over what `newest` allowed. O(log fronts) for each, on average."""
         for front, tick in newest.items():
             before = self._heartbeats[front]
+            if tick == before:
+                continue
             self._heartbeats[front] = tick
             for group in self._groups_of[front]:
                 self._feeding[group][front] = tick
                 if self.ceilings[group] == before:
-                    stale.add(group)
-        for group in stale:
-            self._set_ceiling(group)
+                    self._set_ceiling(group)
 
     def restore(self, heartbeats: Iterable[tuple[int, int]]) -> None:
         """Takes over heartbeats that a worker reports to a new tracker: the largest counts.
@@ -151,8 +155,21 @@ class Fronts:
         for group, feeding in enumerate(self._feeding):
             if feeding:
                 assert self.ceilings[group] == min(feeding.values()), f"the ceiling of group {group} is stale"
+            entries = {front: tick for tick, front in self._heaps[group] if front in feeding}
+            assert entries.keys() == feeding.keys(), f"the heap of group {group} has other fronts"
             for front, tick in feeding.items():
                 assert self._heartbeats[front] == tick, f"front {front} has two heartbeats"
+                assert entries[front] <= tick, f"the heap of group {group} is ahead of front {front}"
 
     def _set_ceiling(self, group: int) -> None:
-        self.ceilings[group] = min(self._feeding[group].values())
+        heap, feeding = self._heaps[group], self._feeding[group]
+        while True:
+            tick, front = heap[0]
+            newest = feeding.get(front)
+            if newest is None:
+                heappop(heap)
+            elif newest != tick:
+                heapreplace(heap, (newest, front))
+            else:
+                self.ceilings[group] = tick
+                return

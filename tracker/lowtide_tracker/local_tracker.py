@@ -64,6 +64,8 @@ class LocalTracker:
         """Those that have changed since they were flushed."""
         self._floors = Floors()
         self._number = 0
+        self.flushed_acks: dict[int, int] = {}
+        """Per segment: how many entries the flushes have had."""
         self._unacknowledged: deque[Flush] = deque()
         self.min_times = MinTimes(start)
         """What was heard of the tracker."""
@@ -164,9 +166,11 @@ class LocalTracker:
         if len(self._unacknowledged) >= self._max_unacknowledged:
             return None
         acks: list[Ack] = []
+        counts = self.flushed_acks
         for segment, sums in self._sums.items():
             if sums:
                 self._keep(segment, sums)
+                counts[segment] = counts.get(segment, 0) + len(sums)
                 acks += [(segment, tick, value) for tick, value in sums.items()]
                 sums.clear()
         beats, floors, dues = self._new_heartbeats, self._floors.take_new(), self._new_dues

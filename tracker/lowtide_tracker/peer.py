@@ -13,6 +13,7 @@ from lowtide_tracker.handshake import NONCE_BYTES, REPLY_BYTES, HandshakeError, 
 from lowtide_tracker.message_reader import MAX_HELLO_BYTES, MAX_MESSAGE_BYTES, MessageReader
 from lowtide_tracker.messages import Applied, Fault, Hello, Message, Notice, Welcome
 from lowtide_tracker.tcp import expect_acks, tune
+from lowtide_tracker.traffic import Traffic
 from lowtide_tracker.wire import decode, encode
 
 LOG = logging.getLogger(__name__)
@@ -68,6 +69,8 @@ class Peer(asyncio.BufferedProtocol):
 
     def __init__(self, server: Life, secret: bytes, buffer: memoryview) -> None:
         self.hello: Hello | None = None
+        self.traffic = Traffic()
+        """The connection's; from `Hello` on the worker's, over all its connections."""
         self._server = server
         self._buffer = buffer
         self._shake = ServerHandshake(secret, os.urandom(NONCE_BYTES))
@@ -99,7 +102,7 @@ class Peer(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=SLOW_BYTES)
         self._timer = asyncio.get_running_loop().call_later(HELLO_TIMEOUT_S, self._late)
         self._server.joined(self)
-        self._transport.write(self._shake.hello())
+        self._put(self._shake.hello())
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Whoever it was is gone, for now."""
@@ -125,10 +128,12 @@ class Peer(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Deals with every message that is complete now."""
         data = bytes(self._buffer[:nbytes])
+        self.traffic.bytes_in += nbytes
         try:
             if not self._proven and not self._over:
                 data = self._prove(data)
             for kind, payload in self._reader.feed(data) if data and not self._over else ():
+                self.traffic.messages_in += 1
                 self._receive(decode(kind, payload))
                 if self._over:
                     return
@@ -140,13 +145,15 @@ class Peer(asyncio.BufferedProtocol):
     def send(self, message: Message) -> None:
         """Sends a message at once; what the kernel does not take waits in memory."""
         if not self._over:
-            self._transport.write(encode(message))
+            self.traffic.messages_out += 1
+            self._put(encode(message))
 
     def subscribe(self, whole: Notice) -> None:
         """Begins with a notice that says everything."""
         self._subscribed = True
         self._held.clear()
         self._wants(whole.min_times)
+        self.traffic.notices += 1
         self.send(whole)
 
     def unsubscribe(self) -> None:
@@ -176,7 +183,10 @@ class Peer(asyncio.BufferedProtocol):
 
     def write(self, data: bytes) -> None:
         """Sends a notice that is encoded already."""
-        self._transport.write(data + self._applied())
+        traffic = self.traffic
+        traffic.messages_out += 1
+        traffic.notices += 1
+        self._put(data + self._applied() if self._owes else data)
 
     def acknowledge(self) -> None:
         """Tells the worker which of its flushes were applied: with the next notice, as it only lets it forget them."""
@@ -229,7 +239,7 @@ class Peer(asyncio.BufferedProtocol):
         self._greeting += data
         if len(self._greeting) < REPLY_BYTES:
             return b""
-        self._transport.write(self._shake.answer(bytes(self._greeting[:REPLY_BYTES])))
+        self._put(self._shake.answer(bytes(self._greeting[:REPLY_BYTES])))
         self._proven = True
         self._server.proved(self)
         return bytes(self._greeting[REPLY_BYTES:])
@@ -267,13 +277,18 @@ class Peer(asyncio.BufferedProtocol):
         self._later = None
         self._send_held()
         if self._owes and not self._over:
-            self.write(b"")
+            self._put(self._applied())
+
+    def _put(self, data: bytes) -> None:
+        self.traffic.bytes_out += len(data)
+        self._transport.write(data)
 
     def _applied(self) -> bytes:
         """The bytes of `Applied`, if it is due."""
         if not self._owes or self.hello is None or self.hello.worker is None:
             return b""
         self._owes = False
+        self.traffic.messages_out += 1
         return encode(Applied(self.hello.worker, self._server.applied(self.hello.worker)))
 
     def _fail(self, error: TrackerError) -> None:

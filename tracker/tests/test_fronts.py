@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from lowtide_tracker import (
     Tracker,
     UnknownFront,
 )
+from lowtide_tracker.fronts import Fronts
 
 if TYPE_CHECKING:
     from tests.conftest import Scribe
@@ -141,3 +143,29 @@ def test_a_front_opens_above_what_was_announced_where_its_records_can_come() -> 
     assert tracker.open_front(2, 3, [1]) == 5
     assert tracker.open_front(3, 7, [1]) == 7
     assert tracker.open_front(4, 0, [1, 2]) == 10**9
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_ceiling_is_the_lowest_in_whatever_order_fronts_move(seed: int) -> None:
+    """And what is kept for it is one entry of each front, however often they move."""
+    chance = random.Random(seed)
+    fronts = Fronts(Graph({1: [], 2: [1]}), dict.fromkeys(range(3), 0), start=0, feeds={2: (1, 2)})
+    ticks, opened = dict.fromkeys(range(3), 0), 3
+    for _ in range(300):
+        match chance.random():
+            case few if few < 0.03:
+                ticks[opened] = chance.randrange(50)
+                fronts.open(opened, ticks[opened])
+                opened += 1
+            case few if few < 0.06 and len(ticks) > 1:
+                closed = chance.choice(sorted(ticks))
+                fronts.close(closed)
+                del ticks[closed]
+            case _:
+                moved = chance.sample(sorted(ticks), chance.randint(1, len(ticks)))
+                newest = {front: ticks[front] + chance.choice((0, 1, 1, 7)) for front in moved}
+                fronts.apply(fronts.newest(newest.items()))
+                ticks |= newest
+        fronts.check()
+        assert fronts.ceilings[0] == min(ticks.values())
+    assert len(fronts._heaps[0]) <= opened

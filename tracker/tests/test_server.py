@@ -140,7 +140,7 @@ def test_a_worker_that_the_register_has_got_since_waits_until_the_tracker_is_reb
     for tick in (4, 5):
         new.fold(1, [tick], new.new_value())
         client.flush()
-    running.wait(lambda: running.server.flushes == 2)
+    running.wait(lambda: running.server.traffic.flushes == 2)
     assert (running.faults, running.server.tracker.missing) == ([], (1,))
     old.heartbeat(0, 9)
     worker = join(running, old)
@@ -155,7 +155,7 @@ def test_a_worker_that_waited_and_has_flushed_before_ends_the_life(serve: Serve,
     running = serve(rebuilt_from(1))
     with running.raw(Hello(3, 2, "worker 2")) as connection:
         connection.sendall(encode(Flush.of(2, 5, [(1, 4, 77)])))
-        running.wait(lambda: running.server.flushes == 1)
+        running.wait(lambda: running.server.traffic.flushes == 1)
         assert running.faults == []
         join(running, LocalTracker(1, 3))
         running.wait(lambda: running.faults)

@@ -1,4 +1,4 @@
-"""`lowtide bench`: how long records take through a flow, what snapshots cost, what the core does in a second."""
+"""`lowtide bench`: how long records take through a flow, what snapshots cost, what core and tracker do in a second."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import click
 
 from lowtide_bench.cli.catch_up import catch_up
 from lowtide_bench.cli.core import core
+from lowtide_bench.cli.forgetting import forgetting
 from lowtide_bench.cli.latency import latency
 from lowtide_bench.cli.nexmark import nexmark
 from lowtide_bench.cli.recovery import recovery
 from lowtide_bench.cli.snapshots import snapshots
 from lowtide_bench.cli.store import store
 from lowtide_bench.cli.throughput import throughput
+from lowtide_bench.cli.tracker import tracker
 from lowtide_bench.cli.windows import windows
 
 
@@ -23,5 +25,17 @@ def bench() -> None:
     """
 
 
-for command in (latency, throughput, catch_up, snapshots, recovery, store, core, windows, nexmark):
+for command in (
+    latency,
+    throughput,
+    catch_up,
+    snapshots,
+    recovery,
+    store,
+    core,
+    tracker,
+    windows,
+    forgetting,
+    nexmark,
+):
     bench.add_command(command)

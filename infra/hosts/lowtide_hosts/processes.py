@@ -101,15 +101,30 @@ def entered(process: Process) -> list[Process]:
 
 def seeing(folder: Path) -> list[Process]:
     """All processes to whom something below a folder is mounted: on hosts that have their files there, and outside."""
+    sought = f" {in_its_filesystem(folder, Path('/proc/self/mountinfo').read_text())}/"
     found = []
     for one in _all():
         try:
             mounted = Path(f"/proc/{one.pid}/mountinfo").read_text()
         except OSError:
             continue
-        if f"{folder}/" in mounted:
+        if sought in mounted:
             found.append(one)
     return found
+
+
+def in_its_filesystem(folder: Path, mounts: str) -> Path:
+    """How lists of mounts name a folder: below the root of its file system, which may be mounted anywhere.
+
+    Args:
+        folder: Of this machine; it need not be there any more.
+        mounts: This machine's list, as `/proc/self/mountinfo`.
+    """
+    rows = [row.split(" ") for row in mounts.splitlines()]
+    known = [(Path(row[4]), Path(row[3])) for row in rows if folder.is_relative_to(row[4])]
+    # What was mounted last at a place lies above the others.
+    place, root = max(enumerate(known), key=lambda each: (len(each[1][0].parts), each[0]))[1]
+    return root / folder.relative_to(place)
 
 
 def _with(kind: str, process: Process) -> list[Process]:

@@ -13,7 +13,16 @@ from rich.text import Text
 from lowtide.cli.job_page import page_address
 from lowtide.cli.output import time_of
 from lowtide.jobs.figures import REMARKABLE_LAG_MS, count, duration, lag, latency
-from lowtide.status.job_view import FrontView, JobView, KeptGauges, LateGauges, SegmentView, SinkView, WorkerView
+from lowtide.status.job_view import (
+    FrontView,
+    JobView,
+    KeptGauges,
+    LateGauges,
+    SegmentView,
+    SinkView,
+    TrackerView,
+    WorkerView,
+)
 
 __all__ = ["show", "status_page"]
 
@@ -35,14 +44,14 @@ def status_page(view: JobView) -> RenderableType:
     """Return the page: how it goes, then segments, fronts, workers, sinks and the last events."""
     parts: list[RenderableType] = [_title(view), "", _summary(view)]
     if view.segments:
-        columns: Sequence[str] = ("segment", "steps", "min time (UTC)", "lag", "held by")
-        parts += ["", _table(columns, map(_segment, view.segments), right=(0, 3))]
+        columns: Sequence[str] = ("segment", "steps", "min time (UTC)", "lag", "acks", "held by")
+        parts += ["", _table(columns, map(_segment, view.segments), right=(0, 3, 4))]
     if view.fronts:
         columns = ("front", "partition", "worker", "heartbeat (UTC)", "lag", "next offset", "parked", "")
         parts += ["", _table(columns, map(_front, view.fronts), right=(0, 4, 5, 6))]
     if view.workers:
-        columns = ("worker", "executor", "pid", "address", "in", "out", "delivered", "waiting", "")
-        parts += ["", _table(columns, map(_worker, view.workers), right=(2, 4, 5, 6, 7))]
+        columns = ("worker", "executor", "pid", "address", "in", "out", "delivered", "waiting", "tracker messages", "")
+        parts += ["", _table(columns, map(_worker, view.workers), right=(2, 4, 5, 6, 7, 8))]
     if view.sinks:
         columns = ("sink", "lanes", "delivery", "delivered", "transactions")
         parts += ["", _table(columns, map(_sink, view.sinks), right=(1, 3, 4))]
@@ -83,6 +92,7 @@ def _summary(view: JobView) -> Table:
         ("repairs", f"{totals.repairs:,}"),
         ("snapshots", _snapshots(view)),
         ("tracker", f"era {tracker.era}, process {tracker.pid or '-'}, {tracker.floors:,} floors"),
+        ("its traffic", _traffic(tracker)),
     ]
     if view.chain:
         rows.append(("jobs", "; ".join(view.chain)))
@@ -94,6 +104,16 @@ def _summary(view: JobView) -> Table:
     for name, content in rows:
         summary.add_row(Text(name, "dim"), content or "-")
     return summary
+
+
+def _traffic(tracker: TrackerView) -> str:
+    told = tracker.traffic
+    each = tracker.messages_per_record
+    per_record = "" if each is None else f"; {each:.3g} messages a record"
+    return (
+        f"{told.messages_in:,} messages in, {told.messages_out:,} out, {told.bytes_in:,} bytes in, "
+        f"{told.bytes_out:,} out; {told.flushes:,} flushes with {told.acks:,} acks{per_record}"
+    )
 
 
 def _snapshots(view: JobView) -> str:
@@ -110,7 +130,7 @@ def _snapshots(view: JobView) -> str:
 
 def _segment(segment: SegmentView) -> Sequence[object]:
     times = time_of(segment.min_time_ms), duration(segment.lag_ms)
-    return segment.segment, segment.name, *times, segment.holder or "-"
+    return segment.segment, segment.name, *times, f"{segment.acks:,}", segment.holder or "-"
 
 
 def _sink(sink: SinkView) -> Sequence[object]:
@@ -140,7 +160,9 @@ def _front(front: FrontView) -> Sequence[object]:
 def _worker(worker: WorkerView) -> Sequence[object]:
     numbers = [count(worker.gauges.get(name)) for name in ("records_in", "records_out", "delivered", "waiting")]
     remark = "" if worker.attached else "no task attached"
-    return worker.worker, worker.executor, worker.pid or "-", worker.address or "-", *numbers, remark
+    traffic = worker.gauges.get("line", {}).get("traffic")  # Of its process, told by one of the workers in it.
+    messages = f"{traffic['messages_in'] + traffic['messages_out']:,}" if traffic else ""
+    return worker.worker, worker.executor, worker.pid or "-", worker.address or "-", *numbers, messages, remark
 
 
 def _event(event: dict[str, object]) -> str:

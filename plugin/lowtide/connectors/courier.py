@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import chain
 from queue import SimpleQueue
 from typing import Any, Protocol
 
@@ -16,6 +17,9 @@ from lowtide.connectors.sender import Packet
 from lowtide.histogram import Histogram
 
 __all__ = ["Courier", "Way"]
+
+_Entry = tuple[Packet, int]
+"""A packet, and when it was put."""
 
 WAKE_BYTES = 4096
 LARGE_RECORDS = 1000
@@ -44,20 +48,26 @@ class Way(Protocol):
 class Courier:
     """Takes packets without waiting, and tells when they are durable.
 
-    All packets that wait when the last ones have become durable go together. The thread begins with the object: what
-    it takes to get ready is done by the time the first packet comes.
+    All packets that wait when the last ones have become durable go together, or sink by sink in turn until a delivery
+    is full: one that has little is not to wait for all that another one has at once. The thread begins with the object:
+    what it takes to get ready is done by the time the first packet comes.
 
     Args:
         way: How they become durable.
         name: The thread's.
         pace_ms: The least time between the beginnings of two deliveries while fewer than `LARGE_RECORDS` wait.
+        full_records: With so many records a delivery is full, at least 1; None for no limit.
     """
 
-    def __init__(self, way: Way, name: str, pace_ms: int = 0) -> None:
+    def __init__(self, way: Way, name: str, pace_ms: int = 0, full_records: int | None = None) -> None:
+        assert full_records is None or full_records >= 1, "a delivery brings something"
         self._way = way
+        self._full_records = full_records
         self._pace_s = pace_ms / 1000
         self._begun_s = -math.inf
         self._waiting: SimpleQueue[tuple[Sequence[Packet], int] | None] = SimpleQueue()
+        self._left: deque[_Entry] = deque()
+        """What did not go with the last delivery, in the order it was put."""
         self._arrived: deque[tuple[int, int]] = deque()
         self._error: BaseException | None = None
         self._readable, self._writable = os.pipe()
@@ -117,33 +127,64 @@ class Courier:
     def _run(self) -> None:
         try:
             self._way.open()
-            while (first := self._waiting.get()) is not None:
-                self._turn(first)
+            while self._left or self._waited():
+                self._turn()
         except BaseException as error:  # noqa: BLE001 - raised by `durable`, in the thread of the loop
             self._error = error
         finally:
             self._way.close()
             self._wake()
 
-    def _turn(self, first: tuple[Sequence[Packet], int]) -> None:
+    def _waited(self) -> bool:
+        """Wait for something to deliver; False at the end."""
+        entry = self._waiting.get()
+        if entry is not None:
+            self._take(entry)
+        return entry is not None
+
+    def _turn(self) -> None:
+        """Deliver what waits, or as much of it as makes one delivery."""
         self._pace()
-        entries = [first]
         # A None among them is put back behind all that came before it: nothing is put after closing.
         for _ in range(self._waiting.qsize()):
             entry = self._waiting.get()
             if entry is None:
                 self._waiting.put(None)
             else:
-                entries.append(entry)
-        self._way.deliver([packet for packets, _ in entries for packet in packets])
+                self._take(entry)
+        chosen = self._chosen()
+        self._way.deliver([packet for packet, _ in chosen])
         now = time.perf_counter_ns()
-        for packets, since in entries:
-            for packet in packets:
-                self._commit.add(now - since)
-                self._done += len(packet.messages)
-                self._arrived.append((packet.sink, packet.lane))
+        for packet, since in chosen:
+            self._commit.add(now - since)
+            self._done += len(packet.messages)
+            self._arrived.append((packet.sink, packet.lane))
         self._turns += 1
         self._wake()
+
+    def _take(self, put: tuple[Sequence[Packet], int]) -> None:
+        packets, since = put
+        for packet in packets:
+            self._left.append((packet, since))
+
+    def _chosen(self) -> list[_Entry]:
+        """What goes now, of each sink in the order it was put; the rest is left."""
+        if self._full_records is None:
+            chosen = list(self._left)
+            self._left.clear()
+            return chosen
+        waiting: dict[int, deque[_Entry]] = {}
+        for entry in self._left:
+            waiting.setdefault(entry[0].sink, deque()).append(entry)
+        chosen, records = [], 0
+        while waiting and records < self._full_records:
+            for sink in list(waiting):
+                chosen.append(waiting[sink].popleft())
+                records += len(chosen[-1][0].messages)
+                if not waiting[sink]:
+                    del waiting[sink]
+        self._left = deque(chain.from_iterable(waiting.values()))
+        return chosen
 
     def _pace(self) -> None:
         """Let more come before the next delivery begins, unless much waits or the last one began long ago."""

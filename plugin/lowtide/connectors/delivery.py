@@ -72,6 +72,7 @@ class ExactlyOnce(Courier):
         delivery_limit_ms: How long Kafka may take for one transaction, or to grant the ids.
         max_record_bytes: What key and value of one record may have; whether its topic takes it is the broker's word.
         pace_ms: The least time between the beginnings of two transactions while little waits.
+        full_records: As of `Courier`.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class ExactlyOnce(Courier):
         delivery_limit_ms: int,
         max_record_bytes: int = MAX_RECORD_BYTES,
         pace_ms: int = 0,
+        full_records: int | None = None,
     ) -> None:
         way = Transactions(
             settings,
@@ -93,7 +95,7 @@ class ExactlyOnce(Courier):
             delivery_limit_ms=delivery_limit_ms,
             max_record_bytes=max_record_bytes,
         )
-        super().__init__(way, "exactly once", pace_ms)
+        super().__init__(way, "exactly once", pace_ms, full_records)
 
 
 class AtLeastOnce(Courier):
@@ -104,6 +106,7 @@ class AtLeastOnce(Courier):
         delivery_limit_ms: How long Kafka may take for one record.
         max_record_bytes: As for `ExactlyOnce`.
         pace_ms: As for `ExactlyOnce`.
+        full_records: As for `ExactlyOnce`.
     """
 
     def __init__(
@@ -113,8 +116,11 @@ class AtLeastOnce(Courier):
         delivery_limit_ms: int,
         max_record_bytes: int = MAX_RECORD_BYTES,
         pace_ms: int = 0,
+        full_records: int | None = None,
     ) -> None:
-        super().__init__(_Acknowledged(settings, delivery_limit_ms, max_record_bytes), "at least once", pace_ms)
+        super().__init__(
+            _Acknowledged(settings, delivery_limit_ms, max_record_bytes), "at least once", pace_ms, full_records
+        )
 
 
 class _Acknowledged:

@@ -8,12 +8,12 @@ import json
 from collections.abc import Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
-from enum import Enum
 from functools import cache
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from uuid import UUID
 
 from lowtide.errors import FlowError
+from lowtide.flow.avro_schema import schema_text
 from lowtide.flow.calls import user_site
 
 if TYPE_CHECKING:
@@ -180,85 +180,3 @@ def _parsed(text: str) -> Any:
     from fastavro import parse_schema
 
     return parse_schema(json.loads(text))
-
-
-# -- schemas of dataclasses --------------------------------------------------------------------------------------------
-
-
-@cache
-def schema_text(record: Any) -> str:
-    """The schema of a dataclass's value, as JSON: the same text each time."""
-    return json.dumps(_record(record, set()), separators=(",", ":"))
-
-
-_PLAIN: dict[Any, Any] = {
-    str: "string",
-    bytes: "bytes",
-    int: "long",
-    float: "double",
-    bool: "boolean",
-    date: {"type": "int", "logicalType": "date"},
-    time: {"type": "long", "logicalType": "time-micros"},
-    datetime: {"type": "long", "logicalType": "timestamp-micros"},
-    UUID: {"type": "string", "logicalType": "uuid"},
-}
-
-
-def _record(record: Any, known: set[str]) -> Any:
-    from lowtide.flow.columns import columns_of
-    from lowtide.flow.marks import fields_of
-
-    columns_of(record)  # Refuses what is no record.
-    if record.__name__ in known:
-        return record.__name__
-    known.add(record.__name__)
-    fields: list[dict[str, Any]] = []
-    for field in fields_of(record):
-        if field.placed is not None:
-            continue
-        kind = _type(int if field.epoch is not None and not _optional(field.hint) else field.hint, known, field.epoch)
-        entry: dict[str, Any] = {"name": field.alias or field.name, "type": kind}
-        if isinstance(kind, list) and field.has_default:
-            entry["default"] = None
-        fields.append(entry)
-    return {"type": "record", "name": record.__name__, "fields": fields}
-
-
-def _type(hint: Any, known: set[str], epoch: Any = None) -> Any:  # noqa: PLR0911 - one per type
-    from lowtide.flow.markers import Epoch, Precision
-    from lowtide.flow.marks import bare_of
-
-    if hasattr(hint, "__metadata__"):
-        return _marked(hint, known, Epoch, Precision)
-    if _optional(hint):
-        return ["null", "long" if epoch is not None else _type(bare_of(hint), known)]
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin in (list, tuple):
-        return {"type": "array", "items": _type(arguments[0], known)}
-    if origin is dict:
-        return {"type": "map", "values": _type(arguments[1], known)}
-    if hint in _PLAIN:
-        return _PLAIN[hint]
-    if dataclasses.is_dataclass(hint):
-        return _record(hint, known)
-    # Of text, as which members are there may change, and a reader's symbols with it.
-    members = [member.value for member in hint] if isinstance(hint, type) and issubclass(hint, Enum) else arguments
-    assert origin is Literal or isinstance(hint, type), f"no Avro of {hint}"
-    return _PLAIN[type(members[0])]
-
-
-def _marked(hint: Any, known: set[str], epoch: type, precision: type) -> Any:
-    inner = get_args(hint)[0]
-    for mark in hint.__metadata__:
-        if isinstance(mark, epoch):
-            return ["null", "long"] if _optional(inner) else "long"
-        if isinstance(mark, precision):
-            exact = {"type": "bytes", "logicalType": "decimal", "precision": mark.digits, "scale": mark.scale}  # type: ignore[attr-defined]
-            return ["null", exact] if _optional(inner) else exact
-    return _type(inner, known)
-
-
-def _optional(hint: Any) -> bool:
-    from lowtide.flow.marks import bare_of
-
-    return bare_of(hint) is not hint

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, get_args
@@ -15,7 +15,7 @@ from lowtide.flow.clocks import Sighted
 from lowtide.flow.findings import Finding, FlowRefused
 from lowtide.flow.graph import FlowGraph
 from lowtide.flow.inference import Inference
-from lowtide.flow.moments import said_duration
+from lowtide.flow.moments import ZERO, said_duration
 from lowtide.flow.plan import Grouping, Plan, Vertex
 from lowtide.flow.steps import (
     SILENT,
@@ -26,6 +26,7 @@ from lowtide.flow.steps import (
     FlatMap,
     FlatScan,
     Join,
+    JoinAsof,
     KeyBy,
     Late,
     Loop,
@@ -265,25 +266,30 @@ def _with_depths(vertices: Sequence[Vertex]) -> tuple[Vertex, ...]:
 
 
 def _check_durations(flow: str, vertices: Sequence[Vertex], slack_ms: int) -> None:
-    """Refuse windows that are shorter than the clock's ticks."""
-    slack = timedelta(milliseconds=slack_ms)
-    findings = []
-    for vertex in vertices:
-        if isinstance(vertex.step, WindowBy):
-            windows, wait = vertex.step.windows, vertex.step.wait
-            named = {word: getattr(windows, word, slack) for word in ("size", "every", "gap")}
-            named["wait"] = wait or slack
-            findings += [
-                Finding(
-                    vertex.site,
-                    vertex.name,
-                    f"{word} is {said_duration(each)}, shorter than a tick of {slack_ms} ms; make it longer",
-                )
-                for word, each in named.items()
-                if each < slack
-            ]
+    """Refuse windows, bounds and waits that are shorter than the clock's ticks; none at all is no short one."""
+    findings = [
+        Finding(
+            vertex.site,
+            vertex.name,
+            f"{word} is {said_duration(each)}, shorter than a tick of {slack_ms} ms; make it longer",
+        )
+        for vertex in vertices
+        for word, each in _durations(vertex.step)
+        if ZERO < each < timedelta(milliseconds=slack_ms)
+    ]
     if findings:
         raise FlowRefused(flow, findings)
+
+
+def _durations(step: Step) -> Iterator[tuple[str, timedelta]]:
+    """What a step says of log time, each with the word for it."""
+    if isinstance(step, WindowBy):
+        yield from ((word, getattr(step.windows, word, ZERO)) for word in ("size", "every", "gap"))
+        yield "wait", step.wait
+    elif isinstance(step, Join):
+        yield "back" if isinstance(step, JoinAsof) else "before", step.before
+        yield "after", step.after
+        yield from (("wait", each) for each in sorted(set(step.wait)))
 
 
 def _loop(vertices: Sequence[Vertex], head: int, tail: int) -> set[int]:

@@ -20,7 +20,16 @@ import time
 from collections.abc import Sequence
 
 from lowtide.errors import LifeEnded
-from lowtide_tracker import ConnectionLost, Flush, LocalTracker, Notice, NoticeGap, TrackerClient, TrackerError
+from lowtide_tracker import (
+    ConnectionLost,
+    Flush,
+    LocalTracker,
+    Notice,
+    NoticeGap,
+    TrackerClient,
+    TrackerError,
+    Traffic,
+)
 
 __all__ = ["TrackerLine"]
 
@@ -99,6 +108,11 @@ class TrackerLine:
         The old one is closed by then: take it out of a selector when `receive` or `flush` leave -1 here.
         """
         return self._client.fileno() if self._client.connected else -1
+
+    @property
+    def traffic(self) -> Traffic:
+        """What has gone over it, however often it broke."""
+        return self._client.traffic
 
     def receive(self) -> list[Notice]:
         """Return the notices that have come and are new, for the core and its local tracker to hear.

@@ -55,7 +55,7 @@ class LifeView:
         self._ended_ms: int | None = None
         setting = life.setting
         self._watch = JobWatch(setting.shape, events, history)
-        metrics, said = JobMetrics(self._watch.view, self._watch.histograms), setting.control
+        metrics, said = JobMetrics(setting.shape.job, self._watch.view, self._watch.histograms), setting.control
         certificate = certificate_of(said.tls_cert, said.tls_key, said.host)
         self.certificate = certificate.pem
         """What the control API shows, in PEM."""

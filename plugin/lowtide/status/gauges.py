@@ -6,7 +6,9 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["FrontGauges", "KeptGauges", "LateGauges", "WorkerGauges", "WorkerState"]
+from lowtide_tracker import Traffic
+
+__all__ = ["FrontGauges", "KeptGauges", "LateGauges", "LineGauges", "WorkerGauges", "WorkerState"]
 
 HISTOGRAMS = frozenset({"hops", "latency", "commit"})
 """Gauges that a worker's view leaves out."""
@@ -93,6 +95,18 @@ class KeptGauges(msgspec.Struct, frozen=True, kw_only=True):
         return KeptGauges(what=self.what, count=self.count + other.count, bytes=self.bytes + other.bytes)
 
 
+class LineGauges(msgspec.Struct, frozen=True, kw_only=True):
+    """What has gone over a process's line to the tracker, as that process sees it.
+
+    Attributes:
+        traffic: Messages and bytes, and what they were.
+        acks: Of the flushes' entries those of each segment.
+    """
+
+    traffic: Traffic
+    acks: dict[int, int] = {}
+
+
 class WorkerGauges(msgspec.Struct, frozen=True, kw_only=True):
     """What one worker has counted since it began; a histogram is bucket to records.
 
@@ -111,6 +125,7 @@ class WorkerGauges(msgspec.Struct, frozen=True, kw_only=True):
         sinks: Records delivered by sink, where they are counted apart.
         late: What was late, by window step or side of a join.
         kept: What is kept, by window step, side of a join or join with a table.
+        line: Of its process, from one of the workers in it.
     """
 
     records_in: int = 0
@@ -132,6 +147,7 @@ class WorkerGauges(msgspec.Struct, frozen=True, kw_only=True):
     sinks: dict[str, int] | None = None
     late: dict[str, LateGauges] | None = None
     kept: dict[str, KeptGauges] | None = None
+    line: LineGauges | None = None
 
     def plain(self) -> dict[str, Any]:
         """Return all that is known, as JSON has it."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from lowtide.status.gauges import KeptGauges, LateGauges
 from lowtide.status.recent import Percentiles, Rates, Totals
 from lowtide_snapshots.cause import Cause
+from lowtide_tracker import Traffic
 
 __all__ = [
     "FrontView",
@@ -41,6 +42,7 @@ class SegmentView(Struct, frozen=True, kw_only=True):
         min_time_ms: Every record before it has left the segment, for ever.
         lag_ms: How far min time is behind the broker's clock.
         holder: Who keeps it from moving; told of the segment that holds up the whole job.
+        acks: Entries for it in all flushes of workers, since the life began.
     """
 
     segment: int
@@ -48,6 +50,7 @@ class SegmentView(Struct, frozen=True, kw_only=True):
     min_time_ms: int | None = None
     lag_ms: int | None = None
     holder: str = ""
+    acks: int = 0
 
 
 class FrontView(Struct, frozen=True, kw_only=True):
@@ -100,12 +103,25 @@ class SinkView(Struct, frozen=True, kw_only=True):
 
 
 class TrackerView(Struct, frozen=True, kw_only=True):
-    """The tracker's process: `era` counts its lives within the job's, `floors` those it keeps."""
+    """The tracker's process.
+
+    Attributes:
+        era: Counts its lives within the job's.
+        pid: Of the process.
+        floors: How many it keeps.
+        restarts: How often it was restarted.
+        workers: How many processes are connected that flush.
+        traffic: What has come to this process, and gone from it.
+        messages_per_record: Those of the life's workers, in and out, for each record read.
+    """
 
     era: int = 0
     pid: int | None = None
     floors: int = 0
     restarts: int = 0
+    workers: int = 0
+    traffic: Traffic = field(default_factory=Traffic)
+    messages_per_record: float | None = None
 
 
 Phase = Literal["taking", "sealed", "committed", "failed"]

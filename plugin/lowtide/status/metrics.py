@@ -22,6 +22,9 @@ __all__ = ["JobMetrics"]
 BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.04, 0.06, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
 """The buckets' upper bounds: close together where the latencies lie that Lowtide is made for."""
 
+JOB = "job_name"
+"""The label of every sample that says whose it is; `job` is what Prometheus itself calls that which it scrapes."""
+
 ALL = "all"
 """Stands for the whole job where segments are told apart."""
 
@@ -32,11 +35,13 @@ class JobMetrics(Collector):
     """Collects the metrics of one job when somebody asks for them.
 
     Args:
+        job: Its name, which every sample has as the label `job_name`.
         view: The job's view; None while there is none.
         histograms: All durations since the life began, by name.
     """
 
-    def __init__(self, view: Callable[[], JobView | None], histograms: Callable[[], Histograms]) -> None:
+    def __init__(self, job: str, view: Callable[[], JobView | None], histograms: Callable[[], Histograms]) -> None:
+        self._job = job
         self._view = view
         self._histograms = histograms
         self._registry = CollectorRegistry(auto_describe=False)
@@ -49,6 +54,11 @@ class JobMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics; only the build's while there is no view."""
+        for metric in self._metrics():
+            metric.samples = [each._replace(labels={JOB: self._job, **each.labels}) for each in metric.samples]
+            yield metric
+
+    def _metrics(self) -> Iterator[Metric]:
         yield InfoMetricFamily("lowtide_build", "The version of Lowtide that runs the job.", {"version": __version__})
         view = self._view()
         if view is None:
@@ -130,10 +140,41 @@ def _processes(view: JobView) -> Iterator[Metric]:
     yield workers
     yield _counter("tracker_restarts", "How often the tracker's process was restarted.", view.tracker.restarts)
     yield _one("tracker_floors", "Floors that the tracker keeps.", view.tracker.floors)
+    yield from _traffic(view)
     yield _one("clock_jump_seconds", "How far the broker's clock is off what is believed.", view.clock_jump_ms / 1000)
     yield _one("troubles", "How many things are wrong though the job goes on.", len(view.troubles))
     yield _one("incarnation", "The number of the job's life.", view.incarnation)
     yield _one("running", "1 while the job runs, 0 while it starts or stops.", int(view.phase == "running"))
+
+
+def _traffic(view: JobView) -> Iterator[Metric]:
+    told = view.tracker.traffic
+    messages = CounterMetricFamily("lowtide_tracker_messages", "Messages of the tracker.", labels=["direction"])
+    sizes = CounterMetricFamily("lowtide_tracker_bytes", "Their bytes, handshakes included.", labels=["direction"])
+    for direction, number, size in (
+        ("in", told.messages_in, told.bytes_in),
+        ("out", told.messages_out, told.bytes_out),
+    ):
+        messages.add_metric([direction], number)
+        sizes.add_metric([direction], size)
+    yield from (messages, sizes)
+    yield _counter("tracker_flushes", "Flushes that have come to the tracker.", told.flushes)
+    yield _counter("tracker_acks", "Entries of these flushes.", told.acks)
+    yield _counter("tracker_notices", "Notices that the tracker has sent, each to one subscriber.", told.notices)
+    acks = CounterMetricFamily("lowtide_segment_acks", "Entries that workers have flushed.", labels=["segment"])
+    for segment in view.segments:
+        acks.add_metric([str(segment.segment)], segment.acks)
+    yield acks
+    messages = CounterMetricFamily(
+        "lowtide_worker_tracker_messages", "Messages between a process and the tracker.", labels=["worker", "direction"]
+    )
+    sizes = CounterMetricFamily("lowtide_worker_tracker_bytes", "Their bytes.", labels=["worker", "direction"])
+    for worker in view.workers:
+        traffic = worker.gauges.get("line", {}).get("traffic")
+        for direction in ("in", "out") if traffic else ():
+            messages.add_metric([worker.worker, direction], traffic[f"messages_{direction}"])
+            sizes.add_metric([worker.worker, direction], traffic[f"bytes_{direction}"])
+    yield from (messages, sizes)
 
 
 def _kept(view: JobView) -> Iterator[Metric]:

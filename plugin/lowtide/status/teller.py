@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lowtide.core.fronts.floors import LAST_TICK, NO_TICK
-from lowtide.status.gauges import FrontGauges, KeptGauges, WorkerState
+from lowtide.status.gauges import FrontGauges, KeptGauges, LineGauges, WorkerState
 from lowtide.status.job_view import FrontView, JobView, SegmentView, SinkView, TrackerView, WorkerView
 from lowtide.status.moment import JobShape, Moment
-from lowtide.status.recent import Recent
+from lowtide.status.recent import Recent, totals_of
 
 __all__ = ["AT", "delivered_time", "job_view"]
 
@@ -102,7 +102,22 @@ class _Teller:
         tracker, restarts = self._moment.tracker, self._moment.restarts
         if tracker is None:
             return TrackerView(restarts=restarts)
-        return TrackerView(era=tracker.era, pid=tracker.pid, floors=tracker.floors, restarts=restarts)
+        records = totals_of(self._moment.workers).records_in
+        messages = sum(line.traffic.messages_in + line.traffic.messages_out for line in self._lines())
+        return TrackerView(
+            era=tracker.era,
+            pid=tracker.pid,
+            floors=tracker.floors,
+            restarts=restarts,
+            workers=tracker.workers,
+            traffic=tracker.traffic,
+            messages_per_record=messages / records if records else None,
+        )
+
+    def _lines(self) -> list[LineGauges]:
+        """What each process of workers has counted of its line to the tracker."""
+        gauges = [worker.gauges for worker in self._moment.workers if worker.gauges is not None]
+        return [each.line for each in gauges if each.line is not None]
 
     def _front_name(self, front: int) -> str:
         partition = self._moment.fronts.get(front)
@@ -120,6 +135,7 @@ class _Teller:
         tracker, names = self._moment.tracker, self._shape.segments
         min_times = {} if tracker is None else tracker.min_times
         held = None if tracker is None or tracker.held is None else tracker.held.segment
+        lines = self._lines()
         views = []
         for segment in sorted({*names, *min_times}):
             min_time_ms = self.time_ms(min_times.get(segment))
@@ -130,6 +146,7 @@ class _Teller:
                     min_time_ms=min_time_ms,
                     lag_ms=self.lag_ms(min_time_ms),
                     holder=self.holder() if segment == held else "",
+                    acks=sum(line.acks.get(segment, 0) for line in lines),
                 )
             )
         return views

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lowtide_tracker import Holder
+from lowtide_tracker import Holder, Traffic
 
 __all__ = ["TrackerReport"]
 
@@ -23,8 +23,8 @@ class TrackerReport:
         held: The same with its segment, tick and front; None while it is being rebuilt.
         missing: The workers that a tracker being rebuilt waits for.
         floors: How many are kept.
-        flushes: How many have come to this process, reports included.
         workers: How many are connected.
+        traffic: What has come to this process, and gone from it, over all connections.
     """
 
     era: int
@@ -35,5 +35,5 @@ class TrackerReport:
     held: Holder | None
     missing: tuple[int, ...]
     floors: int
-    flushes: int
     workers: int
+    traffic: Traffic

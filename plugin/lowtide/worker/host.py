@@ -21,6 +21,7 @@ from lowtide.core.operators.limits import PLACE_BYTES
 from lowtide.core.worker import WorkerCore
 from lowtide.flow.fields import kept
 from lowtide.process.tracker_line import TrackerLine
+from lowtide.status.gauges import LineGauges
 from lowtide.worker.protocol import Emitted, Frames, Reported
 from lowtide.worker.shares import Share, SharedDelivery
 from lowtide.worker.stage_parts import delivers, make_delivery, make_saver
@@ -94,6 +95,8 @@ class LevelHost:
         """By receiver, what has been handed over and not dealt with."""
         self._unbegun: list[LevelStage] = []
         """Workers that have not heard yet what the others have: what has been due for them goes out with `tick`."""
+        self._moved: set[LevelStage] = set()
+        """Workers that have done a portion in this turn of the loop: it is the others' turn."""
         self._floors = Floors()
         """All that were heard: a worker that comes later has to know them."""
         self._request: Request | None = None
@@ -129,6 +132,7 @@ class LevelHost:
             return ()
         unbegun, self._unbegun = self._unbegun, []
         emitted = [(stage.name, stage.moved(self._floors.all(), time.time_ns())) for stage in unbegun]
+        self._moved.update(unbegun)
         self.dirty = True
         self._save()
         return emitted
@@ -217,6 +221,7 @@ class LevelHost:
         now, new = time.time_ns(), self._floors.add(floors)
         begun = self._begin()
         emitted = [*begun, *((stage.name, stage.moved(new, now)) for stage in self._stages.values())]
+        self._moved.update(self._stages.values())
         # What was held is let go, or a stopped front goes on; most notices fold nothing.
         self.dirty = self.dirty or bool(self._fronts) or self.local.unflushed
         self._save()
@@ -273,6 +278,10 @@ class LevelHost:
         news, self._news = self._news, []
         return news
 
+    def line_gauges(self) -> LineGauges:
+        """Return what has gone over the line to the tracker."""
+        return LineGauges(traffic=self.line.traffic, acks=self.local.flushed_acks)
+
     def report(self, name: str, news: WorkerNews) -> None:
         """Report something of a worker to the service, soon."""
         self._news.append((name, news))
@@ -305,8 +314,9 @@ class LevelHost:
         return emitted
 
     def _go_on(self) -> Emitted:
-        """Let workers do a further portion of what min time has let go on."""
-        unfinished = [stage for stage in self._stages.values() if stage.core.unfinished]
+        """Let workers do a further portion of what min time has let go on, those that have done none in this turn."""
+        moved, self._moved = self._moved, set()
+        unfinished = [stage for stage in self._stages.values() if stage.core.unfinished and stage not in moved]
         if not unfinished:
             return ()
         emitted = [(stage.name, stage.moved((), time.time_ns())) for stage in unfinished]

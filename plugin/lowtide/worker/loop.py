@@ -344,7 +344,11 @@ class Loop:
         now = time.monotonic()
         if now >= self._gauges_at:
             self._gauges_at = now + GAUGES_EVERY_S
-            self._tell(Gauges({worker.name: _gauges(worker) for worker in self._down}))
+            gauges = {worker.name: _gauges(worker) for worker in self._down}
+            if self._down:
+                first = self._down[0].name
+                gauges[first] = replace(gauges[first], line=self._host.line_gauges())
+            self._tell(Gauges(gauges))
 
     def _tell(self, message: FromHost) -> None:
         self._control.send(Kind.ASK, encode(message))

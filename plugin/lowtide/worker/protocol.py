@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from lowtide.assignment.messages import WorkerNews, WorkerOrder
-from lowtide.status.gauges import WorkerGauges
+from lowtide.status.gauges import LineGauges, WorkerGauges
 
 Frames = Iterable[tuple[int, bytes]]
 """Frames for workers of the next level: `(target partition, bytes)`."""
@@ -65,6 +65,9 @@ class Host(Protocol):
 
     def due_s(self, now_s: float) -> float:
         """In how many seconds something will be due."""
+
+    def line_gauges(self) -> LineGauges | None:
+        """Return what its line to the tracker has carried; None if it has none."""
 
     def news(self, now_s: float) -> list[Reported]:
         """Return what workers report to the service."""

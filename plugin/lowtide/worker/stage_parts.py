@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 from lowtide.assignment.birth import Birth
 from lowtide.assignment.client import check_current
 from lowtide.assignment.deployment import Deployment
@@ -17,11 +20,15 @@ from lowtide.worker.saver import Saver
 from lowtide.worker.state_loader import load_state
 from lowtide_tracker import LocalTracker
 
-__all__ = ["delivers", "make_core", "make_delivery", "make_saver"]
+__all__ = ["delivers", "make_core", "make_delivery", "make_saver", "shares"]
 
 
-PORTION = 1_000
-"""So many records that were held and windows that close a worker deals with before others have their turn: some ms."""
+PORTION = 250
+"""So many records that were held and windows that close a worker deals with before others have their turn: a ms."""
+SHARED_BUNDLE_RECORDS = 4_000
+"""A bundle's limit in flows with several sinks: as long as it takes to become durable, others of its host wait."""
+SHARED_DELIVERY_RECORDS = 4_000
+"""How many records fill a transaction there, however many lanes have something."""
 
 
 def make_core(deployment: Deployment, birth: Birth, start: FrontStart | None, local: LocalTracker) -> WorkerCore:
@@ -33,7 +40,9 @@ def make_core(deployment: Deployment, birth: Birth, start: FrontStart | None, lo
         tracker=local,
         front=None if start is None else _make_front(deployment, start),
         last=deployment.last,
-        max_bundle_records=deployment.max_bundle_records,
+        max_bundle_records=min(
+            deployment.max_bundle_records, SHARED_BUNDLE_RECORDS if shares(deployment.plan) else sys.maxsize
+        ),
         limits=deployment.limits,
         lead_ticks=deployment.window.lead_ticks,
         portion=PORTION,
@@ -79,12 +88,18 @@ def delivers(plan: Plan, level: int) -> bool:
     )
 
 
+def shares(plan: Plan) -> bool:
+    """Whether several sinks share the deliveries of a host, so that one that has little may wait for another."""
+    return len(list(plan.sinks())) > 1
+
+
 def make_delivery(deployment: Deployment, birth: Birth, core: WorkerCore) -> Delivery:
     """Make a host's way to its sinks, for the first of its workers that delivers."""
-    limits = {
+    limits: dict[str, Any] = {
         "delivery_limit_ms": deployment.delivery_limit_ms,
         "max_record_bytes": deployment.limits.max_frame_bytes,
         "pace_ms": deployment.pace_ms,
+        "full_records": SHARED_DELIVERY_RECORDS if shares(deployment.plan) else None,
     }
     if deployment.delivery == "at_least_once":
         return AtLeastOnce(deployment.producer, **limits)

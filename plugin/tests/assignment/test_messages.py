@@ -90,11 +90,11 @@ from lowtide.jars.java import find_java
 from lowtide.jars.shim import shim_jar
 from lowtide.jars.third_party import pyspark_folder
 from lowtide.service.tracker import messages as tracking
-from lowtide.status.gauges import FrontGauges, WorkerGauges, WorkerState
+from lowtide.status.gauges import FrontGauges, LineGauges, WorkerGauges, WorkerState
 from lowtide.status.tracker_report import TrackerReport
 from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.format.manifest import LaneLast, Part
-from lowtide_tracker import Holder
+from lowtide_tracker import Holder, Traffic
 
 LIMIT_S = 120.0
 BIG = 1 << 40
@@ -103,8 +103,9 @@ CAUSE = Cause("flow", TEXT, "flow.py:3, record at in-0", "correct it", "Tracebac
 PART = Part("count", "scan", 4, BIG, "000001-0001", 3, 100, "0" * 64)
 FRONT = FrontGauges(front=3, heartbeat=BIG, next_offset=7, parked=2, pulling=False)
 GAUGES = WorkerGauges(
-    records_in=5, busy=False, delivered_time=-1, hops={"pack": {50: 3}}, latency={60: 2}, front=FRONT, queued=0
-)
+    records_in=5, busy=False, delivered_time=-1, hops={"pack": {50: 3}}, latency={60: 2}, front=FRONT, queued=0,
+    line=LineGauges(traffic=Traffic(1, BIG, 3, 4, flushes=2, acks=9, notices=1), acks={1: 5, 2: 4}),
+)  # fmt: skip
 START = ServiceStart(secret="ab", host="driver", bind="127.0.0.1")
 FORK_SERVER = ForkServerStart(service="127.0.0.1:1", secret="ab", executor="7", host="there", store="file:///store")
 FIND = Find(worker="2/3", level=2, epoch=9, incarnation=BIG, index=3, count=4, executor="7")
@@ -170,7 +171,9 @@ ANSWERS = [
 TO_HOST = [*(ToWorker("1/0", each) for each in ORDERS), Stop(), Refused(TEXT)]
 TO_JVM = [ServiceReady("h:1"), JobGauges({"records_in": BIG}), Ended(BIG, CAUSE), ForkServerReady(4), Forked("h:1")]
 SETTING = tracking.TrackerSetting(7, {1: [], 2: [1]}, {0: BIG}, 5, 64)
-REPORT = TrackerReport(1, 4, {1: 5, 2: BIG}, 5, "front 3", Holder(5, 1, 3, at_front=True), (1, 2), 5, 9, 4)
+REPORT = TrackerReport(
+    1, 4, {1: 5, 2: BIG}, 5, "front 3", Holder(5, 1, 3, at_front=True), (1, 2), 5, 4, Traffic(flushes=9)
+)
 FROM_TRACKER = [
     tracking.Ready(4),
     tracking.Requested(1, BIG),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import select
+import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -174,6 +176,42 @@ def test_with_a_pace_little_waits_for_more_and_much_does_not() -> None:
     delivered(courier, 1)
     assert time.monotonic() - begun < 1.0
     assert courier.close(10.0) == 0
+
+
+class Slow(Counted):
+    """A way that waits for leave for each delivery, and keeps of which sinks it was."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.leave = threading.Semaphore(0)
+        self.sinks: list[list[int]] = []
+
+    def deliver(self, packets: Sequence[Packet]) -> None:
+        self.sinks.append([packet.sink for packet in packets])
+        assert self.leave.acquire(timeout=10.0)
+        super().deliver(packets)
+
+
+def test_a_sink_with_little_waits_for_one_full_delivery_of_another_and_not_for_all() -> None:
+    way = Slow()
+    courier = Courier(way, "test", full_records=20)
+    courier.put(*[replace(packet(count=10), sink=1, lane=lane) for lane in range(7)])
+    while not way.sinks:
+        time.sleep(0.01)
+    courier.put(replace(packet(), sink=2), replace(packet(), sink=2, lane=1))
+    for _ in range(4):
+        way.leave.release()
+    found: list[tuple[int, int]] = []
+    while len(found) < 9:
+        assert select.select([courier], [], [], 10.0)[0]
+        found += courier.durable()
+    assert way.sinks == [[1, 1], [1, 2, 1, 2], [1, 1], [1]]
+    assert [lane for sink, lane in found if sink == 1] == list(range(7)), "in the order they were put"
+    courier.put(*[replace(packet(count=10), sink=1, lane=lane) for lane in range(4)])
+    for _ in range(2):
+        way.leave.release()
+    assert courier.close(10.0) == 0, "what was put before the end is delivered"
+    assert way.sinks[4:] == [[1, 1], [1, 1]]
 
 
 def test_kafka_keeps_the_timestamp_of_the_first_tick() -> None:

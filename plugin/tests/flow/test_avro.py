@@ -128,6 +128,46 @@ def test_what_cannot_be_read_is_a_failure_with_its_reason(server: RegistryServer
     assert all(what in reason for what, (_, reason) in zip(whats, found.failures, strict=True)), found.failures
 
 
+SEVEN = UUID(int=7)
+
+
+@dataclass(frozen=True)
+class Defaults:
+    id: str
+    name: str = "\u00e9"
+    count: int = -3
+    good: bool = True
+    data: bytes = b"\xff\x00"
+    amount: Annotated[Decimal, lt.Precision(18, 2)] = Decimal("-1.50")
+    at: datetime = AT
+    since: Annotated[datetime, lt.Epoch("ms")] = AT
+    day: date = date(1969, 12, 31)
+    hour: time = time(0, 0, 1, 2)
+    uuid: UUID = SEVEN
+    colour: Colour = Colour.BLUE
+    lines: tuple[Line, ...] = (Line(0.5),)
+    line: Line | None = Line(1.5, 2)
+    stock: dict[str, Line] = field(default_factory=dict)
+    note: str | None = "none"
+    far: float = float("inf")
+    others: tuple[int | None, ...] = (None, 1)
+
+
+def test_a_schema_has_the_defaults_that_avro_has_words_for() -> None:
+    """Who reads older messages by it finds what a flow does."""
+    fields = {each["name"]: each for each in json.loads(schema_text(Defaults))["fields"]}
+    assert {name: each["default"] for name, each in fields.items() if "default" in each} == {
+        "name": "\u00e9", "count": -3, "good": True, "data": "\u00ff\u0000", "amount": "\u00ff\u006a",
+        "at": 1_772_359_201_500_001, "since": 1_772_359_201_500, "day": -1, "hour": 1_000_002,
+        "uuid": str(UUID(int=7)), "colour": "blue", "lines": [{"unitPrice": 0.5, "count": 1}],
+        "line": {"unitPrice": 1.5, "count": 2}, "stock": {}, "note": "none",
+    }  # fmt: skip
+    assert [fields[name]["type"] for name in ("note", "line")] == [["string", "null"], ["Line", "null"]]
+    plain = {each["name"]: each for each in json.loads(schema_text(Order))["fields"]}
+    assert (plain["at"]["type"][0], plain["at"]["default"]) == ("null", None)
+    assert "default" not in plain["id"]
+
+
 def test_a_registry_that_is_away_is_no_fault_of_a_message(server: RegistryServer) -> None:
     value = framed(server, SCHEMA, {"unitPrice": 3})
     form = form_of(server, Line)

@@ -15,6 +15,7 @@ from lowtide.errors import FlowError
 from lowtide.flow.check import check_flow
 from lowtide.flow.compiler import compile_flow
 from lowtide.flow.explain import explain
+from lowtide.flow.findings import FlowRefused
 from lowtide.flow.plan_pickle import dump_plan, load_plan
 from lowtide.flow.steps import Connect
 from lowtide.local.run import run_plan
@@ -192,19 +193,43 @@ def test_a_join_with_the_newest_says_what_it_does() -> None:
     assert [plan.vertices[each].name for each in plan.clocked] == ["newest"]
 
 
-def looped(s: Streams) -> None:
-    table = s.by_id.table("t")
-    s.out(s.by_product.loop("l", lambda inside: inside.join_table("j", table, named), big, limit_turns=2))
+SHORT: dict[str, dict[str, Any]] = {
+    "before": {"before": lt.millis(5)},
+    "after": {"after": lt.millis(5)},
+    "wait": {"wait": (lt.millis(5), lt.minutes(1))},
+}
+
+
+@pytest.mark.parametrize("word", [*SHORT, "back"])
+def test_bounds_and_waits_shorter_than_a_tick_are_refused(word: str) -> None:
+    streams = Streams()
+    (asof(back=lt.millis(5)) if word == "back" else near(**SHORT[word]))(streams)
+    streams.out(streams.by_product, "by-product")
+    streams.out(streams.by_id, "by-id", Product)
+    assert compile_flow(streams.flow, parallelism=1, slack_ms=5)
+    with pytest.raises(FlowRefused, match=f"{word} is 5 ms, shorter than a tick of 10 ms"):
+        compile_flow(streams.flow, parallelism=1, slack_ms=10)
+
+
+LOOPED: dict[str, Callable[[Streams, Any], Any]] = {
+    "join_table": lambda s, inside: inside.join_table("j", s.by_id.table("t"), named),
+    "join": lambda s, inside: inside.join("j", s.by_id, named, after=lt.hours(1)),
+    "join_asof": lambda s, inside: inside.join_asof(
+        "j", s.by_id, named_or_not, time=("at", "made"), wait=lt.minutes(1), back=lt.hours(1), late="drop"
+    ),
+    "connect": lambda s, inside: inside.connect(s.by_id).scan("s", counted, 0),
+}
 
 
 def big(item: Item) -> bool:
     return item.number > 3
 
 
-def test_a_loop_has_no_joins_in_it() -> None:
+@pytest.mark.parametrize("word", LOOPED)
+def test_a_loop_has_no_joins_in_it(word: str) -> None:
     streams = Streams()
-    looped(streams)
-    assert "join_table cannot stand in the loop 'l'" in "\n".join(map(str, check_flow(streams.flow)))
+    streams.out(streams.by_product.loop("l", lambda inside: LOOPED[word](streams, inside), big, limit_turns=2))
+    assert f"{word} cannot stand in the loop 'l'" in "\n".join(map(str, check_flow(streams.flow)))
 
 
 AT_ONCE: list[tuple[Callable[[Streams], Any], str]] = [

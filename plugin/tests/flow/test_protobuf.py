@@ -32,8 +32,8 @@ def fields(message: DescriptorProto, *named: tuple[str, str, str], many: tuple[s
     return message
 
 
-def shop() -> Any:
-    """What protoc makes of a file `shop.proto`, syntax proto3."""
+def shop(*added: tuple[str, str, str]) -> Any:
+    """What protoc makes of a file `shop.proto`, syntax proto3; of a later version, in which fields were added."""
     file = FileDescriptorProto(
         name="shop.proto", package="shop", syntax="proto3", dependency=["google/protobuf/timestamp.proto"]
     )
@@ -63,6 +63,9 @@ def shop() -> Any:
     order.field[-1].proto3_optional = True
     order.oneof_decl.add(name="_note")
     order.field[-1].oneof_index = 0
+    for name, kind, of in added:
+        fields(order, (name, kind, of))
+        order.field[-1].number = len(order.field)
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(timestamp_pb2.DESCRIPTOR.serialized_pb)
     pool.Add(file)
@@ -124,6 +127,25 @@ def test_what_is_absent_takes_its_default() -> None:
     assert row == Order("k", 0, Decimal("2.00"), since=datetime(1970, 1, 1, tzinfo=UTC))
     (row,) = read(Message(amount="2", note="").SerializeToString()).rows
     assert row.note == ""
+
+
+@dataclass(frozen=True)
+class Shipped(Order):
+    shop: str = ""
+    parcel: Line = Line(0.5)
+
+
+def test_messages_of_older_and_newer_classes_are_read() -> None:
+    """A field that the generated class has not is passed over; one that the message has not is absent."""
+    newer = shop(("shop", "string", ""), ("parcel", "message", ".shop.Line"))
+    value = newer(id=7, amount="1", shop="mill", parcel={"unit_price": 2.0, "count": 3}).SerializeToString()
+    (row,) = read(value).rows
+    assert row == Order("k", 7, Decimal("1.00"), since=datetime(1970, 1, 1, tzinfo=UTC))
+    form = lt.protobuf(Shipped, newer)
+    rows = read(value, Message(id=8, amount="2").SerializeToString(), form=form).rows
+    assert [(each.id, each.shop, each.parcel) for each in rows] == [(7, "mill", Line(2.0, 3)), (8, "", Line(0.5))]
+    (again,) = form.encode(rows[:1])
+    assert read(again).rows == [row], "and an older reader takes what a newer one writes"
 
 
 def test_equal_records_are_equal_bytes_whatever_the_order_of_a_map() -> None:

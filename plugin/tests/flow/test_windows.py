@@ -227,11 +227,20 @@ def test_a_window_without_a_result_is_refused() -> None:
     assert "nothing is made of its windows; add .aggregate(...)" in findings
 
 
-def test_windows_shorter_than_a_tick_are_refused() -> None:
+SHORT: dict[str, Any] = {
+    "size": lambda s: s.window("w", lt.tumbling(lt.millis(5))),
+    "every": lambda s: s.window("w", lt.sliding(lt.seconds(1), lt.millis(5))),
+    "gap": lambda s: s.window("w", lt.session(lt.millis(5))),
+    "wait": lambda s: s.window("w", FIVE, time="at", wait=lt.millis(5), late="drop"),
+}
+
+
+@pytest.mark.parametrize("word", SHORT)
+def test_windows_and_waits_shorter_than_a_tick_are_refused(word: str) -> None:
     stream = keyed()
-    stream.window("w", lt.tumbling(lt.millis(5))).reduce(larger).write("out", SINK)
+    SHORT[word](stream).reduce(larger).write("out", SINK)
     assert compile_flow(stream._flow, parallelism=1, slack_ms=5).levels == 2
-    with pytest.raises(FlowRefused, match="size is 5 ms, shorter than a tick of 10 ms"):
+    with pytest.raises(FlowRefused, match=f"{word} is 5 ms, shorter than a tick of 10 ms"):
         compile_flow(stream._flow, parallelism=1, slack_ms=10)
 
 

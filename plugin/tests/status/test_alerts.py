@@ -51,7 +51,7 @@ def _exposed() -> str:
     )
     for second in (0.0, 3.0):
         watch.look(second, moment(workers=workers, spare={0: 5}, delivered_time=MIN_TIME, snapshots=known))
-    return JobMetrics(watch.view, watch.histograms).exposition()[0].decode()
+    return JobMetrics(SHAPE.job, watch.view, watch.histograms).exposition()[0].decode()
 
 
 @pytest.fixture(name="series", scope="module")
@@ -136,7 +136,7 @@ def test_the_board_s_panels_have_ids_of_their_own_and_do_not_overlap() -> None:
 
 def test_each_panel_says_what_it_shows_and_asks_the_chosen_prometheus_for_the_chosen_jobs() -> None:
     variables = {each["name"] for each in BOARD["templating"]["list"]}
-    assert variables == {"datasource", "instance"}
+    assert variables == {"datasource", "job_name"}
     for panel in panels():
         assert panel["title"]
         assert panel["description"].endswith(".")
@@ -145,7 +145,8 @@ def test_each_panel_says_what_it_shows_and_asks_the_chosen_prometheus_for_the_ch
         for each in (panel, *panel["targets"]):
             assert each["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
         for target in panel["targets"]:
-            assert 'instance=~"$instance"' in target["expr"]
+            # Who does not answer has not said its name.
+            assert 'job_name=~"$job_name"' in target["expr"] or target["expr"] == 'up{job="lowtide"}'
     used = {found for text in expressions() for found in re.findall(r"\$(\w+)", text)}
     assert used <= variables | {"__rate_interval"}
 
@@ -206,7 +207,7 @@ def test_prometheus_takes_the_board_s_expressions(promtool: Path, tmp_path: Path
         for number, text in enumerate(expressions()):
             yield {
                 "record": f"panel:{number}",
-                "expr": text.replace("$__rate_interval", "1m").replace("$instance", ".*"),
+                "expr": text.replace("$__rate_interval", "1m").replace("$job_name", ".*"),
             }
 
     rules = tmp_path / "rules.yml"

@@ -18,10 +18,10 @@ from lowtide.events import EventLog
 from lowtide.histogram import Histogram
 from lowtide.status import control
 from lowtide.status.control_client import ControlClient, ControlUnreachable, TokenRefused
-from lowtide.status.gauges import KeptGauges, LateGauges
+from lowtide.status.gauges import KeptGauges, LateGauges, LineGauges
 from lowtide.status.metrics import BOUNDS_S, JobMetrics
 from lowtide_snapshots.job.control_address import ControlAddress
-from lowtide_tracker import Holder
+from lowtide_tracker import Holder, Traffic
 
 
 @pytest.fixture(name="job")
@@ -56,18 +56,18 @@ def answer(connection: ssl.SSLSocket) -> tuple[int, dict[str, str], bytes]:
 
 
 def samples(text: str) -> dict[tuple[str, str], float]:
-    """Value by (name, labels as text)."""
-    return {
-        (sample.name, ",".join(f"{key}={value}" for key, value in sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
+    """Value by (name, labels as text), without the label that says whose they are, which all have."""
+    found = {}
+    for sample in (sample for family in text_string_to_metric_families(text) for sample in family.samples):
+        assert sample.labels.pop("job_name") == SHAPE.job
+        found[sample.name, ",".join(f"{key}={value}" for key, value in sorted(sample.labels.items()))] = sample.value
+    return found
 
 
 def test_the_client_gets_the_view_that_the_service_has(job: ControlledJob) -> None:
     client = job.client()
     assert client.status() == job.watch.view()
-    assert "lowtide_incarnation 3.0" in client.metrics()
+    assert 'lowtide_incarnation{job_name="index"} 3.0' in client.metrics()
     assert job.stops == []
     client.stop()
     assert job.stops == ["stop"]
@@ -245,8 +245,11 @@ def test_metrics_are_what_prometheus_reads(job: ControlledJob) -> None:
             late={"w": LateGauges(records=8, closed=3, ahead=1)},
         ),
         worker("1/1", late={"w": LateGauges(closed=4)}, kept={"w": KeptGauges(what="windows", count=3, bytes=700)}),
-        worker("2/0", delivered=30, dead_letters=1, transactions=7),
-    ]
+        worker(
+            "2/0", delivered=30, dead_letters=1, transactions=7,
+            line=LineGauges(traffic=Traffic(30, 900, 20, 8_000), acks={1: 30, 2: 40}),
+        ),
+    ]  # fmt: skip
     job.watch.look(3.0, moment(5000, workers=workers, delivered_time=MIN_TIME))
     found = samples(job.client().metrics())
     wanted = {
@@ -267,6 +270,17 @@ def test_metrics_are_what_prometheus_reads(job: ControlledJob) -> None:
         ("lowtide_front_parked", "partition=documents-0"): 6,
         ("lowtide_workers", "level=1"): 2,
         ("lowtide_tracker_floors", ""): 5,
+        ("lowtide_tracker_messages_total", "direction=in"): 5_000,
+        ("lowtide_tracker_messages_total", "direction=out"): 4_000,
+        ("lowtide_tracker_bytes_total", "direction=in"): 600_000,
+        ("lowtide_tracker_flushes_total", ""): 4_000,
+        ("lowtide_tracker_acks_total", ""): 16_000,
+        ("lowtide_tracker_notices_total", ""): 3_000,
+        ("lowtide_segment_acks_total", "segment=1"): 30,
+        ("lowtide_segment_acks_total", "segment=2"): 40,
+        ("lowtide_worker_tracker_messages_total", "direction=in,worker=2/0"): 30,
+        ("lowtide_worker_tracker_messages_total", "direction=out,worker=2/0"): 20,
+        ("lowtide_worker_tracker_bytes_total", "direction=out,worker=2/0"): 8_000,
         ("lowtide_delivered_time_seconds", ""): 2 * MIN_TIME / 1000,
         ("lowtide_latency_seconds_count", ""): 16,
         ("lowtide_latency_seconds_bucket", "le=0.005"): 0,
@@ -291,7 +305,7 @@ def test_a_holder_that_moves_is_no_new_series(job: ControlledJob) -> None:
 def test_every_metric_is_in_the_manual(job: ControlledJob) -> None:
     manual = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
     suffixes = {"counter": "_total", "info": "_info"}
-    metrics = JobMetrics(job.watch.view, job.watch.histograms).collect()
+    metrics = JobMetrics(job.name, job.watch.view, job.watch.histograms).collect()
     names = [metric.name + suffixes.get(metric.type, "") for metric in metrics]
     assert len(names) > 20
     assert [name for name in names if f"| `{name}`" not in manual and f"| `{name}{{" not in manual] == []

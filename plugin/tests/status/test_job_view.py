@@ -15,14 +15,14 @@ from lowtide.core.fronts.floors import NO_TICK
 from lowtide.events import EventLog
 from lowtide.flow.compiler import compile_flow
 from lowtide.histogram import Histogram
-from lowtide.status.gauges import FrontGauges, KeptGauges, LateGauges
+from lowtide.status.gauges import FrontGauges, KeptGauges, LateGauges, LineGauges
 from lowtide.status.job_view import FrontView, JobView, Percentiles
 from lowtide.status.job_watch import JobWatch
 from lowtide.status.moment import OUTLET, JobShape, Moment
 from lowtide.status.recent import Recent
 from lowtide.status.teller import delivered_time, job_view
 from lowtide_bench.flows import inverted_index
-from lowtide_tracker import Holder
+from lowtide_tracker import Holder, Traffic
 
 
 def view(at: Moment, *before: Moment) -> JobView:
@@ -184,6 +184,27 @@ def test_what_is_kept_is_summed_up_and_shown() -> None:
     page = io.StringIO()
     show(seen, page)
     assert re.search(r"sales/left +2,000 +records +100,000", page.getvalue())
+
+
+def test_the_trackers_traffic_is_shown_by_worker_by_segment_and_by_record() -> None:
+    """One worker of each process tells of its line; the tracker's own count stands beside it."""
+    first = LineGauges(traffic=Traffic(30, 900, 20, 8_000, flushes=20, acks=70, notices=25), acks={1: 30, 2: 40})
+    second = LineGauges(traffic=Traffic(40, 1_000, 10, 4_000, flushes=10, acks=35, notices=39), acks={2: 35})
+    workers = [reader("0/documents-0", 0, 500), worker("1/0", line=first), worker("1/1", line=second), worker("1/2")]
+    seen = view(moment(workers=workers))
+    assert [segment.acks for segment in seen.segments] == [30, 75]
+    assert (seen.tracker.workers, seen.tracker.traffic) == (4, report().traffic)
+    assert seen.tracker.messages_per_record == 0.2
+    assert [each.gauges.get("line", {}).get("traffic", {}).get("bytes_out") for each in seen.workers] == [
+        None, 8_000, 4_000, None,
+    ]  # fmt: skip
+    page = io.StringIO()
+    show(seen, page)
+    assert "5,000 messages in, 4,000 out, 600,000 bytes in, 120,000 out" in page.getvalue()
+    assert "4,000 flushes with 16,000 acks; 0.2 messages a record" in page.getvalue()
+    assert msgspec.json.decode(msgspec.json.encode(seen), type=JobView) == seen
+    assert view(moment(workers=[worker("1/0", line=first)])).tracker.messages_per_record is None
+    assert view(moment(tracker=None)).tracker.traffic == Traffic()
 
 
 def test_looks_are_not_kept_for_ever() -> None:

@@ -31,6 +31,7 @@ class ControlledJob:
     """What stands behind a control API.
 
     Attributes:
+        name: Its name.
         at: Where it is, as its life publishes it.
         certificate: What it shows, in PEM.
         taking: What is answered of the snapshot that is asked for, one answer after the other; the last one stays.
@@ -39,6 +40,7 @@ class ControlledJob:
         lives: Likewise of its lives.
     """
 
+    name: str
     watch: JobWatch
     hub: Hub
     at: ControlAddress = field(default_factory=lambda: ControlAddress("", 0, "", "", ""))
@@ -84,7 +86,7 @@ class ControlledJob:
 
     def metrics(self, accept: str) -> tuple[bytes, str]:
         assert not self.broken, "the test breaks it"
-        return JobMetrics(self.watch.view, self.watch.histograms).exposition(accept)
+        return JobMetrics(self.name, self.watch.view, self.watch.histograms).exposition(accept)
 
     async def page(self, since_ms: int) -> JobAnswer | None:
         view = self.watch.view()
@@ -119,7 +121,7 @@ def hub_of(shape: JobShape) -> Hub:
 def controlled(shape: JobShape, events: EventLog) -> Iterator[ControlledJob]:
     """Serve the control API of a job of this shape until the block ends."""
     certificate = made_certificate("127.0.0.1")
-    job = ControlledJob(JobWatch(shape, events), hub_of(shape), certificate=certificate.pem)
+    job = ControlledJob(shape.job, JobWatch(shape, events), hub_of(shape), certificate=certificate.pem)
     control = Control(
         job.watch.view,
         TOKEN,

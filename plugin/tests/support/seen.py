@@ -9,7 +9,7 @@ import msgspec
 from lowtide.status.gauges import WorkerGauges, WorkerState
 from lowtide.status.moment import JobShape, Moment
 from lowtide.status.tracker_report import TrackerReport
-from lowtide_tracker import Holder
+from lowtide_tracker import Holder, Traffic
 
 MIN_TIME = 883_661_550_000
 """2026-01-02 03:05:00 UTC, as a tick of 2 ms."""
@@ -50,7 +50,8 @@ def report(held: Holder | None = None, **changes: Any) -> TrackerReport:
     """What a tracker says that stands at `MIN_TIME`."""
     held = held or Holder(MIN_TIME, 1, 3, at_front=True)
     usual: dict[str, Any] = {"era": 1, "pid": 77, "min_times": {1: MIN_TIME, 2: MIN_TIME}, "global_min": MIN_TIME}
-    usual |= {"holder": str(held), "held": held, "missing": (), "floors": 5, "flushes": 9, "workers": 4}
+    usual |= {"holder": str(held), "held": held, "missing": (), "floors": 5, "workers": 4}
+    usual |= {"traffic": Traffic(5_000, 600_000, 4_000, 120_000, flushes=4_000, acks=16_000, notices=3_000)}
     return TrackerReport(**(usual | changes))
 
 

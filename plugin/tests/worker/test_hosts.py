@@ -97,6 +97,9 @@ def test_the_output_is_the_same_however_workers_are_spread(hosts: int) -> None:
             rig.grant(200)
             rig.until(partial(enough, rig, 100))
             found.append((delivered_by(rig), len(rig.frames)))
+            lines = [host.line_gauges() for host in rig.hosts]
+            assert all(0 < line.traffic.flushes <= line.traffic.messages_out for line in lines)
+            assert sum(line.traffic.acks for line in lines) == sum(sum(line.acks.values()) for line in lines)
     assert found[0][0] == found[1][0]
     assert (found[0][1] == 0) == (hosts == 1), "no frame leaves a host that has all workers"
     assert found[0][1] < found[1][1]
@@ -280,6 +283,33 @@ def test_what_was_due_for_a_restored_worker_goes_out_in_its_first_turn(monkeypat
         emitted = dict(host.tick(time.monotonic() + FLUSH_S))
         assert [opened(frame).ticks for _, frame in emitted["1/1"]] == [[110]]
         rig.until(lambda: host.local.min_time(2) == 110)
+        assert not served.faults
+
+
+def test_windows_that_close_together_close_in_portions_one_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether a worker hears in that turn that min time has moved, or only goes on: others have their turn after it."""
+    flow = Flow("windows")
+    keyed = flow.read("orders", kafka("orders", as_json(Order))).key_by("user", name="users")
+    keyed.window("newest", tumbling(millis(10))).reduce(later).write("out", kafka("out", as_json(Order)))
+    made = deployment(plan=compile_flow(flow, parallelism=1, units=8, lanes=2, slack_ms=1), recovered=True)
+    names = [f"user-{number}" for number in range(9)]
+    saved = {"newest": {7: [(name, [((100_000, 110_000), Order(name, 14))]) for name in names]}}
+    monkeypatch.setattr("lowtide.worker.stage_parts.load_state", lambda *_: saved)
+    monkeypatch.setattr("lowtide.worker.stage_parts.PORTION", 2)
+    with Served(levels=2, dues=segments_of(made.plan).dues) as served:
+        fronts = [stage_of(made, "0/orders-0", 0, served.address)]
+        host = fronts[0].host
+        fronts.append(stage_of(made, "0/orders-1", 1, served.address, host))
+        worker = stage_of(made, "1/0", 2, served.address, host)
+        rig = Rig({stage.name: stage for stage in fronts})
+        rig.grant(500)
+        closed: list[int] = []
+        deadline = time.monotonic() + 60.0
+        while (before := worker.core.program.kept["newest"].number) and time.monotonic() < deadline:
+            host.hear()
+            host.tick(time.monotonic() + FLUSH_S)
+            closed.append(before - worker.core.program.kept["newest"].number)
+        assert [each for each in closed if each] == [2, 2, 2, 2, 1]
         assert not served.faults
 
 

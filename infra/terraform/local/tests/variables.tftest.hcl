@@ -63,6 +63,14 @@ run "a_worker_runs_two_tasks" {
   expect_failures = [var.spark_worker_cores]
 }
 
+run "a_prefix_ends_with_a_dash" {
+  command = plan
+  variables {
+    spark_prefix = "other"
+  }
+  expect_failures = [var.spark_prefix]
+}
+
 run "sizes_make_hosts" {
   command = plan
   variables {

@@ -145,13 +145,12 @@ class Folding:
         assert states is not None
         looked = None if states.fixed else states.look([state])
         try:
-            out = function(window, state)
+            return function(window, state)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever the user's function raises
             raise Refused(raised(0, self.shown(window, state), error)) from None
         finally:
-            if not states.same([state], looked):
+            if looked is not None and not states.same([state], looked):
                 raise states.changed(function, position, shortened(state))
-        return out
 
     def _applied(self, window: Window, rows: Sequence[Any], position: Position) -> list[Any]:
         records = self._records

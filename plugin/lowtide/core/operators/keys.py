@@ -7,6 +7,8 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
+_PLAIN = frozenset({bytes, str, int})
+
 
 def key_of(columns: Sequence[str], record: Any) -> tuple[Any, ...]:
     """The values a record is keyed by, as they are hashed."""
@@ -15,6 +17,8 @@ def key_of(columns: Sequence[str], record: Any) -> tuple[Any, ...]:
 
 def plain(value: Any) -> Any:
     """A key's value as it is hashed: of an enumeration's member its value, of a UUID its text."""
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, Enum):
         return value.value
     return str(value) if isinstance(value, UUID) else value

@@ -15,11 +15,11 @@ from lowtide.core.operators.grouping import NOTHING
 from lowtide.core.operators.late_seen import LateSeen
 from lowtide.core.operators.memory import Kept
 from lowtide.core.operators.node import Feed, Node
-from lowtide.core.operators.order import FIRST_TICK, position_of, with_child
+from lowtide.core.operators.order import FIRST_TICK, Position, position_of, with_child
 from lowtide.core.operators.ordered import Holding
 from lowtide.core.operators.pending import Pending
 from lowtide.core.operators.portion import Portion
-from lowtide.core.operators.windows import LATE, Arrival, Saved, open_windows
+from lowtide.core.operators.windows import LATE, Arrival, Saved, open_windows, rows_of
 from lowtide.flow.fields import key_of
 from lowtide.flow.moments import micros, micros_of
 from lowtide.flow.plan import Plan, Vertex
@@ -68,11 +68,13 @@ class _Closing:
         unit: The hash unit of the last one that closed.
         number: How much has come of this unit's, failures among it.
         at_of: What gives the order key of such a number.
+        position: Where that unit's results stand, for errors.
     """
 
-    __slots__ = ("at_of", "dues", "number", "others", "tick", "unit")
+    __slots__ = ("at_of", "dues", "number", "others", "position", "tick", "unit")
 
     at_of: Callable[[int], bytes]
+    position: Position
 
     def __init__(self, tick: int, dues: Iterator[Due], others: Batch | None) -> None:
         self.tick = tick
@@ -232,7 +234,7 @@ class WindowNode(Holding):
             closed += 1
             if due.unit != closing.unit:
                 closing.unit, closing.number = due.unit, 0
-                closing.at_of = self._clock.of(tick, due.unit)
+                closing.at_of, closing.position = self._clock.of(tick, due.unit), self._clock.position(due.unit)
                 self._touched.add([due.unit], tick)
             if not self._updates:
                 self._give(due, closing, made)
@@ -247,8 +249,9 @@ class WindowNode(Holding):
 
     def _give(self, due: Due, closing: _Closing, made: Made) -> None:
         """What comes of a window that closes: each result has its number in its hash unit, and so has what fails."""
+        window = window_of(due.key, self._several, (due.start, due.end))
         try:
-            outs = self._finished(due)
+            outs = self._folding.finish(window, self._rows(due.state), closing.position)
         except Refused as refused:
             closing.number += 1
             made.fail(closing.at_of(closing.number), due.unit, Fault(self.vertex, refused.failure, None))
@@ -257,13 +260,9 @@ class WindowNode(Holding):
             closing.number += 1
             made.give(closing.at_of(closing.number), due.unit, out)
 
-    def _finished(self, due: Due) -> list[Any]:
-        window = window_of(due.key, self._several, (due.start, due.end))
-        return self._folding.finish(window, self._rows(due.state), self._clock.position(due.unit))
-
     def _rows(self, state: Any) -> Any:
         """What functions get of what a window keeps."""
-        return [row for _, row in state] if self._folding.keeps else state
+        return rows_of(state) if self._folding.keeps else state
 
     def _emit(self, made: Made, tick: int, feed: Feed) -> None:
         if made.rows:

@@ -23,9 +23,9 @@ from lowtide.core.operators.order import Position, tick_bytes
 from lowtide.flow.moments import micros, tick_due
 from lowtide.flow.steps import WindowBy
 from lowtide.flow.windows import Session, Span, longest_us, spans_of
-from lowtide_snapshots.keys.canonical import encode_key
+from lowtide_snapshots.keys.canonical import encode_key, encode_value
 
-__all__ = ["LATE", "Arrival", "FixedWindows", "OpenWindows", "Saved", "SessionWindows", "open_windows"]
+__all__ = ["LATE", "Arrival", "FixedWindows", "OpenWindows", "Saved", "SessionWindows", "open_windows", "rows_of"]
 
 Saved = list[tuple[Span, Any]]
 """What is saved of a key: its open windows by their starts, each with its state, or its (order key, record)s."""
@@ -35,6 +35,15 @@ Parts = dict[int, list[tuple[Key, Saved]]]
 
 WINDOW_BYTES = 200
 """About what an open window takes beside its state, its key among it."""
+
+Records = list[Any]
+"""What a window keeps of its records, in Lowtide's order: an order key, its record, the next order key, and so on.
+
+A list of pairs would cost 56 bytes more for each record.
+"""
+
+RECORD_BYTES = 90
+"""About what a record takes that a window keeps, beside itself: its order key, and two places in a list."""
 
 LATE = object()
 """What becomes of a record that is not taken at all."""
@@ -89,7 +98,8 @@ class OpenWindows(ABC):
     def kept(self) -> Kept:
         """How many windows are open, and about how much memory they take."""
         weighed = self._records_kept if self._keeps else self._windows_kept
-        size = WINDOW_BYTES * self._windows_kept + round(self._scale.mean * weighed)
+        size = WINDOW_BYTES * self._windows_kept + RECORD_BYTES * self._records_kept
+        size += round(self._scale.mean * weighed)
         return Kept("windows", self._windows_kept, size)
 
     def closes(self, end: int) -> int:
@@ -98,7 +108,7 @@ class OpenWindows(ABC):
 
     def key_bytes(self, key: Key) -> bytes:
         """The canonical bytes of a key."""
-        return encode_key([plain(each) for each in key] if self._several else [plain(key)])
+        return encode_key([plain(each) for each in key]) if self._several else encode_value(plain(key))
 
     @property
     @abstractmethod
@@ -148,14 +158,18 @@ class OpenWindows(ABC):
     def _shut(self, state: Any) -> None:
         """A window has closed."""
         self._windows_kept -= 1
-        self._records_kept -= len(state) if self._keeps else 0
+        self._records_kept -= len(state) // 2 if self._keeps else 0
 
     def _restored(self, state: Any) -> None:
         """A window was opened as it was saved."""
         self._windows_kept += 1
-        self._records_kept += len(state) if self._keeps else 0
-        for value in [row for _, row in state] if self._keeps else [state]:
+        self._records_kept += len(state) // 2 if self._keeps else 0
+        for value in rows_of(state) if self._keeps else [state]:
             self._scale.weigh(value)
+
+    def _opened_state(self, saved: Any) -> Any:
+        """What a window keeps, as it was saved."""
+        return list(chain.from_iterable(saved)) if self._keeps else saved
 
     def _in_order(self, saved: Saved, tick: int) -> Saved:
         """Windows by their starts, as of a tick."""
@@ -167,7 +181,7 @@ class OpenWindows(ABC):
         if not self._keeps:
             return saved
         end = tick_bytes(tick)
-        return [(span, [element for element in state if element[0] < end]) for span, state in saved]
+        return [(span, [element for element in _elements(state) if element[0] < end]) for span, state in saved]
 
 
 class _Open:
@@ -237,10 +251,10 @@ class FixedWindows(OpenWindows):
         self._records_kept += int(self._keeps)
         if found is None:
             self._windows_kept += 1
-            keys[key] = _Open(unit, [(arrival.at, arrival.row)] if self._keeps else state)
+            keys[key] = _Open(unit, [arrival.at, arrival.row] if self._keeps else state)
             self._before.append((arrival.tick, span, key, unit, EMPTY))
         elif self._keeps:
-            found.state.append((arrival.at, arrival.row))
+            found.state += arrival.at, arrival.row
         else:
             self._before.append((arrival.tick, span, key, unit, found.state))
             found.state = state
@@ -258,12 +272,15 @@ class FixedWindows(OpenWindows):
             for key, each in opened[span].items():
                 parts.setdefault(each.unit, []).append((span, key, each.state))
         for unit in sorted(parts):
-            found = [Due(unit, end, start, key_bytes(key), key, state) for (start, end), key, state in parts.pop(unit)]
-            for due in sorted(found):
-                span = due.start, due.end
-                del opened[span][due.key]
-                self._shut(due.state)
-                before.append((tick, span, due.key, unit, due.state))
+            found = [
+                (Due(unit, span[1], span[0], key_bytes(key), key, state), span) for span, key, state in parts.pop(unit)
+            ]
+            found.sort(key=_due)
+            for due, span in found:
+                _, _, _, _, key, state = due
+                del opened[span][key]
+                self._shut(state)
+                before.append((tick, span, key, unit, state))
                 yield due
         while self._dues and self._dues[0][0] == tick:
             del opened[heappop(self._dues)[1]]
@@ -324,8 +341,8 @@ class FixedWindows(OpenWindows):
             keys = self._open.get(span)
             if keys is None:
                 keys = self._opened(span)
-            keys[key] = _Open(unit, state)
-            self._restored(state)
+            keys[key] = _Open(unit, self._opened_state(state))
+            self._restored(keys[key].state)
 
 
 class _Session:
@@ -353,7 +370,8 @@ class SessionWindows(OpenWindows):
         assert isinstance(step.windows, Session), "all others share their bounds"
         self._gap = micros(step.windows.gap)
         self._lates = step.time is not None
-        self._open: dict[Key, list[_Session]] = {}
+        self._open: dict[Key, _Session | list[_Session]] = {}
+        """Most keys have one that is open, and a list for it would take 88 bytes."""
         self._dues: dict[int, list[_Session]] = {}
         self._ticks: list[int] = []
         """A heap of the ticks in `_dues`."""
@@ -368,7 +386,7 @@ class SessionWindows(OpenWindows):
     def take(self, arrival: Arrival) -> tuple[list[tuple[Span, Any]] | object, bool]:
         """See `OpenWindows`: a record joins all sessions it touches, so that none are within the gap of each other."""
         moment, key = arrival.moment, arrival.key
-        mine = self._open.get(key, [])
+        mine = self._of(key)
         inside = any([each.start <= moment < each.end for each in mine])
         if self._lates and not inside and self.closes(moment) < arrival.first:
             return LATE, True
@@ -387,6 +405,8 @@ class SessionWindows(OpenWindows):
                 other.state = None
                 mine.remove(other)
                 self._windows_kept -= 1
+            if others:
+                self._put(key, mine)
         else:
             self._windows_kept += 1
             self._opened(_Session(key, arrival.unit, start, end, state))
@@ -396,9 +416,11 @@ class SessionWindows(OpenWindows):
         """The states of sessions in the order of their starts, and the record."""
         if self._keeps:
             # What is noted of before may be this very list: it is read as of its tick, without what came later.
-            state = touched[0].state if len(touched) == 1 else sorted(chain(*(each.state for each in touched)), key=_at)
-            state.append((arrival.at, arrival.row))
-            return state
+            if not touched:
+                return [arrival.at, arrival.row]
+            kept: Records = touched[0].state if len(touched) == 1 else _put_together([each.state for each in touched])
+            kept += arrival.at, arrival.row
+            return kept
         state = EMPTY
         for each in touched:
             state = (
@@ -406,8 +428,23 @@ class SessionWindows(OpenWindows):
             )
         return self._folding.add(state, arrival.row, arrival.position)
 
+    def _of(self, key: Key) -> list[_Session]:
+        """A key's open sessions, ordered by start; a change of the list is to be `_put`."""
+        found = self._open.get(key)
+        if found is None:
+            return []
+        return [found] if isinstance(found, _Session) else found
+
+    def _put(self, key: Key, mine: list[_Session]) -> None:
+        if mine:
+            self._open[key] = mine[0] if len(mine) == 1 else mine
+        else:
+            del self._open[key]
+
     def _opened(self, session: _Session) -> None:
-        insort(self._open.setdefault(session.key, []), session, key=_start)
+        mine = self._of(session.key)
+        insort(mine, session, key=_start)
+        self._put(session.key, mine)
         self._put_due(session)
 
     def _put_due(self, session: _Session) -> None:
@@ -433,12 +470,11 @@ class SessionWindows(OpenWindows):
         for unit in sorted(parts):
             found = [(self._due(session), session) for session in parts.pop(unit)]
             for due, session in sorted(found, key=_due):
-                mine = self._open[session.key]
+                mine = self._of(session.key)
                 self._before.append((tick, session.key, unit, _saved(mine)))
                 mine.remove(session)
+                self._put(session.key, mine)
                 self._shut(session.state)
-                if not mine:
-                    del self._open[session.key]
                 yield due
         heappop(self._ticks)
         del self._dues[tick]
@@ -450,7 +486,8 @@ class SessionWindows(OpenWindows):
     def below(self, tick: int, parts: Parts) -> None:
         """See `OpenWindows`."""
         changed = {key: (unit, saved) for key, unit, saved in self._changed_since(tick)}
-        for key, mine in self._open.items():
+        for key in self._open:
+            mine = self._of(key)
             if mine[0].unit in parts and key not in changed:
                 parts[mine[0].unit].append((key, self._as_of(_saved(mine), tick)))
         for key, (unit, saved) in changed.items():
@@ -465,7 +502,7 @@ class SessionWindows(OpenWindows):
 
     def of_key(self, key: Key, tick: int) -> Saved:
         """See `OpenWindows`."""
-        found = _saved(self._open.get(key, []))
+        found = _saved(self._of(key))
         for other, _, saved in self._changed_since(tick):
             if other == key:
                 found = saved
@@ -479,7 +516,8 @@ class SessionWindows(OpenWindows):
 
     def restore(self, unit: int, key: Key, saved: Saved) -> None:
         """See `OpenWindows`."""
-        for (start, end), state in saved:
+        for (start, end), kept in saved:
+            state = self._opened_state(kept)
             self._opened(_Session(key, unit, start, end, state))
             self._restored(state)
 
@@ -487,6 +525,23 @@ class SessionWindows(OpenWindows):
 def open_windows(step: WindowBy, folding: Folding, slack_us: int, several: bool) -> OpenWindows:
     """The windows of a step, of which none is open yet."""
     return (SessionWindows if isinstance(step.windows, Session) else FixedWindows)(step, folding, slack_us, several)
+
+
+def rows_of(state: Records) -> list[Any]:
+    """The records of a window that keeps them, in order."""
+    return state[1::2]
+
+
+def _elements(state: Records) -> Iterator[tuple[bytes, Any]]:
+    """Order keys and records."""
+    return zip(state[::2], state[1::2], strict=True)
+
+
+def _put_together(states: Iterable[Records]) -> Records:
+    """The records of several windows, in order."""
+    elements = [element for state in states for element in _elements(state)]
+    elements.sort(key=_at)
+    return list(chain.from_iterable(elements))
 
 
 def _new(part: list[tuple[Key, Saved]], key: Key) -> Saved:
@@ -512,5 +567,5 @@ def _start(session: _Session) -> int:
     return session.start
 
 
-def _due(entry: tuple[Due, _Session]) -> Due:
+def _due(entry: tuple[Due, Any]) -> Due:
     return entry[0]

@@ -19,6 +19,7 @@ from typing import Any
 
 from lowtide.assignment.messages import Refused, line
 from lowtide.logs import log_to_stderr
+from lowtide.process.descriptors import allow_descriptors
 from lowtide.process.interpreter import set_up_collector
 from lowtide.service.tracker.messages import (
     Fault,
@@ -83,8 +84,8 @@ def report_of(server: TrackerServer) -> TrackerReport:
         held=held,
         missing=tracker.missing,
         floors=tracker.floors,
-        flushes=server.flushes,
         workers=server.connected[0],
+        traffic=server.traffic,
     )
 
 
@@ -204,6 +205,7 @@ def main() -> None:
     """Read the first line, and serve."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # A terminal's Ctrl-C goes to all; the service ends what it started.
     log_to_stderr("tracker")
+    allow_descriptors()
     first = sys.stdin.readline()
     if first:
         asyncio.run(serve(read_tracker_start(first)))

@@ -12,7 +12,7 @@ from lowtide.service.tracker.stall import Stall
 from lowtide.status.gauges import FrontGauges, WorkerGauges, WorkerState
 from lowtide.status.tracker_report import TrackerReport
 from lowtide_snapshots.cause import Cause
-from lowtide_tracker import Holder
+from lowtide_tracker import Holder, Traffic
 
 ACK = Holder(5, 2, None)
 
@@ -26,7 +26,7 @@ IDLE = worker(busy=False)
 
 
 def report(held: Holder | None) -> TrackerReport:
-    return TrackerReport(1, 1, {1: 5, 2: 5}, 5, str(held), held, (), 0, 0, 2)
+    return TrackerReport(1, 1, {1: 5, 2: 5}, 5, str(held), held, (), 0, 2, Traffic())
 
 
 def text(cause: Cause | None) -> str:

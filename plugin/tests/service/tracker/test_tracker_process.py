@@ -205,6 +205,6 @@ def test_reports_say_what_holds_min_time() -> None:
         one.local.fold(1, [3], 5)
         one.local.heartbeat(0, 7)
         one.turn()
-        report = life.reported(lambda report: report.flushes == 1)
+        report = life.reported(lambda report: report.traffic.flushes == 1)
         assert (report.era, report.min_times, report.global_min) == (1, {1: 3, 2: 3}, 3)
         assert report.holder == "segment 1 has an open ack at tick 3"

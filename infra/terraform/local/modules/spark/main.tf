@@ -1,4 +1,4 @@
-# A standalone master and workers. All connections of Spark are authenticated and encrypted.
+# A standalone master and workers. Spark's connections are authenticated and encrypted, Real-Time Mode's shuffle authenticated alone.
 
 locals {
   defaults = <<-EOT

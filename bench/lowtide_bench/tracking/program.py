@@ -1,0 +1,54 @@
+"""What a process of simulated workers is told, and what it says."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Swarm(Struct, frozen=True, kw_only=True):
+    """The workers of one process.
+
+    Attributes:
+        address: The tracker's.
+        secret: The life's, in hexadecimal.
+        first: The number of its first worker.
+        workers: How many it has.
+        depth: Segments of the graph.
+        entries: Acks of a flush.
+        seconds: For how long.
+        rate: Flushes of each worker a second; 0: as fast as the tracker takes them.
+        window: How many rounds a worker may be ahead of min time, where there is no rate.
+        subscribe: Whether workers hear notices.
+        seed: Of the moments at which workers flush.
+    """
+
+    address: str = ""
+    secret: str = ""
+    first: int = 0
+    workers: int
+    depth: int
+    entries: int
+    seconds: float
+    rate: float = 0.0
+    window: int = 8
+    subscribe: bool = True
+    seed: int = 1
+
+
+class SwarmSaid(Struct, frozen=True, kw_only=True):
+    """What came of it.
+
+    Attributes:
+        flushes: Sent.
+        seconds: From the first to the end.
+        rounds: Rounds that min time has passed, as all workers have heard; without a rate, rounds that all have sent.
+        arrived_ms: By round and worker: from the last flush, which let min time pass the round, to the notice's being
+            at the worker's socket, by the kernel's word.
+        read_ms: The same until it was read there: one process reads for all its workers, one after the other.
+    """
+
+    flushes: int
+    seconds: float
+    rounds: int
+    arrived_ms: list[float] = []
+    read_ms: list[float] = []

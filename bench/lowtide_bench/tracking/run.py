@@ -1,0 +1,167 @@
+"""Runs of the tracker's process with simulated workers, and the figures that come of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from statistics import quantiles
+from typing import Any
+
+from msgspec import convert, to_builtins
+from msgspec.structs import replace
+
+from lowtide.status.tracker_report import TrackerReport
+from lowtide_bench.child import Child
+from lowtide_bench.core import versions
+from lowtide_bench.machine import load, machine
+from lowtide_bench.tracking.counted import by_records, by_shards
+from lowtide_bench.tracking.program import Swarm, SwarmSaid
+from lowtide_bench.tracking.served import Served
+
+Say = Callable[[str], None]
+
+CONNECT_LIMIT_S = 120.0
+ANSWER_LIMIT_S = 120.0
+WINDOW_ENTRIES = 100_000
+"""Acks that may be under way where the tracker is to take as many as it can: some tenths of a second of its work."""
+LEAST_WINDOW = 4
+COUNTED_ROUNDS = 20
+COUNTED_S = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is to be measured.
+
+    Attributes:
+        seconds: How long each run takes.
+        entries: Acks of a flush.
+        capacity_workers: Workers of the run at full speed and of the one for latency.
+        rate: Flushes of each worker a second, where there is a pace.
+        workers: For traffic by workers.
+        traffic_rate: The pace there, and for depths.
+        depths: For traffic by segments.
+        depth: Segments otherwise.
+        records: For traffic by records a second and worker.
+        shards: For work by shards.
+    """
+
+    seconds: float
+    entries: int
+    capacity_workers: int
+    rate: float
+    workers: Sequence[int]
+    traffic_rate: float
+    depths: Sequence[int]
+    depth: int
+    records: Sequence[int]
+    shards: Sequence[int]
+
+
+def run(asked: Asked, say: Say) -> dict[str, Any]:
+    """Measure, and return the object that `lowtide bench tracker --json` prints."""
+    where = machine()
+    many, depth, entries, seconds = asked.capacity_workers, asked.depth, asked.entries, asked.seconds
+    say(f"capacity: {many} workers flush as fast as the tracker takes it")
+    full = _flooded(many, depth, entries, seconds)
+    say("advances: two workers, every flush of the one lets min time move")
+    advances = _flooded(2, depth, entries, seconds)
+    say(f"latency: {many} workers at {asked.rate:g} flushes/s each")
+    notified = _paced(many, depth, entries, seconds, asked.rate)
+    by_workers = []
+    for count in asked.workers:
+        say(f"traffic: {count} workers")
+        by_workers.append({"workers": count} | _paced(count, depth, entries, seconds, asked.traffic_rate))
+    by_depths = []
+    for segments in asked.depths:
+        say(f"traffic: {segments} segments")
+        by_depths.append({"depth": segments} | _paced(many, segments, entries, seconds, asked.traffic_rate))
+    say("traffic: by records, and by shards")
+    return {
+        "acks_per_s": full["acks_per_s"],
+        "advances_per_s": advances["rounds_per_s"],
+        "notify_p50_ms": notified["notify_p50_ms"],
+        "notify_p99_ms": notified["notify_p99_ms"],
+        "messages_per_s": notified["messages_per_s"],
+        "capacity": full,
+        "advances": advances,
+        "latency": notified,
+        "by_workers": by_workers,
+        "by_depth": by_depths,
+        "by_records": by_records(asked.records, COUNTED_S),
+        "by_shards": by_shards(asked.shards, workers=many, depth=depth, entries=entries, rounds=COUNTED_ROUNDS),
+        "asked": {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(asked).items()},
+        "versions": versions(),
+        "machine": {**where, "load_after": load()},
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What the tracker's process has done so far."""
+
+    cpu_s: float
+    report: TrackerReport
+
+    @classmethod
+    def at_next_report(cls, served: Served) -> _Look:
+        report = served.report()
+        return cls(served.cpu_s, report)
+
+
+def _flooded(workers: int, depth: int, entries: int, seconds: float) -> dict[str, Any]:
+    """As many flushes as the tracker takes, or as one process of simulated workers makes."""
+    window = max(LEAST_WINDOW, WINDOW_ENTRIES // (workers * entries))
+    swarm = Swarm(workers=workers, depth=depth, entries=entries, seconds=seconds, window=window)
+    said, figures = _measured(swarm)
+    return {"workers": workers, "rounds_per_s": round(said.rounds / said.seconds, 1), **figures}
+
+
+def _paced(workers: int, depth: int, entries: int, seconds: float, rate: float) -> dict[str, Any]:
+    """Traffic and latency at a pace."""
+    said, figures = _measured(Swarm(workers=workers, depth=depth, entries=entries, seconds=seconds, rate=rate))
+    arrived, read = quantiles(said.arrived_ms, n=100), quantiles(said.read_ms, n=100)
+    return {
+        "rate": rate,
+        "notify_p50_ms": round(arrived[49], 3),
+        "notify_p99_ms": round(arrived[98], 3),
+        "notify_max_ms": round(max(said.arrived_ms), 3),
+        "notify_read_p50_ms": round(read[49], 3),
+        "notify_read_p99_ms": round(read[98], 3),
+        **figures,
+    }
+
+
+def _measured(swarm: Swarm) -> tuple[SwarmSaid, dict[str, Any]]:
+    """Run a tracker and a process of simulated workers; what that one said, and what the tracker has done a second."""
+    with Served(swarm.workers, swarm.depth) as served:
+        asked = replace(swarm, address=served.address, secret=served.secret.hex())
+        child = Child("lowtide_bench.tracking.swarm", to_builtins(asked))
+        try:
+            child.expect("connected", CONNECT_LIMIT_S)
+            began = _Look.at_next_report(served)
+            child.tell({"start": True})
+            said = convert(child.expect("flushes", swarm.seconds + ANSWER_LIMIT_S), SwarmSaid)
+            last = _Look.at_next_report(served)
+            # The report may have been under way when the last flush came.
+            while last.report.traffic.flushes - began.report.traffic.flushes < said.flushes:
+                last = _Look.at_next_report(served)
+        finally:
+            child.end()
+    return said, _difference(began, last, said.seconds)
+
+
+def _difference(began: _Look, last: _Look, seconds: float) -> dict[str, Any]:
+    """What the tracker has done between two looks, a second; CPU is that of all its work, reports included."""
+    before, after = began.report.traffic, last.report.traffic
+    flushes, cpu_s = after.flushes - before.flushes, last.cpu_s - began.cpu_s
+    names = ("messages_in", "messages_out", "bytes_in", "bytes_out", "flushes", "acks", "notices")
+    per_s = {f"{name}_per_s": round((getattr(after, name) - getattr(before, name)) / seconds) for name in names}
+    return {
+        **per_s,
+        "messages_per_s": per_s["messages_in_per_s"] + per_s["messages_out_per_s"],
+        "bytes_per_s": per_s["bytes_in_per_s"] + per_s["bytes_out_per_s"],
+        "cpu_share": round(cpu_s / seconds, 3),
+        "cpu_us_per_flush": round(cpu_s / flushes * 1e6, 1),
+        "acks_per_cpu_s": round((after.acks - before.acks) / cpu_s),
+    }

@@ -1,0 +1,219 @@
+"""A process of simulated workers, with a connection to the tracker each: as fast as it takes them, or at a pace.
+
+Started by `lowtide_bench.child.Child`; its task and what it says are those of `lowtide_bench.tracking.program`.
+"""
+
+from __future__ import annotations
+
+import random
+import select
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+
+import msgspec
+
+from lowtide.process.descriptors import allow_descriptors
+from lowtide_bench.child import Parent
+from lowtide_bench.tracking.program import Swarm, SwarmSaid
+from lowtide_bench.tracking.script import Script
+from lowtide_bench.tracking.served import INCARNATION
+from lowtide_tracker import LocalTracker, TrackerClient
+from lowtide_tracker.message_reader import MessageReader
+from lowtide_tracker.messages import Notice
+from lowtide_tracker.wire import decode, encode
+
+RECEIVE_BYTES = 1 << 16
+SPREAD = 0.8
+"""Workers flush at random moments of so much of a round: the last one's notice comes in the rest."""
+LATE_LIMIT_S = 30.0
+"""For how long at most the last notices are waited for."""
+LOOK_S = 0.01
+SO_TIMESTAMPNS = 35
+"""Linux: have the kernel say when what is read has come; `socket` has no name for it."""
+_TIMESPEC = struct.Struct("@qq")
+
+
+class Worker:
+    """One connection, whose handshake `TrackerClient` has made; from then on bytes go over it as they are."""
+
+    def __init__(self, swarm: Swarm, number: int) -> None:
+        self.number = number
+        self.rounds = 0
+        """Flushes that were sent, or are in `rest`."""
+        self.rest = b""
+        """What the kernel has not taken yet."""
+        self._client = TrackerClient(
+            swarm.address,
+            secret=bytes.fromhex(swarm.secret),
+            incarnation=INCARNATION,
+            local=LocalTracker(number, INCARNATION),
+            name=f"simulated worker {number}",
+            subscribe=swarm.subscribe,
+        )
+        self._client.connect()
+        self.socket = socket.socket(fileno=self._client.fileno())
+        self.socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        self.reader = MessageReader()
+
+    def send(self, data: bytes) -> bool:
+        """Send what was left and this; whether all of it went."""
+        self.rest += data
+        with suppress(BlockingIOError):
+            self.rest = self.rest[self.socket.send(self.rest) :]
+        return not self.rest
+
+    def receive(self) -> tuple[bytes, int]:
+        """What has come, empty if nothing has, and when the last of it did, in ns since 1970."""
+        try:
+            data, said, _, _ = self.socket.recvmsg(RECEIVE_BYTES, socket.CMSG_SPACE(_TIMESPEC.size))
+        except BlockingIOError:
+            return b"", 0
+        if not data:
+            raise ConnectionResetError(f"the tracker has closed the connection of worker {self.number}")
+        if not said:  # The kernel begins with it a little after it was asked to.
+            return data, time.time_ns()
+        seconds, ns = _TIMESPEC.unpack(said[0][2])
+        return data, seconds * 1_000_000_000 + ns
+
+    def global_min(self, data: bytes) -> int | None:
+        """The largest global min time that came notices tell of."""
+        found = [decode(kind, payload) for kind, payload in self.reader.feed(data)]
+        return max((message.global_min for message in found if isinstance(message, Notice)), default=None)
+
+
+class Swarmed:
+    """All workers of one process."""
+
+    def __init__(self, swarm: Swarm) -> None:
+        self._swarm = swarm
+        self._script = Script(swarm.first, swarm.workers, depth=swarm.depth, entries=swarm.entries)
+        self._workers = [Worker(swarm, number) for number in self._script.workers]
+        self._by_descriptor = {worker.socket.fileno(): worker for worker in self._workers}
+        self._poll = select.epoll()
+        for descriptor in self._by_descriptor:
+            self._poll.register(descriptor, select.EPOLLIN)
+
+    def flood(self) -> SwarmSaid:
+        """Send flush after flush of one worker after the other, no further ahead of min time than the window.
+
+        What is under way at the end is waited for, and counts with its time.
+        """
+        swarm, script, ear = self._swarm, self._script, self._workers[0]
+        started = now = time.monotonic()
+        sent = lowest = passed = 0
+        last: int | None = None
+        """The round to end with, once the time is over."""
+        while last is None or passed < last:
+            now = time.monotonic()
+            if last is None and now - started >= swarm.seconds:
+                last = max(worker.rounds for worker in self._workers)
+            _look_at(now - started, swarm, passed, last or 0)
+            moved = False
+            allowed = passed + swarm.window if last is None else last
+            for worker in self._workers:
+                if worker.rest:
+                    moved = worker.send(b"") or moved
+                elif worker.rounds == lowest < allowed:
+                    worker.send(encode(script.flush(worker.number, worker.rounds)))
+                    worker.rounds += 1
+                    sent += 1
+                    moved = True
+            lowest = min(worker.rounds for worker in self._workers)
+            for descriptor, _ in self._poll.poll(0.0 if moved else LOOK_S):
+                worker = self._by_descriptor[descriptor]
+                data, _ = worker.receive()
+                if worker is ear:
+                    passed = max(passed, self._rounds(worker.global_min(data)))
+        return SwarmSaid(flushes=sent, seconds=now - started, rounds=passed)
+
+    def paced(self) -> SwarmSaid:
+        """Let each worker flush once per round, and time how long after the last of a round each hears of min time."""
+        swarm, script = self._swarm, self._script
+        last_sent: dict[int, int] = {}
+        arrived: list[int] = []
+        read: list[int] = []
+        heard = dict.fromkeys(self._workers, 0)
+        due = self._due()
+        following: tuple[float, Worker, int] | None = next(due)
+        started = now = time.monotonic()
+        total = round(swarm.seconds * swarm.rate)
+        left = dict.fromkeys(range(total), len(self._workers))
+        sent = 0
+        while following is not None or min(heard.values()) < total:
+            now = time.monotonic()
+            _look_at(now - started, swarm, min(heard.values()), total)
+            while following is not None and started + following[0] <= now:
+                _, worker, number = following
+                data = encode(script.flush(worker.number, number))
+                left[number] -= 1
+                if not left[number]:
+                    last_sent[number] = time.time_ns()
+                worker.send(data)
+                sent += 1
+                following = next(due, None)
+                if self._poll.poll(0):
+                    break
+            wait_s = LOOK_S if following is None else max(0.0, started + following[0] - now)
+            for worker, data, arrived_ns, read_ns in self._came(min(wait_s, LOOK_S)):
+                reached = self._rounds(worker.global_min(data))
+                for number in range(heard[worker], reached):
+                    arrived.append(arrived_ns - last_sent[number])
+                    read.append(read_ns - last_sent[number])
+                heard[worker] = max(heard[worker], reached)
+        return SwarmSaid(
+            flushes=sent,
+            seconds=now - started,
+            rounds=min(heard.values()),
+            arrived_ms=[wait / 1e6 for wait in arrived],
+            read_ms=[wait / 1e6 for wait in read],
+        )
+
+    def _came(self, wait_s: float) -> list[tuple[Worker, bytes, int, int]]:
+        """What has come, when it did, and when it was read; decoded once no more comes, so that none waits for it."""
+        came = []
+        ready = self._poll.poll(wait_s)
+        while ready:
+            for descriptor, _ in ready:
+                worker = self._by_descriptor[descriptor]
+                came.append((worker, *worker.receive(), time.time_ns()))
+            ready = self._poll.poll(0)
+        return came
+
+    def _rounds(self, tick: int | None) -> int:
+        """How many rounds a global min time has passed."""
+        return 0 if tick is None else (tick - self._script.opens_at(0)) // self._script.ticks
+
+    def _due(self) -> Iterator[tuple[float, Worker, int]]:
+        """(seconds from the start, worker, round), in order."""
+        swarm, chance = self._swarm, random.Random(self._swarm.seed)  # noqa: S311 - moments, no secrets
+        for number in range(round(swarm.seconds * swarm.rate)):
+            moments = [(chance.random() * SPREAD, worker.number) for worker in self._workers]
+            for moment, worker in sorted(moments):
+                yield (number + moment) / swarm.rate, self._workers[worker - swarm.first], number
+
+
+def _look_at(took_s: float, swarm: Swarm, passed: int, total: int) -> None:
+    """End where min time does not come to the end."""
+    if took_s > swarm.seconds + LATE_LIMIT_S:
+        raise TimeoutError(f"after {took_s:.0f} s min time has passed {passed} rounds of {total}")
+
+
+def main() -> None:
+    """Connect, say so, wait to be started, send and say what came of it."""
+    parent = Parent()
+    swarm = msgspec.convert(parent.task, Swarm)
+    allow_descriptors()
+    swarmed = Swarmed(swarm)
+    parent.say(connected=swarm.workers)
+    while "start" not in parent.told:
+        time.sleep(0.001)
+    said = swarmed.paced() if swarm.rate else swarmed.flood()
+    parent.say(**msgspec.to_builtins(said))
+    parent.wait()
+
+
+if __name__ == "__main__":
+    main()
