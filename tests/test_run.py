@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import ssl
 import subprocess
@@ -224,7 +225,7 @@ def asked_as_the_manual_says(address: str, token: str, certificate: Path) -> Non
     with urllib.request.urlopen(request, timeout=10, context=tls) as answer:
         told = answer.read()
         assert b"lowtide_running 1.0" in told
-        assert re.search(rb'lowtide_tracker_flushes_total [1-9]', told)
+        assert re.search(rb"lowtide_tracker_flushes_total [1-9]", told)
         assert re.search(rb'lowtide_worker_tracker_messages_total{direction="out",worker="[^"]+"} [1-9]', told)
 
 
