@@ -21,6 +21,7 @@ from lowtide.events import EventLog
 from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.state import JobState
 from lowtide.process.identity import Process
+from lowtide.status.subscriptions import Hub
 from lowtide_snapshots.job.control_address import ask
 
 
@@ -176,7 +177,7 @@ def test_the_end_of_a_label_is_waited_for(tmp_path: Path) -> None:
     shape = replace(SHAPE, labels={"indexed": "str"})
     with controlled(shape, EventLog("index", 3)) as job:
         published(job, tmp_path)
-        job.tell(lambda hub: hub.subscribe(["done:indexed:a:b"]))
+        job.tell(waits)
         job.tell(lambda hub: hub.reached("done:indexed:a:b", 500))
         told = waited(tmp_path, "--done", "indexed", "a:b")
         assert told.stdout == "a:b, of indexed, has ended, and all before 1970-01-01 00:00:01.000 UTC is delivered\n"
@@ -190,6 +191,11 @@ def test_the_end_of_a_label_is_waited_for(tmp_path: Path) -> None:
         assert (code, json.loads(answer)) == (200, {"step": "indexed", "label": "a:b", "ended_ms": 1_000})
         assert json.loads(ask(job.at, TOKEN, "GET", "/done/indexed?label=c", limit_s=10)[1])["ended_ms"] is None
         assert ask(job.at, TOKEN, "GET", "/done/index?label=c", limit_s=10)[0] == 404
+
+
+def waits(hub: Hub) -> None:
+    """Somebody waits for this label, so that its end is known."""
+    hub.subscribe(["done:indexed:a:b"])
 
 
 def waited(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
