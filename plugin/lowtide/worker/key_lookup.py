@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 
 import msgspec
 
 from lowtide.assignment.messages import LabelsEnded, Look, Looked, LookForLabels
+from lowtide.core.operators.group import Key
 from lowtide.core.operators.grouping import NOTHING
 from lowtide.core.operators.saved_step import KeyUnreadable, saved_steps
 from lowtide.core.worker import WorkerCore
@@ -49,15 +51,12 @@ class KeyLookup:
         if step is None or step.key is None:
             return {}
         (column,) = [field.name for field in step.key]
-        tick, found = self._core.settled_time, {}
+        labels: dict[Key, str] = {}
         for label in asked.labels:
-            try:
-                state = self._core.program.look(step.vertex, step.key_of({column: label}), tick)
-            except KeyUnreadable:
-                continue
-            if state is not NOTHING:
-                _, found[label] = state
-        return found
+            with suppress(KeyUnreadable):
+                labels[step.key_of({column: label})] = label
+        ended = self._core.program.ended(step.vertex, list(labels), self._core.settled_time)
+        return {labels[key]: tick for key, tick in ended.items()}
 
     def _look(self, asked: Look) -> Looked:
         step = self._steps.get(asked.step)

@@ -21,6 +21,7 @@ from lowtide.core.operators.beside import BesideNode
 from lowtide.core.operators.clock_node import ClockNode, SignNode
 from lowtide.core.operators.connect import ConnectNode
 from lowtide.core.operators.deduplicate import DeduplicateGrouping
+from lowtide.core.operators.ended import EndedGrouping
 from lowtide.core.operators.exchange import EntryNode, ExchangeNode
 from lowtide.core.operators.group import Key
 from lowtide.core.operators.grouping import NOTHING, Grouping, GroupingNode
@@ -54,6 +55,7 @@ from lowtide.flow.steps import (
     Clock,
     Connect,
     Deduplicate,
+    Ended,
     Filter,
     FlatMap,
     FlatScan,
@@ -190,6 +192,8 @@ class Program:
             return DeduplicateGrouping(vertex, columns, ticks_of(step.within, self.plan.slack_ms))
         if isinstance(step, Last):
             return LastGrouping(vertex, columns, self._ticks(step))
+        if isinstance(step, Ended):
+            return EndedGrouping(vertex, self.plan)
         assert isinstance(step, Scan), f"{vertex.name} keeps no state"
         scan = (FlatScanGrouping if isinstance(step, FlatScan) else ScanGrouping)(vertex, columns, self._ticks(step))
         connected = self.plan.connected(vertex)
@@ -333,6 +337,11 @@ class Program:
         """The state of one key of a step below a tick; `NOTHING` if it has none here."""
         state = self._states.get(name)
         return NOTHING if state is None else state.look(key, tick)
+
+    def ended(self, name: str, labels: Sequence[Key], tick: int) -> dict[Key, int]:
+        """By label the tick of its last end below a tick, of those that have ended here; see `EndedGrouping`."""
+        state = self._states.get(name)
+        return state.ended(labels, tick) if isinstance(state, EndedGrouping) else {}
 
     def changed(self, since: int) -> bool:
         """Whether `capture` would find anything."""

@@ -15,6 +15,8 @@ import lowtide as lt
 from lowtide.assignment.messages import LabelsEnded, LookForLabels
 from lowtide.core.fronts.end import end_tick
 from lowtide.core.fronts.front import Front, Window
+from lowtide.core.operators import ended as ended_module
+from lowtide.core.operators.grouping import NOTHING
 from lowtide.core.operators.order import Position, tick_of
 from lowtide.core.operators.program import Captured, Program
 from lowtide.core.operators.saved_step import saved_steps
@@ -186,9 +188,38 @@ def test_labels_are_known_from_their_end_on_as_long_as_they_are_kept() -> None:
     rig.read([(1_050, "a")], offset=10)
     rig.come_to(530, 530)
     assert ended("a", "b") == {"a": 526, "b": 507}
+    looking = KeyLookup(rig.worker)
     rig.come_to(506 + 101 + 1, 506 + 101 + 1)
-    assert ended("a", "b") == {"a": 526}, "kept for 100 ticks"
+    assert rig.worker.program.look("labelled/ended", "b", 608) is NOTHING, "kept for 100 ticks"
+    assert rig.worker.program.look("labelled/ended", "a", 608)[1] == 526
     assert looking.look_for_labels(LookForLabels(1, "done", ["a"])).ended == {}, "it has no labels"
+
+
+def test_a_label_that_is_waited_for_is_not_forgotten_before_it_is_told() -> None:
+    """Though more log time goes by between two questions than labels are kept for."""
+    rig = Rig(plan_of())
+    looking = KeyLookup(rig.worker)
+
+    def ended(*labels: str) -> dict[str, int]:
+        return looking.look_for_labels(LookForLabels(1, "labelled", list(labels))).ended
+
+    assert ended("a") == {}
+    rig.read([(1_010, "a"), (1_012, "b")])
+    rig.come_to(5_000, 5_000)
+    assert ended("a", "b") == {"a": 506}, "nobody waited for b"
+    for _ in range(ended_module.REMEMBERED_QUESTIONS):
+        assert ended("b") == {}
+    assert ended("a") == {}, "nobody waits for it any more"
+
+
+def test_where_time_ends_labels_are_not_forgotten_all_at_once() -> None:
+    rig = Rig(plan_of())
+    rig.read([(1_010, "a"), (1_430, "b")])
+    rig.come_to(700, 700)
+    rig.come_to(END, 800)
+    rig.come_to(END, END)
+    ended = KeyLookup(rig.worker).look_for_labels(LookForLabels(1, "labelled", ["a", "b", "c"])).ended
+    assert ended == {"b": 716}, "a was forgotten before"
 
 
 def test_a_clock_that_strikes_otherwise_is_another_step() -> None:
