@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -71,7 +72,7 @@ def test_the_page_of_a_lagging_job_names_who_holds_min_time(job: ControlledJob, 
     page = status(tmp_path, "index")
     line = next(line for line in page.splitlines() if line.startswith("lag"))
     assert "90.0 s, held for 2.0 s by front 3 (documents-1)" in line
-    assert "2026-01-02 03:05:00.000   90.0 s   front 3 (documents-1)" in page
+    assert re.search(r"2026-01-02 03:05:00\.000   90\.0 s +0   front 3 \(documents-1\)", page)
     assert "12   stopped: it is ahead of the others" in page
     assert "stalled  segment 1, holder front 3" in page
     assert job.address in page

@@ -80,6 +80,17 @@ def shown() -> Iterator[Shown]:
     given: dict[str, Inputs] = {
         "inverted_index": {"documents": [b'{"name":"a","text":"to be"}', b'{"name":"b","text":"to"}'] * 2},
         "payments": {"payments": [b'{"card":"a","cents":200000,"shop":"b"}', b'{"card":"a","cents":"many"}']},
+        "components": {
+            "edges": [b'{"one":"%c","other":"%c"}' % pair for pair in zip(b"bdac", b"cebf", strict=True)] + [b"oops"]
+        },
+        "shortest_paths": {
+            "roads": [
+                b'{"one":"%s","other":"%s","metres":%d}' % road
+                for road in ((b"depot", b"a", 900), (b"a", b"b", 100), (b"b", b"c", 20), (b"depot", b"b", 300))
+            ]
+            + [b"oops"]
+        },
+        "retries": {"tickets": [b'{"id":"%d","topic":"login","words":%d}' % (n, 9 * n) for n in range(9)] + [b"oops"]},
     }
     yield from (Shown(example.read_text(encoding="utf-8"), given[example.stem]) for example in EXAMPLES)
     yield Shown(TYPED.read_text(encoding="utf-8"), {"readings": runpy.run_path(str(TYPED))["READINGS"]})

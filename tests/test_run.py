@@ -224,9 +224,9 @@ def asked_as_the_manual_says(address: str, token: str, certificate: Path) -> Non
     tls = ssl.create_default_context(cafile=str(certificate))
     with urllib.request.urlopen(request, timeout=10, context=tls) as answer:
         told = answer.read()
-        assert b"lowtide_running 1.0" in told
-        assert re.search(rb"lowtide_tracker_flushes_total [1-9]", told)
-        assert re.search(rb'lowtide_worker_tracker_messages_total{direction="out",worker="[^"]+"} [1-9]', told)
+        assert re.search(rb"\nlowtide_running\{[^}]*\} 1\.0\n", told)
+        assert re.search(rb"\nlowtide_tracker_flushes_total\{[^}]*\} [1-9]", told)
+        assert re.search(rb'\nlowtide_worker_tracker_messages_total\{direction="out",[^}]*worker="[^"]+"\} [1-9]', told)
 
 
 def watch(place: Place, run: subprocess.Popen[str]) -> None:

@@ -49,8 +49,8 @@ class Flow(FlowGraph):
     def clock(self, name: str, every: timedelta, *, tz: str | None = None) -> Stream[Moment]:
         """One record whenever log time has come to a multiple of `every`: before it, all of earlier times.
 
-        It starts with the flow's first record and strikes on quiet topics, too; after a leap of time it strikes each
-        multiple. When all sources have ended it strikes once more, at the end of the span of the last record.
+        It starts with the flow's first message and strikes on quiet topics, too; after a leap of time it strikes each
+        multiple. When all sources have ended it strikes once more, at the end of the span of the last message.
 
         Args:
             name: The clock's name.

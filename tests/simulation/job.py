@@ -13,6 +13,7 @@ from programs import by_lane
 from state_flows import FLOWS
 
 from lowtide import Flow, kafka, raw
+from lowtide.core.effects import Frame
 from lowtide.core.fronts.floors import NO_TICK, Floors
 from lowtide.flow.compiler import compile_flow
 from lowtide.flow.plan import Plan
@@ -40,7 +41,7 @@ Grouping = Literal["optimistic", "ordered"]
 BUILD = {build.__name__: build for build in FLOWS}
 
 
-FAILING = {"failing", "changed_keys"}
+FAILING = {"failing", "changed_keys", "cycle", "cycle_of_windows"}
 """Flows whose records fail though nothing is wrong with them."""
 
 
@@ -98,6 +99,8 @@ class Job:
         """By front the offset below which floors are in the archive."""
         self.forgets = rng.random() < 0.5
         self.told: list[tuple[int, dict[tuple[int, int], int]]] = []
+        self.left: list[tuple[int, Frame]] = []
+        """Frames in the topics of loops, each with the life that sent it; only other lives find them."""
 
     def plan(self, parallelism: int, grouping: Grouping) -> Plan:
         """The plan for one life, with nothing wrong; never more workers than lanes."""

@@ -10,6 +10,8 @@ from random import Random
 
 from programs import source_rows
 
+from lowtide.core import frames as frames_module
+from lowtide.core.cycle_inbox import CycleInbox
 from lowtide.core.early_frames import Early, Optimism
 from lowtide.core.effects import Effects, Frame
 from lowtide.core.fronts.floors import NO_TICK, Floors
@@ -117,7 +119,7 @@ class Life:
         self.hosts: list[Host] = []
         self.most_hosts = rng.choice([1, 2, 3, 1000])
         self.cores: list[WorkerCore] = []
-        self.early: list[dict[int, Early]] = []
+        self.early: list[dict[int, Early | CycleInbox]] = []
         self.windows: list[Optimism | None] = []
         self.number = number
         self.at: dict[tuple[int, int], int] = {}
@@ -200,7 +202,11 @@ class Life:
         window = None if self.optimism is None else Optimism(self.optimism)
         self.windows.append(window)
         room = self.rng.choice([100, 100_000])
-        self.early.append({each: Early(window, room) for each in core.entries})
+        cyclic = self.segments.cyclic
+        self.early.append({
+            each: CycleInbox(window or Optimism(1), room) if each in cyclic else Early(window, room)
+            for each in core.entries
+        })  # fmt: skip
         if host.request is not None:
             core.pin(host.request)
         core.moved(tuple(host.floors))
@@ -258,17 +264,39 @@ class Life:
         )
         [(segment, came)] = core.tracked([frame])
         early = self.early[channel[1]][segment]
-        self._process(channel[1], early.take(came, core.tracker.min_time(segment)))
+        self._process(channel[1], early, early.take(came, core.tracker.min_time(segment)))
         return True
 
-    def _process(self, worker: int, groups: list[list[Frame]]) -> None:
+    def left_in_topics(self) -> list[tuple[int, Frame]]:
+        """What is on its way back to the heads of loops, between two processes, when the life ends."""
+        ways = {way.id for way in self.plan.feedbacks()}
+        queues = [channel.queue for ends, channel in self.channels.items() if not self.neighbours(ends)]
+        return [(self.number, frame) for queue in queues for _, frame in queue if frame.vertex in ways]
+
+    def came_round(self, incarnation: int, frame: Frame) -> bool:
+        """A frame comes out of a loop's topic; whether it is taken."""
+        if not frames_module.is_of_life(b"%d" % incarnation, self.number):
+            return False
+        vertex = self.plan.vertices[frame.vertex]
+        worker = self.at[vertex.level, frame.target % self.plan.parallelism]
+        frame.batch = frame.batch.with_rows(kept(vertex.gives, frame.batch.rows, frame.payload))
+        core = self.cores[worker]
+        [(segment, came)] = core.tracked([frame])
+        early = self.early[worker][segment]
+        self._process(worker, early, early.take(came, core.tracker.min_time(segment)))
+        return True
+
+    def _process(self, worker: int, early: Early | CycleInbox, groups: list[list[Frame]]) -> None:
         """A worker deals with what lies in its window."""
         core, window = self.cores[worker], self.windows[worker]
         for frames in groups:
             repairs = core.program.repairs
             self.spread(worker, core.frame(*frames))
+            records = sum(len(frame.batch) for frame in frames)
             if window is not None:
-                window.worked(sum(len(frame.batch) for frame in frames), core.program.repairs - repairs)
+                window.worked(records, core.program.repairs - repairs)
+            if records:
+                early.worked(records, core.program.repairs - repairs)
             for frame in frames:
                 self.model.remove(self.segments.of_exchange[frame.vertex], frame.ticks)
 
@@ -287,10 +315,14 @@ class Life:
                 continue  # It would only forget; the next notice may tell it of this one as well.
             self.spread(worker, core.moved(notice.floors))
             for segment, early in self.early[worker].items():
-                self._process(worker, early.due(core.tracker.min_time(segment)))
+                self._process(worker, early, early.due(core.tracker.min_time(segment)))
 
     def go_on(self, worker: int) -> bool:
         """A worker does a further portion of what min time has let go on; whether it had something left."""
+        found = self.go_round(worker)
+        return self._go_further(worker) or found
+
+    def _go_further(self, worker: int) -> bool:
         core = self.cores[worker]
         if not core.unfinished and core.pinned is None:
             return False
@@ -298,10 +330,20 @@ class Life:
         self.spread(worker, core.moved(()))
         return unfinished
 
+    def go_round(self, worker: int) -> bool:
+        """A worker deals with a portion of what has come round to it; whether there was something."""
+        core, found = self.cores[worker], False
+        for segment, early in self.early[worker].items():
+            min_time = core.tracker.min_time(segment)
+            if isinstance(early, CycleInbox) and early.unfinished(min_time):
+                found = True
+                self._process(worker, early, early.go_on(min_time))
+        return found
+
     def go_on_to_the_end(self, worker: int) -> bool:
         """A worker does all that min time has let go on; whether it had something left."""
         found = False
-        while self.go_on(worker):
+        while self._go_further(worker):
             found = True
         return found
 
@@ -309,7 +351,7 @@ class Life:
         """A worker has nothing else to do, and works further ahead; whether it found something."""
         restless = [(segment, early) for segment, early in self.early[worker].items() if early.restless]
         for segment, early in restless:
-            self._process(worker, early.rest(self.cores[worker].tracker.min_time(segment)))
+            self._process(worker, early, early.rest(self.cores[worker].tracker.min_time(segment)))
         return bool(restless)
 
     def ask(self) -> int | None:
@@ -398,7 +440,7 @@ class Life:
         if core.front is not None:
             self._check_labels(core.front, effects)
         for frame in effects.frames:
-            target = self.at[core.level + 1, frame.target]
+            target = self.at[self.plan.vertices[frame.vertex].level, frame.target]
             self.channels.setdefault((worker, target), Channel()).send(frame)
             self.model.add(self.segments.of_exchange[frame.vertex], frame.ticks)
         for sink, bundle in effects.bundles:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .commit_mutations import COMMIT
+from .cycle_mutations import CYCLE
 from .due_mutations import DUE
 from .flow_mutations import FLOW
 from .join_mutations import JOIN
@@ -13,4 +14,6 @@ from .substream_mutations import SUBSTREAMS
 from .tracking_mutations import TRACKING
 from .worker_mutations import WORKER
 
-MUTATIONS: list[Mutation] = [*TRACKING, *SHARDS, *WORKER, *DUE, *JOIN, *SUBSTREAMS, *FLOW, *RECOVERY, *COMMIT]
+MUTATIONS: list[Mutation] = [
+    *TRACKING, *SHARDS, *WORKER, *DUE, *JOIN, *SUBSTREAMS, *CYCLE, *FLOW, *RECOVERY, *COMMIT,
+]  # fmt: skip

@@ -20,6 +20,7 @@ _PACED: Columns = (
     ("CPU, µs a flush", "cpu_us_per_flush", 1),
     ("notified p50, ms", "notify_p50_ms", 2),
     ("p99, ms", "notify_p99_ms", 2),
+    ("others, cores", "others_cores", 2),
 )
 _RECORDS: Columns = (
     ("records/s", "records_per_s", 0),
@@ -44,7 +45,11 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
     """Give capacity and latency, then traffic by workers, depth, records and shards."""
     full, notified, asked = result["capacity"], result["latency"], result["asked"]
     rows = [
-        ("acks/s", number(result["acks_per_s"], 0), f"{full['workers']} workers, {full['cpu_share']:.0%} of a core"),
+        (
+            "acks/s",
+            number(result["acks_per_s"], 0),
+            f"{full['workers']} workers, {full['cpu_share']:.0%} of a core, {_others(full)}",
+        ),
         ("acks per s of the tracker's CPU", number(full["acks_per_cpu_s"], 0), "the same"),
         ("advances/s", number(result["advances_per_s"], 0), "two workers"),
         ("notified, p50, ms", number(result["notify_p50_ms"], 2), _pace(full, notified)),
@@ -69,7 +74,11 @@ def told(result: Mapping[str, Any]) -> str:
 
 
 def _pace(full: Mapping[str, Any], notified: Mapping[str, Any]) -> str:
-    return f"{full['workers']} workers, {notified['rate']:g} flushes/s of each"
+    return f"{full['workers']} workers, {notified['rate']:g} flushes/s of each, {_others(notified)}"
+
+
+def _others(figures: Mapping[str, Any]) -> str:
+    return f"others {figures['others_cores']:.2g} cores"
 
 
 def _listed(title: str, columns: Columns, cases: Sequence[Mapping[str, Any]]) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from statistics import quantiles
@@ -14,6 +15,7 @@ from lowtide.status.tracker_report import TrackerReport
 from lowtide_bench.child import Child
 from lowtide_bench.core import versions
 from lowtide_bench.machine import load, machine
+from lowtide_bench.processes import busy_s, cpu_s
 from lowtide_bench.tracking.counted import by_records, by_shards
 from lowtide_bench.tracking.program import Swarm, SwarmSaid
 from lowtide_bench.tracking.served import Served
@@ -100,13 +102,17 @@ def run(asked: Asked, say: Say) -> dict[str, Any]:
 class _Look:
     """What the tracker's process has done so far."""
 
+    at_s: float
     cpu_s: float
+    workers_cpu_s: float
+    busy_s: float
+    """Of all processes of the machine."""
     report: TrackerReport
 
     @classmethod
-    def at_next_report(cls, served: Served) -> _Look:
+    def at_next_report(cls, served: Served, workers: Child) -> _Look:
         report = served.report()
-        return cls(served.cpu_s, report)
+        return cls(time.monotonic(), served.cpu_s, cpu_s(workers.pid), busy_s(), report)
 
 
 def _flooded(workers: int, depth: int, entries: int, seconds: float) -> dict[str, Any]:
@@ -139,13 +145,13 @@ def _measured(swarm: Swarm) -> tuple[SwarmSaid, dict[str, Any]]:
         child = Child("lowtide_bench.tracking.swarm", to_builtins(asked))
         try:
             child.expect("connected", CONNECT_LIMIT_S)
-            began = _Look.at_next_report(served)
+            began = _Look.at_next_report(served, child)
             child.tell({"start": True})
             said = convert(child.expect("flushes", swarm.seconds + ANSWER_LIMIT_S), SwarmSaid)
-            last = _Look.at_next_report(served)
+            last = _Look.at_next_report(served, child)
             # The report may have been under way when the last flush came.
             while last.report.traffic.flushes - began.report.traffic.flushes < said.flushes:
-                last = _Look.at_next_report(served)
+                last = _Look.at_next_report(served, child)
         finally:
             child.end()
     return said, _difference(began, last, said.seconds)
@@ -154,14 +160,16 @@ def _measured(swarm: Swarm) -> tuple[SwarmSaid, dict[str, Any]]:
 def _difference(began: _Look, last: _Look, seconds: float) -> dict[str, Any]:
     """What the tracker has done between two looks, a second; CPU is that of all its work, reports included."""
     before, after = began.report.traffic, last.report.traffic
-    flushes, cpu_s = after.flushes - before.flushes, last.cpu_s - began.cpu_s
+    flushes, cpu = after.flushes - before.flushes, last.cpu_s - began.cpu_s
+    others = last.busy_s - began.busy_s - cpu - (last.workers_cpu_s - began.workers_cpu_s)
     names = ("messages_in", "messages_out", "bytes_in", "bytes_out", "flushes", "acks", "notices")
     per_s = {f"{name}_per_s": round((getattr(after, name) - getattr(before, name)) / seconds) for name in names}
     return {
         **per_s,
         "messages_per_s": per_s["messages_in_per_s"] + per_s["messages_out_per_s"],
         "bytes_per_s": per_s["bytes_in_per_s"] + per_s["bytes_out_per_s"],
-        "cpu_share": round(cpu_s / seconds, 3),
-        "cpu_us_per_flush": round(cpu_s / flushes * 1e6, 1),
-        "acks_per_cpu_s": round((after.acks - before.acks) / cpu_s),
+        "cpu_share": round(cpu / seconds, 3),
+        "cpu_us_per_flush": round(cpu / flushes * 1e6, 1),
+        "acks_per_cpu_s": round((after.acks - before.acks) / cpu),
+        "others_cores": round(max(0.0, others) / (last.at_s - began.at_s), 2),
     }

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from lowtide.connectors.loop_topics import LoopTopic
 from lowtide.core.effects import LastKeys
 from lowtide.core.fronts.front import Window
 from lowtide.core.operators.limits import Limits
@@ -36,6 +37,7 @@ class Deployment:
         call_limit_s: How long a call of the flow's functions may take.
         pace_ms: The least time between the beginnings of two transactions of one process while little waits.
         lasts_topic: Where lanes keep their `last`; empty where they do not.
+        loops: By the way back to a loop's head the topic it goes through.
         start: The tick at which the life's min time begins.
         last: What the lanes' `last` was when the life began (R13).
         floors: By front the floors that were durable then, packed.
@@ -62,6 +64,7 @@ class Deployment:
     call_limit_s: float = 300.0
     pace_ms: int = 0
     lasts_topic: str = ""
+    loops: Mapping[int, LoopTopic] = field(default_factory=dict)
     start: int = 0
     last: LastKeys = field(default_factory=dict)
     floors: Mapping[int, bytes] = field(default_factory=dict, repr=False)

@@ -6,8 +6,6 @@ to, in `floor_archive`.
 
 from __future__ import annotations
 
-import hashlib
-import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -28,6 +26,7 @@ from lowtide.connectors.lasts_records import (
 from lowtide.connectors.topics import TopicExists, Topics
 from lowtide.core.fronts.floors import Steps
 from lowtide.errors import LifeEnded, ServiceUnavailable
+from lowtide.flow.own_topics import name_beside
 from lowtide_tracker import Floor
 
 __all__ = [
@@ -66,7 +65,6 @@ QUEUED_RECORDS = 50_000
 """Written ahead of what the broker has taken."""
 READ_S = 0.2
 SAY_EVERY_S = 5.0
-_LEGAL = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
 class LastsLost(LifeEnded):
@@ -74,21 +72,11 @@ class LastsLost(LifeEnded):
 
 
 def topic_of(job: str, generation: int = 0) -> str:
-    """The name of a job's lasts topic; different for different jobs, and legal whatever the job is called.
+    """The name of a job's lasts topic.
 
     Each output generation has one of its own: what it delivers was delivered before.
-
-    Kafka allows no two topics whose names differ in "." and "_" only, so a name with a dot is told apart by its hash.
     """
     return name_beside(job, "last", f"-{generation}" if generation else "")
-
-
-def name_beside(job: str, kind: str, behind: str = "") -> str:
-    """The name of a topic of a job's own; see `topic_of`."""
-    if _LEGAL.fullmatch(job):
-        return f"lowtide.{job}.{kind}{behind}"
-    readable = re.sub(r"[^A-Za-z0-9_-]", "_", job)[:100]
-    return f"lowtide.{readable}.{kind}-{hashlib.sha256(job.encode()).hexdigest()[:32]}{behind}"
 
 
 def open_lasts(kafka: KafkaConf, job: str, known_id: str | None, generation: int = 0) -> str:

@@ -128,7 +128,7 @@ def branches_of(program: Program, place: str, tracker: LocalTracker) -> tuple[li
     for vertex in plan.vertices:
         if vertex.level == program.level:
             keys[vertex.id] = (frozenset(segments.waits[vertex.id]), segments.after[vertex.id])
-        elif vertex.level == program.level + 1 and vertex.is_exchange:
+        elif vertex.is_exchange and plan.sender_level(vertex) == program.level:
             keys[vertex.id] = keys[vertex.parents[0]]
     made: dict[_Key, Branch] = {}
     for key in sorted(set(keys.values()), key=_place):

@@ -75,6 +75,9 @@ class Early:
         below.sort(key=lambda entry: entry[0])
         return _by_vertex([frame for _, frame in below])
 
+    def worked(self, records: int, taken_back: int) -> None:
+        """Records were processed; the window knows of it."""
+
     @property
     def restless(self) -> bool:
         """Whether something is held that a worker with nothing else to do would better work on."""

@@ -102,6 +102,11 @@ def open_frame(data: bytes, record_of: dict[int, type]) -> Any:
         raise _no_frame(data) from error
 
 
+def is_of_life(said: bytes | None, incarnation: int) -> bool:
+    """Whether a frame of a loop's topic is of this life, as its header says; those of others lie there too (R7)."""
+    return said == b"%d" % incarnation
+
+
 def rows_in(data: bytes) -> int:
     """About how many records a frame brings, by its size alone; for those who part their work by it."""
     return max(1, len(data) >> 7)
@@ -117,6 +122,11 @@ class Outbox:
     def numbered(self, target: int) -> int:
         """How many frames a target has been sent, marks too."""
         return self._next[target]
+
+    @property
+    def sender(self) -> int:
+        """The number of the worker that sends."""
+        return self._sender
 
     def records(self, target: int, frame: Any, sent_ns: int) -> bytes:
         """The next frame for `target`, of a `worker.effects.Frame`."""

@@ -198,18 +198,22 @@ class WorkerCore:
     def frame(self, *frames: Frame) -> Effects:
         """Take frames of one exchange that came together: all they cause is folded in before their own acks (R5).
 
+        On a cycle (`CycleInbox`) records come in frames without ticks, and acks of frames without records.
+
         Raises:
             TimeWentBack: one holds a tick that min time has passed.
         """
         segment = self._segment_of[frames[0].vertex]
         min_time = self.tracker.min_time(segment)
         for frame in frames:
-            if frame.ticks[0] < min_time:
+            ticks = frame.ticks or frame.batch.ticks
+            if ticks[0] < min_time:
                 place = f"worker {self.level}/{self.place}"
-                raise TimeWentBack(place, frame.ticks[0], min_time)
+                raise TimeWentBack(place, ticks[0], min_time)
         effects = Effects()
-        batch = Batch.concat([frame.batch for frame in frames])
-        self._route(self.program.feed(frames[0].vertex, batch), effects)
+        batches = [frame.batch for frame in frames if frame.batch.ats]
+        if batches:
+            self._route(self.program.feed(frames[0].vertex, Batch.concat(batches)), effects)
         for frame in frames:
             self.tracker.fold(segment, frame.ticks, frame.value)
         self.tell_due()

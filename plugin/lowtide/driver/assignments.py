@@ -54,6 +54,7 @@ def deployment_of(plan: Plan, conf: Conf, found: Surroundings, opening: Opening)
         call_limit_s=conf.worker.call_limit_s,
         pace_ms=conf.kafka.transaction_pace_ms,
         lasts_topic=opening.lasts_topic,
+        loops=opening.loops,
         start=opening.start,
         last=opening.last,
         floors=pack(opening.floors),

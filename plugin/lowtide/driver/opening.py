@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from lowtide.assignment.welcome import FrontStart
 from lowtide.conf import Conf
@@ -21,6 +21,7 @@ from lowtide.connectors.claims import claim, transactional_id
 from lowtide.connectors.floor_archive import read_archived
 from lowtide.connectors.lasts import Durable, keep_floors, open_lasts, read_lasts, topic_of
 from lowtide.connectors.lasts_records import lane_name
+from lowtide.connectors.loop_topics import LoopTopic, open_loops
 from lowtide.connectors.topics import Topic
 from lowtide.core.effects import letters_of
 from lowtide.core.fronts.end import end_tick
@@ -65,6 +66,7 @@ class Opening:
         recovered: The snapshot that the life begins from; None if it begins without state.
         lasts_topic: Where lanes keep their `last`; empty if they do not.
         generation: Of the output.
+        loops: By the way back to a loop's head the topic it goes through.
     """
 
     incarnation: int
@@ -79,6 +81,7 @@ class Opening:
     lasts_topic: str
     recovered: Recovered | None = None
     generation: int = 0
+    loops: Mapping[int, LoopTopic] = field(default_factory=dict)
 
 
 def begin_life(store: JobStore, plan: Plan, conf: Conf, say: Say, *, above: int = 0) -> int:
@@ -207,7 +210,19 @@ def open_life(
     last = _by_vertex(plan, durable, len(fronts))
     floors, unreported = (durable.floors, ()) if recovered is None else recovered.needed(durable.floors)
     return Opening(
-        incarnation, fronts, topic_ids, last, floors, unreported, relied_on, told, begins, topic, recovered, generation
+        incarnation,
+        fronts,
+        topic_ids,
+        last,
+        floors,
+        unreported,
+        relied_on,
+        told,
+        begins,
+        topic,
+        recovered,
+        generation,
+        open_loops(plan, conf),
     )
 
 

@@ -1,8 +1,9 @@
 """Clocks of a flow: one record whenever log time has come to a multiple of a duration.
 
-A clock is a scan with a timer, over one key, its name. What comes to it are *signs*: of each front the first record in
-each span from one moment to the next. The first sign of all starts it. The newest says where it stops when all sources
-have ended: at the end of the last span that has a record.
+A clock is a scan with a timer, over one key, its name. What comes to it are *signs*: of each front the first message in
+each span from one moment to the next, be it one that cannot be read, as log time comes to it all the same. The first
+sign of all starts it. The newest says where it stops when all sources have ended: at the end of the last span that has
+a message.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, get_args
@@ -15,7 +15,7 @@ from lowtide.flow.clocks import Sighted
 from lowtide.flow.findings import Finding, FlowRefused
 from lowtide.flow.graph import FlowGraph
 from lowtide.flow.inference import Inference
-from lowtide.flow.moments import ZERO, said_duration
+from lowtide.flow.moments import said_duration
 from lowtide.flow.plan import Grouping, Plan, Vertex
 from lowtide.flow.steps import (
     SILENT,
@@ -23,10 +23,10 @@ from lowtide.flow.steps import (
     Broadcast,
     Clock,
     Connect,
+    Feedback,
     FlatMap,
     FlatScan,
     Join,
-    JoinAsof,
     KeyBy,
     Late,
     Loop,
@@ -64,8 +64,10 @@ def compile_flow(
 
     A vertex is on its parent's level, an exchange one further. Where a merge, or a scan with a broadcast, takes streams
     of several levels, relays "<name>/relay-<level>-<port>" bring them to the last of these, so that every exchange has
-    senders of one level. A lane is a function of the last exchange's hash unit (R12), so a write without an exchange
-    before it gets one of its own, "<write>/exchange": by the sink's key column if it has one, else by source front.
+    senders of one level. The tail of a loop with a `key_by` in its body sends records back by an exchange
+    "<loop>/feedback" (see `_Layout._entered`). A lane is a function of the last exchange's hash unit (R12), so a write
+    without an exchange before it gets one of its own, "<write>/exchange": by the sink's key column if it has one, else
+    by source front.
 
     Args:
         flow: The flow.
@@ -118,6 +120,8 @@ class _Layout:
         self._inference = inference
         self._vertices: list[Vertex] = []
         self._vertex_of_call: dict[int, Vertex] = {}
+        self._hoisted: set[int] = set()
+        """The calls of `key_by` that stand before the head of the loop in which they were written."""
 
     def vertices(self) -> tuple[Vertex, ...]:
         for index, call in enumerate(self._flow.calls):
@@ -127,11 +131,18 @@ class _Layout:
 
     def _lay_out(self, index: int, call: Call) -> None:
         parents = self._met(index, call, [self._vertex_of_call[parent] for parent in call.parents])
+        if isinstance(call.step, Loop) and self._inference.loops.crosses(index):
+            parents = [self._entered(index, parents[0])]
+        if index in self._hoisted:
+            self._vertex_of_call[index] = parents[0]
+            return
         back = None if call.back is None else self._vertex_of_call[call.back].id
         name, step, gives = self._inference.names[index], self._inference.steps[index], self._gives[index]
         vertex = self._vertex_of_call[index] = self._add(name, step, parents, gives, call.site, back=back)
         if isinstance(step, WhenDone) and step.label is not None:
             self._add(f"{name}/{ENDED}", ended_of(step, gives), [vertex], gives, call.site)
+        if call.back is not None and self._inference.loops.crosses(call.back):
+            self._feed_back(vertex, self._vertex_of_call[call.back])
 
     def _signed(self, index: int, step: Clock, site: Site) -> list[Vertex]:
         """The exchange before a clock: signs come to it from all sources, also those that are read further down."""
@@ -157,6 +168,40 @@ class _Layout:
         through = self._add(f"{name}/through", Through(), [through], through.gives, site)
         level = max(1, stream.level, through.level)
         return [self._lifted(index, port, each, level) for port, each in enumerate((stream, through))]
+
+    def _entered(self, head: int, parent: Vertex) -> Vertex:
+        """What stands before the head of a loop with a `key_by` in its body: an exchange, or what is behind one.
+
+        A body that begins with a `key_by` begins before the head: so what goes round takes that exchange and no other.
+        Level 0 has a worker for each front, to whom nobody sends; a head there goes one level on.
+        """
+        first = [index for index, call in enumerate(self._flow.calls) if head in call.parents]
+        if len(first) == 1 and isinstance(self._flow.calls[first[0]].step, KeyBy):
+            (index,) = first
+            self._hoisted.add(index)
+            name, step, site = self._inference.names[index], self._inference.steps[index], self._flow.calls[index].site
+            return self._add(name, step, [parent], self._gives[index], site)
+        if parent.level:
+            return parent
+        call = self._flow.calls[head]
+        return self._add(f"{self._inference.names[head]}/relay-1-0", Relay(), [parent], parent.gives, call.site)
+
+    def _feed_back(self, tail: Vertex, head: Vertex) -> None:
+        """Add the exchange by which a loop's tail sends records back: by the key that they have at the head."""
+        entry = self._vertices[head.parents[0]]
+        hoisted = any(self._vertex_of_call[index].id == head.id for index in self._hoisted)
+        assert isinstance(head.step, Loop)
+        columns: tuple[str, ...] = ()
+        if hoisted or head.step.keyed:
+            while not isinstance(entry.step, KeyBy):
+                entry = self._vertices[entry.parents[0]]
+            columns = entry.step.columns
+        name, step = f"{tail.name}/feedback", Feedback(columns)
+        self._vertices.append(
+            Vertex(
+                len(self._vertices), name, head.level, (tail.id,), step, tail.gives, tail.gives, tail.site, 0, head.id
+            )
+        )
 
     @property
     def _gives(self) -> list[Any]:
@@ -234,11 +279,12 @@ def _with_depths(vertices: Sequence[Vertex]) -> tuple[Vertex, ...]:
 
     Flat maps, flat scans, broadcasts and loops' heads append one element, edges from a vertex with several children
     another, and so do sources that read one topic; a loop appends what one pass through it does once per turn. A join
-    numbers its pairs. What a window gives when it closes, and what a join gives of an unpaired record, begins a path of
-    one element.
+    numbers its pairs. In a loop with a `key_by` the head appends a second element, the turn, and none in later turns.
+    What a window gives when it closes, and what a join gives of an unpaired record, begins a path of one element.
     """
     children = Counter(parent for each in vertices if not isinstance(each.step, SILENT) for parent in each.parents)
     readers = Counter(vertex.step.source.topic for vertex in vertices if isinstance(vertex.step, Read))
+    crossing = {vertex.back for vertex in vertices if isinstance(vertex.step, Feedback)}
     depths: list[int] = []
     for vertex in vertices:
         arriving = max((depths[parent] + (children[parent] > 1) for parent in vertex.parents), default=0)
@@ -248,10 +294,12 @@ def _with_depths(vertices: Sequence[Vertex]) -> tuple[Vertex, ...]:
             arriving += 1
         if isinstance(vertex.step, WindowBy):
             arriving = arriving + 1 if vertex.step.emit == "update" else max(arriving, 1)
-        depths.append(arriving + isinstance(vertex.step, FlatMap | FlatScan | Broadcast | Loop))
+        depths.append(
+            arriving + isinstance(vertex.step, FlatMap | FlatScan | Broadcast | Loop) + (vertex.id in crossing)
+        )
         if isinstance(vertex.step, Again):
             assert vertex.back is not None, "a loop's tail knows its head"
-            entered = depths[vertex.back] - 1
+            entered = depths[vertex.back] - (vertex.back not in crossing)
             growth = (vertex.step.limit_turns - 1) * (depths[vertex.id] - entered)
             for inside in _loop(vertices, vertex.back, vertex.id):
                 depths[inside] += growth
@@ -266,30 +314,25 @@ def _with_depths(vertices: Sequence[Vertex]) -> tuple[Vertex, ...]:
 
 
 def _check_durations(flow: str, vertices: Sequence[Vertex], slack_ms: int) -> None:
-    """Refuse windows, bounds and waits that are shorter than the clock's ticks; none at all is no short one."""
-    findings = [
-        Finding(
-            vertex.site,
-            vertex.name,
-            f"{word} is {said_duration(each)}, shorter than a tick of {slack_ms} ms; make it longer",
-        )
-        for vertex in vertices
-        for word, each in _durations(vertex.step)
-        if ZERO < each < timedelta(milliseconds=slack_ms)
-    ]
+    """Refuse windows that are shorter than the clock's ticks."""
+    slack = timedelta(milliseconds=slack_ms)
+    findings = []
+    for vertex in vertices:
+        if isinstance(vertex.step, WindowBy):
+            windows, wait = vertex.step.windows, vertex.step.wait
+            named = {word: getattr(windows, word, slack) for word in ("size", "every", "gap")}
+            named["wait"] = wait or slack
+            findings += [
+                Finding(
+                    vertex.site,
+                    vertex.name,
+                    f"{word} is {said_duration(each)}, shorter than a tick of {slack_ms} ms; make it longer",
+                )
+                for word, each in named.items()
+                if each < slack
+            ]
     if findings:
         raise FlowRefused(flow, findings)
-
-
-def _durations(step: Step) -> Iterator[tuple[str, timedelta]]:
-    """What a step says of log time, each with the word for it."""
-    if isinstance(step, WindowBy):
-        yield from ((word, getattr(step.windows, word, ZERO)) for word in ("size", "every", "gap"))
-        yield "wait", step.wait
-    elif isinstance(step, Join):
-        yield "back" if isinstance(step, JoinAsof) else "before", step.before
-        yield "after", step.after
-        yield from (("wait", each) for each in sorted(set(step.wait)))
 
 
 def _loop(vertices: Sequence[Vertex], head: int, tail: int) -> set[int]:

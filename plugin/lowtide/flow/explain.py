@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from lowtide.flow.join_types import said_nearness
 from lowtide.flow.moments import said_duration
+from lowtide.flow.own_topics import loop_topics
 from lowtide.flow.plan import Plan, Vertex
 from lowtide.flow.signature import said
 from lowtide.flow.steps import (
@@ -15,6 +16,7 @@ from lowtide.flow.steps import (
     Clock,
     Connect,
     Deduplicate,
+    Feedback,
     FlatMap,
     Join,
     JoinTable,
@@ -74,8 +76,16 @@ def _does(plan: Plan, vertex: Vertex) -> str:
     if isinstance(step, Connect):
         takes = ", ".join(f"{said(plan.vertices[each].gives)} of {plan.vertices[each].name}" for each in vertex.parents)
         return f"{_verb(step)}: {takes}"
+    if isinstance(step, Feedback):
+        return f"{_way_back(plan, vertex, step)}: {said(vertex.takes)} of {origins[0]}"
     takes = f"{said(vertex.takes)} of {', '.join(origins) if isinstance(step, Merge) else origins[0]}"
     return f"{_verb(step)}: {takes}{_result(plan, vertex, origins)}"
+
+
+def _way_back(plan: Plan, vertex: Vertex, step: Feedback) -> str:
+    assert vertex.back is not None, "a way back leads to a head"
+    by = f" by {', '.join(step.columns)}" if step.columns else ""
+    return f"exchange back to {plan.vertices[vertex.back].name}{by}, through topic {loop_topics(plan)[vertex.id]}"
 
 
 def _verb(step: Step) -> str:  # noqa: PLR0911 - one line per kind of step

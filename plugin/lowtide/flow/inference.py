@@ -71,6 +71,7 @@ class Inference:
             None where a fault hides it.
         steps: The steps, with the types of their states.
         findings: All faults, in the order of the calls.
+        loops: Where its loops are.
     """
 
     def __init__(self, flow: FlowGraph, slack_ms: int = 1) -> None:
@@ -82,11 +83,11 @@ class Inference:
         self.findings: list[Finding] = []
         self._steps: dict[str, Site] = {}
         self._sinks: dict[str, Site] = {DEAD_LETTERS: flow.site}
-        self._loops = Loops(flow)
+        self.loops = Loops(flow)
         self._check_flow()
         for index, call in enumerate(flow.calls):
             self._check_name(index, call)
-            for message in self._loops.enter(index, call):
+            for message in self.loops.enter(index, call):
                 self._fault(call, message)
             self._check_durations(call)
             self.gives.append(self._infer(index, call))
@@ -153,7 +154,7 @@ class Inference:
             return f"{'+'.join(self.names[parent] for parent in call.parents)}/connect"
         if isinstance(call.step, Side):
             return f"{self.names[call.parents[0]]}/{str(call.step.says).lower()}"
-        return f"{self._loops.name_of(index)}/head" if isinstance(call.step, Loop) else None
+        return f"{self.loops.name_of(index)}/head" if isinstance(call.step, Loop) else None
 
     def _infer(self, index: int, call: Call) -> Any:
         try:

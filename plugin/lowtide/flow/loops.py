@@ -31,14 +31,25 @@ class Loops:
     """
 
     def __init__(self, flow: FlowGraph) -> None:
+        self._calls = flow.calls
         self._tails = {call.back: index for index, call in enumerate(flow.calls) if call.back is not None}
         self._names = {call.back: call.name for call in flow.calls if call.back is not None}
         self._loop_of: list[int | None] = []  # by call: the head of the innermost loop it stands in
         self._around: dict[int, int | None] = {}  # by head: the loop that it was written in
+        self._crossing: set[int] = set()
 
     def name_of(self, head: int) -> str:
         """The name of the loop with this head."""
         return self._names.get(head) or WORD[Loop]
+
+    def crosses(self, head: int) -> bool:
+        """Whether records change their key on their way round: there is a `key_by` in the loop with this head."""
+        return head in self._crossing
+
+    def _head(self, index: int) -> Loop:
+        step = self._calls[index].step
+        assert isinstance(step, Loop), "a loop begins with its head"
+        return step
 
     def enter(self, index: int, call: Call) -> Iterator[str]:
         """Place a call; what is wrong with its place."""
@@ -48,6 +59,9 @@ class Loops:
             assert call.back is not None, "a loop's tail knows its head"
             if inside != {call.back}:
                 yield "the loop's body must return a stream that is made of the one it is given"
+            head = self._head(call.back)
+            if not head.keyed and not self.crosses(call.back):
+                yield "records without a key cannot go round a loop; write key_by before it, or in its body"
             self._loop_of.append(self._around[call.back])
             return
         if isinstance(call.step, Loop):
@@ -77,5 +91,7 @@ class Loops:
         elif isinstance(call.step, Connect | Table | JoinTable | Join):
             word = WORD[type(call.step)]
             yield f"{word} cannot stand in the loop {name!r}: it waits for records that a turn does not bring"
-        elif isinstance(call.step, KeyBy | Broadcast | Write):
-            yield f"{WORD[type(call.step)]} cannot stand in the loop {name!r}, whose records stay with their key"
+        elif isinstance(call.step, Broadcast | Write):
+            yield f"{WORD[type(call.step)]} cannot stand in the loop {name!r}, whose records have not come out yet"
+        elif isinstance(call.step, KeyBy):
+            self._crossing.add(loop)

@@ -17,6 +17,7 @@ from lowtide.flow.steps import (
     STATEFUL,
     Broadcast,
     Connect,
+    Feedback,
     Join,
     KeyBy,
     Late,
@@ -29,6 +30,7 @@ from lowtide.flow.steps import (
     Site,
     Step,
     Table,
+    Through,
     WhenDone,
     WindowBy,
     Write,
@@ -51,14 +53,16 @@ class Vertex:
             that is no source.
         level: Where it runs; of an exchange, the level that receives.
         parents: Ids of the vertices whose records it takes, by port; none for a source. All of its own level, of an
-            exchange of the level before. A scan with a broadcast takes it at port 1, and so does a join its table.
+            exchange of the level before, of a `Feedback` of its level or a later one. A scan with a broadcast takes it
+            at port 1, and so does a join its table.
         step: What it does.
         takes: The type of the records that come in (at port 0); of a source, that come out.
         gives: The type of the records that come out; of a sink, that go in; of `last` the alias tuple[T, ...]; of a
             broadcast its records, not its state.
         site: Where the user wrote it.
         depth: No record that comes in or out has a longer child path.
-        back: Of a loop's tail, the id of its head; else None. Not among the head's parents, so that parents come first.
+        back: Of a loop's tail and of its `Feedback`, the id of the head; else None. Not among the head's parents, so
+            that parents come first.
     """
 
     id: int
@@ -74,12 +78,12 @@ class Vertex:
 
     @property
     def is_exchange(self) -> bool:
-        """Whether its records are sent by the level before its own."""
-        return isinstance(self.step, KeyBy | Relay | Broadcast)
+        """Whether its records are sent by another level: the one before its own, or a loop's tail."""
+        return isinstance(self.step, KeyBy | Relay | Broadcast | Feedback)
 
     @property
     def loop_mark(self) -> int:
-        """What a loop's head appends to the child path of every record that enters it, each time."""
+        """What a loop's head appends to the child path of every record that enters it; see `LoopNode`."""
         assert isinstance(self.step, Loop), "only loops have marks"
         return LOOP_MARK | self.id
 
@@ -119,7 +123,7 @@ class Plan:
         """The vertices that take the records of this one, in the order they were written; not back to a loop's head.
 
         Where there are several, a record's child path gets the child's number, counted from 1, on the way. Who takes
-        what is late, or signs for a clock, is not among them.
+        what is late, or signs for a clock, is not among them, nor is the way back to a loop's head.
         """
         return tuple(each for each in self.vertices if vertex in each.parents and not isinstance(each.step, SILENT))
 
@@ -129,6 +133,23 @@ class Plan:
         if source.step.source.preload:
             return ()
         return tuple(each for each in self.vertices if source.id in each.parents and isinstance(each.step, Sign))
+
+    def feedback_of(self, tail: Vertex) -> Vertex | None:
+        """The exchange by which a loop's tail sends records back; None where they stay with their worker."""
+        found = (each for each in self.vertices if isinstance(each.step, Feedback) and tail.id in each.parents)
+        return next(found, None)
+
+    def feedbacks(self) -> tuple[Vertex, ...]:
+        """All exchanges from the tail of a loop back to its head."""
+        return tuple(each for each in self.vertices if isinstance(each.step, Feedback))
+
+    def crosses(self, head: Vertex) -> bool:
+        """Whether what goes round a loop goes through an exchange on its way back to this head."""
+        return any(each.back == head.id for each in self.feedbacks())
+
+    def sender_level(self, exchange: Vertex) -> int:
+        """The level whose workers send the records of an exchange."""
+        return self.vertices[exchange.parents[0]].level
 
     def late_of(self, step: int, port: int = 0) -> Vertex | None:
         """The vertex that takes what is late for a window, or for a join at a port; None where it is dropped."""
@@ -207,10 +228,9 @@ class Plan:
         Lowtide does by itself does not fail.
         """
         step = vertex.step
-        if isinstance(step, OWN + SILENT) or (
-            vertex.parents and isinstance(self.vertices[vertex.parents[0]].step, Sign)
-        ):
-            return isinstance(step, Late) and self.dead_letters is None
+        is_signed = bool(vertex.parents) and isinstance(self.vertices[vertex.parents[0]].step, Sign)
+        if is_signed or isinstance(step, (*OWN, Sign, Through)):
+            return False
         return self.dead_letters is None or isinstance(step, MapBatches | Scan | Broadcast | WindowBy)
 
     @property

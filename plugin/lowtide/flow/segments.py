@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from lowtide.flow.plan import Plan, Vertex
-from lowtide.flow.steps import MapBatches, Read, Sign
+from lowtide.flow.steps import Feedback, MapBatches, Read, Sign
 
 __all__ = ["Segments", "segments_of"]
 
@@ -36,6 +36,8 @@ class Segments:
         outlets: By vertex the outlets that hold what fails there and may end the life.
         outlet_of: By sink its outlet; sinks that no such failure stands before have none.
         letters: The outlet of dead letters; None where there are none, or nothing can end the life.
+        cyclic: The segments that records can come back to.
+        round_trips: The vertices that what they give can come back to, through other workers.
         feeds: By topic the segments that its fronts feed.
         tellers: By segment the levels whose workers tell what is due for it, the last first.
         dues: By segment the numbers of these workers; see `owner`.
@@ -49,6 +51,8 @@ class Segments:
     outlets: Mapping[int, tuple[int, ...]]
     outlet_of: Mapping[int, int]
     letters: int | None
+    cyclic: frozenset[int]
+    round_trips: frozenset[int]
     feeds: Mapping[str, list[int]]
     tellers: Mapping[int, list[int]]
     dues: Mapping[int, list[int]]
@@ -80,6 +84,8 @@ class _Layout:
         self._made = self._reached(signs=False)
         """The same without what clocks give: of that nothing is made of a source's records."""
         self._of_exchange = self._numbered()
+        self._first_exchanges = {each for each in self._of_exchange if plan.sender_level(self._vertices[each]) == 0}
+        """What level 0 sends through; a loop's way back to level 1 is none of these."""
         self._waits = {vertex.id: self._waits_of(vertex) for vertex in self._vertices}
         self._inbound = self._fed()
         self._tracked = list(self._inbound)
@@ -117,6 +123,8 @@ class _Layout:
             outlets,
             self._outlet_of,
             self._letters,
+            self._cyclic(),
+            self._round_trips(),
             self._feeds(),
             tellers,
             {segment: sorted(owners) for segment, owners in sorted(dues.items())},
@@ -158,7 +166,8 @@ class _Layout:
         numbers: dict[tuple[int, frozenset[int]], int] = {}
         of_exchange: dict[int, int] = {}
         for vertex in sorted(self._plan.exchanges(), key=lambda each: (each.level, each.id)):
-            behind = vertex.level, frozenset(self._here(vertex) - {vertex.id})
+            steps = (each for each in self._here(vertex) if not self._vertices[each].is_exchange)
+            behind = vertex.level, frozenset(steps)
             of_exchange[vertex.id] = numbers.setdefault(behind, FIRST + len(numbers))
         return of_exchange
 
@@ -174,21 +183,34 @@ class _Layout:
 
     def _waits_of(self, vertex: Vertex) -> tuple[int, ...]:
         if vertex.level == 0:
-            return self._exchanges(self._below[vertex.id], 1) or self._firsts()
+            return self._exchanges(self._below[vertex.id] & self._first_exchanges, 1) or self._firsts()
         entries = [each for each in self._of_exchange if vertex.id in self._here(self._vertices[each])]
         return self._exchanges(entries, vertex.level)
 
     def _firsts(self) -> tuple[int, ...]:
         """The segments that fronts feed."""
-        return self._exchanges(self._of_exchange, 1) or (FIRST,)
+        return self._exchanges(self._first_exchanges, 1) or (FIRST,)
 
     def _fed(self) -> dict[int, list[int]]:
         inbound: dict[int, set[int]] = {segment: set() for segment in self._firsts()}
         for vertex in self._plan.exchanges():
             fed = inbound.setdefault(self._of_exchange[vertex.id], set())
-            if vertex.level > 1:
+            if vertex.level > 1 or isinstance(vertex.step, Feedback):
                 fed.update(each for parent in vertex.parents for each in self._waits[parent])
         return {segment: sorted(fed) for segment, fed in sorted(inbound.items())}
+
+    def _cyclic(self) -> frozenset[int]:
+        return frozenset(
+            segment for segment in self._tracked if any(self._round(each, segment) for each in self._inbound[segment])
+        )
+
+    def _round_trips(self) -> frozenset[int]:
+        ways = self._plan.feedbacks()
+        return frozenset(
+            vertex.id
+            for vertex in self._vertices
+            if any(way.id in self._below[vertex.id] and vertex.id in self._below[way.id] for way in ways)
+        )
 
     def _feeds(self) -> dict[str, list[int]]:
         feeds: dict[str, set[int]] = {}
@@ -234,7 +256,7 @@ class _Layout:
         """What is behind these; of a source not what it makes signs for, where all other sources do so, too."""
         found: set[int] = set()
         for vertex in vertices:
-            own = self._exchanges(self._made[vertex.id], 1) if vertex.level == 0 else ()
+            own = self._exchanges(self._made[vertex.id] & self._first_exchanges, 1) if vertex.level == 0 else ()
             found.update(own or self._waits[vertex.id])
         return found
 
@@ -244,11 +266,15 @@ class _Layout:
             return None
         above = frozenset(self._above(segments))
         if (above, held_by) not in self._numbers:
-            feeding = {each for segment in above for each in self._inbound[segment]}
+            feeding = {each for segment in above for each in self._inbound[segment] if not self._round(each, segment)}
             number = self._numbers[above, held_by] = len(self._inbound) + FIRST
             self._inbound[number] = sorted(above - feeding)
             self._held_by[number] = held_by
         return self._numbers[above, held_by]
+
+    def _round(self, segment: int, other: int) -> bool:
+        """Whether what comes to a segment from another one may have come from there."""
+        return other in self._above([segment])
 
     def _above(self, segments: Iterable[int]) -> set[int]:
         """These segments and all that records come to them from."""

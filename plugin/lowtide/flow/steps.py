@@ -409,7 +409,13 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """The head of a loop: takes what comes in, and what its `Again` sends back."""
+    """The head of a loop: takes what comes in, and what its `Again` sends back.
+
+    Attributes:
+        keyed: Whether its records have a key when they come in.
+    """
+
+    keyed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,6 +429,17 @@ class Again:
 
     function: Function
     limit_turns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """The exchange from the tail of a loop with a `key_by` in its body back to the head, which stands further up.
+
+    Attributes:
+        columns: The key that records have at the head; none where each stays with the hash unit it has.
+    """
+
+    columns: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,11 +475,12 @@ Step = (
     | Merge
     | Loop
     | Again
+    | Feedback
     | Write
 )
 
 
-SILENT = (Sign, Late, Through)
+SILENT = (Sign, Late, Through, Feedback)
 """Steps that take records of a parent beside the ways that its records go, and so have no number in a child path."""
 
 OWN = (Clock, WhenDone, Ended)
@@ -519,6 +537,7 @@ WORD = {
     Merge: "merge",
     Loop: "loop",
     Again: "loop",
+    Feedback: "loop",
     Write: "write",
 }
 """What a step is called in the user's code."""

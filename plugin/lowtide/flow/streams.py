@@ -43,7 +43,6 @@ _KEYED = (
     "join",
     "join_asof",
     "connect",
-    "loop",
 )
 
 
@@ -147,6 +146,46 @@ class Stream(Generic[T]):
 
     def _then_beside(self, step: Step, name: str, other: Stream[Any]) -> Stream[Any]:
         return Stream(self._flow, self._write_down(step, name, also=[other._call]))
+
+    def loop(
+        self,
+        name: str,
+        body: Callable[[Stream[T]], Stream[T]],
+        again: Callable[[T], bool],
+        *,
+        limit_turns: int,
+    ) -> Stream[T]:
+        """Take records through the same steps until they have had enough, each by the keys that the body gives it.
+
+        Args:
+            name: The loop's name; its records go round through the topic `lowtide.<job>.loop.<name>`.
+            body: Is called once, here, with the stream that enters the loop, and returns the stream that comes out of
+                its last step. It writes a key_by; but no broadcast, write, window, timer, join or other loop, and takes
+                no stream from outside.
+            again: Takes a record that came out of the body; True sends it through once more, others leave the loop.
+            limit_turns: How often a record, or what it becomes, may pass through; one that had to go again fails.
+        """
+        return self._loop(name, body, again, limit_turns, Stream)
+
+    def _loop(
+        self,
+        name: str,
+        body: Callable[[Any], Stream[T]],
+        again: Callable[[T], bool],
+        limit_turns: int,
+        entering: type[Stream[Any]],
+    ) -> Stream[T]:
+        site = user_site()
+        check_text("loop", name)
+        limit = count_of("loop", "limit_turns", limit_turns)
+        loop = steps.Loop(keyed=issubclass(entering, KeyedStream))
+        head = entering(self._flow, self._write_down(loop, None, site=site))
+        tail = function_of(body)(head)
+        if not isinstance(tail, Stream) or tail._flow is not self._flow:
+            way_out = "return the stream that comes out of the body's last step"
+            raise FlowError(f"a loop's body returned {tail!r}, expected a stream", where=str(site), way_out=way_out)
+        step = steps.Again(function_of(again), limit)
+        return Stream(self._flow, tail._write_down(step, name, site=site, back=head._call))
 
     def write(self, name: str, sink: Kafka[T]) -> None:
         """Write the records to a sink, e.g. `kafka("totals", json(Total), key="user")`."""
@@ -687,22 +726,16 @@ class KeyedStream(Stream[T]):
         *,
         limit_turns: int,
     ) -> Stream[T]:
-        """Take records through the same steps until they have had enough; each keeps its key meanwhile.
+        """Take records through the same steps until they have had enough.
+
+        Each keeps its key meanwhile, and stays with its worker; unless the body writes a key_by, see `Stream.loop`.
 
         Args:
             name: The loop's name.
             body: Is called once, here, with the stream that enters the loop, and returns the stream that comes out of
-                its last step; writes no key_by, broadcast, write or other loop, and takes no stream from outside.
+                its last step; writes no broadcast, write, window, timer, join or other loop, and takes no stream from
+                outside.
             again: Takes a record that came out of the body; True sends it through once more, others leave the loop.
             limit_turns: How often a record, or what it becomes, may pass through; one that had to go again fails.
         """
-        site = user_site()
-        check_text("loop", name)
-        limit = count_of("loop", "limit_turns", limit_turns)
-        head: KeyedStream[T] = KeyedStream(self._flow, self._write_down(steps.Loop(), None, site=site))
-        tail = function_of(body)(head)
-        if not isinstance(tail, Stream) or tail._flow is not self._flow:
-            way_out = "return the stream that comes out of the body's last step"
-            raise FlowError(f"a loop's body returned {tail!r}, expected a stream", where=str(site), way_out=way_out)
-        step = steps.Again(function_of(again), limit)
-        return Stream(self._flow, tail._write_down(step, name, site=site, back=head._call))
+        return self._loop(name, body, again, limit_turns, KeyedStream)

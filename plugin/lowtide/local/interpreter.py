@@ -15,7 +15,7 @@ from lowtide.core.operators.exchange import front_unit
 from lowtide.core.operators.failure import Dead, Failure, MessageRefused, UserError, as_json, unreadable
 from lowtide.core.operators.keys import key_of
 from lowtide.core.operators.loop import key_changed, key_refused, misfit, too_many_turns
-from lowtide.core.operators.order import delivered_ms
+from lowtide.core.operators.order import FIRST_TURN, delivered_ms
 from lowtide.core.operators.pairing import Pairing
 from lowtide.core.operators.per_record import not_bool
 from lowtide.core.operators.watch import record_watch
@@ -29,6 +29,7 @@ from lowtide.flow.steps import (
     Clock,
     Connect,
     Deduplicate,
+    Feedback,
     Join,
     JoinAsof,
     JoinTable,
@@ -105,6 +106,8 @@ class Run:
         self._plan = plan
         self._children = [plan.children(vertex.id) for vertex in plan.vertices]
         self._newest: dict[int, Order] = {}
+        self._turning: dict[int, list[Item]] = {}
+        """By head of a loop with a `key_by` in its body: what goes round once more, after all of this turn."""
         self._windows = {vertex.id: Windows(plan, vertex) for vertex in plan.vertices if isinstance(vertex.step, Last)}
         self._timed = {
             vertex.id: TimedWindows(plan, vertex, looks_ahead=looks_ahead, on_time=on_time)
@@ -132,24 +135,26 @@ class Run:
         """Take a message of a source all its way."""
         assert isinstance(source.step, Read)
         self._come_to(order)
+        self._sign(source, Item(None, order, message))
         format_ = source.step.source.format
         decoded = format_.decode(message.rows)
         for _, reason in decoded.failures:
             self._fail(source, Item(None, order, message), unreadable(0, message.value, format_, source.gives, reason))
         for record in decoded.rows:
-            self.take(source, Item(record, order, message))
+            self._walk(source, Item(record, order, message))
 
     def take(self, source: Vertex, item: Item) -> None:
         """Take a record of a source all its way."""
         self._come_to(item.order)
-        self._go([_Way(sign, None, self._signed(sign, item)) for sign in self._plan.signs_of(source)])
+        self._sign(source, item)
         self._walk(source, item)
 
-    def _signed(self, sign: Vertex, item: Item) -> Item:
-        """A record as a sign for a clock."""
-        assert isinstance(sign.step, Sign)
+    def _sign(self, source: Vertex, item: Item) -> None:
+        """Have clocks see a message, readable or not."""
         at = moment(item.order.tick * self._plan.slack_ms * 1_000)
-        return item.becomes(Sighted(sign.step.striking.name, at))
+        for sign in self._plan.signs_of(source):
+            assert isinstance(sign.step, Sign)
+            self._walk(sign, item.becomes(Sighted(sign.step.striking.name, at)))
 
     def finish(self) -> None:
         """Let time go on after the last record."""
@@ -192,6 +197,15 @@ class Run:
             ahead = self._behind(way.vertex, way.item) if way.port is None else self._into(way, way.port)
             ways += reversed(ahead)
 
+    def _round(self, head: Vertex, item: Item) -> None:
+        """Let a record that has entered a loop go its ways, with what becomes of it, turn by turn."""
+        turn = [item.child(head.loop_mark).child(FIRST_TURN)]
+        while turn:
+            after = self._turning[head.id] = []
+            for each in turn:
+                self._go([_Way(head, None, each)])
+            turn = [each.in_next_turn(head.loop_mark) for each in after]
+
     def _behind(self, vertex: Vertex, item: Item) -> list[_Way]:
         """Where a record goes that came out of a vertex; of several ways each appends its number to the child path."""
         children = self._children[vertex.id]
@@ -218,7 +232,9 @@ class Run:
         failure, ways = None, list[_Way]()
         try:
             if isinstance(vertex.step, Again):
-                ways = [self._turned(vertex, vertex.step, item)]
+                ways = self._turned(vertex, vertex.step, item)
+            elif isinstance(vertex.step, Loop) and self._plan.crosses(vertex):
+                self._round(vertex, item)
             elif isinstance(vertex.step, Split):
                 ways = [self._parted(vertex, vertex.step, item)]
             elif isinstance(vertex.step, WindowBy):
@@ -304,7 +320,7 @@ class Run:
         item = _carried(vertex, item)
         if isinstance(vertex.step, Broadcast):
             return item.into(0).child(1)
-        if isinstance(vertex.step, KeyBy) and vertex.step.columns:
+        if isinstance(vertex.step, KeyBy | Feedback) and vertex.step.columns:
             return item.into(hash_unit(key_of(vertex.step.columns, item.record), self._plan.units))
         if item.unit >= 0:
             return item
@@ -319,22 +335,27 @@ class Run:
         number = 1 if says else 2
         return _Way(self._children[vertex.id][number - 1], 0, item.child(number))
 
-    def _turned(self, tail: Vertex, step: Again, item: Item) -> _Way:
-        """Where a record goes from a loop's tail: on, or back to the head."""
+    def _turned(self, tail: Vertex, step: Again, item: Item) -> list[_Way]:
+        """Where a record goes from a loop's tail: on, or back to the head, or there in the next turn."""
         again = called(step.function, item.record)
         fault = not_bool(again)
         if fault is None and not again:
-            return _Way(tail, None, item)
+            return [_Way(tail, None, item)]
         assert tail.back is not None
         head = self._plan.vertices[tail.back]
-        columns = self._plan.key_of(head)
-        if fault is None and item.order.child.count(head.loop_mark) >= step.limit_turns:
+        feedback = self._plan.feedback_of(tail)
+        turns = item.turns(head.loop_mark) if feedback else item.order.child.count(head.loop_mark)
+        if fault is None and turns >= step.limit_turns:
             fault = too_many_turns(step.limit_turns)
         elif fault is None:
-            fault = self._leaves_unit(columns, item) or misfit(tail, item.record)
+            moved = None if feedback else self._leaves_unit(self._plan.key_of(head), item)
+            fault = moved or misfit(tail, item.record)
         if fault is not None:
             raise Failed(item.record, fault)
-        return _Way(head, 0, _carried(tail, item))
+        if feedback is None:
+            return [_Way(head, 0, _carried(tail, item))]
+        self._turning[head.id].append(self._exchanged(feedback, item))
+        return []
 
     def _leaves_unit(self, columns: Sequence[str], item: Item) -> str | None:
         """What is wrong with a record's key on its way back to a loop's head."""

@@ -69,6 +69,18 @@ class Item:
         tick, front, sequence, child = self.order
         return Item(self.record, Order(tick, front, sequence, (*child, element)), self.message, self.unit)
 
+    def turns(self, mark: int) -> int:
+        """In which turn of a loop with a `key_by` in its body it is: what stands behind the loop's mark."""
+        child = self.order.child
+        return child[child.index(mark) + 1]
+
+    def in_next_turn(self, mark: int) -> Item:
+        """The same one turn later."""
+        tick, front, sequence, child = self.order
+        place = child.index(mark) + 1
+        later = (*child[:place], child[place] + 1, *child[place + 1 :])
+        return Item(self.record, Order(tick, front, sequence, later), self.message, self.unit)
+
     def becomes(self, record: Any) -> Item:
         """The same with another record."""
         return Item(record, self.order, self.message, self.unit)

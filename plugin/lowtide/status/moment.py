@@ -54,6 +54,11 @@ class JobShape:
         for vertex in plan.vertices:
             for segment in sorted({found.of_exchange[each] for each in vertex.parents if each in found.of_exchange}):
                 names[segment].append(vertex.name)
+        for way in plan.feedbacks():
+            assert way.back is not None, "a way back leads to a head"
+            head, steps = plan.vertices[way.back].name, names[found.of_exchange[way.id]]
+            if head not in steps:
+                steps.append(head)
         outlets = {*found.outlet_of.values(), *([] if found.letters is None else [found.letters])}
         for outlet in outlets if len(outlets) > 1 else ():
             sinks = [sink.name for sink in plan.sinks() if found.outlet_of.get(sink.id) == outlet]

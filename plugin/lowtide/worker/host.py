@@ -23,6 +23,7 @@ from lowtide.flow.fields import kept
 from lowtide.process.tracker_line import TrackerLine
 from lowtide.status.gauges import LineGauges
 from lowtide.worker.protocol import Emitted, Frames, Reported
+from lowtide.worker.rounds import Rounds
 from lowtide.worker.shares import Share, SharedDelivery
 from lowtide.worker.stage_parts import delivers, make_delivery, make_saver
 from lowtide_tracker import Floor, LocalTracker, Request
@@ -86,6 +87,7 @@ class LevelHost:
         self.dirty = True
         """Whether there may be something to flush."""
         self._shared: SharedDelivery | None = None
+        self.rounds = Rounds(deployment, birth.incarnation)
         self.saver = make_saver(deployment, birth)
         self._records = {vertex.id: vertex.gives for vertex in deployment.plan.exchanges()}
         self._stages: dict[str, LevelStage] = {}
@@ -113,6 +115,7 @@ class LevelHost:
             self._places[stage.level, stage.core.place] = stage
         else:
             self._fronts.append(stage)
+        self.rounds.join(stage.level, stage.core.place)
         if self.saver is not None:
             self.saver.add(stage.name, stage.core)
         if self._request is not None:
@@ -149,7 +152,7 @@ class LevelHost:
 
     def hand_over(self, sender: LevelStage, frame: Frame, after: int) -> bool:
         """Hand a frame to its target if that lives here; False if not."""
-        target = self._places.get((sender.level + 1, frame.target))
+        target = self._places.get((self._deployment.plan.vertices[frame.vertex].level, frame.target))
         if target is None:
             return False
         batch = frame.batch
@@ -169,7 +172,7 @@ class LevelHost:
         while waiting := [stage for stage in self._handed if stage not in held]:
             target = min(waiting, key=_level)
             queue, came = self._handed[target], []
-            while queue and target.has_taken(queue[0].sender.number, queue[0].after):
+            while queue and target.has_taken(queue[0]):
                 came.append(queue.popleft())
             if queue:
                 held.add(target)
@@ -195,6 +198,7 @@ class LevelHost:
             found.append((self.line.fileno(), self.hear))
         if self._shared is not None:
             found.append((self._shared.delivery.fileno(), self.settle))
+        found.append((self.rounds.fileno(), self.came_round))
         if self.saver is not None:
             found += [(descriptor, self._hear_saver) for descriptor in self.saver.descriptors()]
         return [entry for entry in found if entry[0] >= 0]
@@ -203,6 +207,11 @@ class LevelHost:
     def _waits(self) -> bool:
         """Whether something can go on as soon as min time moves."""
         return any([stage.waits for stage in self._stages.values()])
+
+    def came_round(self) -> Emitted:
+        """Take what has come through the topics of loops."""
+        came = [(self._places[place], frames) for place, frames in self.rounds.came().items()]
+        return [(stage.name, stage.frames(frames, time.time_ns())) for stage, frames in came]
 
     def hear(self) -> Emitted:
         """Take what the tracker has said: the local tracker hears it once, then every worker."""
@@ -289,6 +298,7 @@ class LevelHost:
     def tick(self, now_s: float) -> Emitted:
         """Do what is due."""
         emitted = [*self._begin(), *self._go_on()]
+        self.rounds.check()
         if now_s - self._heard_s >= HEAR_S and not self._waits:
             self._heard_s = now_s
             emitted = [*emitted, *self.hear()]
@@ -316,10 +326,14 @@ class LevelHost:
     def _go_on(self) -> Emitted:
         """Let workers do a further portion of what min time has let go on, those that have done none in this turn."""
         moved, self._moved = self._moved, set()
-        unfinished = [stage for stage in self._stages.values() if stage.core.unfinished and stage not in moved]
+        unfinished = [
+            stage
+            for stage in self._stages.values()
+            if stage.unfinished and not (stage.core.unfinished and stage in moved)
+        ]
         if not unfinished:
             return ()
-        emitted = [(stage.name, stage.moved((), time.time_ns())) for stage in unfinished]
+        emitted = [(stage.name, stage.go_on(time.time_ns())) for stage in unfinished]
         self.dirty = True
         self._save()
         return emitted
@@ -336,7 +350,7 @@ class LevelHost:
 
     def due_s(self, now_s: float) -> float:
         """In how many seconds `tick` has something to do."""
-        if any([stage.core.unfinished for stage in self._stages.values()]):
+        if any([stage.unfinished for stage in self._stages.values()]):
             return 0.0
         if self.line.fileno() < 0:
             return MEND_S
@@ -344,6 +358,7 @@ class LevelHost:
 
     def close(self, timeout_s: float) -> int:
         """Deliver what the sinks were given, and return how many records were left after the time-out."""
+        self.rounds.close()
         if self.saver is not None:
             self.saver.close()
         return 0 if self._shared is None else self._shared.close(timeout_s)

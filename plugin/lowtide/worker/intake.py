@@ -27,6 +27,8 @@ class Intake:
     def __init__(self, plan: Plan, name: str, level: int, place: int, figures: Figures) -> None:
         self._records = {vertex.id: vertex.gives for vertex in plan.exchanges() if vertex.level == level}
         self._inbox = Inbox(name)
+        self._ways = {way.id: Inbox(name) for way in plan.feedbacks() if way.level == level}
+        """By way back to a loop's head the numbers of its frames, which do not come through Spark."""
         self._place = place
         self._figures = figures
 
@@ -35,7 +37,7 @@ class Intake:
         frames = []
         for message in messages:
             head = open_frame(message, self._records)
-            self._inbox.take(head)
+            self._ways.get(head.vertex, self._inbox).take(head)
             if head.kind == FrameKind.MARK:
                 continue
             n = len(head.ats)
@@ -49,6 +51,6 @@ class Intake:
         """Check that the epoch's input was complete."""
         self._inbox.end(epoch)
 
-    def taken(self, sender: int) -> int:
-        """How many frames of a sender have come, marks too."""
-        return self._inbox.taken(sender)
+    def taken(self, sender: int, vertex: int) -> int:
+        """How many frames of a sender have come the way that an exchange's come, marks too."""
+        return self._ways.get(vertex, self._inbox).taken(sender)

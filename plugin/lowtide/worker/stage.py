@@ -27,6 +27,7 @@ from lowtide.assignment.messages import (
     WorkerOrder,
 )
 from lowtide.assignment.welcome import Welcome
+from lowtide.core.cycle_inbox import CycleInbox
 from lowtide.core.early_frames import Early, Optimism
 from lowtide.core.effects import Effects, Frame
 from lowtide.core.frames import Outbox
@@ -43,7 +44,7 @@ from lowtide.worker.host import Handed, LevelHost
 from lowtide.worker.intake import Intake
 from lowtide.worker.key_lookup import KeyLookup
 from lowtide.worker.outputs import Outputs
-from lowtide.worker.stage_parts import make_core
+from lowtide.worker.stage_parts import early_of, make_core
 from lowtide_tracker import Floor
 
 WAKE_S = 0.02
@@ -85,10 +86,14 @@ class LevelStage:
         self._broker_time = BrokerTime(welcome.now_ms, time.monotonic())
         self.core = make_core(deployment, birth, welcome.front, host.local)
         self._optimism = None if deployment.optimism is None else Optimism(deployment.optimism)
-        self._early = {each: Early(self._optimism, deployment.max_queued_bytes) for each in self.core.entries}
+        self._early = early_of(self.core, self._optimism, deployment.max_queued_bytes)
         """By segment what came too early: one that is slow holds back none of another."""
+        self._cycles = [(each, early) for each, early in self._early.items() if isinstance(early, CycleInbox)]
         self._last = level == plan.levels - 1
         self._outbox = Outbox(birth.number, plan.parallelism)
+        tails = [way for way in plan.feedbacks() if plan.sender_level(way) == level]
+        self._ways = {way.id: Outbox(birth.number, plan.parallelism) for way in tails}
+        """By way back to a loop's head what numbers the frames that do not go through Spark."""
         self._numbered: dict[int, int] = {}
         """By target, how many frames it had been sent through Spark when the last one with records was."""
         self._figures = Figures()
@@ -152,20 +157,21 @@ class LevelStage:
             self._figures.hops["exchange"].add(now_ns - each.sent_ns, rows)
         return self._take([each.frame for each in came], now_ns)
 
-    def has_taken(self, sender: int, frames: int) -> bool:
-        """Whether so many numbered frames of a sender have come."""
-        return self._intake.taken(sender) >= frames
+    def has_taken(self, handed: Handed) -> bool:
+        """Whether all numbered frames have come that a frame was sent after."""
+        return self._intake.taken(handed.sender.number, handed.frame.vertex) >= handed.after
 
     def _take(self, came: list[Frame], now_ns: int) -> Out:
         out: Out = []
         for segment, frames in self.core.tracked(came):
-            out += self._process(self._early[segment].take(frames, self.host.local.min_time(segment)), now_ns)
+            early = self._early[segment]
+            out += self._process(early, early.take(frames, self.host.local.min_time(segment)), now_ns)
         if came and self._delivers:
             rows = sum([len(frame.batch) for frame in came])
             self._figures.waits(max([frame.ticks[-1] for frame in came]), rows, time.time_ns())
         return out
 
-    def _process(self, groups: Iterable[list[Frame]], now_ns: int) -> Out:
+    def _process(self, early: Early | CycleInbox, groups: Iterable[list[Frame]], now_ns: int) -> Out:
         """Let the core deal with frames, those of one exchange together."""
         out: Out = []
         for frames in groups:
@@ -177,8 +183,11 @@ class LevelStage:
                 raise self._named(error) from None
             out += self._send(effects)
             records = sum([len(frame.batch) for frame in frames])
+            taken_back = self.core.program.repairs - repairs
             if self._optimism is not None:
-                self._optimism.worked(records, self.core.program.repairs - repairs)
+                self._optimism.worked(records, taken_back)
+            if records:
+                early.worked(records, taken_back)
             self._figures.hops["python"].add(time.time_ns() - now_ns, records)
         return out
 
@@ -192,7 +201,21 @@ class LevelStage:
         out: Out = []
         for segment, early in self._early.items():
             if early.restless:
-                out += self._process(early.rest(self.host.local.min_time(segment)), now_ns)
+                out += self._process(early, early.rest(self.host.local.min_time(segment)), now_ns)
+        return out
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether `go_on` has something to do at once."""
+        if self.core.unfinished:
+            return True
+        return any([inbox.unfinished(self.host.local.min_time(segment)) for segment, inbox in self._cycles])
+
+    def go_on(self, now_ns: int) -> Out:
+        """Do a further portion of what min time has let go on, and of what has come round in a loop."""
+        out = self.moved((), now_ns) if self.core.unfinished else []
+        for segment, inbox in self._cycles:
+            out += self._process(inbox, inbox.go_on(self.host.local.min_time(segment)), now_ns)
         return out
 
     def end(self, epoch: int, now_ns: int) -> Out:
@@ -242,7 +265,7 @@ class LevelStage:
         self._figures.released(core.min_time, now_ns)
         out = self._send(effects)
         for segment, early in waiting:
-            out += self._process(early.due(self.host.local.min_time(segment)), now_ns)
+            out += self._process(early, early.due(self.host.local.min_time(segment)), now_ns)
         return out
 
     def catch_up(self) -> None:
@@ -357,6 +380,11 @@ class LevelStage:
         for frame in effects.frames:
             self._figures.records_out += len(frame.batch)
             target = frame.target
+            way = self._ways.get(frame.vertex)
+            if way is not None:
+                if not self.host.hand_over(self, frame, way.numbered(target)):
+                    self.host.rounds.send(way, frame)
+                continue
             if not self.host.hand_over(self, frame, self._numbered.get(target, 0)):
                 out.append((target, self._outbox.records(target, frame, time.time_ns())))
                 self._numbered[target] = self._outbox.numbered(target)

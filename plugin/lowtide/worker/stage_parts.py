@@ -11,6 +11,8 @@ from lowtide.assignment.deployment import Deployment
 from lowtide.assignment.welcome import FrontStart
 from lowtide.connectors.claims import transactional_id
 from lowtide.connectors.delivery import AtLeastOnce, Delivery, ExactlyOnce
+from lowtide.core.cycle_inbox import CycleInbox
+from lowtide.core.early_frames import Early, Optimism
 from lowtide.core.fronts.floors import NO_TICK, unpack
 from lowtide.core.fronts.front import Front
 from lowtide.core.worker import WorkerCore
@@ -20,7 +22,7 @@ from lowtide.worker.saver import Saver
 from lowtide.worker.state_loader import load_state
 from lowtide_tracker import LocalTracker
 
-__all__ = ["delivers", "make_core", "make_delivery", "make_saver", "shares"]
+__all__ = ["delivers", "early_of", "make_core", "make_delivery", "make_saver", "shares"]
 
 
 PORTION = 250
@@ -53,6 +55,18 @@ def make_core(deployment: Deployment, birth: Birth, start: FrontStart | None, lo
     elif deployment.recovered:
         core.restore(load_state(deployment, birth), deployment.start)
     return core
+
+
+def early_of(core: WorkerCore, optimism: Optimism | None, max_bytes: int) -> dict[int, Early | CycleInbox]:
+    """By segment where what has come waits: one that is slow holds back none of another.
+
+    On a cycle even ordered mode guesses, as records there would wait for themselves; to begin with, by one tick.
+    """
+    cyclic = core.program.segments.cyclic
+    return {
+        each: CycleInbox(optimism or Optimism(1), max_bytes) if each in cyclic else Early(optimism, max_bytes)
+        for each in core.entries
+    }
 
 
 def make_saver(deployment: Deployment, birth: Birth) -> Saver | None:

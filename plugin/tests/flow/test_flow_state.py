@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lowtide import Flow, KeyedStream, Stream, json, kafka
+from lowtide import Flow, KeyedStream, Stream, json, kafka, minutes, tumbling
 from lowtide.errors import FlowError
 from lowtide.flow.compiler import compile_flow
 from lowtide.flow.findings import FlowRefused
@@ -207,7 +207,7 @@ def test_a_window_has_a_whole_number_of_records(number: Any) -> None:
 # -- scans ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("step", ["last", "scan", "loop"])
+@pytest.mark.parametrize("step", ["last", "scan"])
 def test_a_step_that_works_per_key_stands_behind_key_by(step: str) -> None:
     with pytest.raises(FlowError, match=f"{step} works per key, but Stream\\('test', 'later'\\) has none") as caught:
         findings(lambda orders: getattr(orders.key_by("user").map(later), step)("name", count, 0))
@@ -479,10 +479,6 @@ def looped(body: Any, again: Any = early, **options: Any) -> list[str]:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (
-            lambda body: body.map(later).key_by("user"),
-            "key_by cannot stand in the loop 'loop', whose records stay with",
-        ),
         (lambda body: body.map(to_total), "Order goes into the loop, but Total comes out of its body"),
         (
             lambda body: body.loop("inner", lambda inner: inner.map(later), early, limit_turns=2),
@@ -494,6 +490,38 @@ def looped(body: Any, again: Any = early, **options: Any) -> list[str]:
 def test_a_body_that_does_not_fit_is_refused(body: Any, message: str) -> None:
     (finding,) = looped(body)
     assert finding.startswith(message)
+
+
+def test_a_body_may_change_the_key_and_then_needs_none_before_it() -> None:
+    assert looped(lambda body: body.map(later).key_by("user").last(1).map(newest)) == []
+    assert findings(lambda orders: unkeyed(orders, lambda body: body.key_by("user").last(1).map(newest))) == []
+    (finding,) = findings(lambda orders: unkeyed(orders, lambda body: body.map(later)))
+    assert finding == "records without a key cannot go round a loop; write key_by before it, or in its body"
+
+
+def unkeyed(orders: Stream[Order], body: Any) -> None:
+    orders.loop("loop", body, early, limit_turns=3).write("out", ORDERS)
+
+
+def newest(orders: tuple[Order, ...]) -> Order:
+    return orders[-1]
+
+
+@pytest.mark.parametrize("step", ["join", "window", "connect", "table"])
+def test_what_waits_stands_in_no_loop_that_changes_keys_either(step: str) -> None:
+    def body(stream: Any) -> Any:
+        keyed = stream.key_by("user")
+        other = stream.key_by("user", name="other")
+        if step == "join":
+            return keyed.join("step", other, lambda one, _: one, returns=Order)
+        if step == "window":
+            return keyed.window("step", tumbling(minutes(1))).reduce(lambda one, _: one)
+        if step == "connect":
+            return keyed.connect(other).scan("step", lambda state, order: (state, order), 0, returns=Order)
+        return keyed.join_table("step", other.table("rows"), lambda one, _: one, returns=Order)
+
+    found = [each for each in looped(body) if "cannot stand in the loop 'loop'" in each]
+    assert found
 
 
 def test_a_body_writes_and_broadcasts_nothing() -> None:

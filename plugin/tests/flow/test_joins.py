@@ -15,7 +15,6 @@ from lowtide.errors import FlowError
 from lowtide.flow.check import check_flow
 from lowtide.flow.compiler import compile_flow
 from lowtide.flow.explain import explain
-from lowtide.flow.findings import FlowRefused
 from lowtide.flow.plan_pickle import dump_plan, load_plan
 from lowtide.flow.steps import Connect
 from lowtide.local.run import run_plan
@@ -191,24 +190,6 @@ def test_a_join_with_the_newest_says_what_it_does() -> None:
     said = "inner, the newest of up to 1 h before by at and made, waiting 1 min -> Item"
     assert f"join_asof: Item of items/by-product with products/by-id, {said}" in explain(plan)
     assert [plan.vertices[each].name for each in plan.clocked] == ["newest"]
-
-
-SHORT: dict[str, dict[str, Any]] = {
-    "before": {"before": lt.millis(5)},
-    "after": {"after": lt.millis(5)},
-    "wait": {"wait": (lt.millis(5), lt.minutes(1))},
-}
-
-
-@pytest.mark.parametrize("word", [*SHORT, "back"])
-def test_bounds_and_waits_shorter_than_a_tick_are_refused(word: str) -> None:
-    streams = Streams()
-    (asof(back=lt.millis(5)) if word == "back" else near(**SHORT[word]))(streams)
-    streams.out(streams.by_product, "by-product")
-    streams.out(streams.by_id, "by-id", Product)
-    assert compile_flow(streams.flow, parallelism=1, slack_ms=5)
-    with pytest.raises(FlowRefused, match=f"{word} is 5 ms, shorter than a tick of 10 ms"):
-        compile_flow(streams.flow, parallelism=1, slack_ms=10)
 
 
 LOOPED: dict[str, Callable[[Streams, Any], Any]] = {

@@ -185,7 +185,25 @@ DOCUMENTS = [
 PAYMENTS = [
     b'{"card":"%s","cents":%d,"shop":"caf\xc3\xa9"}' % (card, cents) for cents in (5, 10**6) for card in (b"1", b"2")
 ]
-EXAMPLES = {"inverted_index": ("documents", DOCUMENTS), "payments": ("payments", [*PAYMENTS, b"{}", b'{"card":"1"'])}
+EDGES = [b'{"one":"%c","other":"%c"}' % (one, other) for one in b"abcdef" for other in b"adeg"]
+ROADS = [
+    b'{"one":"%s","other":"%s","metres":%d}' % (one, other, metres)
+    for one in (b"depot", b"a", b"b")
+    for other in (b"a", b"c", b"d")
+    for metres in (100, 350)
+]
+TICKETS = [
+    b'{"id":"%d","topic":"%s","words":%d}' % (number, topic, number * 30)
+    for number in range(6)
+    for topic in (b"login", b"refund")
+]
+EXAMPLES = {
+    "inverted_index": ("documents", DOCUMENTS),
+    "payments": ("payments", [*PAYMENTS, b"{}", b'{"card":"1"']),
+    "components": ("edges", EDGES),
+    "shortest_paths": ("roads", ROADS),
+    "retries": ("tickets", TICKETS),
+}
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -117,6 +117,8 @@ class Record(NamedTuple):
     message: Came
     unit: int | None = None
     turns: int = 0
+    turning: int = 0
+    """Where in the path the turn of the loop stands that it is in, if its key changes there; then it counts from 1."""
 
     @property
     def place(self) -> tuple[Any, ...]:
@@ -137,6 +139,8 @@ class Step:
         self.kind, self.name, self.parents, self.rest = kind, name, list(parents), rest
         self.takers: list[Step] = []
         self.head: Step | None = None
+        self.crosses = False
+        """Of a loop: whether what goes round it changes its key."""
         for parent in parents:
             parent.takers.append(self)
         self.level: int = max((parent.level for parent in parents), default=0) + (kind in ("key_by", "broadcast"))
@@ -307,8 +311,10 @@ class Stream:
 
     def loop(self, name: str, body: Any, again: Any, *, limit_turns: int) -> Stream:
         head = self._then("loop", name)
+        before = len(self._flow.steps)
         tail: Stream = body(head)._then("again", name, function=again, limit=limit_turns)
         tail._step.head = head._step
+        head._step.crosses = any(step.kind == "key_by" for step in self._flow.steps[before:])
         return tail
 
     def when_done(
@@ -477,6 +483,17 @@ def labelled(messages: Iterable[Came], floors: Sequence[Said], slack_ms: int) ->
     return found
 
 
+def entered(head: Step, record: Record) -> Record:
+    """A record in its next turn: with one more element in its path or, where its key changes, one turn more in it."""
+    turns = record.turns + 1
+    if not head.crosses:
+        return record.below(LOOP)._replace(turns=turns)
+    if turns == 1:
+        return record.below(LOOP).below(1)._replace(turns=1, turning=len(record.path) + 1)
+    place, path = record.turning, record.path
+    return record._replace(path=(*path[:place], turns, *path[place + 1 :]), turns=turns)
+
+
 class Run:
     """One run: the record that is first in the order takes its next step, until none is left."""
 
@@ -536,7 +553,7 @@ class Run:
 
     def _strike(self, start: Sequence[tuple[Step, Record]], until: int | None) -> None:
         """Have clocks called at each multiple behind the first record: to the one that ends the span of the last."""
-        ticks = [record.tick for step, record in start if not step.rest["source"].preload and self._reads(step, record)]
+        ticks = [record.tick for step, record in start if not step.rest["source"].preload]
         slack = timedelta(milliseconds=self._slack_ms)
         for step in self._flow.steps:
             if step.kind != "clock" or not ticks:
@@ -548,13 +565,6 @@ class Run:
                 self._call_at(step, (tick, -1, self._flow.steps.index(step) * self._units + unit), unit)
                 self._kept[step][tick] = Moment(step.name, EPOCH + moment)
                 moment += every
-
-    def _reads(self, step: Step, record: Record) -> bool:
-        try:
-            self._read(step, record)
-        except Failed:
-            return False
-        return True
 
     def _put(self, step: Step, port: int, record: Record) -> None:
         heapq.heappush(self._queue, (record.place, next(self._number), step, port, record))
@@ -585,7 +595,7 @@ class Run:
         if kind == "key_by":
             return [record._replace(unit=unit_of([getattr(value, column) for column in step.keys], self._units))]
         if kind == "loop":
-            return [record.below(LOOP)._replace(turns=record.turns + 1)]
+            return [entered(step, record)]
         if kind == "broadcast":
             return [record.below(1)]
         ported = {
@@ -694,12 +704,19 @@ class Run:
             if not result:
                 return [record._replace(turns=0)]
             assert step.head is not None
-            moved = unit_of([getattr(record.value, column) for column in step.head.keys], self._units) != record.unit
-            if moved or record.turns >= step.rest["limit"]:
-                raise Failed(record.value)
-            self._put(step.head, 0, record._replace(value=normal(step.gives, record.value)))
+            self._go_round(step, step.head, record)
             return []
         return [record] if result else []
+
+    def _go_round(self, step: Step, head: Step, record: Record) -> None:
+        if record.turns >= step.rest["limit"]:
+            raise Failed(record.value)
+        unit = record.unit
+        if head.parents[0].kind == "key_by":
+            unit = unit_of([getattr(record.value, column) for column in head.keys], self._units)
+        if unit != record.unit and not head.crosses:
+            raise Failed(record.value)
+        self._put(head, 0, record._replace(value=normal(step.gives, record.value), unit=unit))
 
     def _with_state(self, step: Step, port: int, record: Record) -> list[Record]:
         value = record.value

@@ -116,7 +116,10 @@ class Programs:
     def _take(self, sender: tuple[int, int], level: int, feed: Feed) -> None:
         place = sender[1]
         for parcel in feed.parcels:
-            self._channels.setdefault((sender, level + 1, parcel.target), deque()).append(parcel)
+            to = self.plan.vertices[parcel.vertex].level
+            # What goes back to a loop's head takes another way than what goes on: neither is in order with the other.
+            key = ((sender, level), to, parcel.target)
+            self._channels.setdefault(key, deque()).append(parcel)
         for sink, batch in feed.delivers:
             self._barriers.setdefault((sink, place), Pending("a test's barrier")).add(batch)
         for batch in feed.faults:

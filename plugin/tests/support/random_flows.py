@@ -438,6 +438,7 @@ class Writer:
             self._called,
             self._struck,
             self._done,
+            self._cycled,
         ]
         dice.choice(steps)(stream)
 
@@ -461,6 +462,11 @@ class Writer:
             [("key",), ("other",), ("key", "other"), ("number",), ("mood", "at"), ("data",), ("at",), ("size", "key")]
         )
         return stream.key_by(*columns, name=self._name("by"))
+
+    def _cycled(self, stream: Any) -> None:
+        again, turns = self._dice.choice([(large, 3), (large, 5), (even, 3)])
+        entering = self._by_key(stream) if self._dice.random() < 0.5 else stream
+        self._add(entering.loop(self._name("round"), self._crossing_body, again, limit_turns=turns), stream)
 
     def _keyed(self, stream: Any) -> None:
         dice, kind, ttl = self._dice, self._dice.randrange(9), self._ttl()
@@ -515,6 +521,37 @@ class Writer:
         if self._dice.random() < 0.4:
             inside = inside.flat_map(twice, name=self._name("twice"))
         return inside.map(smaller, name=self._name("smaller"))
+
+    def _crossing_body(self, inside: Any) -> Any:
+        """A body that gives records other keys, once or twice, at any place in it."""
+        dice = self._dice
+        if dice.random() < 0.3:
+            inside = self._two_ways(inside) if dice.random() < 0.5 else inside.map(rekeyed, name=self._name("rekeyed"))
+        for _ in range(dice.choice([1, 1, 2])):
+            keyed = self._by_key(inside)
+            kind, ttl = dice.randrange(5), self._ttl()
+            if kind == 0:
+                inside = keyed.scan(self._name("inside"), followed, Total(), ttl=ttl)
+            elif kind == 1:
+                inside = keyed.flat_scan(self._name("inside"), either, Total(), ttl=ttl)
+            elif kind == 2:
+                inside = keyed.last(dice.choice([1, 2, 3]), ttl=ttl, name=self._name("last"))
+                inside = inside.map(summed, name=self._name("summed"))
+            elif kind == 3:
+                inside = keyed.deduplicate(self._name("once"), within=ttl or self._package.millis(40))
+            else:
+                inside = keyed.reduce(self._name("joined"), joined, ttl=ttl)
+            if dice.random() < 0.5:
+                inside = inside.map(rekeyed, name=self._name("rekeyed"))
+        if dice.random() < 0.4:
+            inside = inside.flat_map(twice, name=self._name("twice"))
+        return inside.map(smaller, name=self._name("smaller"))
+
+    def _two_ways(self, inside: Any) -> Any:
+        """Some records change their key and the others do not."""
+        some, others = inside.split(even, name=self._name("split"))
+        keyed = some.key_by("key", name=self._name("by")).scan(self._name("inside"), followed, Total())
+        return others.merge(keyed, name=self._name("merged"))
 
     def _merged(self, stream: Any) -> None:
         others = [each for each in self._streams if each is not stream]

@@ -276,6 +276,7 @@ class Rig:
                 host._shared.delivery.settle()
             self.route(host.settle())
             self.route(host.hear())
+            self.route(host.came_round())
             self.route(host.tick(time.monotonic()))
             self.route(host.handed())
             host.send()

@@ -200,6 +200,38 @@ def loop(flow: Flow) -> None:
     )
 
 
+def told(state: int, count: Count) -> tuple[int, list[Count]]:
+    """Hangs on the order of all before, and tells other keys of it: two where it is odd, none where nothing is left."""
+    after = (state * 31 + count.count + len(count.key)) % 1009
+    left = count.count // 2
+    return after, [Count("abcdef"[(after + each) % 6], left * 2 + after % 2) for each in range(after % 3)]
+
+
+def cycle(flow: Flow) -> None:
+    """A loop at one level: it begins with a key_by."""
+    looped = (
+        source(flow)
+        .map(size)
+        .loop("telling", lambda s: s.key_by("key").flat_scan("told", told, 0), again=above_one, limit_turns=4)
+    )
+    looped.key_by("key").scan("total", total, 0).write("out", kafka("out", json(Count)))
+
+
+def cycle_of_levels(flow: Flow) -> None:
+    """A loop over two levels, behind a step with state, and a branch beside it."""
+    keyed = source(flow).map(size).key_by("key")
+    counted = keyed.scan("counted", total, 0)
+    looped = counted.key_by("key", name="again-by-key").loop(
+        "telling", lambda s: s.flat_scan("told", told, 0).key_by("count").last(2).map(newer), above_one, limit_turns=20
+    )
+    looped.write("out", kafka("out", json(Count)))
+    keyed.scan("seen", total, 0).write("beside", kafka("beside", json(Count)))
+
+
+def newer(counts: tuple[Count, ...]) -> Count:
+    return Count(counts[0].key, counts[-1].count // 2)
+
+
 def wander(state: int, count: Count) -> tuple[int, Count]:
     return state + 1, Count(count.key + "a", count.count // 2)
 
@@ -241,6 +273,22 @@ def windows(flow: Flow) -> None:
     spells = worded.window("spells", tumbling(millis(40))).aggregate(Spell, words=agg.count(), total=agg.sum("count"))
     spells.write("spells", kafka("spells", json(Spell), key="key"))
     spells.map(spelt).key_by("count").scan("total", total, 0).write("out", kafka("out", json(Count)))
+
+
+def cycle_of_windows(flow: Flow) -> None:
+    """What time brings goes round: a loop over two levels, whose head stands behind one window and before another."""
+    worded = source(flow).flat_map(timed).key_by("key")
+    spells = worded.window("spells", tumbling(millis(40))).aggregate(Spell, words=agg.count(), total=agg.sum("count"))
+    looped = spells.map(spelt).loop(
+        "telling", lambda s: s.map(same).key_by("key").flat_scan("told", told, 0), again=above_one, limit_turns=4
+    )
+    after = looped.key_by("key", name="after").window("sums", tumbling(millis(30)))
+    summed = after.aggregate(Spell, words=agg.count(), total=agg.sum("count"))
+    summed.write("out", kafka("out", json(Spell), key="key"))
+
+
+def same(count: Count) -> Count:
+    return count
 
 
 def windows_of_windows(flow: Flow) -> None:
@@ -416,6 +464,9 @@ FLOWS: list[Callable[[Flow], None]] = [
     beside_behind_a_level,
     loop,
     changed_keys,
+    cycle,
+    cycle_of_levels,
+    cycle_of_windows,
     windows,
     windows_of_windows,
     sessions,

@@ -10,10 +10,10 @@ from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.keys import plain
 from lowtide.core.operators.limits import Limits
 from lowtide.core.operators.node import Feed, Node, Parcel
-from lowtide.core.operators.order import SIGN_32, TAIL_BYTES, step_id, tail_of, trace_of, with_child
+from lowtide.core.operators.order import SIGN_32, TAIL_BYTES, step_id, tail_of, trace_of, with_child, with_turn
 from lowtide.flow.fields import encode_rows, key_of
 from lowtide.flow.plan import Plan, Vertex
-from lowtide.flow.steps import Broadcast, KeyBy
+from lowtide.flow.steps import Broadcast, Feedback, KeyBy
 from lowtide_snapshots.keys.hashing import hash_unit
 
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -28,7 +28,8 @@ class ExchangeNode(Node):
     """Parts records by the worker that has their hash unit, and folds the exchange's id for it into their trace (R4).
 
     The unit is that of the key columns (`key_by`); the one the record has, before the first exchange its front's
-    (`Relay`); or every unit, for one copy each (`Broadcast`).
+    (`Relay`); or every unit, for one copy each (`Broadcast`). On the way back to a
+    loop's head the turn is folded in too.
 
     Args:
         vertex: The exchange.
@@ -47,7 +48,8 @@ class ExchangeNode(Node):
         self._tails: dict[bytes, list[bytes]] = {}
         step = vertex.step
         self._broadcasts = isinstance(step, Broadcast)
-        columns = step.columns if isinstance(step, KeyBy) else ()
+        self._turns = isinstance(step, Feedback)
+        columns = step.columns if isinstance(step, KeyBy | Feedback) else ()
         self._key: Callable[[Any], Any] | None = key_of(columns) if columns else None
         self._several = len(columns) > 1
         self._unit_of_key: dict[Any, int] = {}
@@ -134,7 +136,8 @@ class ExchangeNode(Node):
         return after
 
     def _tail(self, tail: bytes, after: list[bytes], unit: int) -> bytes:
-        made = after[unit] = tail_of(trace_of(tail) ^ self._ids[unit])
+        trace = with_turn(trace_of(tail)) if self._turns else trace_of(tail)
+        made = after[unit] = tail_of(trace ^ self._ids[unit])
         return made
 
     def _copies(self, batch: Batch) -> Batch:

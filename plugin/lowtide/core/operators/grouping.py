@@ -18,6 +18,7 @@ from lowtide.core.operators.group import Group, Groups, Key, Touched
 from lowtide.core.operators.node import Feed, Node
 from lowtide.core.operators.order import FIRST_TICK, tick_bytes
 from lowtide.core.operators.pending import unmatched
+from lowtide.core.operators.unchanged import changed_only
 from lowtide.errors import TimeWentBack
 from lowtide.flow.fields import key_of
 from lowtide.flow.plan import Vertex
@@ -77,6 +78,8 @@ class Grouping(ABC):
 
     Attributes:
         repairs: How many outputs have been taken back so far.
+        settles: Whether an output that a repair leaves as it was stays where it is, instead of being taken back and
+            given anew; see `unchanged.py`.
     """
 
     def __init__(self, vertex: Vertex, columns: Sequence[str], ttl: int | None = None) -> None:
@@ -86,6 +89,8 @@ class Grouping(ABC):
         self._groups = self._kept.by_key
         self._touched = Touched()
         self._ttl = ttl
+        self._gives = vertex.gives
+        self.settles = False
         self.repairs = 0
 
     def key_by_type(self, columns: Mapping[type, tuple[str, ...]]) -> None:
@@ -130,6 +135,8 @@ class Grouping(ABC):
             self._mend(group, listed, mended)
             if not group.elements:
                 self._kept.rest(group)  # All its records since the prune time have been taken back.
+        if self.settles and mended.taken:
+            mended.taken, mended.given = changed_only(mended.taken, mended.given, self._gives)
         self.repairs += len(mended.taken)
         kept = batch.without(appended.left)
         changed = [*mended.taken, *mended.given]

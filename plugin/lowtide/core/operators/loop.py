@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from lowtide.core.operators.batch import Batch
+from lowtide.core.operators.exchange import ExchangeNode
 from lowtide.core.operators.failure import Failure
 from lowtide.core.operators.keys import key_of
 from lowtide.core.operators.node import Feed, Node
-from lowtide.core.operators.order import path_of, with_child
+from lowtide.core.operators.order import FIRST_TURN, path_of, turns_of, with_child, with_next_turn
 from lowtide.core.operators.per_record import call_each, not_bool
 from lowtide.core.operators.watch import record_watch
 from lowtide.flow.fields import encode_rows, fits_of, keeps, kept
@@ -19,18 +20,32 @@ from lowtide.flow.steps import Again
 from lowtide_snapshots.errors import KeyRefused
 from lowtide_snapshots.keys.hashing import hash_unit
 
+BACK = 1
+"""The port at which a head takes what its tail sends back through an exchange."""
+
 
 class LoopNode(Node):
-    """A loop's head: marks every record that enters, each time, in its child path (R4)."""
+    """A loop's head: marks every record that enters in its child path (R4).
 
-    def __init__(self, vertex: Vertex) -> None:
+    Where records stay with their worker each turn appends a mark. Where they change it, one mark stands before the
+    number of the turn.
+    """
+
+    def __init__(self, vertex: Vertex, *, crosses: bool = False) -> None:
         super().__init__(vertex)
         self._mark = vertex.loop_mark
+        self._crosses = crosses
 
     def take(self, batch: Batch, port: int, feed: Feed) -> None:
         """Pass records on with the loop's mark."""
         mark = self._mark
-        self.pass_on(batch.with_ats([with_child(at, mark) for at in batch.ats]), feed)
+        if port == BACK:
+            ats = [with_next_turn(at, mark) for at in batch.ats]
+        elif self._crosses:
+            ats = [with_child(with_child(at, mark), FIRST_TURN) for at in batch.ats]
+        else:
+            ats = [with_child(at, mark) for at in batch.ats]
+        self.pass_on(batch.with_ats(ats), feed)
 
 
 class AgainNode(Node):
@@ -39,18 +54,19 @@ class AgainNode(Node):
     Args:
         vertex: The tail.
         plan: The plan.
-        head: The loop's head.
+        head: The loop's head: the node, if what goes round stays with its worker, else the exchange on the way there.
     """
 
-    def __init__(self, vertex: Vertex, plan: Plan, head: LoopNode) -> None:
+    def __init__(self, vertex: Vertex, plan: Plan, head: LoopNode | ExchangeNode) -> None:
         super().__init__(vertex)
         assert isinstance(vertex.step, Again)
         self._function = vertex.step.function
         self._watch = record_watch(vertex)
         self._limit = vertex.step.limit_turns
         self._head = head
-        self._mark = head.vertex.loop_mark
-        self._columns = plan.key_of(head.vertex)
+        assert vertex.back is not None, "a loop's tail knows its head"
+        self._mark = plan.vertices[vertex.back].loop_mark
+        self._columns = None if isinstance(head, ExchangeNode) else plan.key_of(head.vertex)
         self._units = plan.units
 
     def take(self, batch: Batch, port: int, feed: Feed) -> None:
@@ -74,7 +90,9 @@ class AgainNode(Node):
             failures.sort(key=lambda failure: failure.index)
             self.bury(batch, failures, feed)
         going = [index for index, goes in enumerate(again) if goes]
-        if going:
+        if going and isinstance(self._head, ExchangeNode):
+            self._head.take(batch.pick(going), 0, feed)
+        elif going:
             feed.again.append((self._head, self._carried(batch.pick(going))))
         leaving = [index for index, goes in enumerate(again) if not goes and index not in failed]
         if leaving:
@@ -87,6 +105,9 @@ class AgainNode(Node):
 
     def _refuse(self, row: Any, at: bytes, unit: int) -> str | None:
         """Why a record must not go round again, if it must not."""
+        if self._columns is None:
+            too_many = turns_of(at, self._mark) >= self._limit
+            return too_many_turns(self._limit) if too_many else misfit(self.vertex, row)
         if path_of(at).count(self._mark) >= self._limit:
             return too_many_turns(self._limit)
         try:

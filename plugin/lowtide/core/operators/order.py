@@ -20,6 +20,7 @@ import xxhash
 __all__ = [
     "CLOCK",
     "FIRST_TICK",
+    "FIRST_TURN",
     "TAIL_BYTES",
     "OrderKey",
     "Position",
@@ -36,8 +37,11 @@ __all__ = [
     "tick_of",
     "ticks_in",
     "trace_of",
+    "turns_of",
     "with_child",
+    "with_next_turn",
     "with_trace",
+    "with_turn",
 ]
 
 FIRST_TICK = -(1 << 63)
@@ -47,6 +51,10 @@ CLOCK = -1
 SIGN_64 = 1 << 63
 SIGN_32 = 1 << 31
 TAIL_BYTES = 12
+FIRST_TURN = 1
+"""What stands behind the mark of a loop with a `key_by` in its body, in the path of a record that enters it."""
+_MASK_64 = (1 << 64) - 1
+_TURN = 0x9E3779B97F4A7C15
 _FIXED_BYTES = 20
 _PLACE = struct.Struct(">QIQ")
 _TAIL = struct.Struct(">IQ")
@@ -158,6 +166,40 @@ def with_child(at: bytes, element: int) -> bytes:
 def with_trace(at: bytes, id_: int) -> bytes:
     """The key with a step's id folded into its trace (R4)."""
     return at[:-8] + (int.from_bytes(at[-8:], "big") ^ id_).to_bytes(8, "big")
+
+
+def turns_of(at: bytes, mark: int) -> int:
+    """In which turn of a loop with a `key_by` in its body a record is: what stands behind the mark in its path."""
+    place = _behind(at, mark)
+    return int.from_bytes(at[place : place + 4], "big")
+
+
+def with_next_turn(at: bytes, mark: int) -> bytes:
+    """The key of a record that goes round such a loop once more (R4): in place, so turn by turn, breadth first."""
+    place = _behind(at, mark)
+    turn = int.from_bytes(at[place : place + 4], "big") + 1
+    return at[:place] + turn.to_bytes(4, "big") + at[place + 4 :]
+
+
+def _behind(at: bytes, mark: int) -> int:
+    """Where in a key the element behind a loop's mark begins; no other element has a mark's value."""
+    wanted = mark.to_bytes(4, "big")
+    for place in range(_FIXED_BYTES, len(at) - TAIL_BYTES, 4):
+        if at[place : place + 4] == wanted:
+            return place + 4
+    raise AssertionError("who goes round a loop has entered it")
+
+
+def with_turn(trace: int) -> int:
+    """A trace of one more turn through a loop (R4): bijective, and other than what XOR makes of any ids.
+
+    A record that passes the same hash unit in two turns would fold the same id in twice, so as if it had passed none;
+    and two versions of it that went through different units would have the same order key, on different ways.
+    """
+    trace = (trace + _TURN) & _MASK_64
+    trace = ((trace ^ (trace >> 30)) * 0xBF58476D1CE4E5B9) & _MASK_64
+    trace = ((trace ^ (trace >> 27)) * 0x94D049BB133111EB) & _MASK_64
+    return trace ^ (trace >> 31)
 
 
 def tick_bytes(tick: int) -> bytes:

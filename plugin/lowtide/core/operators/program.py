@@ -32,7 +32,7 @@ from lowtide.core.operators.join_table import TableJoinNode, TableNode
 from lowtide.core.operators.last import LastGrouping
 from lowtide.core.operators.late_seen import LateSeen
 from lowtide.core.operators.limits import Limits
-from lowtide.core.operators.loop import AgainNode, LoopNode
+from lowtide.core.operators.loop import BACK, AgainNode, LoopNode
 from lowtide.core.operators.map_batches import MapBatchesNode
 from lowtide.core.operators.memory import Kept
 from lowtide.core.operators.merge import MergeNode
@@ -56,6 +56,7 @@ from lowtide.flow.steps import (
     Connect,
     Deduplicate,
     Ended,
+    Feedback,
     Filter,
     FlatMap,
     FlatScan,
@@ -106,7 +107,7 @@ class Program:
         self._mode = grouping or plan.grouping
         self._nodes: dict[int, Node] = {}
         for vertex in plan.vertices:
-            if vertex.level == level or (vertex.is_exchange and vertex.level == level + 1):
+            if vertex.level == level or (vertex.is_exchange and plan.sender_level(vertex) == level):
                 self._nodes[vertex.id] = self._node(vertex)
         self.holding = [node for node in self._nodes.values() if isinstance(node, Holding)]
         self._clocks = [node for node in self.holding if node.vertex.id in plan.clocked]
@@ -124,7 +125,8 @@ class Program:
     def _node(self, vertex: Vertex) -> Node:  # noqa: PLR0911 - one line per kind of step
         step = vertex.step
         if vertex.is_exchange:
-            outbound = vertex.level == self.level + 1
+            # A loop's way back has its sender's end at the tail.
+            outbound = vertex.level != self.level
             return ExchangeNode(vertex, self.plan, self._limits) if outbound else EntryNode(vertex)
         if isinstance(step, Read):
             return SourceNode(vertex, self.plan, self._limits)
@@ -135,19 +137,25 @@ class Program:
         if isinstance(step, Merge):
             return MergeNode(vertex, self.plan.name)
         if isinstance(step, Loop):
-            return LoopNode(vertex)
+            return LoopNode(vertex, crosses=self.plan.crosses(vertex))
         if isinstance(step, Side | Sign | Through):
             return SignNode(vertex, self.plan) if isinstance(step, Sign) else _PLAIN[type(step)](vertex)
         if isinstance(step, Again):
-            assert vertex.back is not None, "a loop's tail knows its head"
-            head = self._nodes[vertex.back]
-            assert isinstance(head, LoopNode), "a loop's head stands before its tail"
-            return AgainNode(vertex, self.plan, head)
+            return self._again(vertex)
         if isinstance(step, Write):
             return WriteNode(vertex)
         node = function_node(vertex)
         assert node is not None, f"no node for {step}"
         return node
+
+    def _again(self, vertex: Vertex) -> AgainNode:
+        feedback = self.plan.feedback_of(vertex)
+        if feedback is not None:
+            return AgainNode(vertex, self.plan, ExchangeNode(feedback, self.plan, self._limits))
+        assert vertex.back is not None, "a loop's tail knows its head"
+        head = self._nodes[vertex.back]
+        assert isinstance(head, LoopNode), "a loop's head stands before its tail"
+        return AgainNode(vertex, self.plan, head)
 
     def _held(self, vertex: Vertex, step: WindowBy | Late | Connect | Table | JoinTable | Join) -> Node:
         """A step that always runs in order, or stands at one."""
@@ -172,6 +180,9 @@ class Program:
         if isinstance(step, Scan) and (beside is not None or isinstance(step, TimedScan)):
             return self._ordered_scan(vertex, step, beside)
         grouping = self._grouping(vertex, columns)
+        if vertex.id in self.segments.round_trips:
+            grouping.settles = True  # In order it would wait for itself, and mended anew it would mend itself for long.
+            return GroupingNode(vertex, grouping)
         return (OrderedNode if self._mode == "ordered" else GroupingNode)(vertex, grouping)
 
     def _ordered_scan(self, vertex: Vertex, step: Scan, beside: Vertex | None) -> BesideNode:
@@ -209,6 +220,10 @@ class Program:
         for vertex in self.plan.vertices:
             node = self._nodes.get(vertex.id)
             if node is None or isinstance(node, ExchangeNode):
+                continue
+            if isinstance(vertex.step, Feedback):
+                assert vertex.back is not None, "a way back leads to a head"
+                node.lead([(self._nodes[vertex.back], BACK)])
                 continue
             children = self.plan.children(vertex.id)
             if isinstance(node, SourceNode):

@@ -36,11 +36,13 @@ class SourceNode(Node):
         self._signs: list[Node] = []
 
     def lead_signs(self, followers: Sequence[Node]) -> None:
-        """Say what makes signs of its records, for clocks; beside the ways that these go."""
+        """Say what makes signs of its messages, for clocks; beside the ways that records go."""
         self._signs += followers
 
     def feed(self, rows: SourceRows, feed: Feed) -> None:
-        """Make records of labelled messages, and pass on what can be parsed."""
+        """Make records of labelled messages, and pass on what can be parsed; be it none, they are signs for clocks."""
+        for sign in self._signs:
+            sign.take(self._placed(rows), 0, feed)
         large = () if self._limits is None else self._limits.messages(rows)
         if large and self._limits is not None:
             found = [self._limits.message_fault(rows, index, self.vertex) for index in large]
@@ -58,8 +60,6 @@ class SourceNode(Node):
             ]
             batch = self.bury(batch, failures, feed)
         if decoded.rows:
-            for sign in self._signs:
-                sign.take(batch, 0, feed)
             self.pass_on(batch.with_rows(decoded.rows), feed)
 
     def take(self, batch: Batch, port: int, feed: Feed) -> None:

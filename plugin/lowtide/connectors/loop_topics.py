@@ -1,0 +1,78 @@
+"""The topics of loops whose records change their key: their names, how they are made, and where a life begins in them.
+
+Only the life that wrote a frame has a use for it: the next one reads its sources again from its commit. So a life notes
+where each partition ends before its workers write, and reads from there. What an older life still writes after that
+carries the older number, and is skipped (R7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from lowtide.conf import Conf
+from lowtide.connectors.sender import SLACK_BYTES
+from lowtide.connectors.topics import TopicExists, Topics
+from lowtide.errors import FlowError, TopicUnknown
+from lowtide.flow.own_topics import loop_topics
+from lowtide.flow.plan import Plan
+
+__all__ = ["LoopTopic", "open_loops"]
+
+KEPT_MS = 3_600_000
+"""How long frames are kept at least; they are read within seconds, or their life ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopTopic:
+    """A loop's topic as a life begins with it.
+
+    Attributes:
+        name: Its name.
+        ends: By worker of the head's level, which each have a partition, the offset from which this life reads.
+    """
+
+    name: str
+    ends: tuple[int, ...]
+
+
+def open_loops(plan: Plan, conf: Conf) -> Mapping[int, LoopTopic]:
+    """See that the topics are there, and note where they end, before any worker of this life writes.
+
+    Raises:
+        FlowError: a topic has fewer partitions than workers need, or is compacted.
+        ServiceUnavailable: no broker answers in time.
+        TopicRefused: Kafka does not allow a topic to be made.
+    """
+    names = loop_topics(plan)
+    if not names:
+        return {}
+    topics = Topics(conf.kafka)
+    config = {
+        "cleanup.policy": "delete",
+        "retention.ms": str(KEPT_MS),
+        "segment.ms": str(KEPT_MS // 4),
+        # A frame's age is that of its record in the log, whatever its records' times are.
+        "message.timestamp.type": "LogAppendTime",
+        "max.message.bytes": str(conf.exchange.max_frame_bytes + SLACK_BYTES),
+    }
+    for name in names.values():
+        try:
+            topics.describe(name)
+        except TopicUnknown:
+            with suppress(TopicExists):
+                topics.create(name, partitions=plan.lanes, config=config)
+    found = {id_: topics.describe(name) for id_, name in names.items()}
+    for topic in found.values():
+        way_out = "delete the topic: the next start makes it, and nothing of an earlier life is needed from it"
+        if topic.partitions < plan.parallelism:
+            raise FlowError(
+                f'topic "{topic.name}" has {topic.partitions} partitions, and the loop {plan.parallelism} workers',
+                way_out=way_out,
+            )
+        if topic.cleanup != "delete":
+            raise FlowError(f'topic "{topic.name}" is cleaned up by {topic.cleanup}, not by age', way_out=way_out)
+    ends = topics.ends(found.values())
+    workers = range(plan.parallelism)
+    return {id_: LoopTopic(topic.name, tuple(ends[topic.name, n] for n in workers)) for id_, topic in found.items()}
