@@ -197,3 +197,17 @@ def test_moments_of_any_zone_ascend() -> None:
             found = walk(Every(every, tz), datetime(2016, 1, 1, tzinfo=UTC), datetime(2017, 1, 1, tzinfo=UTC))
             assert all(one < other for one, other in pairwise(found))
             assert abs(len(found) - lt.days(366) / every) <= 3
+
+
+def test_a_message_that_cannot_be_read_is_a_sign_of_time_too() -> None:
+    """Log time comes to it: a clock that struck or not, as time is known to end soon or late, would not be a replay."""
+    flow = lt.Flow("letters", dead_letters=lt.kafka("letters", lt.raw()))
+    flow.clock("clock", lt.hours(1)).write("moments", lt.kafka("moments", lt.json(lt.Moment)))
+    flow.read("clicks", lt.kafka("clicks", lt.json(Click))).write("out", lt.kafka("out", lt.json(Click)))
+    whole, broken = b'{"page":"home"}', b"?"
+    messages = [lt.Message(value=value, timestamp=when) for value, when in (
+        (broken, at("08:30")), (whole, at("10:30")), (broken, at("12:30")),
+    )]  # fmt: skip
+    found = flow.run_locally(clicks=messages)
+    assert [each.at.hour for each in found["moments"]] == [9, 10, 11, 12, 13]
+    assert len(found["out"]) == 1
