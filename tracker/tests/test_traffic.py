@@ -112,5 +112,4 @@ def test_of_a_tracker_in_shards_each_counts_its_part_as_the_worker_does() -> Non
         parts = [line.traffic for line in client.shards]
         assert sorted(traffic.acks for traffic in parts) == [6, 6, 8]
         assert [traffic.flushes for traffic in parts] == [local.flushed] * 3
-        total = client.traffic
-        assert (total.acks, total.flushes, sum(local.flushed_acks.values())) == (20, 3 * local.flushed, 20)
+        assert sum(local.flushed_acks.values()) == 20

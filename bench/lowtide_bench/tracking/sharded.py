@@ -67,8 +67,8 @@ class ServedInShards:
         """The CPU time of each shard's process so far, and last that of the merge's."""
         return tuple(0.0 if pid is None else cpu_s_of(pid) for pid in self._tracker.pids)
 
-    def report(self, flushes: int) -> TrackerReport:
-        """Return the next report in which every shard has had so many flushes.
+    def report(self, messages: int) -> TrackerReport:
+        """Return the next report in which every shard has had so many messages, the first of each connection included.
 
         Raises:
             ChildFailed: the life has ended, or there was none in time.
@@ -78,14 +78,14 @@ class ServedInShards:
             if self._faults:
                 raise ChildFailed(f"the life of a tracker in shards has ended: {self._faults[0]}")
             found = self._tracker.report
-            if found is not None and found is not before and self._have(found, flushes):
+            if found is not None and found is not before and self._have(found, messages):
                 return found
             time.sleep(POLL_S)
-        raise ChildFailed(f"after {REPORT_LIMIT_S:g} s not every shard has told of {flushes} flushes")
+        raise ChildFailed(f"after {REPORT_LIMIT_S:g} s not every shard has told of {messages} messages")
 
-    def _have(self, report: TrackerReport, flushes: int) -> bool:
+    def _have(self, report: TrackerReport, messages: int) -> bool:
         states = report.shards
-        return len(states) == len(self.shards) and all(each.traffic.flushes >= flushes for each in states)
+        return len(states) == len(self.shards) and all(each.traffic.messages_in >= messages for each in states)
 
 
 def served(
@@ -103,10 +103,10 @@ def _of(count: int, swarm: Swarm, connect_limit_s: float, answer_limit_s: float)
         child = Child("lowtide_bench.tracking.swarm", asked)
         try:
             child.expect("connected", connect_limit_s)
-            began, cpu_began = there.report(0), there.cpu_s
+            began, cpu_began = there.report(swarm.workers), there.cpu_s
             child.tell({"start": True})
             said = convert(child.expect("flushes", swarm.seconds + answer_limit_s), SwarmSaid)
-            last, cpu_last = there.report(said.flushes), there.cpu_s
+            last, cpu_last = there.report(swarm.workers + said.flushes), there.cpu_s
         finally:
             child.end()
     flushes = said.flushes
