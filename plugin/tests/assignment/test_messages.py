@@ -180,7 +180,7 @@ FROM_TRACKER = [
     tracking.Requested(1, BIG),
     tracking.Requested(1, Refused(TEXT)),
     tracking.Report(REPORT),
-    tracking.Report(replace(REPORT, held_by=(1, 2), shards=(ShardState(1, 2, None, BIG, TEXT),))),
+    tracking.Report(replace(REPORT, held_by=(1, 2), shards=(ShardState(1, 2, None, Traffic(acks=BIG), TEXT),))),
     tracking.ShardSaid(
         ShardReport(1, 2, 4, (3,), {1: Holder(5, 1, None, owner=3, told=False)}, 2, Traffic(acks=BIG), joined=True)
     ),
