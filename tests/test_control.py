@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,25 +22,31 @@ from lowtide.events import EventLog
 from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.state import JobState
 from lowtide.process.identity import Process
+from lowtide.status.subscriptions import Hub
+from lowtide_snapshots.job.control_address import ask
 
 
 @pytest.fixture(name="job")
 def _job(tmp_path: Path) -> Iterator[ControlledJob]:
     """A job whose folder says that this process runs it."""
     with controlled(SHAPE, EventLog("index", 3)) as job:
-        folder = JobFolder(tmp_path, "index")
-        folder.make()
-        folder.keep_token(TOKEN)
-        began = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
-        us = Process.of(os.getpid())
-        folder.write(
-            msgspec.structs.replace(
-                JobState(name="index", life="l", phase="running", started_at=began, runner=us),
-                incarnation=job.at.incarnation,
-                **job.at.fields(),
-            )
-        )
+        published(job, tmp_path)
         yield job
+
+
+def published(job: ControlledJob, root: Path) -> None:
+    folder = JobFolder(root, "index")
+    folder.make()
+    folder.keep_token(TOKEN)
+    began = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
+    us = Process.of(os.getpid())
+    folder.write(
+        msgspec.structs.replace(
+            JobState(name="index", life="l", phase="running", started_at=began, runner=us),
+            incarnation=job.at.incarnation,
+            **job.at.fields(),
+        )
+    )
 
 
 def status(root: Path, *arguments: str) -> str:
@@ -165,3 +172,33 @@ def test_a_token_of_ones_own_comes_from_a_file(tmp_path: Path) -> None:
     file.write_text("0123456789abcdef\n")
     assert job_token(control) == "0123456789abcdef"
     assert len({job_token(ControlConf()) for _ in range(3)}) == 3
+
+
+def test_the_end_of_a_label_is_waited_for(tmp_path: Path) -> None:
+    shape = replace(SHAPE, labels={"indexed": "str"})
+    with controlled(shape, EventLog("index", 3)) as job:
+        published(job, tmp_path)
+        job.tell(waits)
+        job.tell(lambda hub: hub.reached("done:indexed:a:b", 500))
+        told = waited(tmp_path, "--done", "indexed", "a:b")
+        assert told.stdout == "a:b, of indexed, has ended, and all before 1970-01-01 00:00:01.000 UTC is delivered\n"
+        news = json.loads(waited(tmp_path, "--done", "indexed", "a:b", "--json").stdout)
+        assert news == {"job": "index", "incarnation": 3, "about": "done:indexed:a:b", "time_ms": 1_000}
+        assert waited(tmp_path, "--done", "indexed", "c", "--timeout", "0.5").returncode == 6
+        assert "its labels are those of indexed" in waited(tmp_path, "--done", "index", "c").stderr
+        assert "give one of --delivered" in waited(tmp_path, "--done", "indexed", "c", "--delivered", "5").stderr
+        job.ended["indexed", "a:b"] = 1_000
+        code, answer = ask(job.at, TOKEN, "GET", "/done/indexed?label=a%3Ab", limit_s=10)
+        assert (code, json.loads(answer)) == (200, {"step": "indexed", "label": "a:b", "ended_ms": 1_000})
+        assert json.loads(ask(job.at, TOKEN, "GET", "/done/indexed?label=c", limit_s=10)[1])["ended_ms"] is None
+        assert ask(job.at, TOKEN, "GET", "/done/index?label=c", limit_s=10)[0] == 404
+
+
+def waits(hub: Hub) -> None:
+    """Somebody waits for this label, so that its end is known."""
+    hub.subscribe(["done:indexed:a:b"])
+
+
+def waited(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "lowtide.cli", "wait", "index", *arguments, "--set", f"job.folder={root}"]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

@@ -1,4 +1,4 @@
-"""Sensor for delivered time: waits until everything before a moment is durable in a job's sinks."""
+"""Sensors: wait until everything before a moment, or all that came of a label, is durable in a job's sinks."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from lowtide_airflow.arguments import is_true, refuse_old_names
+from lowtide_airflow.errors import TokenRefused
 from lowtide_airflow.hook import LowtideHook
-from lowtide_airflow.triggers.job import DeliveredTimeTrigger
+from lowtide_airflow.triggers.base import OUTAGES
+from lowtide_airflow.triggers.job import DeliveredTimeTrigger, LabelEndedTrigger
 from lowtide_airflow.ui.links import JobLink
 from lowtide_snapshots.commits.moment import ms_of
 from lowtide_snapshots.errors import LowtideError
 
-__all__ = ["DeliveredTimeSensor"]
+__all__ = ["DeliveredTimeSensor", "LabelEndedSensor"]
 
 
 class DeliveredTimeSensor(BaseSensorOperator):
@@ -102,13 +104,7 @@ class DeliveredTimeSensor(BaseSensorOperator):
     @property
     def at_ms(self) -> int:
         """The moment in ms since 1970."""
-        text = str(self.at)
-        if text.isdecimal():
-            return int(text)
-        try:
-            return ms_of(text)
-        except ValueError as error:
-            raise AirflowFailException(f"at is {text!r}: give ISO, or ms since 1970") from error
+        return _ms_of(self.at)
 
     def _delivered_ms(self) -> int | None:
         with LowtideHook(self.lowtide_conn_id).job(self.job) as client:
@@ -117,3 +113,107 @@ class DeliveredTimeSensor(BaseSensorOperator):
             unknown = f'job "{self.job}" delivers at least once, so it has no delivered time'
             raise (AirflowSkipException if self.if_at_least_once == "skip" else AirflowFailException)(unknown)
         return status.delivered_ms
+
+
+class LabelEndedSensor(BaseSensorOperator):
+    """Waits until the substream of a label has ended, and all that came of it is durable in the job's sinks (R18).
+
+    The flow has a `when_done(STEP, through=..., label=...)`; a label is a document, a session, a request. The end is
+    known for as long as its `keep=` says. A dead job cannot be asked, so the sensor waits until it is recovered.
+    Returns `ended_ms`.
+
+    Args:
+        job: the job's name.
+        step: the name of the `when_done`.
+        substream: the label, as text.
+        at: the end is at this moment or later, ISO or ms since 1970; by default at any.
+        lowtide_conn_id: the Airflow connection's id.
+        deferrable: wait in the triggerer, which takes no worker slot; by default `[operators] default_deferrable`.
+        poll_interval: seconds between two polls of the triggerer.
+        timeout: seconds, or a timedelta, after which the task fails.
+        kwargs: see `BaseSensorOperator`; `poke_interval` if it is not deferrable.
+    """
+
+    template_fields: Sequence[str] = (
+        "job",
+        "step",
+        "substream",
+        "at",
+        "lowtide_conn_id",
+        "deferrable",
+        "poll_interval",
+    )
+    ui_color = "#d7ecee"
+    operator_extra_links = (JobLink(),)
+
+    def __init__(
+        self,
+        *,
+        job: str,
+        step: str,
+        substream: str,
+        at: str | int = 0,
+        lowtide_conn_id: str = LowtideHook.default_conn_name,
+        deferrable: bool | str = conf.getboolean("operators", "default_deferrable", fallback=False),
+        poll_interval: float | str = 1.0,
+        timeout: float | timedelta | None = None,
+        **kwargs: Any,
+    ) -> None:
+        refuse_old_names(type(self), kwargs)
+        kwargs.setdefault("retries", 2)
+        super().__init__(timeout=timeout, **kwargs)
+        self.job = job
+        self.step = step
+        self.substream = substream
+        self.at = at
+        self.lowtide_conn_id = lowtide_conn_id
+        self.deferrable = deferrable
+        self.poll_interval = poll_interval
+
+    def execute(self, context: Any) -> Any:
+        """Wait in the triggerer if that is wanted."""
+        JobLink.note(context, job=self.job, connection=self.lowtide_conn_id)
+        if not is_true(self.deferrable):
+            super().execute(context)
+            return {"job": self.job, "ended_ms": self._ended_ms()}
+        trigger = LabelEndedTrigger(
+            job=self.job,
+            lowtide_conn_id=self.lowtide_conn_id,
+            step=self.step,
+            substream=self.substream,
+            at_ms=_ms_of(self.at),
+            end_time=datetime.now(UTC).timestamp() + self.timeout,
+            poll_interval=float(self.poll_interval),
+        )
+        return self.defer(trigger=trigger, method_name="ended")
+
+    def poke(self, context: Any) -> bool:
+        """Poll once."""
+        ended = self._ended_ms()
+        return ended is not None and ended >= _ms_of(self.at)
+
+    def ended(self, context: Any, event: Mapping[str, Any]) -> Any:
+        """Resume when the label has ended."""
+        if event.get("error"):
+            raise LowtideError(str(event["error"]))
+        return {"job": self.job, "ended_ms": event["ended_ms"]}
+
+    def _ended_ms(self) -> int | None:
+        """When it has ended; None also while the job cannot be asked."""
+        try:
+            with LowtideHook(self.lowtide_conn_id).job(self.job) as client:
+                return client.control().ended_ms(self.step, self.substream)
+        except (*OUTAGES, TokenRefused) as error:
+            self.log.warning('cannot ask job "%s", trying again: %s', self.job, error)
+            return None
+
+
+def _ms_of(at: str | int) -> int:
+    """A moment in ms since 1970."""
+    text = str(at)
+    if text.isdecimal():
+        return int(text)
+    try:
+        return ms_of(text)
+    except ValueError as error:
+        raise AirflowFailException(f"at is {text!r}: give ISO, or ms since 1970") from error

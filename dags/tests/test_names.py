@@ -34,13 +34,14 @@ def arguments(kind: Any) -> set[str]:
 
 
 def test_every_operator_is_named_and_takes_what_airflows_own_do() -> None:
-    from lowtide_airflow.sensors import DeliveredTimeSensor
+    from lowtide_airflow.sensors import DeliveredTimeSensor, LabelEndedSensor
 
     assert len(operators()) == 8
     for kind in operators():
         assert kind.__name__.endswith("Operator")
         assert arguments(kind) >= COMMON, kind
     assert arguments(DeliveredTimeSensor) >= COMMON
+    assert arguments(LabelEndedSensor) >= COMMON
 
 
 def test_every_trigger_takes_the_connection_and_the_interval() -> None:

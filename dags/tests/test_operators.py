@@ -304,3 +304,25 @@ def test_nobody_waits_for_the_delivered_time_of_a_job_that_tells_none(
     expected = AirflowSkipException if if_at_least_once == "skip" else AirflowFailException
     with pytest.raises(expected, match="delivers at least once"):
         task.execute(context())
+
+
+def test_the_end_of_a_label_is_waited_for_in_the_triggerer_or_by_asking(job: Job, connected: dict[str, Any]) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    from lowtide_airflow.sensors import LabelEndedSensor
+    from lowtide_snapshots.errors import LowtideError
+
+    task = LabelEndedSensor(task_id="task", step="indexed", substream="a:b", at="1970-01-01T00:00:05", **connected)
+    deferred = deferral(lambda: task.execute(context()))
+    _, given = deferred.trigger.serialize()
+    assert (given["step"], given["substream"], given["at_ms"]) == ("indexed", "a:b", 5_000)
+    event = {"job": job.name, "error": None, "ended_ms": 5_000}
+    assert task.ended(context(), event) == {"job": job.name, "ended_ms": 5_000}
+    with pytest.raises(LowtideError, match="timed out"):
+        task.ended(context(), {"error": "timed out"})
+    assert task.poke(context()) is False, "a job that does not run cannot be asked"
+    job.runs()
+    assert task.poke(context()) is False, "its control API does not answer"
+    wrong = LabelEndedSensor(task_id="wrong", step="indexed", substream="a", at="noon", **connected)
+    with pytest.raises(AirflowFailException, match="give ISO"):
+        wrong.execute(context())

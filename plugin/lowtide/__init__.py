@@ -12,6 +12,7 @@ from lowtide.errors import LowtideError
 from lowtide.flow import agg
 from lowtide.flow.agg import Aggregate
 from lowtide.flow.avro import avro
+from lowtide.flow.clocks import Moment
 from lowtide.flow.durations import days, hours, millis, minutes, seconds
 from lowtide.flow.endpoints import kafka
 from lowtide.flow.formats import json, raw
@@ -41,6 +42,7 @@ __all__ = [
     "KeyedStream",
     "LowtideError",
     "Message",
+    "Moment",
     "Offset",
     "Partition",
     "Precision",

@@ -15,6 +15,7 @@ from lowtide.flow.steps import Read
 from lowtide.flow.streams import Stream
 
 if TYPE_CHECKING:
+    from lowtide.flow.clocks import Moment
     from lowtide_snapshots.job.news import News
 
 __all__ = ["Flow", "main", "subscribe"]
@@ -44,6 +45,21 @@ class Flow(FlowGraph):
                 way_out="leave it out; a field that is the message's key is marked: Annotated[str, lt.Key()]",
             )
         return Stream(self, self.add(_read_of(source), name, (), site))
+
+    def clock(self, name: str, every: timedelta, *, tz: str | None = None) -> Stream[Moment]:
+        """One record whenever log time has come to a multiple of `every`: before it, all of earlier times.
+
+        It starts with the flow's first message and strikes on quiet topics, too; after a leap of time it strikes each
+        multiple. When all sources have ended it strikes once more, at the end of the span of the last message.
+
+        Args:
+            name: The clock's name.
+            every: From one moment to the next; multiples are counted from 1970 in UTC.
+            tz: A time zone, on whose clocks multiples are counted from midnight: then a part of a day, or whole days.
+        """
+        from lowtide.flow.clocks import clock_of
+
+        return Stream(self, self.add(clock_of(name, every, tz), name, (), user_site()))
 
     def run_locally(
         self,
@@ -89,8 +105,10 @@ def subscribe(
 
     Args:
         job: Its name.
-        *about: "delivered", "commit", "min_time" or "segment:STEP".
-        at: Tell of each of them once, when it has come to this moment, and end when all have.
+        *about: "delivered", "commit", "min_time", "segment:STEP" or "done:STEP:LABEL": the end of the substream of a
+            label, as `when_done(STEP, ..., label=...)` has it, once all that came of it is delivered.
+        at: Tell of each of them once, when it has come to this moment, and end when all have; of a label, when it has
+            ended at this moment or later.
         last_id: The id of the last news of an earlier subscription to the same, which this one goes on after.
         timeout: How long to wait for all of it.
         conf: The job's conf file; without it, defaults.

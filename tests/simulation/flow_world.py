@@ -6,9 +6,11 @@ from typing import ClassVar
 
 from lowtide.core.operators.failure import AtRecord
 from lowtide.core.operators.order import tick_of
+from lowtide.core.operators.window_node import WindowNode
+from lowtide.flow.steps import Through, WhenDone
 from lowtide_tracker import Floor
 
-from .job import Grouping, Job
+from .job import LAST_TICK, Grouping, Job
 from .life import Life
 from .logs import FIRST_MS, NEVER_MS, Log
 from .verdict import Violation
@@ -17,9 +19,8 @@ from .wrong import Wrong, draw_wrong
 
 MAX_TURNS = 20_000
 """Portions of what comes round in a loop that are dealt with before time goes on."""
-MAX_DRAIN_ROUNDS = 200
+MAX_DRAIN_ROUNDS = 600
 QUIET_ROUNDS = 12
-LAST_TICK = 10**6
 
 
 class FlowWorld(World):
@@ -368,6 +369,28 @@ class FlowWorld(World):
 
     # -- laws ------------------------------------------------------------------------------------------------------
 
+    def check(self) -> None:
+        """See `World`; and what is told to be done has left what was waited for."""
+        super().check()
+        self.check_done()
+
+    def check_done(self) -> None:
+        """No step has told of a tick as done that is open where `through` stands."""
+        plan, least = self.life.plan, None
+        for core in self.life.cores:
+            for node in core.program.holding:
+                if not isinstance(node, WindowNode) or not isinstance(node.vertex.step, WhenDone):
+                    continue
+                through = plan.vertices[node.vertex.parents[1]]
+                while not isinstance(through.step, Through):
+                    through = plan.vertices[through.parents[0]]
+                least, told = least or self.model.least(), node._pending.released
+                for segment in self.life.segments.waits[through.id]:
+                    open_ = least[segment]
+                    if open_ is not None and told > open_:
+                        what = f'"{node.vertex.name}" has told of all below {told}, segment {segment} is at {open_}'
+                        raise Violation("safety", what)
+
     def check_delivered(self) -> None:
         """R18: what delivered time promises is in the sinks; what it promised is looked at again at the end."""
         time = self.life.delivered_time()
@@ -399,9 +422,9 @@ class FlowWorld(World):
         for line in life.tracking.lines:
             if not line.connected:
                 life.tracking.connect(line)
-        quiet = 0
+        quiet, last = 0, self.job.last_tick(self.now_ms)
         for round_ in range(MAX_DRAIN_ROUNDS):
-            quiet = 0 if self._round(LAST_TICK + round_) else quiet + 1
+            quiet = 0 if self._round(last if self.job.strikes else last + round_) else quiet + 1
             self.check()
             if quiet > QUIET_ROUNDS:
                 break

@@ -17,17 +17,21 @@ from lowtide.core.effects import Frame
 from lowtide.core.fronts.floors import NO_TICK, Floors
 from lowtide.flow.compiler import compile_flow
 from lowtide.flow.plan import Plan
+from lowtide.flow.steps import Clock
 from lowtide.local.run import Message, run_log
 from lowtide_tracker import Floor
 
 from .commits import Commit
 from .life import Life
-from .logs import draw_log
+from .logs import NEVER_MS, draw_log
 from .sinks import Sinks
 from .verdict import Violation
 
 KEPT = 2
 """Commits."""
+LAST_TICK = 10**6
+STRIKES_ON = 100
+"""For so many ticks clocks strike after the last message."""
 LOST = 0.5
 """How likely the manifest of a damaged commit is lost with it."""
 LAYOUTS = ((8, 4), (4, 4), (6, 2))
@@ -154,7 +158,8 @@ class Job:
     def check(self, life: Life) -> None:
         """What the sinks hold is what the oracle delivers, with the floors that lanes or archive have, or fronts."""
         plan = self.plan(1, "optimistic")
-        expected, dead = run_log(plan, self._log(), list(self._floors(life)))
+        until = life.reached - 1 if self.strikes else None
+        expected, dead = run_log(plan, self._log(), list(self._floors(life)), until)
         lanes_of = by_lane(expected)
         for vertex in plan.sinks():
             lanes = lanes_of[vertex.name]
@@ -165,6 +170,18 @@ class Job:
         letters, buried = Counter(map(repr, self.sinks.letters())), Counter(map(repr, dead))
         if letters != buried:
             raise Violation("output", f"dead letters {sorted(letters)} instead of {sorted(buried)}")
+
+    @property
+    def strikes(self) -> bool:
+        """Whether the flow has a clock, which goes on as far as time does."""
+        return any(isinstance(vertex.step, Clock) for vertex in self.plan(1, "optimistic").vertices)
+
+    def last_tick(self, now_ms: int) -> int:
+        """A tick behind all labels, to which time may go in the end."""
+        if not self.strikes:
+            return LAST_TICK
+        stamps = (each.timestamp for log in self.logs.values() for each in log.messages)
+        return max([now_ms, *(stamp for stamp in stamps if stamp < NEVER_MS)]) // self.slack_ms + STRIKES_ON
 
     def _log(self) -> dict[str, list[Message]]:
         log: dict[str, list[Message]] = {}

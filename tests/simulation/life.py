@@ -423,6 +423,11 @@ class Life:
             if self.rng.random() < 0.3:
                 self.sinks.store(sink, bundle)
 
+    @property
+    def reached(self) -> int:
+        """The tick that min time has come to at all workers behind the first level."""
+        return min(core.min_time for core in self.cores if core.level)
+
     def delivered_time(self) -> int:
         """The smallest delivered time of all workers that have lanes."""
         return min(time for core in self.cores if (time := core.delivered_time) is not None)

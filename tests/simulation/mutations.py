@@ -10,7 +10,10 @@ from .join_mutations import JOIN
 from .mutation import Mutation
 from .recovery_mutations import RECOVERY
 from .shard_mutations import SHARDS
+from .substream_mutations import SUBSTREAMS
 from .tracking_mutations import TRACKING
 from .worker_mutations import WORKER
 
-MUTATIONS: list[Mutation] = [*TRACKING, *SHARDS, *WORKER, *DUE, *JOIN, *CYCLE, *FLOW, *RECOVERY, *COMMIT]
+MUTATIONS: list[Mutation] = [
+    *TRACKING, *SHARDS, *WORKER, *DUE, *JOIN, *SUBSTREAMS, *CYCLE, *FLOW, *RECOVERY, *COMMIT,
+]  # fmt: skip

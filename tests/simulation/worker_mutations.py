@@ -256,7 +256,7 @@ WORKER = [
     flow("upstream-forgotten", "R7", "a segment forgets one that feeds it", upstream_forgotten, flow="branches"),
     flow("fronts-of-others", "R7", "fronts are counted for another branch", fronts_of_others, flow="branches"),
     flow("sinks-unheld", "R6, R12", "a sink does not wait for what fails before it", sinks_unheld,
-         flow="branches", letters=False, wrong=1.0),
+         flow="two_levels_of_sinks", letters=False, wrong=1.0),
     flow("copies-left-out", "R4", "a broadcast does not reach every hash unit", copies_left_out, flow="beside"),
     flow("no-tombstones", "R12", "a repair takes nothing back", repaired_without_tombstones,
          flow="index", grouping="optimistic"),

@@ -12,7 +12,7 @@ from state_flows import Count
 
 from lowtide.core.operators.failure import AtRecord
 from lowtide.flow.plan import Plan, Vertex
-from lowtide.flow.steps import FlatMap, Scan
+from lowtide.flow.steps import OWN, FlatMap, Scan
 
 from .verdict import Violation
 
@@ -75,7 +75,8 @@ class Wrong:
 
 def draw_wrong(rng: Random, plan: Plan) -> Wrong:
     """Something that is wrong with a plan."""
-    vertex = rng.choice([vertex for vertex in plan.vertices if hasattr(vertex.step, "function")])
+    users = (vertex for vertex in plan.vertices if not isinstance(vertex.step, OWN))
+    vertex = rng.choice([vertex for vertex in users if hasattr(vertex.step, "function")])
     counts = {Count, *(each.takes for each in plan.vertices if isinstance(each.step, Scan))} == {Count}
     poisons = counts and isinstance(vertex.step, FlatMap) and vertex.gives is Count
     return Wrong(vertex.name, poisons and rng.random() < 0.7, rng.choice(RARE), rng.randrange(1 << 20))

@@ -7,8 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
+from sharded_life import INCARNATION, ShardedLife, wait
 
-from lowtide_tracker import LocalTracker, MinTimes, Traffic
+from lowtide_tracker import Graph, LocalTracker, MinTimes, Traffic
 
 if TYPE_CHECKING:
     from tests.conftest import Client, Running
@@ -90,3 +91,25 @@ def test_a_flush_grows_with_ticks_and_not_with_records(records: int) -> None:
     assert flush is not None
     assert [ack[:2] for ack in flush.acks] == [(1, 4), (1, 3), (2, 3)]
     assert local.flushed_acks == {1: 2, 2: 1}
+
+
+def test_of_a_tracker_in_shards_each_counts_its_part_as_the_worker_does() -> None:
+    """The parts of a flush are as many messages as there are shards, and have its acks among them."""
+    with ShardedLife(Graph({1: []}), {7: 0}, shards=3, workers=[1]) as life:
+        local = LocalTracker(1, INCARNATION)
+        client = life.worker(local)
+        for tick in range(10):
+            value = local.new_value()
+            local.fold(1, [tick], value)
+            local.heartbeat(7, tick)
+            client.flush()
+            local.fold(1, [tick], value)
+            client.flush()
+        wait(lambda: local.global_min == 9 and not local.unacknowledged(), client)
+        for line, server in zip(client.shards, life.shards, strict=True):
+            assert server is not None
+            assert server.traffic_of(1) == mirrored(line.traffic)
+        parts = [line.traffic for line in client.shards]
+        assert sorted(traffic.acks for traffic in parts) == [6, 6, 8]
+        assert [traffic.flushes for traffic in parts] == [local.flushed] * 3
+        assert sum(local.flushed_acks.values()) == 20

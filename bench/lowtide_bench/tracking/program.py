@@ -10,6 +10,7 @@ class Swarm(Struct, frozen=True, kw_only=True):
 
     Attributes:
         address: The tracker's.
+        shards: Of its shards, where it has some; then its own address is the merge's.
         secret: The life's, in hexadecimal.
         first: The number of its first worker.
         workers: How many it has.
@@ -18,11 +19,11 @@ class Swarm(Struct, frozen=True, kw_only=True):
         seconds: For how long.
         rate: Flushes of each worker a second; 0: as fast as the tracker takes them.
         window: How many rounds a worker may be ahead of min time, where there is no rate.
-        subscribe: Whether workers hear notices.
         seed: Of the moments at which workers flush.
     """
 
     address: str = ""
+    shards: tuple[str, ...] = ()
     secret: str = ""
     first: int = 0
     workers: int
@@ -31,7 +32,6 @@ class Swarm(Struct, frozen=True, kw_only=True):
     seconds: float
     rate: float = 0.0
     window: int = 8
-    subscribe: bool = True
     seed: int = 1
 
 

@@ -39,6 +39,18 @@ _SHARDS: Columns = (
     ("bytes", "merge_bytes_in_per_round", 0),
     ("bytes a flush, all shards", "worker_bytes_out_per_flush", 0),
 )
+_SERVED: Columns = (
+    ("shards", "shards", 0),
+    ("acks a flush, busiest shard", "acks_per_flush", 2),
+    ("messages", "messages_in_per_flush", 2),
+    ("bytes", "bytes_in_per_flush", 0),
+    ("CPU, µs", "cpu_us_per_flush", 1),
+    ("merge: messages in a flush", "merge_messages_in_per_flush", 2),
+    ("out", "merge_messages_out_per_flush", 2),
+    ("CPU, µs", "merge_cpu_us_per_flush", 1),
+    ("notified p50, ms", "notify_p50_ms", 2),
+    ("p99, ms", "notify_p99_ms", 2),
+)
 
 
 def tables(result: Mapping[str, Any]) -> Iterator[Table]:
@@ -65,6 +77,7 @@ def tables(result: Mapping[str, Any]) -> Iterator[Table]:
     )
     yield _listed("By records of one worker, counted", _RECORDS, result["by_records"])
     yield _listed(f"By shards, {full['workers']} workers, counted", _SHARDS, result["by_shards"])
+    yield _listed(f"By shards, served, {full['workers']} workers, {at}", _SERVED, result["by_shards_served"])
 
 
 def told(result: Mapping[str, Any]) -> str:

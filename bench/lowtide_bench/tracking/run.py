@@ -19,6 +19,7 @@ from lowtide_bench.processes import busy_s, cpu_s
 from lowtide_bench.tracking.counted import by_records, by_shards
 from lowtide_bench.tracking.program import Swarm, SwarmSaid
 from lowtide_bench.tracking.served import Served
+from lowtide_bench.tracking.sharded import served
 
 Say = Callable[[str], None]
 
@@ -78,6 +79,9 @@ def run(asked: Asked, say: Say) -> dict[str, Any]:
     for segments in asked.depths:
         say(f"traffic: {segments} segments")
         by_depths.append({"depth": segments} | _paced(many, segments, entries, seconds, asked.traffic_rate))
+    say("shards: over sockets")
+    pace = Swarm(workers=many, depth=depth, entries=entries, seconds=seconds, rate=asked.traffic_rate)
+    by_shards_served = served(tuple(asked.shards), pace, CONNECT_LIMIT_S, ANSWER_LIMIT_S)
     say("traffic: by records, and by shards")
     return {
         "acks_per_s": full["acks_per_s"],
@@ -92,6 +96,7 @@ def run(asked: Asked, say: Say) -> dict[str, Any]:
         "by_depth": by_depths,
         "by_records": by_records(asked.records, COUNTED_S),
         "by_shards": by_shards(asked.shards, workers=many, depth=depth, entries=entries, rounds=COUNTED_ROUNDS),
+        "by_shards_served": by_shards_served,
         "asked": {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(asked).items()},
         "versions": versions(),
         "machine": {**where, "load_after": load()},

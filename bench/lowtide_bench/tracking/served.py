@@ -80,11 +80,8 @@ class Served:
 
     @property
     def cpu_s(self) -> float:
-        """The CPU time of the process's one thread so far, to the ns; 0 if it has gone."""
-        try:
-            return int(Path(f"/proc/{self.pid}/schedstat").read_text(encoding="ascii").split()[0]) / 1e9
-        except OSError:
-            return 0.0
+        """The CPU time of the process's one thread so far; 0 if it has gone."""
+        return cpu_s_of(self.pid)
 
     def report(self, limit_s: float = REPORT_LIMIT_S) -> TrackerReport:
         """Return the next report that comes; they come twice a second.
@@ -119,3 +116,11 @@ class Served:
         with self._changed:
             self._ended = fault
             self._changed.notify_all()
+
+
+def cpu_s_of(pid: int) -> float:
+    """The CPU time of the main thread of a process so far, to the ns; 0 if it has gone."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[0]) / 1e9
+    except OSError:
+        return 0.0

@@ -20,9 +20,10 @@ from lowtide_bench.child import Parent
 from lowtide_bench.tracking.program import Swarm, SwarmSaid
 from lowtide_bench.tracking.script import Script
 from lowtide_bench.tracking.served import INCARNATION
-from lowtide_tracker import LocalTracker, TrackerClient
+from lowtide_tracker import Flush, LocalTracker, ShardedClient, TrackerClient
 from lowtide_tracker.message_reader import MessageReader
 from lowtide_tracker.messages import Notice
+from lowtide_tracker.sharding import Splitter
 from lowtide_tracker.wire import decode, encode
 
 RECEIVE_BYTES = 1 << 16
@@ -45,17 +46,14 @@ class Worker:
         """Flushes that were sent, or are in `rest`."""
         self.rest = b""
         """What the kernel has not taken yet."""
-        self._client = TrackerClient(
-            swarm.address,
-            secret=bytes.fromhex(swarm.secret),
-            incarnation=INCARNATION,
-            local=LocalTracker(number, INCARNATION),
-            name=f"simulated worker {number}",
-            subscribe=swarm.subscribe,
-        )
-        self._client.connect()
-        self.socket = socket.socket(fileno=self._client.fileno())
+        self._clients = _clients(swarm, number)
+        for client in self._clients:
+            client.connect()
+        self.socket, *shards = [socket.socket(fileno=client.fileno()) for client in self._clients]
         self.socket.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        self.shards = tuple(shards)
+        """The lines to shards; flushes go there where there are some."""
+        self._splitter = Splitter(len(shards)) if shards else None
         self.reader = MessageReader()
 
     def send(self, data: bytes) -> bool:
@@ -64,6 +62,14 @@ class Worker:
         with suppress(BlockingIOError):
             self.rest = self.rest[self.socket.send(self.rest) :]
         return not self.rest
+
+    def flush(self, flush: Flush) -> None:
+        """Send a flush, or its parts, which the kernel has room for."""
+        if self._splitter is None:
+            self.send(encode(flush))
+            return
+        for line, part in zip(self.shards, self._splitter.split(flush), strict=True):
+            line.sendall(encode(part))
 
     def receive(self) -> tuple[bytes, int]:
         """What has come, empty if nothing has, and when the last of it did, in ns since 1970."""
@@ -84,6 +90,18 @@ class Worker:
         return max((message.global_min for message in found if isinstance(message, Notice)), default=None)
 
 
+def _clients(swarm: Swarm, number: int) -> list[TrackerClient]:
+    """The connections of a worker, not made yet; that on which notices come is the first."""
+    secret, local = bytes.fromhex(swarm.secret), LocalTracker(number, INCARNATION)
+    name = f"simulated worker {number}"
+    if swarm.shards:
+        sharded = ShardedClient(
+            swarm.address, swarm.shards, secret=secret, incarnation=INCARNATION, local=local, name=name
+        )
+        return list(sharded.lines)
+    return [TrackerClient(swarm.address, secret=secret, incarnation=INCARNATION, local=local, name=name)]
+
+
 class Swarmed:
     """All workers of one process."""
 
@@ -94,6 +112,9 @@ class Swarmed:
         self._by_descriptor = {worker.socket.fileno(): worker for worker in self._workers}
         self._poll = select.epoll()
         for descriptor in self._by_descriptor:
+            self._poll.register(descriptor, select.EPOLLIN)
+        self._of_shards = {line.fileno(): line for worker in self._workers for line in worker.shards}
+        for descriptor in self._of_shards:
             self._poll.register(descriptor, select.EPOLLIN)
 
     def flood(self) -> SwarmSaid:
@@ -147,11 +168,11 @@ class Swarmed:
             _look_at(now - started, swarm, min(heard.values()), total)
             while following is not None and started + following[0] <= now:
                 _, worker, number = following
-                data = encode(script.flush(worker.number, number))
+                flush = script.flush(worker.number, number)
                 left[number] -= 1
                 if not left[number]:
                     last_sent[number] = time.time_ns()
-                worker.send(data)
+                worker.flush(flush)
                 sent += 1
                 following = next(due, None)
                 if self._poll.poll(0):
@@ -177,6 +198,9 @@ class Swarmed:
         ready = self._poll.poll(wait_s)
         while ready:
             for descriptor, _ in ready:
+                if descriptor in self._of_shards:
+                    self._of_shards[descriptor].recv(RECEIVE_BYTES)  # It only tells what was applied.
+                    continue
                 worker = self._by_descriptor[descriptor]
                 came.append((worker, *worker.receive(), time.time_ns()))
             ready = self._poll.poll(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from lowtide_airflow.errors import ControlRefused, ControlUnreachable, TokenRefused
 from lowtide_snapshots.errors import AddressUnproven
@@ -28,6 +29,12 @@ class Control(ControlRequests):
         """Return the snapshots of this life, oldest first; each has at least `id`, `name`, `phase` and `why`."""
         answer: list[dict[str, Any]] = self._value(self._ask("GET", "/snapshots"))
         return answer
+
+    def ended_ms(self, step: str, label: str) -> int | None:
+        """Return when the substream of a label has ended, in ms since 1970; None if it has not, `GET /done/STEP`."""
+        answer = self._value(self._ask("GET", f"/done/{quote(step, safe='')}?{urlencode({'label': label})}"))
+        ended: int | None = answer["ended_ms"]
+        return ended
 
     def take_snapshot(self, *, name: str | None = None, key: str | None = None, commit: bool = True) -> dict[str, Any]:
         """Request a snapshot; `snapshots` shows its progress.

@@ -7,6 +7,7 @@ from lowtide_airflow.triggers.job import (
     JobEndedTrigger,
     JobRunningTrigger,
     JobSettledTrigger,
+    LabelEndedTrigger,
     RecoveredTrigger,
 )
 from lowtide_airflow.triggers.snapshot import SnapshotTrigger
@@ -19,6 +20,7 @@ __all__ = [
     "JobEndedTrigger",
     "JobRunningTrigger",
     "JobSettledTrigger",
+    "LabelEndedTrigger",
     "RecoveredTrigger",
     "SnapshotTrigger",
 ]

@@ -1,4 +1,4 @@
-"""Triggers for what happens to a job: it runs, ends, settles, is recovered, has delivered everything before a time."""
+"""Triggers for what happens to a job: it runs, ends, settles, is recovered, has delivered what is waited for."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ __all__ = [
     "JobEndedTrigger",
     "JobRunningTrigger",
     "JobSettledTrigger",
+    "LabelEndedTrigger",
     "RecoveredTrigger",
 ]
 
@@ -175,24 +176,24 @@ def _min_time_of_at_least_once(status: dict[str, Any]) -> int | None:
     return found
 
 
-class DeliveredTimeTrigger(JobTrigger):
-    """Waits until everything before a time is durable in the sinks (R18), across deaths of the job: `delivered_ms`.
+class SubscribedTrigger(JobTrigger):
+    """A trigger that is told by the job when to poll.
 
-    ZooKeeper has the last word. While the job runs and its control API can be reached, the trigger subscribes to it and
-    does not poll; without, as with a lost connection or no token, it polls, and tries again to subscribe each time.
+    While the job runs and its control API can be reached, the trigger subscribes to it and does not poll; without, as
+    with a lost connection or no token, it polls, and tries again to subscribe each time.
 
-    Args:
-        at_ms: the time, ms since 1970.
-        job, lowtide_conn_id, end_time, poll_interval: see `JobTrigger`.
+    Attributes:
+        about: the subject of the subscription.
+        from_ms: the time that it is to come to, ms since 1970.
     """
 
-    waits_for = "the delivered time"
+    about: str
+    from_ms: int
 
     def __init__(
-        self, *, job: str, lowtide_conn_id: str, at_ms: int, end_time: float | None = None, poll_interval: float = 1.0
+        self, *, job: str, lowtide_conn_id: str, end_time: float | None = None, poll_interval: float = 1.0
     ) -> None:
         super().__init__(job=job, lowtide_conn_id=lowtide_conn_id, end_time=end_time, poll_interval=poll_interval)
-        self.at_ms = at_ms
         self._lost = Outage()
 
     async def pause(self, job: AsyncJob) -> None:
@@ -201,7 +202,7 @@ class DeliveredTimeTrigger(JobTrigger):
         try:
             at, token = await job.call(_subscription)
             async with asyncio.timeout(left_s):
-                told = await wait_for_news(at, token, ["delivered"], self.at_ms)
+                told = await wait_for_news(at, token, [self.about], self.from_ms)
         except TimeoutError:
             return
         except LowtideError as error:
@@ -210,14 +211,73 @@ class DeliveredTimeTrigger(JobTrigger):
         else:
             if self._lost.is_over():
                 self.log.info('subscribed to job "%s" again', self.job)
-            if told:  # It is stored before it is told (R18), so it is found at once.
+            if told:  # What is told is found at once: it is stored before (R18).
                 return
         await asyncio.sleep(self.poll_interval)
+
+
+class DeliveredTimeTrigger(SubscribedTrigger):
+    """Waits until everything before a time is durable in the sinks (R18), across deaths of the job: `delivered_ms`.
+
+    ZooKeeper has the last word; see `SubscribedTrigger`.
+
+    Args:
+        at_ms: the time, ms since 1970.
+        job, lowtide_conn_id, end_time, poll_interval: see `JobTrigger`.
+    """
+
+    waits_for = "the delivered time"
+    about = "delivered"
+
+    def __init__(
+        self, *, job: str, lowtide_conn_id: str, at_ms: int, end_time: float | None = None, poll_interval: float = 1.0
+    ) -> None:
+        super().__init__(job=job, lowtide_conn_id=lowtide_conn_id, end_time=end_time, poll_interval=poll_interval)
+        self.at_ms = self.from_ms = at_ms
 
     def poll(self, client: JobClient) -> dict[str, Any] | None:
         """See `JobTrigger.poll`."""
         delivered = client.delivered_ms()
         return None if delivered is None or delivered < self.at_ms else {"delivered_ms": delivered}
+
+
+class LabelEndedTrigger(SubscribedTrigger):
+    """Waits until the substream of a label has ended and all that came of it is delivered: `ended_ms`.
+
+    The job's workers know, so it is asked: while it is dead nobody can be, and the trigger waits until it is recovered.
+    See `SubscribedTrigger`.
+
+    Args:
+        step: the `when_done` that has labels.
+        substream: the label, as text.
+        at_ms: the end is at this time or later, ms since 1970.
+        job, lowtide_conn_id, end_time, poll_interval: see `JobTrigger`.
+    """
+
+    waits_for = "the end of a label"
+    passing = (*OUTAGES, TokenRefused)
+
+    def __init__(
+        self,
+        *,
+        job: str,
+        lowtide_conn_id: str,
+        step: str,
+        substream: str,
+        at_ms: int = 0,
+        end_time: float | None = None,
+        poll_interval: float = 1.0,
+    ) -> None:
+        super().__init__(job=job, lowtide_conn_id=lowtide_conn_id, end_time=end_time, poll_interval=poll_interval)
+        self.step = step
+        self.substream = substream
+        self.at_ms = self.from_ms = at_ms
+        self.about = f"done:{step}:{substream}"
+
+    def poll(self, client: JobClient) -> dict[str, Any] | None:
+        """See `JobTrigger.poll`."""
+        ended = client.control().ended_ms(self.step, self.substream)
+        return None if ended is None or ended < self.at_ms else {"ended_ms": ended}
 
 
 def _subscription(client: JobClient) -> tuple[ControlAddress, str]:

@@ -29,6 +29,8 @@ GIVEN: dict[str, Any] = {
     "dead": 7,
     "delivered_at_death_ms": 5_000,
     "cause": "worker 1/0 died",
+    "step": "indexed",
+    "substream": "document-7",
     "snapshot": "000007-0001",
     "wanted": "committed",
     "at_ms": 6_000,
@@ -47,7 +49,7 @@ def kinds() -> list[Any]:
 def test_every_argument_of_a_trigger_survives_being_stored() -> None:
     from airflow.sdk._shared.module_loading import import_string
 
-    assert len(kinds()) == 8
+    assert len(kinds()) == 9
     for kind in kinds():
         names = set(inspect.signature(kind.__init__).parameters) - {"self"}
         trigger = kind(**{name: GIVEN[name] for name in names})
@@ -186,12 +188,12 @@ def test_a_delivered_time_is_waited_for_over_a_death(job: Job, connected: dict[s
     assert event == {"job": job.name, "error": None, "delivered_ms": 5_000}
 
 
-def served(job: Job, monkeypatch: pytest.MonkeyPatch) -> Any:
+def served(job: Job, monkeypatch: pytest.MonkeyPatch, life: int = 1, **shape: Any) -> Any:
     """A real control API that the job's next life publishes."""
     support = pytest.importorskip("controlled")
     monkeypatch.setattr(support, "TOKEN", job.services.token)
-    shape = dataclasses.replace(pytest.importorskip("seen").SHAPE, job=job.name, incarnation=1)
-    return support.controlled(shape, import_module("lowtide.events").EventLog(job.name, 1, io.StringIO()))
+    made = dataclasses.replace(pytest.importorskip("seen").SHAPE, job=job.name, incarnation=life, **shape)
+    return support.controlled(made, import_module("lowtide.events").EventLog(job.name, life, io.StringIO()))
 
 
 @pytest.mark.zookeeper
@@ -211,6 +213,51 @@ def test_a_delivered_time_is_told_without_a_poll(
 
         (event,) = events(trigger, [lambda: subscribed(api), comes])
     assert event == {"job": job.name, "error": None, "delivered_ms": 5_000}
+
+
+@pytest.mark.zookeeper
+def test_the_end_of_a_label_is_told_without_a_poll_over_a_death(
+    job: Job, connected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lowtide_airflow.triggers import LabelEndedTrigger
+
+    trigger = LabelEndedTrigger(step="indexed", substream="a:b", **connected | {"poll_interval": 0.2})
+    with contextlib.ExitStack() as opened:
+
+        def begins(life: int) -> Any:
+            api = opened.enter_context(served(job, monkeypatch, life, labels={"indexed": "str"}))
+            job.runs(**api.at.fields())
+            return api
+
+        first = begins(1)
+
+        def dies() -> None:
+            subscribed(first)
+            first.tell(lambda hub: hub.end(import_module("lowtide_snapshots.cause").Cause("loss", "worker 1/0 died")))
+            job.ends()
+
+        def ends() -> None:
+            api = begins(2)
+            subscribed(api)
+            trigger.poll_interval = 600.0
+            api.ended["indexed", "a:b"] = 5_000
+            api.tell(lambda hub: hub.reached("done:indexed:a:b", 2_500))
+
+        (event,) = events(trigger, [dies, ends])
+    assert event == {"job": job.name, "error": None, "ended_ms": 5_000}
+
+
+@pytest.mark.zookeeper
+@pytest.mark.parametrize(("step", "error"), [("index", "no when_done with labels"), ("paid", "is no label of")])
+def test_a_label_that_there_cannot_be_fails_at_once(
+    step: str, error: str, job: Job, connected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lowtide_airflow.triggers import LabelEndedTrigger
+
+    with served(job, monkeypatch, labels={"paid": "int"}) as api:
+        job.runs(**api.at.fields())
+        (event,) = events(LabelEndedTrigger(step=step, substream="a", **connected), [])
+    assert error in event["error"]
 
 
 @pytest.mark.zookeeper

@@ -148,6 +148,13 @@ class Looked(Message, frozen=True, kw_only=True):
     state: str | None = None
 
 
+class LabelsEnded(Message, frozen=True):
+    """The answer to a `LookForLabels`: by label the tick of its last end, of those that have ended here."""
+
+    id: int
+    ended: dict[str, int]
+
+
 class Pinned(Message, frozen=True, kw_only=True):
     """A worker has heard of a snapshot, and has pinned its share.
 
@@ -210,7 +217,7 @@ Written = PartCount | PartWritten | PartEmpty | ShareSaved | ShareFailed
 """What the process that writes a host's shares reports to the host."""
 ShareNews = Pinned | Written | ShareDurable
 """What a worker reports of its share of a snapshot."""
-WorkerNews = Reached | Looked | ShareNews
+WorkerNews = Reached | Looked | LabelsEnded | ShareNews
 """What a worker reports besides its gauges."""
 
 
@@ -340,6 +347,14 @@ class Look(Message, frozen=True):
     key: dict[str, str]
 
 
+class LookForLabels(Message, frozen=True):
+    """Somebody waits for the ends of labels, which are text, of a `when_done`."""
+
+    id: int
+    step: str
+    labels: list[str]
+
+
 class Forget(Message, frozen=True):
     """A commit has made floors superfluous: those below an offset, as `(front, offset)`."""
 
@@ -358,7 +373,7 @@ class Cancel(Message, frozen=True):
     number: int
 
 
-WorkerOrder = BrokerNow | Grant | NewFronts | Look | Forget | Committed | Cancel
+WorkerOrder = BrokerNow | Grant | NewFronts | Look | LookForLabels | Forget | Committed | Cancel
 
 
 class ToWorker(Message, frozen=True):

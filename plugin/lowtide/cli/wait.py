@@ -14,7 +14,7 @@ from lowtide.conf import Conf
 from lowtide.errors import NotRunning
 from lowtide.status.subscriber import follow
 from lowtide_snapshots.commits.moment import ms_of
-from lowtide_snapshots.job.news import COMMIT, DELIVERED, END, LIFE, SEGMENT, News
+from lowtide_snapshots.job.news import COMMIT, DELIVERED, DONE, END, LIFE, SEGMENT, News
 
 STOPPED_WAY_OUT = "start it again, then wait again: what it delivered it will not deliver twice"
 
@@ -33,6 +33,7 @@ def _moment(_context: click.Context, _parameter: click.Parameter, value: str | N
 @click.option("--delivered", callback=_moment, metavar="TIME", help="Until all before TIME is durable in the sinks.")
 @click.option("--commit", callback=_moment, metavar="TIME", help="Until a snapshot of TIME or later is committed.")
 @click.option("--left", nargs=2, metavar="STEP TIME", help="Until all before TIME has left the segment of STEP.")
+@click.option("--done", nargs=2, metavar="STEP LABEL", help="Until the substream LABEL of when_done STEP has ended.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Wait no longer.")
 @with_conf
 @as_json
@@ -43,10 +44,11 @@ def wait(
     delivered: int | None,
     commit: int | None,
     left: tuple[str, str] | None,
+    done: tuple[str, str] | None,
     timeout: float | None,
     as_json: bool,
 ) -> None:
-    """Wait until JOB, or the only one that runs, has come to a time; give one of the three.
+    """Wait until JOB, or the only one that runs, has come to a time, or to the end of a label; give one of the four.
 
     Times are ISO, in UTC unless they name a zone, or ms since 1970. Deaths of the job are waited out. With 6 if it has
     not come so far in time.
@@ -55,9 +57,10 @@ def wait(
         *([(DELIVERED, delivered)] if delivered is not None else []),
         *([(COMMIT, commit)] if commit is not None else []),
         *([(f"{SEGMENT}:{left[0]}", _left_moment(left[1]))] if left is not None else []),
+        *([(f"{DONE}:{done[0]}:{done[1]}", 0)] if done is not None else []),
     ]
     if len(asked) != 1:
-        raise click.UsageError("give one of --delivered, --commit and --left")
+        raise click.UsageError("give one of --delivered, --commit, --left and --done")
     name = only_job(Path(conf.job.folder)).name if job is None else job
     (subject, at_ms) = asked[0]
     for news in follow(lambda: control_of(conf, name), [subject], at_ms=at_ms, limit_s=timeout):
@@ -81,6 +84,9 @@ def _said(job: str, news: News) -> str:
     until = "the end of time" if news.time_ms is None else f"{time_of(news.time_ms)} UTC"
     if news.kind == DELIVERED:
         return f"all before {until} is delivered"
+    if news.kind == DONE:
+        _, step, label = str(news.data["about"]).split(":", 2)
+        return f"{label}, of {step}, has ended, and all before {until} is delivered"
     if news.kind == COMMIT:
         return f"snapshot {news.data['snapshot']}, all before {until}, is committed"
     return f"all before {until} has left {news.data['about']}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lowtide.core.ending_faults import Ending
+from lowtide.core.fronts.end import end_tick
 from lowtide.core.operators.barrier import Barrier
 from lowtide.core.operators.ordered import Holding
 from lowtide.core.operators.program import Program
@@ -25,13 +26,14 @@ class Branch:
         before: The branches of its level that it stands behind.
         tracker: The local tracker of the worker's process.
         ending: Its faults that may end the life.
+        slack_ms: How long a tick is.
 
     Attributes:
         sinks: Its barriers, each with its outlet; without one it goes by the branch alone.
         reached: The tick below which its steps have processed what they held and what was due.
     """
 
-    __slots__ = ("_before", "_one", "_tracker", "_waits", "ending", "holding", "reached", "sinks")
+    __slots__ = ("_before", "_end", "_one", "_tracker", "_waits", "ending", "holding", "reached", "sinks")
 
     def __init__(
         self,
@@ -40,6 +42,7 @@ class Branch:
         before: Sequence[Branch],
         tracker: LocalTracker,
         ending: Ending,
+        slack_ms: int,
     ) -> None:
         self._waits = tuple(waits)
         self._one = self._waits[0] if len(self._waits) == 1 else None
@@ -49,6 +52,8 @@ class Branch:
         self.ending = ending
         self.sinks: list[tuple[int, Barrier, int | None]] = []
         self.reached = self.min_time
+        self._end = end_tick(slack_ms) if holding else None
+        """Where time ends; None where nobody is to be told so, or not any more."""
 
     @property
     def min_time(self) -> int:
@@ -56,6 +61,13 @@ class Branch:
         if self._one is not None:
             return self._tracker.min_time(self._one)
         return min([self._tracker.min_time(segment) for segment in self._waits])
+
+    def look_at_end(self) -> None:
+        """Tell its steps once that time has ended, if it has: none of its segments has a record any more."""
+        if self._end is not None and self.min_time >= self._end:
+            self._end = None
+            for node in self.holding:
+                node.time_ends()
 
     def limit(self, lead_end: int | None) -> int:
         """The tick below which its steps may go on, once those before them have.
@@ -82,6 +94,8 @@ class Branch:
     def ready(self, lead_end: int | None) -> bool:
         """Whether its steps, its faults or its barriers have something to do."""
         below = self._tracker.min_time(self._one) if self._one is not None else self.min_time
+        if self._end is not None and below >= self._end:
+            return True
         if lead_end is not None and lead_end < below:
             below = lead_end
         first = self.ending.first_tick
@@ -119,8 +133,9 @@ def branches_of(program: Program, place: str, tracker: LocalTracker) -> tuple[li
     made: dict[_Key, Branch] = {}
     for key in sorted(set(keys.values()), key=_place):
         holding = [node for node in program.holding if keys[node.vertex.id] == key]
+        ending = Ending(place, tracker, segments.outlets)
         before = [branch for other, branch in made.items() if other[0] <= key[0] and other[1] <= key[1]]
-        made[key] = Branch(sorted(key[0]), holding, before, tracker, Ending(place, tracker, segments.outlets))
+        made[key] = Branch(sorted(key[0]), holding, before, tracker, ending, plan.slack_ms)
     return list(made.values()), {vertex: made[key] for vertex, key in keys.items()}
 
 

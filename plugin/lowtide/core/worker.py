@@ -132,6 +132,10 @@ class WorkerCore:
         for branch in self.branches:
             if branch.ready(lead_end):
                 return True
+        for segment, ticks in self._holds.items():
+            # What one branch held may wait for another one, which has nothing to do, to have come as far.
+            if ticks and ticks[0] < min([branch.limit(lead_end) for branch in self._holders[segment]]):
+                return True
         first = self.barriers[self._letters].first_tick
         if first is None:
             return False
@@ -241,6 +245,7 @@ class WorkerCore:
         lead_end = self._lead_end
         self.unfinished = False
         for branch in self.branches:
+            branch.look_at_end()
             below = branch.reached = branch.below(lead_end)
             if branch.holding:
                 feed, branch.reached = self.program.go_on(below, branch.holding, Portion(self._portion))

@@ -11,14 +11,17 @@ from typing import Any, get_args
 from lowtide.conf import Conf
 from lowtide.errors import FlowError
 from lowtide.flow.calls import Call
+from lowtide.flow.clocks import Sighted
 from lowtide.flow.findings import Finding, FlowRefused
 from lowtide.flow.graph import FlowGraph
 from lowtide.flow.inference import Inference
 from lowtide.flow.moments import said_duration
 from lowtide.flow.plan import Grouping, Plan, Vertex
 from lowtide.flow.steps import (
+    SILENT,
     Again,
     Broadcast,
+    Clock,
     Connect,
     Feedback,
     FlatMap,
@@ -31,11 +34,15 @@ from lowtide.flow.steps import (
     Read,
     Relay,
     Scan,
+    Sign,
     Site,
     Step,
+    Through,
+    WhenDone,
     WindowBy,
     Write,
 )
+from lowtide.flow.when_done import ENDED, ended_of
 
 DEFAULT_UNITS = 128
 DEFAULT_SLACK_MS = 2
@@ -112,24 +119,55 @@ class _Layout:
         self._flow = flow
         self._inference = inference
         self._vertices: list[Vertex] = []
-        self._vertex_of_call: list[Vertex] = []
+        self._vertex_of_call: dict[int, Vertex] = {}
         self._hoisted: set[int] = set()
         """The calls of `key_by` that stand before the head of the loop in which they were written."""
 
     def vertices(self) -> tuple[Vertex, ...]:
         for index, call in enumerate(self._flow.calls):
-            parents = self._met(index, call, [self._vertex_of_call[parent] for parent in call.parents])
-            if isinstance(call.step, Loop) and self._inference.loops.crosses(index):
-                parents = [self._entered(index, parents[0])]
-            if index in self._hoisted:
-                self._vertex_of_call.append(parents[0])
-                continue
-            back = None if call.back is None else self._vertex_of_call[call.back].id
-            name, step, gives = self._inference.names[index], self._inference.steps[index], self._gives[index]
-            self._vertex_of_call.append(self._add(name, step, parents, gives, call.site, back=back))
-            if call.back is not None and self._inference.loops.crosses(call.back):
-                self._feed_back(self._vertex_of_call[index], self._vertex_of_call[call.back])
+            if index not in self._vertex_of_call:
+                self._lay_out(index, call)
         return _with_depths(_without_idle(self._vertices))
+
+    def _lay_out(self, index: int, call: Call) -> None:
+        parents = self._met(index, call, [self._vertex_of_call[parent] for parent in call.parents])
+        if isinstance(call.step, Loop) and self._inference.loops.crosses(index):
+            parents = [self._entered(index, parents[0])]
+        if index in self._hoisted:
+            self._vertex_of_call[index] = parents[0]
+            return
+        back = None if call.back is None else self._vertex_of_call[call.back].id
+        name, step, gives = self._inference.names[index], self._inference.steps[index], self._gives[index]
+        vertex = self._vertex_of_call[index] = self._add(name, step, parents, gives, call.site, back=back)
+        if isinstance(step, WhenDone) and step.label is not None:
+            self._add(f"{name}/{ENDED}", ended_of(step, gives), [vertex], gives, call.site)
+        if call.back is not None and self._inference.loops.crosses(call.back):
+            self._feed_back(vertex, self._vertex_of_call[call.back])
+
+    def _signed(self, index: int, step: Clock, site: Site) -> list[Vertex]:
+        """The exchange before a clock: signs come to it from all sources, also those that are read further down."""
+        sources = [number for number, call in enumerate(self._flow.calls) if isinstance(call.step, Read)]
+        for number in sources:
+            if number not in self._vertex_of_call:
+                self._lay_out(number, self._flow.calls[number])
+        assert step.striking is not None, "it was written down with its functions"
+        name = self._inference.names[index]
+        sources_of = [self._vertex_of_call[number] for number in sources]
+        sign = self._add(f"{name}/sign", Sign(step.striking), sources_of, Sighted, site)
+        return [self._add(f"{name}/by-clock", KeyBy(("clock",)), [sign], Sighted, site)]
+
+    def _awaited(self, index: int, step: WhenDone, parents: list[Vertex], site: Site) -> list[Vertex]:
+        """The parents of a `when_done` at one level: where both have left the one that is further down.
+
+        Of what is waited for nothing is sent: its exchanges are there for the segments that they feed.
+        """
+        stream, through = parents
+        name = self._inference.names[index]
+        if step.label is not None and stream.step != KeyBy((step.label,)):
+            stream = self._add(f"{name}/by-{step.label}", KeyBy((step.label,)), [stream], stream.gives, site)
+        through = self._add(f"{name}/through", Through(), [through], through.gives, site)
+        level = max(1, stream.level, through.level)
+        return [self._lifted(index, port, each, level) for port, each in enumerate((stream, through))]
 
     def _entered(self, head: int, parent: Vertex) -> Vertex:
         """What stands before the head of a loop with a `key_by` in its body: an exchange, or what is behind one.
@@ -171,10 +209,15 @@ class _Layout:
 
     def _met(self, index: int, call: Call, parents: list[Vertex]) -> list[Vertex]:
         """The parents of a call, brought to one level, and of a write to one behind an exchange."""
+        step = self._inference.steps[index]
+        if isinstance(step, Clock):
+            return self._signed(index, step, call.site)
+        if isinstance(step, WhenDone):
+            return self._awaited(index, step, parents, call.site)
         if isinstance(call.step, Write) and parents[0].level == 0:
             key = call.step.sink.key_column
-            step = KeyBy(() if key is None else (key,))
-            return [self._add(f"{call.name}/exchange", step, parents, self._gives[index], call.site)]
+            by = KeyBy(() if key is None else (key,))
+            return [self._add(f"{call.name}/exchange", by, parents, self._gives[index], call.site)]
         level = max((parent.level for parent in parents), default=0)
         if isinstance(call.step, Scan) and isinstance(parents[0].step, Connect) and parents[0].level < level:
             parents[0] = self._connected(index, parents[0], level)
@@ -239,9 +282,7 @@ def _with_depths(vertices: Sequence[Vertex]) -> tuple[Vertex, ...]:
     numbers its pairs. In a loop with a `key_by` the head appends a second element, the turn, and none in later turns.
     What a window gives when it closes, and what a join gives of an unpaired record, begins a path of one element.
     """
-    children = Counter(
-        parent for each in vertices if not isinstance(each.step, Late | Feedback) for parent in each.parents
-    )
+    children = Counter(parent for each in vertices if not isinstance(each.step, SILENT) for parent in each.parents)
     readers = Counter(vertex.step.source.topic for vertex in vertices if isinstance(vertex.step, Read))
     crossing = {vertex.back for vertex in vertices if isinstance(vertex.step, Feedback)}
     depths: list[int] = []

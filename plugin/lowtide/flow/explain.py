@@ -13,6 +13,7 @@ from lowtide.flow.steps import (
     WORD,
     Again,
     Broadcast,
+    Clock,
     Connect,
     Deduplicate,
     Feedback,
@@ -28,9 +29,11 @@ from lowtide.flow.steps import (
     Read,
     Relay,
     Scan,
+    Sign,
     Step,
     Table,
     TimedScan,
+    WhenDone,
     WindowBy,
     Write,
 )
@@ -85,13 +88,19 @@ def _way_back(plan: Plan, vertex: Vertex, step: Feedback) -> str:
     return f"exchange back to {plan.vertices[vertex.back].name}{by}, through topic {loop_topics(plan)[vertex.id]}"
 
 
-def _verb(step: Step) -> str:
+def _verb(step: Step) -> str:  # noqa: PLR0911 - one line per kind of step
     if isinstance(step, KeyBy):
         return f"exchange by {', '.join(step.columns) or 'source partition'}"
     if isinstance(step, Relay):
         return "exchange to the next level"
     if isinstance(step, Broadcast):
         return "exchange to all hash units"
+    if isinstance(step, Sign):
+        return "a sign for the clock of each span that has records"
+    if isinstance(step, Clock):
+        return f"clock {step.striking and step.striking.every}"
+    if isinstance(step, WhenDone):
+        return f"when done{'' if step.label is None else f', labelled by {step.label}'}"
     if isinstance(step, WindowBy):
         time = "log time" if step.time is None else f"{step.time}, waits {said_duration(step.wait)} for it"
         return f"{step.windows} by {time}{', with updates' if step.emit == 'update' else ''}"

@@ -21,9 +21,11 @@ from lowtide.flow.schema import schema_of
 from lowtide.flow.signature import NOTHING, Unreadable, accepts, element_of, said, signature_of
 from lowtide.flow.stateful import aggregated, typed_broadcast, typed_reduce, typed_scan
 from lowtide.flow.steps import (
+    SILENT,
     WORD,
     Again,
     Broadcast,
+    Clock,
     Connect,
     Deduplicate,
     Filter,
@@ -48,11 +50,13 @@ from lowtide.flow.steps import (
     Step,
     Table,
     TimedScan,
+    WhenDone,
     WindowBy,
     Write,
 )
 from lowtide.flow.table_sources import source_faults
 from lowtide.flow.timers import timer_fault
+from lowtide.flow.when_done import done_fault, typed_done
 from lowtide.flow.window_types import time_fault, typed_window
 
 _KEY_KINDS = {"str", "int", "bytes", "UUID"}
@@ -127,8 +131,13 @@ class Inference:
 
     def _check_durations(self, call: Call) -> None:
         step = call.step
-        named = ("within", step.within) if isinstance(step, Deduplicate) else ("ttl", getattr(step, "ttl", None))
-        argument, duration = named
+        argument, duration = "ttl", getattr(step, "ttl", None)
+        if isinstance(step, Deduplicate):
+            argument, duration = "within", step.within
+        elif isinstance(step, Clock) and step.striking is not None:
+            argument, duration = "every", step.striking.every.duration
+        elif isinstance(step, WhenDone) and step.label is not None:
+            argument, duration = "keep", step.keep
         if duration is not None and duration < timedelta(milliseconds=self._slack_ms):
             self._fault(
                 call,
@@ -153,8 +162,8 @@ class Inference:
                 columns_of(call.step.source.format.record)
                 self._check_bounds(call, call.step.source)
                 return schema_of(call.step.source.format.record).record
-            if isinstance(call.step, Late):
-                return self.gives[self._flow.calls[call.parents[0]].parents[call.step.port]]
+            if isinstance(call.step, Clock | Late):
+                return self._infer_apart(call, call.step)
             takes = self.gives[call.parents[0]]
             if not isinstance(call.step, Map | FlatMap | Filter | Split | Side) and self._takes_windows(call):
                 return None
@@ -167,6 +176,12 @@ class Inference:
             prefix = f"{_called(call)}: " if _function(call.step) is not None else ""
             self._fault(call, prefix + error.what + (f"; {error.way_out}" if error.way_out else ""))
         return None
+
+    def _infer_apart(self, call: Call, step: Clock | Late) -> Any:
+        """What comes of no records, and what comes out beside a step's own."""
+        if isinstance(step, Clock):
+            return step.returns
+        return self.gives[self._flow.calls[call.parents[0]].parents[step.port]]
 
     def _check_bounds(self, call: Call, source: KafkaSource) -> None:
         """Sources of one topic have the same fronts, which begin in one place and end in one."""
@@ -218,7 +233,8 @@ class Inference:
         if isinstance(step, Again):
             return self._infer_loop(call, step, takes)
         if isinstance(step, WindowBy):
-            return self._infer_window(index, call, step, takes)
+            infer = self._infer_done if isinstance(step, WhenDone) else self._infer_window
+            return infer(index, call, step, takes)
         if isinstance(step, Connect | JoinTable | Join):
             return self._infer_ports(index, call, step)
         if isinstance(step, Broadcast):
@@ -267,6 +283,14 @@ class Inference:
             self._fault(call, 'late="drop" drops what .late takes; leave out one of the two')
         self.steps[index], gives = typed_window(step, takes, self._key(call))
         return gives
+
+    def _infer_done(self, index: int, call: Call, step: WindowBy, takes: Any) -> Any:
+        assert isinstance(step, WhenDone)
+        fault = done_fault(self._flow.calls, index, self.names, takes)
+        if fault is not None:
+            self._fault(call, fault)
+        self.steps[index] = typed_done(step, takes, self._slack_ms)
+        return takes
 
     def _infer_ports(self, index: int, call: Call, step: Connect | JoinTable | Join) -> Any:
         sides = [self._side(parent) for parent in call.parents]
@@ -402,10 +426,15 @@ class Inference:
 
     def _check_ends(self) -> None:
         calls = self._flow.calls
-        parents = {parent for call in calls if not isinstance(call.step, Late) for parent in call.parents}
+        parents: set[int] = set()
+        for call in calls:
+            if not isinstance(call.step, SILENT):  # Of what a `when_done` waits for it takes no record.
+                parents.update(call.parents[:1] if isinstance(call.step, WhenDone) else call.parents)
         for index, call in enumerate(calls):
             if index in parents or isinstance(call.step, Write):
                 continue
+            if isinstance(call.step, WhenDone) and call.step.label is not None:
+                continue  # Who asks for its labels needs nothing of it.
             if isinstance(call.step, Broadcast):
                 self._fault(
                     call, "no scan looks at this broadcast; use it with .scan(..., broadcast=...), or remove it"

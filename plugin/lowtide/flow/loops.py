@@ -18,6 +18,7 @@ from lowtide.flow.steps import (
     Scan,
     Table,
     TimedScan,
+    WhenDone,
     WindowBy,
     Write,
 )
@@ -83,6 +84,8 @@ class Loops:
             yield f"{WORD[type(call.step)]} takes streams from inside and outside of the loop {name!r}; merge before it"
         elif isinstance(call.step, TimedScan):
             yield f"a timer cannot stand in the loop {name!r}: it is due later than a turn; put it before or behind"
+        elif isinstance(call.step, WhenDone):
+            yield f"when_done cannot stand in the loop {name!r}: it gives records at the next tick; put it behind"
         elif isinstance(call.step, WindowBy):
             yield f"a window cannot stand in the loop {name!r}: it ends later than a turn; put it before or behind"
         elif isinstance(call.step, Connect | Table | JoinTable | Join):

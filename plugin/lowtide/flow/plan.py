@@ -12,6 +12,8 @@ import numpy.typing as npt
 from lowtide.flow.endpoints import KafkaSink
 from lowtide.flow.steps import (
     CLOCKED,
+    OWN,
+    SILENT,
     STATEFUL,
     Broadcast,
     Connect,
@@ -24,9 +26,12 @@ from lowtide.flow.steps import (
     Read,
     Relay,
     Scan,
+    Sign,
     Site,
     Step,
     Table,
+    Through,
+    WhenDone,
     WindowBy,
     Write,
 )
@@ -118,10 +123,16 @@ class Plan:
         """The vertices that take the records of this one, in the order they were written; not back to a loop's head.
 
         Where there are several, a record's child path gets the child's number, counted from 1, on the way. Who takes
-        what is late is not among them, nor is the way back to a loop's head.
+        what is late, or signs for a clock, is not among them, nor is the way back to a loop's head.
         """
-        aside = Late | Feedback
-        return tuple(each for each in self.vertices if vertex in each.parents and not isinstance(each.step, aside))
+        return tuple(each for each in self.vertices if vertex in each.parents and not isinstance(each.step, SILENT))
+
+    def signs_of(self, source: Vertex) -> tuple[Vertex, ...]:
+        """What makes signs for clocks of a source's records; of what is preloaded none are made, as it has no time."""
+        assert isinstance(source.step, Read), "only sources show that there are records"
+        if source.step.source.preload:
+            return ()
+        return tuple(each for each in self.vertices if source.id in each.parents and isinstance(each.step, Sign))
 
     def feedback_of(self, tail: Vertex) -> Vertex | None:
         """The exchange by which a loop's tail sends records back; None where they stay with their worker."""
@@ -176,7 +187,12 @@ class Plan:
         return vertex
 
     def key_of(self, vertex: Vertex, port: int = 0) -> tuple[str, ...]:
-        """The columns by which the records are keyed that reach a stateful step or a loop at a port; see `keyed`."""
+        """The columns by which the records are keyed that reach a stateful step or a loop at a port; see `keyed`.
+
+        None where they go by hash unit alone.
+        """
+        if isinstance(vertex.step, WhenDone) and vertex.step.label is None:
+            return ()
         step = self.keyed(vertex, port).step
         assert isinstance(step, KeyBy)
         return step.columns
@@ -205,11 +221,16 @@ class Plan:
             vertex = self.vertices[vertex.parents[0]]
         return vertex
 
-    def may_end(self, step: Step) -> bool:
+    def may_end(self, vertex: Vertex) -> bool:
         """Whether a record that fails at a step may end the life: without dead letters each, at some steps in any case.
 
-        Of a batch nobody can say which record it was, and a state that cannot be saved is no record's fault.
+        Of a batch nobody can say which record it was, and a state that cannot be saved is no record's fault. What
+        Lowtide does by itself does not fail.
         """
+        step = vertex.step
+        is_signed = bool(vertex.parents) and isinstance(self.vertices[vertex.parents[0]].step, Sign)
+        if is_signed or isinstance(step, (*OWN, Sign, Through)):
+            return False
         return self.dead_letters is None or isinstance(step, MapBatches | Scan | Broadcast | WindowBy)
 
     @property

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from lowtide.flow.plan import Plan, Vertex
-from lowtide.flow.steps import Feedback, MapBatches, Read
+from lowtide.flow.steps import Feedback, MapBatches, Read, Sign
 
 __all__ = ["Segments", "segments_of"]
 
@@ -81,6 +81,8 @@ class _Layout:
         self._vertices = plan.vertices
         self._below = self._reached()
         """By vertex all that its records can come to, itself included."""
+        self._made = self._reached(signs=False)
+        """The same without what clocks give: of that nothing is made of a source's records."""
         self._of_exchange = self._numbered()
         self._first_exchanges = {each for each in self._of_exchange if plan.sender_level(self._vertices[each]) == 0}
         """What level 0 sends through; a loop's way back to level 1 is none of these."""
@@ -132,11 +134,15 @@ class _Layout:
 
     # -- who stands behind whom ------------------------------------------------------------------------------------
 
-    def _reached(self) -> dict[int, set[int]]:
-        """By vertex what stands behind it, itself included; a loop's tail has its head behind it."""
+    def _reached(self, *, signs: bool = True) -> dict[int, set[int]]:
+        """By vertex what stands behind it, itself included; a loop's tail has its head behind it.
+
+        Args:
+            signs: Whether a clock stands behind the sources whose records it has signs of.
+        """
         takers: dict[int, list[int]] = {vertex.id: [] for vertex in self._vertices}
         for vertex in self._vertices:
-            for parent in vertex.parents:
+            for parent in vertex.parents if signs or not isinstance(vertex.step, Sign) else ():
                 takers[parent].append(vertex.id)
             if vertex.back is not None:
                 takers[vertex.id].append(vertex.back)
@@ -224,7 +230,7 @@ class _Layout:
         Sinks that stand behind the same segments and the same steps that may end the life share one.
         """
         plan = self._plan
-        ending = [vertex for vertex in self._vertices if plan.may_end(vertex.step)]
+        ending = [vertex for vertex in self._vertices if plan.may_end(vertex)]
         for sink in plan.sinks():
             before = [vertex for vertex in ending if self._holds_back(vertex, sink)]
             outlet = self._outlet([*self._waits[sink.id], *self._awaited(before)], before)
@@ -243,10 +249,16 @@ class _Layout:
             return True
         if self._plan.dead_letters is not None and not isinstance(vertex.step, MapBatches):
             return False
-        return any({vertex.id, sink.id} <= self._below[source.id] for source in self._plan.sources())
+        begins = [*self._plan.sources(), *(each for each in self._vertices if isinstance(each.step, Sign))]
+        return any({vertex.id, sink.id} <= self._made[each.id] for each in begins)
 
     def _awaited(self, vertices: Iterable[Vertex]) -> set[int]:
-        return {segment for vertex in vertices for segment in self._waits[vertex.id]}
+        """What is behind these; of a source not what it makes signs for, where all other sources do so, too."""
+        found: set[int] = set()
+        for vertex in vertices:
+            own = self._exchanges(self._made[vertex.id] & self._first_exchanges, 1) if vertex.level == 0 else ()
+            found.update(own or self._waits[vertex.id])
+        return found
 
     def _outlet(self, segments: Iterable[int], before: Iterable[Vertex]) -> int | None:
         held_by = frozenset(vertex.id for vertex in before)

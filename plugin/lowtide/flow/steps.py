@@ -14,6 +14,7 @@ from lowtide.flow.windows import Windows
 if TYPE_CHECKING:
     from lowtide.flow.agg import Aggregate
     from lowtide.flow.aggregation import Aggregation
+    from lowtide.flow.clocks import Striking
 
 Function = Callable[..., Any]
 
@@ -149,6 +150,35 @@ class TimedScan(FlatScan):
 
 
 @dataclass(frozen=True, slots=True)
+class Sign:
+    """Of each front the first record in each span of a clock becomes a sign for it.
+
+    It takes the records of all sources, and is none of the ways that these part into: no child path has its number.
+
+    Attributes:
+        striking: The clock's.
+    """
+
+    striking: Striking
+
+
+@dataclass(frozen=True, slots=True)
+class Clock(TimedScan):
+    """A record for each multiple of a duration that log time comes to; as it is written down it takes no stream.
+
+    Attributes:
+        striking: Its functions, which no user has written.
+    """
+
+    striking: Striking | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended(FlatScan):
+    """The labels that have ended, for a while; nothing comes of them."""
+
+
+@dataclass(frozen=True, slots=True)
 class Reduce(Scan):
     """`function(result, record) -> result`: a scan whose state is what it gave last, at first the first record.
 
@@ -270,6 +300,26 @@ class WindowBy:
     late: Literal["drop"] | None = None
     emit: Literal["close", "update"] = "close"
     result: Combined | Reduced | Folded | Applied | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WhenDone(WindowBy):
+    """Every record comes out again when everything of its tick has left what is taken at port 1.
+
+    It is a window of one tick in log time, of all records of a label or, without labels, of a hash unit.
+
+    Attributes:
+        label: The column that says which substream a record opens; None for none.
+        keep: For how long it is known that a label has ended.
+    """
+
+    label: str | None = None
+    keep: timedelta = ZERO
+
+
+@dataclass(frozen=True, slots=True)
+class Through:
+    """What a `WhenDone` waits for: takes no record of its parent, and stands behind what its parent stands behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,7 +464,9 @@ Step = (
     | Running
     | Deduplicate
     | Broadcast
+    | Sign
     | WindowBy
+    | Through
     | Late
     | Connect
     | Table
@@ -428,8 +480,17 @@ Step = (
 )
 
 
+SILENT = (Sign, Late, Through, Feedback)
+"""Steps that take records of a parent beside the ways that its records go, and so have no number in a child path."""
+
+OWN = (Clock, WhenDone, Ended)
+"""Steps whose functions are Lowtide's own: they do not fail."""
+
+
 def functions_of(step: Step) -> dict[str, Function]:
     """The user's functions that a step calls, by the arguments that they were given as."""
+    if isinstance(step, OWN):
+        return {}
     holder = step.result if isinstance(step, WindowBy) else step
     words = ("function", "timer", "on_timer", "merge", "finish")
     found = {word: getattr(holder, word, None) for word in words}
@@ -456,12 +517,17 @@ WORD = {
     Scan: "scan",
     FlatScan: "flat_scan",
     TimedScan: "flat_scan",
+    Sign: "sign",
+    Clock: "clock",
+    Ended: "ended",
     Reduce: "reduce",
     Running: "aggregate",
     Aggregated: "aggregate",
     Deduplicate: "deduplicate",
     Broadcast: "broadcast",
     WindowBy: "window",
+    WhenDone: "when_done",
+    Through: "through",
     Late: "late",
     Connect: "connect",
     Table: "table",

@@ -124,6 +124,29 @@ class Stream(Generic[T]):
         check_text("broadcast", name)
         return Broadcast(self._flow, self._write_down(steps.Broadcast(function_of(function), initial), name))
 
+    def when_done(
+        self, name: str, *, through: Stream[Any], label: str | None = None, keep: timedelta = timedelta(hours=1)
+    ) -> Stream[T]:
+        """Give each record again when everything of its tick, and so all that came of it, has left another stream.
+
+        It stands before all records of the next tick, and behind all of its own. With `label`, whoever is outside of
+        the job can wait for the end of one substream: `lt.subscribe(job, f"done:{name}:{label}")`, `lowtide wait`.
+
+        Args:
+            name: The step's name.
+            through: A stream that is made of these records, with no window, timer or join on the way.
+            label: The column that names the substream which a record opens: a document, a session, a request.
+            keep: For so much log time it is known of a label that it has ended.
+        """
+        from lowtide.flow.when_done import when_done_of
+
+        step = when_done_of(name, label, keep)
+        self._check_ours(through, "when_done")
+        return self._then_beside(step, name, through)
+
+    def _then_beside(self, step: Step, name: str, other: Stream[Any]) -> Stream[Any]:
+        return Stream(self._flow, self._write_down(step, name, also=[other._call]))
+
     def loop(
         self,
         name: str,

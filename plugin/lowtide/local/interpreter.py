@@ -19,11 +19,14 @@ from lowtide.core.operators.order import FIRST_TURN, delivered_ms
 from lowtide.core.operators.pairing import Pairing
 from lowtide.core.operators.per_record import not_bool
 from lowtide.core.operators.watch import record_watch
+from lowtide.flow.clocks import Sighted
+from lowtide.flow.moments import moment
 from lowtide.flow.plan import Plan, Vertex
 from lowtide.flow.schema import schema_of
 from lowtide.flow.steps import (
     Again,
     Broadcast,
+    Clock,
     Connect,
     Deduplicate,
     Feedback,
@@ -38,9 +41,11 @@ from lowtide.flow.steps import (
     Read,
     Scan,
     Side,
+    Sign,
     Split,
     Table,
     TimedScan,
+    WhenDone,
     WindowBy,
     Write,
 )
@@ -49,7 +54,7 @@ from lowtide.local.items import Item, Message, Order
 from lowtide.local.joins import ROWS, AsofPairs, Pairs, Rows
 from lowtide.local.plain_records import is_plain
 from lowtide.local.state import Scanned, Seen, Windows
-from lowtide.local.timers import TimedScanned
+from lowtide.local.timers import Struck, TimedScanned
 from lowtide.local.windows import OnTime, TimedWindows
 from lowtide_snapshots.errors import KeyRefused
 from lowtide_snapshots.keys.hashing import hash_unit
@@ -119,11 +124,7 @@ class Run:
         }
         self._tables = {vertex.id: Rows(plan, vertex) for vertex in plan.vertices if isinstance(vertex.step, JoinTable)}
         self._watches = {vertex.id: record_watch(vertex) for vertex in plan.vertices}
-        self._scanned = {
-            vertex.id: (TimedScanned if isinstance(vertex.step, TimedScan) else Scanned)(plan, vertex)
-            for vertex in plan.vertices
-            if isinstance(vertex.step, Scan)
-        }
+        self._scanned = {vertex.id: _scanned(plan, vertex) for vertex in plan.vertices if isinstance(vertex.step, Scan)}
         self._timers = {id_: scanned for id_, scanned in self._scanned.items() if isinstance(scanned, TimedScanned)}
 
     def begin(self, vertex: Vertex, key: tuple[Any, ...], state: object) -> None:
@@ -134,24 +135,36 @@ class Run:
         """Take a message of a source all its way."""
         assert isinstance(source.step, Read)
         self._come_to(order)
+        self._sign(source, Item(None, order, message))
         format_ = source.step.source.format
         decoded = format_.decode(message.rows)
         for _, reason in decoded.failures:
             self._fail(source, Item(None, order, message), unreadable(0, message.value, format_, source.gives, reason))
         for record in decoded.rows:
-            self.take(source, Item(record, order, message))
+            self._walk(source, Item(record, order, message))
 
     def take(self, source: Vertex, item: Item) -> None:
         """Take a record of a source all its way."""
         self._come_to(item.order)
+        self._sign(source, item)
         self._walk(source, item)
+
+    def _sign(self, source: Vertex, item: Item) -> None:
+        """Have clocks see a message, readable or not."""
+        at = moment(item.order.tick * self._plan.slack_ms * 1_000)
+        for sign in self._plan.signs_of(source):
+            assert isinstance(sign.step, Sign)
+            self._walk(sign, item.becomes(Sighted(sign.step.striking.name, at)))
 
     def finish(self) -> None:
         """Let time go on after the last record."""
         self._come_to(None)
 
     def _come_to(self, order: Order | None) -> None:
-        """Let the clock bring all that stands before a place in the order."""
+        """Let the clock bring all that stands before a place in the order; before None all there is."""
+        if order is None and self._until is None:
+            for timer in self._timers.values():
+                timer.time_ends()
         clocked: dict[int, TimedWindows | Pairs | TimedScanned] = {**self._timed, **self._pairs, **self._timers}
         while clocked:
             dues = [(place, id_) for id_, timed in clocked.items() if (place := timed.next) is not None]
@@ -199,7 +212,7 @@ class Run:
         ways = []
         for number, child in enumerate(children, 1):
             # What does not fit its type is found by the first step that asks, and gone for those behind it.
-            if (child.is_exchange or isinstance(child.step, Write | MapBatches)) and not self._is_sound(vertex, item):
+            if (child.is_exchange or isinstance(child.step, _LOOK)) and not self._is_sound(vertex, item):
                 break
             branch = item if len(children) == 1 else item.child(number)
             ways.append(_Way(child, child.parents.index(vertex.id), branch))
@@ -371,6 +384,16 @@ class Run:
         if vertex.level == 0:
             original = (message.key, message.value, message.headers or None)
         self.dead.append(Dead(vertex.name, message.position, timestamp, failure.error, *original))
+
+
+_LOOK = Write | MapBatches | WhenDone
+"""Steps that need records whose fields are what they are declared to be, beside exchanges."""
+
+
+def _scanned(plan: Plan, vertex: Vertex) -> Scanned:
+    if isinstance(vertex.step, Clock):
+        return Struck(plan, vertex)
+    return (TimedScanned if isinstance(vertex.step, TimedScan) else Scanned)(plan, vertex)
 
 
 def _carried(vertex: Vertex, item: Item) -> Item:

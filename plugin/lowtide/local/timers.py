@@ -12,14 +12,16 @@ from lowtide.core.operators.keys import plain
 from lowtide.core.operators.order import CLOCK, Position
 from lowtide.core.operators.timing import Timing
 from lowtide.errors import FlowError
+from lowtide.flow.clocks import ends_at
 from lowtide.flow.plan import Plan, Vertex
+from lowtide.flow.steps import Clock
 from lowtide.local.calls import Failed
 from lowtide.local.items import Item, Message, Order
 from lowtide.local.state import Scanned
 from lowtide_snapshots.keys.canonical import encode_key
 from lowtide_snapshots.keys.hashing import hash_unit
 
-__all__ = ["LIMIT", "Endless", "TimedScanned"]
+__all__ = ["LIMIT", "Endless", "Struck", "TimedScanned"]
 
 BEFORE = -1
 """The tick before any."""
@@ -50,6 +52,9 @@ class TimedScanned(Scanned):
         while self._heap and self._asked.get(self._heap[0][4]) != self._heap[0][:3]:
             heappop(self._heap)
         return Order(self._heap[0][0], CLOCK, self._first + self._heap[0][1]) if self._heap else None
+
+    def time_ends(self) -> None:
+        """Hear that no record is left, and that nobody has said how far time goes."""
 
     def begin(self, key: tuple[Any, ...], state: object) -> None:
         """See `Scanned.begin`; the key asks for its call as after a restore."""
@@ -125,3 +130,23 @@ class TimedScanned(Scanned):
                 where=str(self._vertex.site),
                 way_out="say how far time goes: run_locally(..., until=...); in a job it goes on as the log does",
             )
+
+
+class Struck(TimedScanned):
+    """A clock, which stops at the end of the last span that has a record."""
+
+    def __init__(self, plan: Plan, vertex: Vertex) -> None:
+        super().__init__(plan, vertex)
+        assert isinstance(vertex.step, Clock)
+        assert vertex.step.striking is not None, "it was written down with its functions"
+        self._name = vertex.step.striking.name
+        self._is_over = False
+
+    def time_ends(self) -> None:
+        """See `TimedScanned`."""
+        self._is_over = True
+
+    @property
+    def next(self) -> Order | None:
+        """See `TimedScanned`."""
+        return None if self._is_over and ends_at(self._states.kept((self._name,))) else super().next

@@ -87,7 +87,7 @@ class TimedWindows:
             self._on_time(self._vertex.name, began - moment)
         if self._ahead is not None and moment > began + self._slack_us - 1 + self._ahead:
             return True, []
-        key = tuple(getattr(item.record, column) for column in self._columns)
+        key = tuple(getattr(item.record, column) for column in self._columns) or (item.unit,)
         try:
             if self._spans is None:
                 return self._take_in_session(key, moment, item)

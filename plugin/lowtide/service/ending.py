@@ -45,12 +45,16 @@ class EndOfTime:
             delivered: The tick below which all is durable; None while nobody knows.
             now_s: The monotonic time.
         """
-        if delivered is None or delivered < self._tick:
+        if not self.has_come(delivered):
             return False
         if not self.reached and self._is_committed(now_s):
             self.reached = True
             self._events.event("sources_ended")
         return True
+
+    def has_come(self, delivered: int | None) -> bool:
+        """Whether time has come to its end; see `look`."""
+        return delivered is not None and delivered >= self._tick
 
     def _is_committed(self, now_s: float) -> bool:
         if not self._takes:

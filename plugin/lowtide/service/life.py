@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from lowtide.assignment.messages import Looked, Reached, WorkerNews, WorkerOrder
+from lowtide.assignment.messages import LabelsEnded, Looked, Reached, WorkerNews, WorkerOrder
 from lowtide.assignment.setting import LifeSetting
 from lowtide.assignment.welcome import Welcome
 from lowtide.events import EventLog
@@ -29,6 +29,7 @@ from lowtide.service.tracker.process import TrackerProcess
 from lowtide.service.tracker.sharded import LifeTracker, ShardedTracker
 from lowtide.service.tracker.stall import Stall
 from lowtide.service.workers.crew import Crew
+from lowtide.service.workers.ended_labels import EndedLabels
 from lowtide.service.workers.questions import Questions
 from lowtide.service.workers.register import Register
 from lowtide.service.workers.silence import Silence
@@ -81,6 +82,7 @@ class Life:
             slack_ms=shape.slack_ms,
             start_ms=setting.start * shape.slack_ms if setting.start > 0 else None,
             segments=shape.segments,
+            labels=shape.labels,
         )
         """What subscribers are told."""
         if self.told is not None:
@@ -123,6 +125,7 @@ class Life:
             setting.shape.slack_ms, lambda: self.snapshots, takes=setting.snapshots is not None, events=events
         )
         self.records = Records(self._read_records)
+        self.labels = EndedLabels(self._crew, self.hub, lambda: self.told, setting.shape.slack_ms)
         self.questions = Questions(self._crew, setting.shape.slack_ms)
         self._tidier: FloorTidier | None = None
         if setting.snapshots is not None and setting.keeps_lasts:
@@ -168,6 +171,7 @@ class Life:
     async def close(self) -> None:
         """End all of it."""
         self._closing = True
+        await self.labels.close()
         await self.records.close()
         if self._reading is not None:
             await asyncio.wait([self._reading])
@@ -217,6 +221,8 @@ class Life:
         """Take what a worker reports of its front, of a snapshot or of a key that was asked for."""
         if isinstance(news, Looked):
             self.questions.hear(worker, news)
+        elif isinstance(news, LabelsEnded):
+            self.labels.hear(worker, news)
         elif isinstance(news, Reached):
             self.fronts.heard_from(worker, news)
         elif self.snapshots is not None:
@@ -254,6 +260,9 @@ class Life:
             self.snapshots.look(time.monotonic())
         self.reach.look(time.monotonic())
         delivered = delivered_time(workers, self._crew.expected)
+        if self.end.has_come(delivered) and not self.labels.all_told():
+            return  # Whoever waits for a label is told before the job ends itself.
+        self.labels.soon()
         if self.end.look(delivered, time.monotonic()):
             return
         if self.jobs is not None:
@@ -337,6 +346,7 @@ class Life:
         else:
             self.told = tick
             self.hub.reached(DELIVERED, tick)
+            self.labels.soon()
             if self.jobs is not None and self.report is not None:
                 self._say(self.jobs, self.report)
 

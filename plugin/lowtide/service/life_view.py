@@ -69,6 +69,7 @@ class LifeView:
             stop=lambda: os.kill(setting.driver_pid, signal.SIGTERM),
             take=self._take if setting.snapshots is not None else None,
             look=life.questions.ask if setting.snapshots is not None else None,
+            ended=life.labels.ended_ms,
             hub=life.hub,
             snapshots=lambda: [] if life.snapshots is None else life.snapshots.views(),
             host=said.host,

@@ -57,9 +57,11 @@ ROUTES = {
     "GET /api/jobs": "the jobs that the page shows: this one",
     "GET /api/job?since_ms=TIME": "what the page shows of it: of the status, history, snapshots and lives",
     "GET /events?about=SUBJECT&at_ms=TIME": "server-sent events, each once and in order: about `delivered`, `commit`, "
-    "`min_time` or `segment:STEP`, several if wanted; with at_ms only when it has come to this time. Goes on after the "
-    "header `Last-Event-ID`",
+    "`min_time`, `segment:STEP` or `done:STEP:LABEL`, several if wanted; with at_ms only when it has come to this "
+    "time. Goes on after the header `Last-Event-ID`",
     "GET /state/STEP?COLUMN=VALUE": "the state of one key as of min time, with that time",
+    "GET /done/STEP?label=LABEL": "when the substream of a label has ended, all that came of it being delivered; null "
+    "if it has not, or is not known any more",
     "GET /snapshots": "the snapshots of this life as JSON, oldest first",
     "POST /snapshots": 'take one; the body may be {"name": "...", "commit": false, "key": "..."}: a key that was heard '
     "before gets the snapshot that it began",
@@ -82,6 +84,8 @@ Past = Callable[[int], HistoryView | None]
 Page = Callable[[int], Awaitable[JobAnswer | None]]
 """Likewise."""
 Look = Callable[[str, dict[str, str]], Awaitable[bytes]]
+Ended = Callable[[str, str], Awaitable[int | None]]
+"""Takes a step and a label; returns ms since 1970."""
 Take = Callable[[str | None, bool, str | None], SnapshotView]
 """Takes a name, whether to commit, and the request's key."""
 Metrics = Callable[[str], tuple[bytes, str]]
@@ -119,6 +123,7 @@ class Control:
         take: Begins to take a snapshot, of this name, and to commit it if that is wanted; None where none are taken.
         snapshots: Those of this life.
         look: Answers with a key's state, as `Questions.ask` does.
+        ended: Answers when a label has ended, as `EndedLabels.ended_ms` does.
         hub: What subscribers are told.
         host: Where to listen.
         port: 0 for a free one.
@@ -137,6 +142,7 @@ class Control:
         take: Take | None = None,
         snapshots: Callable[[], list[SnapshotView]] = list,
         look: Look | None = None,
+        ended: Ended | None = None,
         hub: Hub,
         host: str = "127.0.0.1",
         port: int = 0,
@@ -152,6 +158,7 @@ class Control:
         self._take = take
         self._snapshots = snapshots
         self._look = look
+        self._ended = ended
         self._hub = hub
         self._host = host
         self._port = port
@@ -176,6 +183,7 @@ class Control:
         app.router.add_post("/snapshots", self._take_snapshot)
         app.router.add_get(EVENTS, self._send_events, allow_head=False)
         app.router.add_get("/state/{step}", self._show_state, allow_head=False)
+        app.router.add_get("/done/{step}", self._show_done, allow_head=False)
         app.router.add_post("/stop", self._ask_stop)
         app.router.add_get("/health", self._health, allow_head=False)
         app.router.add_get("/", self._show_page, allow_head=False)
@@ -264,6 +272,15 @@ class Control:
         except LowtideError as error:
             return _says(404, error.what, error.way_out)
         return web.Response(body=answer, content_type="application/json")
+
+    async def _show_done(self, request: web.Request) -> web.Response:
+        step, label = request.match_info["step"], request.query.get("label", "")
+        try:
+            self._hub.check_label(step, label)
+            ended_ms = None if self._ended is None else await self._ended(step, label)
+        except SubscriptionRefused as error:
+            return _says(404, error.what, error.way_out)
+        return _encoded({"step": step, "label": label, "ended_ms": ended_ms})
 
     async def _ask_stop(self, request: web.Request) -> web.Response:
         LOG.info("%s asks over the control API that the job be stopped", request.remote)

@@ -104,12 +104,12 @@ class SinkView(Struct, frozen=True, kw_only=True):
 
 
 class ShardView(Struct, frozen=True, kw_only=True):
-    """A shard of the tracker: `era` counts its processes, `flushes` what came to the one that runs."""
+    """A shard of the tracker: `era` counts its processes, `traffic` is that of the one that runs."""
 
     shard: int
     era: int = 0
     pid: int | None = None
-    flushes: int = 0
+    traffic: Traffic = field(default_factory=Traffic)
     trouble: str = ""
 
 

@@ -144,6 +144,7 @@ def _processes(view: JobView) -> Iterator[Metric]:
         for shard in view.tracker.shards:
             working.add_metric([str(shard.shard)], int(not shard.trouble))
         yield working
+        yield from _shard_traffic(view)
     yield _one("tracker_floors", "Floors that the tracker keeps.", view.tracker.floors)
     yield from _traffic(view)
     yield _one("clock_jump_seconds", "How far the broker's clock is off what is believed.", view.clock_jump_ms / 1000)
@@ -180,6 +181,25 @@ def _traffic(view: JobView) -> Iterator[Metric]:
             messages.add_metric([worker.worker, direction], traffic[f"messages_{direction}"])
             sizes.add_metric([worker.worker, direction], traffic[f"bytes_{direction}"])
     yield from (messages, sizes)
+
+
+def _shard_traffic(view: JobView) -> Iterator[Metric]:
+    labels = ["shard", "direction"]
+    messages = CounterMetricFamily(
+        "lowtide_tracker_shard_messages", "Messages of a shard of the tracker.", labels=labels
+    )
+    sizes = CounterMetricFamily("lowtide_tracker_shard_bytes", "Their bytes, handshakes included.", labels=labels)
+    acks = CounterMetricFamily(
+        "lowtide_tracker_shard_acks", "Entries of flushes that have come to it.", labels=["shard"]
+    )
+    for shard in view.tracker.shards:
+        number, told = str(shard.shard), shard.traffic
+        messages.add_metric([number, "in"], told.messages_in)
+        messages.add_metric([number, "out"], told.messages_out)
+        sizes.add_metric([number, "in"], told.bytes_in)
+        sizes.add_metric([number, "out"], told.bytes_out)
+        acks.add_metric([number], told.acks)
+    yield from (messages, sizes, acks)
 
 
 def _kept(view: JobView) -> Iterator[Metric]:

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lowtide.flow.segments import segments_of
+from lowtide.flow.steps import WhenDone
 from lowtide.status.gauges import FrontGauges, WorkerState
 from lowtide.status.job_view import SnapshotsView
 from lowtide.status.tracker_report import TrackerReport
 from lowtide_snapshots.cause import Cause
 
 if TYPE_CHECKING:
-    from lowtide.flow.plan import Plan
+    from lowtide.flow.plan import Plan, Vertex
 
 __all__ = ["JobShape", "Moment"]
 
@@ -33,6 +34,7 @@ class JobShape:
         segments: Number to the names of the steps that receive its frames; or `OUTLET`.
         sinks: Name to (level, lanes).
         delivery: "exactly_once" or "at_least_once".
+        labels: By `when_done` with a label what its labels are: the type of the column.
     """
 
     job: str
@@ -42,6 +44,7 @@ class JobShape:
     segments: Mapping[int, str]
     sinks: Mapping[str, tuple[int, int]]
     delivery: str = "exactly_once"
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, plan: Plan, *, incarnation: int, started_ms: int, delivery: str = "exactly_once") -> JobShape:
@@ -69,7 +72,20 @@ class JobShape:
             segments={each: ", ".join(steps) or OUTLET for each, steps in names.items()},
             sinks={sink.name: (sink.level, plan.lanes) for sink in plan.sinks()},
             delivery=delivery,
+            labels={vertex.name: _label_of(vertex) for vertex in plan.vertices if _is_labelled(vertex)},
         )
+
+
+def _is_labelled(vertex: Vertex) -> bool:
+    return isinstance(vertex.step, WhenDone) and vertex.step.label is not None
+
+
+def _label_of(vertex: Vertex) -> str:
+    from lowtide.flow.schema import schema_of
+
+    assert isinstance(vertex.step, WhenDone)
+    assert vertex.step.label is not None
+    return schema_of(vertex.takes).kinds[vertex.step.label].name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

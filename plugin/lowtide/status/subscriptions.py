@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -26,11 +27,12 @@ from lowtide.core.fronts.floors import LAST_TICK
 from lowtide.errors import LowtideError
 from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.commits.record import Commit
-from lowtide_snapshots.job.news import COMMIT, DELIVERED, END, LIFE, MIN_TIME, SEGMENT, News
+from lowtide_snapshots.job.news import COMMIT, DELIVERED, DONE, END, LIFE, MIN_TIME, SEGMENT, News
 
 __all__ = ["Hub", "Subscription", "SubscriptionRefused"]
 
 MAX_SUBJECTS = 64
+MAX_LABEL_CHARACTERS = 1_000
 KEPT_COMMITS = 10_000
 SPARE_WAITERS = 64
 BATCH = 256
@@ -52,13 +54,29 @@ class Hub:
         slack_ms: What a tick lasts.
         start_ms: Where the life begins: segments go back to it. None if it begins with nothing.
         segments: Names by number, as `JobShape.segments` has them.
+        labels: By `when_done` what its labels are, as `JobShape.labels` has them.
+
+    Attributes:
+        on_label: Called when a subscriber has come that waits for a label's end.
     """
 
-    def __init__(self, *, incarnation: int, slack_ms: int, start_ms: int | None, segments: Mapping[int, str]) -> None:
+    def __init__(
+        self,
+        *,
+        incarnation: int,
+        slack_ms: int,
+        start_ms: int | None,
+        segments: Mapping[int, str],
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
         self.incarnation = incarnation
         self._slack_ms = slack_ms
         self._start_ms = start_ms
         self._segments = dict(segments)
+        self._labels = dict(labels or {})
+        self.on_label: Callable[[], None] = lambda: None
+        self._waited: Counter[str] = Counter()
+        """By the subject of a label how many subscriptions there are: it is known as long as somebody waits."""
         self._reached: dict[str, int] = {}
         """By subject the newest time in ms."""
         self._commits: list[Commit] = []
@@ -132,7 +150,7 @@ class Hub:
         """Begin to tell of subjects.
 
         Args:
-            subjects: Of "delivered", "commit", "min_time", "segment:STEP" and "segment:NUMBER".
+            subjects: Of "delivered", "commit", "min_time", "segment:STEP", "segment:NUMBER" and "done:STEP:LABEL".
             at_ms: Tell of each subject once: when it has come to this moment or past it. None for every step.
             last_id: The id of the last news that the subscriber has had of these subjects; empty for none.
             wake: Called when `take` may have something; often enough, perhaps in vain.
@@ -143,20 +161,27 @@ class Hub:
         if not 1 <= len(subjects) <= MAX_SUBJECTS or len(set(subjects)) < len(subjects):
             raise SubscriptionRefused(
                 f"a subscription is about 1 to {MAX_SUBJECTS} different subjects, and this one names {len(subjects)}",
-                way_out="name each of them once: `about=delivered`, `commit`, `min_time` or `segment:STEP`",
+                way_out="name each of them once: `about=delivered`, `commit`, `min_time`, `segment:STEP` or "
+                "`done:STEP:LABEL`",
             )
         known = [self._subject(each) for each in subjects]
         subscription = Subscription(self, subjects, known, at_ms, self._place(last_id, known), wake)
         self._all.add(subscription)
+        labels = [subject for subject in known if subject.startswith(f"{DONE}:")]
+        self._waited.update(labels)
         for subject in known:
             if at_ms is None:
                 self._followers.setdefault(subject, set()).add(subscription)
             elif self._reached.get(subject, BEFORE_ALL) < at_ms:
                 heapq.heappush(self._waiters.setdefault(subject, []), (at_ms, next(self._numbers), subscription))
+        if labels:
+            self.on_label()
         return subscription
 
     def forget(self, subscription: Subscription) -> None:
         """A subscriber is gone."""
+        if subscription not in self._all:
+            return
         self._all.discard(subscription)
         for subject in subscription.known:
             self._followers.get(subject, set()).discard(subscription)
@@ -164,11 +189,28 @@ class Hub:
             if len(waiters) > 2 * len(self._all) + SPARE_WAITERS:  # Most of them are gone.
                 waiters[:] = [each for each in waiters if each[2] in self._all]
                 heapq.heapify(waiters)
+            if subject in self._waited:
+                self._waited[subject] -= 1
+                if not self._waited[subject]:
+                    for known in (self._waited, self._reached, self._followers, self._waiters):
+                        known.pop(subject, None)
+
+    @property
+    def labels_waited_for(self) -> dict[str, list[str]]:
+        """By `when_done` the labels that subscribers wait for the end of."""
+        found: dict[str, list[str]] = {}
+        for subject in self._waited:
+            _, step, label = subject.split(":", 2)
+            found.setdefault(step, []).append(label)
+        return found
 
     def _subject(self, asked: str) -> str:
         if asked in (DELIVERED, COMMIT, MIN_TIME):
             return asked
         kind, _, name = asked.partition(":")
+        if kind == DONE:
+            self.check_label(*name.partition(":")[::2])
+            return asked  # A label is called as it is asked for.
         if kind == SEGMENT:
             for number, steps in self._segments.items():
                 if name == str(number) or name in steps.split(", "):
@@ -180,8 +222,26 @@ class Hub:
             )
         raise SubscriptionRefused(
             f"there is nothing to tell about {asked[:100]!r}",
-            way_out=f"ask about {DELIVERED}, {COMMIT}, {MIN_TIME} or {SEGMENT}:STEP",
+            way_out=f"ask about {DELIVERED}, {COMMIT}, {MIN_TIME}, {SEGMENT}:STEP or {DONE}:STEP:LABEL",
         )
+
+    def check_label(self, step: str, label: str) -> None:
+        """Refuse a label that there cannot be.
+
+        Raises:
+            SubscriptionRefused: the step has no labels, or none such.
+        """
+        if step not in self._labels:
+            there = ", ".join(sorted(self._labels))
+            raise SubscriptionRefused(
+                f"no when_done with labels of this job is called {step[:100]!r}",
+                way_out=f"its labels are those of {there}" if there else "give the flow's when_done a label=",
+            )
+        if not label or len(label) > MAX_LABEL_CHARACTERS or (self._labels[step] == "int" and not _is_int(label)):
+            raise SubscriptionRefused(
+                f'{label[:100]!r} is no label of "{step}", which is {self._labels[step]}',
+                way_out=f"say {DONE}:{step}:LABEL, with a value of its column as text",
+            )
 
     def _place(self, last_id: str, known: Sequence[str]) -> _Place:
         if not last_id:
@@ -236,6 +296,10 @@ class Hub:
     def cause(self) -> Cause | None:
         """Why the life is over."""
         return self._cause
+
+
+def _is_int(text: str) -> bool:
+    return text.isascii() and text.removeprefix("-").isdecimal()
 
 
 @dataclass(slots=True)

@@ -103,7 +103,7 @@ class _Teller:
         if tracker is None:
             return TrackerView(restarts=restarts)
         shards = tuple(
-            ShardView(shard=each.shard, era=each.era, pid=each.pid, flushes=each.flushes, trouble=each.trouble)
+            ShardView(shard=each.shard, era=each.era, pid=each.pid, traffic=each.traffic, trouble=each.trouble)
             for each in tracker.shards
         )
         records = totals_of(self._moment.workers).records_in

@@ -43,14 +43,14 @@ class ShardState:
         shard: Its number.
         era: How many processes it has had.
         pid: Of the one that runs; None while there is none.
-        flushes: How many parts of flushes have come to it.
+        traffic: What has come to it, and gone from it; not what it says to the merge.
         trouble: What is wrong with it, for people; empty if nothing is.
     """
 
     shard: int
     era: int
     pid: int | None
-    flushes: int
+    traffic: Traffic
     trouble: str
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 
 import msgspec
 
-from lowtide.assignment.messages import Look, Looked
+from lowtide.assignment.messages import LabelsEnded, Look, Looked, LookForLabels
+from lowtide.core.operators.group import Key
 from lowtide.core.operators.grouping import NOTHING
 from lowtide.core.operators.saved_step import KeyUnreadable, saved_steps
 from lowtide.core.worker import WorkerCore
+from lowtide.flow.when_done import ENDED
 
 __all__ = ["KeyLookup"]
 
@@ -34,6 +37,26 @@ class KeyLookup:
         except Exception as error:
             LOG.exception('a key of "%s" could not be looked up', asked.step)
             return Looked(id=asked.id, cause=f'a key of "{asked.step}" could not be looked up: {error!r}')
+
+    def look_for_labels(self, asked: LookForLabels) -> LabelsEnded:
+        """Say which labels have ended, of the hash units that are here; one that is no value of its type has not."""
+        try:
+            return LabelsEnded(asked.id, self._ended(asked))
+        except Exception:
+            LOG.exception('labels of "%s" could not be looked up', asked.step)
+            return LabelsEnded(asked.id, {})
+
+    def _ended(self, asked: LookForLabels) -> dict[str, int]:
+        step = self._steps.get(f"{asked.step}/{ENDED}")
+        if step is None or step.key is None:
+            return {}
+        (column,) = [field.name for field in step.key]
+        labels: dict[Key, str] = {}
+        for label in asked.labels:
+            with suppress(KeyUnreadable):
+                labels[step.key_of({column: label})] = label
+        ended = self._core.program.ended(step.vertex, list(labels), self._core.settled_time)
+        return {labels[key]: tick for key, tick in ended.items()}
 
     def _look(self, asked: Look) -> Looked:
         step = self._steps.get(asked.step)

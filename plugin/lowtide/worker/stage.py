@@ -21,6 +21,7 @@ from lowtide.assignment.messages import (
     Forget,
     Grant,
     Look,
+    LookForLabels,
     NewFronts,
     Reached,
     WorkerOrder,
@@ -309,6 +310,8 @@ class LevelStage:
                 self._fronts.update(fronts)
             case Look():
                 host.report(self.name, KeyLookup(self.core).look(order))
+            case LookForLabels():
+                host.report(self.name, KeyLookup(self.core).look_for_labels(order))
             case Forget(starts):
                 for front, offset in starts:
                     self.core.forget_floors(front, offset)

@@ -51,6 +51,8 @@ class ControlledJob:
     asked: list[tuple[str | None, bool]] = field(default_factory=list)
     lines: list[SnapshotLine] = field(default_factory=list)
     lives: list[LifeLine] = field(default_factory=list)
+    ended: dict[tuple[str, str], int] = field(default_factory=dict)
+    """By step and label when it has ended."""
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
 
     @property
@@ -97,13 +99,22 @@ class ControlledJob:
         self.asked.append((name, commit))
         return self.taking[0]
 
+    async def ended_ms(self, step: str, label: str) -> int | None:
+        return self.ended.get((step, label))
+
     def snapshots(self) -> list[SnapshotView]:
         return [self.taking.pop(0) if len(self.taking) > 1 else self.taking[0]] if self.taking else []
 
 
 def hub_of(shape: JobShape) -> Hub:
     """A hub of a job that began with nothing."""
-    return Hub(incarnation=shape.incarnation, slack_ms=shape.slack_ms, start_ms=None, segments=shape.segments)
+    return Hub(
+        incarnation=shape.incarnation,
+        slack_ms=shape.slack_ms,
+        start_ms=None,
+        segments=shape.segments,
+        labels=shape.labels,
+    )
 
 
 @contextmanager
@@ -121,6 +132,7 @@ def controlled(shape: JobShape, events: EventLog) -> Iterator[ControlledJob]:
         stop=lambda: job.stops.append("stop"),
         take=job.take,
         snapshots=job.snapshots,
+        ended=job.ended_ms,
         hub=job.hub,
     )
     loop = job.loop

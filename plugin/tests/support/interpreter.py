@@ -58,6 +58,14 @@ class Raw:
     value: bytes | None
 
 
+@dataclasses.dataclass(frozen=True)
+class Moment:
+    """What a clock gives."""
+
+    clock: str
+    at: datetime
+
+
 class Kafka(NamedTuple):
     """A topic, the type of its records, the column that is a message's key, and whether it stands before all others."""
 
@@ -309,6 +317,14 @@ class Stream:
         head._step.crosses = any(step.kind == "key_by" for step in self._flow.steps[before:])
         return tail
 
+    def when_done(
+        self, name: str, *, through: Stream, label: str | None = None, keep: timedelta = timedelta(0)
+    ) -> Stream:
+        stream = self._then("when_done", name, label=label)
+        step = stream._step
+        step.level = max(1, step.level + (label is not None), through._step.level)
+        return stream
+
     def write(self, name: str, sink: Kafka) -> None:
         self._then("write", name, sink=sink)
 
@@ -378,6 +394,13 @@ class Flow:
     def read(self, name: str, source: Kafka) -> Stream:
         step = Step("read", name, [], source=source)
         step.gives = source.record
+        self.steps.append(step)
+        return Stream(self, step)
+
+    def clock(self, name: str, every: timedelta, *, tz: str | None = None) -> Stream:
+        assert tz is None, "this one goes by UTC alone"
+        step = Step("clock", name, [], every=every)
+        step.level, step.gives = 1, Moment
         self.steps.append(step)
         return Stream(self, step)
 
@@ -503,7 +526,8 @@ class Run:
         self.written: dict[Step, list[Record]] = {step: [] for step in flow.steps if step.kind == "write"}
         self.letters: list[Letter] = []
 
-    def take(self, start: Iterable[tuple[Step, Record]], until: int | None = None) -> None:
+    def take(self, start: Sequence[tuple[Step, Record]], until: int | None = None) -> None:
+        self._strike(start, until)
         for step, record in start:
             self._put(step, 0, record)
         while self._queue:
@@ -526,6 +550,21 @@ class Run:
         for step in self._flow.steps:
             for key, state in states.get(step.name, {}).items():
                 self._kept[step][key if isinstance(key, tuple) else (key,)] = state
+
+    def _strike(self, start: Sequence[tuple[Step, Record]], until: int | None) -> None:
+        """Have clocks called at each multiple behind the first record: to the one that ends the span of the last."""
+        ticks = [record.tick for step, record in start if not step.rest["source"].preload]
+        slack = timedelta(milliseconds=self._slack_ms)
+        for step in self._flow.steps:
+            if step.kind != "clock" or not ticks:
+                continue
+            every, first, last = step.rest["every"], min(ticks) * slack, max(ticks) * slack
+            moment = first - first % every + every
+            while -(-moment // slack) <= until if until is not None else moment <= last - last % every + every:
+                unit, tick = unit_of([step.name], self._units), -(-moment // slack)
+                self._call_at(step, (tick, -1, self._flow.steps.index(step) * self._units + unit), unit)
+                self._kept[step][tick] = Moment(step.name, EPOCH + moment)
+                moment += every
 
     def _put(self, step: Step, port: int, record: Record) -> None:
         heapq.heappush(self._queue, (record.place, next(self._number), step, port, record))
@@ -572,8 +611,8 @@ class Run:
             return self._new(step, record)
         if kind == "split":
             return self._parted(step, record)
-        if kind == "window":
-            return self._windowed(step, record)
+        if kind in ("window", "when_done"):
+            return (self._windowed if kind == "window" else self._waits)(step, record)
         return [record] if kind in ("merge", "connect", "table", "side") else self._called(step, record)
 
     def _parted(self, step: Step, record: Record) -> list[Record]:
@@ -756,9 +795,26 @@ class Run:
                 number += 1
                 self._pass_on(step, clock._replace(value=out, path=(number,)))
 
+    def _waits(self, step: Step, record: Record) -> list[Record]:
+        """Lay a record aside until the next tick begins."""
+        label = step.rest["label"]
+        key = () if label is None else (getattr(record.value, label),)
+        unit = record.unit if label is None else unit_of(key, self._units)
+        assert unit is not None
+        tick = record.tick + 1
+        self._kept[step].setdefault((tick, unit), []).append((whole_bytes(key), record.place, record.value))
+        self._call_at(step, (tick, -1, self._flow.steps.index(step) * self._units + unit), unit)
+        return []
+
     def _called_by_time(self, step: Step, clock: Record) -> None:
         if step.kind == "scan":
             self._call_keys(step, clock)
+        elif step.kind == "clock":
+            self._pass_on(step, clock._replace(value=self._kept[step][clock.tick], path=(1,)))
+        elif step.kind == "when_done":
+            waiting = sorted(self._kept[step].pop((clock.tick, clock.unit)), key=lambda each: each[:2])
+            for number, (_, _, value) in enumerate(waiting, 1):
+                self._pass_on(step, clock._replace(value=value, path=(number,)))
         else:
             (self._close if step.kind == "window" else self._leave_alone)(step, clock)
 

@@ -100,6 +100,8 @@ class Programs:
         self.run()
         for level, programs in enumerate(self.levels, 1):
             for place, program in enumerate(programs):
+                for node in program.holding:
+                    node.time_ends()
                 self._take((level, place), level, program.advance(END))
             self.run()
         for (sink, place), barrier in sorted(self._barriers.items()):

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from enum import Enum
 from typing import Annotated, Any, Literal
 
-from lowtide import Alias, Epoch, Header, Key, Offset, Partition, Timestamp, Tombstone, Topic
+from lowtide import Alias, Epoch, Header, Key, Moment, Offset, Partition, Timestamp, Tombstone, Topic
 
 SINKS = ("key", "other", "number", "data", None)
 PRIME = 1_000_003
@@ -253,6 +253,10 @@ def untimed(timed: Timed) -> Thing:
     return Thing(timed.key, timed.number, at=timed.when)
 
 
+def struck(moment: Moment) -> Thing:
+    return Thing("clock", int(moment.at.timestamp() * 1000), at=moment.at)
+
+
 def priced(thing: Thing, row: Thing) -> Thing:
     if (thing.number + row.number) % 13 == 4:
         raise ValueError("not with this row")
@@ -432,6 +436,8 @@ class Writer:
             self._joined,
             self._called,
             self._called,
+            self._struck,
+            self._done,
             self._cycled,
         ]
         dice.choice(steps)(stream)
@@ -643,6 +649,27 @@ class Writer:
         else:
             scan = keyed.flat_scan(self._name("asking"), asking, Asked(), **rest)
             self._add(scan.map(untimed, name=self._name("untimed")), stream)
+
+    def _struck(self, stream: Any) -> None:
+        """A clock, and a stream that its strikes come between."""
+        every = self._package.millis(self._dice.choice([15, 40, 250]))
+        strikes = self.flow.clock(self._name("clock"), every).map(struck, name=self._name("struck"))
+        self._add(stream.merge(strikes, name=self._name("merged")), stream)
+        if self._dice.random() < 0.3:
+            self._add(strikes)
+
+    def _done(self, stream: Any) -> None:
+        """Records again, when they or what stands beside them is through one or two steps."""
+        dice = self._dice
+        through = stream.flat_map(parted, name=self._name("parted"))
+        for _ in range(dice.randrange(3)):
+            through = self._by_key(through).scan(self._name("followed"), followed, Total())
+        self._add(through, stream)
+        if dice.random() < 0.4:
+            stream = stream.map(rekeyed, name=self._name("rekeyed"))
+        label = dice.choice([None, None, "key", "number", "at", "mood"])
+        self._add(stream.when_done(self._name("done"), through=through, label=label))
+        self._open = [each for each in self._open if each is not stream]
 
     def _windowed(self, stream: Any) -> None:
         dice, package = self._dice, self._package

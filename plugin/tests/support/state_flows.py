@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from lowtide import Flow, agg, json, kafka, millis, session, sliding, tumbling
+from lowtide import Flow, Moment, agg, days, json, kafka, millis, session, sliding, tumbling
 
 
 @dataclass(frozen=True)
@@ -425,6 +425,31 @@ def tabled(flow: Flow) -> None:
     seen.key_by("count").scan("total", total, 0).write("out", kafka("out", json(Count)))
 
 
+def strike(moment: Moment) -> Count:
+    return Count("to", moment.at.microsecond // 1_000)
+
+
+def clocks(flow: Flow) -> None:
+    """Strikes between the records of two sources, and a sink of their own; another clock behind a zone's midnight."""
+    counted = source(flow).flat_map(words)
+    strikes = flow.clock("strikes", millis(40))
+    strikes.write("moments", kafka("moments", json(Moment)))
+    flow.clock("days", days(1), tz="Africa/Monrovia").write("midnights", kafka("midnights", json(Moment)))
+    both = strikes.map(strike).merge(counted, source(flow, "more").map(size), name="both")
+    both.key_by("key").scan("total", total, 0).write("out", kafka("out", json(Count)))
+
+
+def through(flow: Flow) -> None:
+    """Documents again, once their words are counted: with a label, without, and between what is counted after them."""
+    documents = source(flow)
+    totals = documents.flat_map(words).key_by("key").scan("total", total, 0)
+    lettered = totals.flat_map(letters).key_by("key").scan("by-letter", total, 0)
+    done = documents.when_done("done", through=totals, label="name", keep=millis(30))
+    done.write("done", kafka("done", json(Document), key="name"))
+    far = documents.map(size).when_done("far", through=lettered)
+    far.merge(lettered, name="both").key_by("key").scan("again", total, 0).write("out", kafka("out", json(Count)))
+
+
 FLOWS: list[Callable[[Flow], None]] = [
     index,
     index_by_document,
@@ -451,4 +476,6 @@ FLOWS: list[Callable[[Flow], None]] = [
     branches,
     joined,
     tabled,
+    clocks,
+    through,
 ]

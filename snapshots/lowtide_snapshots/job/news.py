@@ -10,6 +10,7 @@ An event is one of
     commit     ... and "snapshot", "name", "taken_by": the job may be recovered from this snapshot
     min_time   everything before `time_ms` has left the flow, in this life
     segment    likewise one segment
+    done       the substream of one label has ended at `time_ms`, and all that came of it is durable in the sinks
     end        {"incarnation", "cause"}: the life is over; show the last id to the next one
 
 `time_ms` is null at the end of time, when every source has ended. Each event has an id; who shows the last one that it
@@ -27,6 +28,7 @@ from urllib.parse import urlencode
 __all__ = [
     "COMMIT",
     "DELIVERED",
+    "DONE",
     "END",
     "LIFE",
     "MIN_TIME",
@@ -42,6 +44,7 @@ DELIVERED = "delivered"
 COMMIT = "commit"
 MIN_TIME = "min_time"
 SEGMENT = "segment"
+DONE = "done"
 END = "end"
 SILENCE_S = 15.0
 """A stream that is silent for so long is lost: the job writes a comment three times as often."""
@@ -53,7 +56,7 @@ class News:
     """One event.
 
     Attributes:
-        kind: "life", "delivered", "commit", "min_time", "segment" or "end".
+        kind: "life", "delivered", "commit", "min_time", "segment", "done" or "end".
         id: What to show to go on after it.
         data: What it says.
     """

@@ -62,6 +62,9 @@ class Holding(Node):
         """The smallest tick at which it will send without further input; None if there is none."""
         return None
 
+    def time_ends(self) -> None:
+        """Hear that no record can come any more: all that is held or due is to be done, however far ahead it lies."""
+
 
 class OrderedNode(Holding, GroupingNode):
     """A grouping with a hold before it; it has nothing to mend, except where a loop brings a record back."""

@@ -18,8 +18,10 @@ from typing import Any
 from lowtide.core.fronts.source_rows import SourceRows
 from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.beside import BesideNode
+from lowtide.core.operators.clock_node import ClockNode, SignNode
 from lowtide.core.operators.connect import ConnectNode
 from lowtide.core.operators.deduplicate import DeduplicateGrouping
+from lowtide.core.operators.ended import EndedGrouping
 from lowtide.core.operators.exchange import EntryNode, ExchangeNode
 from lowtide.core.operators.group import Key
 from lowtide.core.operators.grouping import NOTHING, Grouping, GroupingNode
@@ -42,6 +44,7 @@ from lowtide.core.operators.portion import Portion
 from lowtide.core.operators.scan import FlatScanGrouping, ScanGrouping
 from lowtide.core.operators.sink import WriteNode
 from lowtide.core.operators.source import SourceNode
+from lowtide.core.operators.through import ThroughNode
 from lowtide.core.operators.timed_scan import TimedScanNode
 from lowtide.core.operators.window_node import LateNode, WindowNode
 from lowtide.flow.durations import ticks_of
@@ -49,8 +52,10 @@ from lowtide.flow.plan import Plan, Vertex
 from lowtide.flow.segments import segments_of
 from lowtide.flow.steps import (
     Again,
+    Clock,
     Connect,
     Deduplicate,
+    Ended,
     Feedback,
     Filter,
     FlatMap,
@@ -67,8 +72,10 @@ from lowtide.flow.steps import (
     Read,
     Scan,
     Side,
+    Sign,
     Split,
     Table,
+    Through,
     TimedScan,
     WindowBy,
     Write,
@@ -131,8 +138,8 @@ class Program:
             return MergeNode(vertex, self.plan.name)
         if isinstance(step, Loop):
             return LoopNode(vertex, crosses=self.plan.crosses(vertex))
-        if isinstance(step, Side):
-            return SideNode(vertex)
+        if isinstance(step, Side | Sign | Through):
+            return SignNode(vertex, self.plan) if isinstance(step, Sign) else _PLAIN[type(step)](vertex)
         if isinstance(step, Again):
             return self._again(vertex)
         if isinstance(step, Write):
@@ -179,6 +186,8 @@ class Program:
         return (OrderedNode if self._mode == "ordered" else GroupingNode)(vertex, grouping)
 
     def _ordered_scan(self, vertex: Vertex, step: Scan, beside: Vertex | None) -> BesideNode:
+        if isinstance(step, Clock):
+            return ClockNode(vertex, self.plan)
         if isinstance(step, TimedScan):
             node: BesideNode = TimedScanNode(vertex, beside, self.plan, self._ticks(step))
         else:
@@ -194,6 +203,8 @@ class Program:
             return DeduplicateGrouping(vertex, columns, ticks_of(step.within, self.plan.slack_ms))
         if isinstance(step, Last):
             return LastGrouping(vertex, columns, self._ticks(step))
+        if isinstance(step, Ended):
+            return EndedGrouping(vertex, self.plan)
         assert isinstance(step, Scan), f"{vertex.name} keeps no state"
         scan = (FlatScanGrouping if isinstance(step, FlatScan) else ScanGrouping)(vertex, columns, self._ticks(step))
         connected = self.plan.connected(vertex)
@@ -215,6 +226,8 @@ class Program:
                 node.lead([(self._nodes[vertex.back], BACK)])
                 continue
             children = self.plan.children(vertex.id)
+            if isinstance(node, SourceNode):
+                node.lead_signs([self._nodes[sign.id] for sign in self.plan.signs_of(vertex)])
             node.lead([(self._nodes[child.id], child.parents.index(vertex.id)) for child in children])
             if isinstance(node, WindowNode) and (late := self.plan.late_of(vertex.id)) is not None:
                 node.lead_late(self._nodes[late.id])
@@ -340,6 +353,11 @@ class Program:
         state = self._states.get(name)
         return NOTHING if state is None else state.look(key, tick)
 
+    def ended(self, name: str, labels: Sequence[Key], tick: int) -> dict[Key, int]:
+        """By label the tick of its last end below a tick, of those that have ended here; see `EndedGrouping`."""
+        state = self._states.get(name)
+        return state.ended(labels, tick) if isinstance(state, EndedGrouping) else {}
+
     def changed(self, since: int) -> bool:
         """Whether `capture` would find anything."""
         return any([state.changed(since) for state in self._states.values()])
@@ -350,6 +368,9 @@ class Program:
             state.restore(captured.get(name, {}), tick)
             if isinstance(state, BesideNode) and state.beside is not None:
                 state.restore_beside(captured.get(state.beside, {}))
+
+
+_PLAIN: dict[type, type[SideNode | ThroughNode]] = {Side: SideNode, Through: ThroughNode}
 
 
 def per_record_node(vertex: Vertex) -> PerRecord | None:

@@ -27,6 +27,7 @@ from lowtide.flow.schema import kind_of, schema_of
 from lowtide.flow.steps import (
     Applied,
     Broadcast,
+    Clock,
     Combined,
     Deduplicate,
     Folded,
@@ -42,6 +43,10 @@ from lowtide.flow.zones import day_marks, differ
 from lowtide_snapshots.format.manifest import VertexShape, days_of, initial_of, shape_of
 
 __all__ = ["KeyUnreadable", "SavedStep", "saved_steps"]
+
+
+UNIT = "hash_unit"
+"""What the key is called of a step whose records go by hash unit alone."""
 
 
 class KeyUnreadable(ValueError):
@@ -93,9 +98,13 @@ class SavedStep:
             self.kind = "scan" if isinstance(step, Scan) else "broadcast"
             self._kind = kind_of(step.state, f"the state of {vertex.name}")
             self._initial = step.initial
+            if isinstance(step, Clock) and step.striking is not None:
+                self._setting, self._tz = f"a clock {step.striking.every}", step.striking.every.tz or ""
+                self._days = day_marks(self._tz) if self._tz else ""
         if self.kind != "broadcast":
             self._names = plan.key_of(vertex, port)
-            known = schema_of(plan.keyed(vertex, port).gives).kinds
+            known = schema_of(plan.keyed(vertex, port).gives).kinds if self._names else {UNIT: SCALARS[int]}
+            self._names = self._names or (UNIT,)
             self._keys = [known[name] for name in self._names]
         types = zip(self._names, self._keys, strict=True)
         self.key = pa.struct([pa.field(name, kind.arrow) for name, kind in types]) if self._names else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lowtide.core.fronts.source_rows import SourceRows
 from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.failure import unreadable
@@ -31,9 +33,16 @@ class SourceNode(Node):
         self._format = vertex.step.source.format
         self._limits = limits
         self._tails: dict[int, bytes] = {}
+        self._signs: list[Node] = []
+
+    def lead_signs(self, followers: Sequence[Node]) -> None:
+        """Say what makes signs of its messages, for clocks; beside the ways that records go."""
+        self._signs += followers
 
     def feed(self, rows: SourceRows, feed: Feed) -> None:
-        """Make records of labelled messages, and pass on what can be parsed."""
+        """Make records of labelled messages, and pass on what can be parsed; be it none, they are signs for clocks."""
+        for sign in self._signs:
+            sign.take(self._placed(rows), 0, feed)
         large = () if self._limits is None else self._limits.messages(rows)
         if large and self._limits is not None:
             found = [self._limits.message_fault(rows, index, self.vertex) for index in large]

@@ -23,7 +23,7 @@ from lowtide.core.operators.windows import LATE, Arrival, Saved, open_windows, r
 from lowtide.flow.fields import key_of
 from lowtide.flow.moments import micros, micros_of
 from lowtide.flow.plan import Plan, Vertex
-from lowtide.flow.steps import WindowBy
+from lowtide.flow.steps import WhenDone, WindowBy
 
 __all__ = ["LATE_NUMBER", "LateNode", "WindowNode"]
 
@@ -98,9 +98,11 @@ class WindowNode(Holding):
         super().__init__(vertex)
         step = vertex.step
         assert isinstance(step, WindowBy)
+        self.looks = isinstance(step, WhenDone)  # No exchange has looked at its records, and a snapshot may have them.
         columns = plan.key_of(vertex)
         self._several = len(columns) > 1
-        self._key = key_of(columns)
+        self._key = key_of(columns) if columns else None
+        """How to get a record's key; None where it is its hash unit."""
         self._time = None if step.time is None else key_of((step.time,))
         self._slack_us = plan.slack_ms * 1_000
         self._ahead = self._slack_us - 1 + micros(step.ahead)
@@ -183,12 +185,13 @@ class WindowNode(Holding):
     def _records(self, batch: Batch, tick: int, first: int, feed: Feed) -> None:
         """Put records of one tick into windows, those before tick `first` having closed."""
         made, lates = Made(), list[int]()
-        windows, folding, time, key_of_row = self._windows, self._folding, self._time, self._key
+        windows, folding, time = self._windows, self._folding, self._time
+        keys = batch.units if self._key is None else map(self._key, batch.rows)
         began = moment = tick * self._slack_us
         latest = moment + self._ahead
         late_seen = self.late_seen
         late_seen.records += len(batch.ats)
-        for index, (at, unit, row) in enumerate(zip(batch.ats, batch.units, batch.rows, strict=True)):
+        for index, (at, unit, row, key) in enumerate(zip(batch.ats, batch.units, batch.rows, keys, strict=True)):
             if time is not None:
                 moment = micros_of(time(row))
                 if moment > latest:
@@ -197,9 +200,9 @@ class WindowNode(Holding):
                     continue
             position = position_of(at) if folding.watches else None
             try:
-                taken, missed = windows.take(Arrival(key_of_row(row), unit, moment, at, row, tick, first, position))
+                taken, missed = windows.take(Arrival(key, unit, moment, at, row, tick, first, position))
                 if self._updates and taken is not LATE:
-                    self._update(at, unit, key_of_row(row), taken, made)  # type: ignore[arg-type]
+                    self._update(at, unit, key, taken, made)  # type: ignore[arg-type]
             except Refused as refused:
                 made.fail(at, unit, Fault(self.vertex, refused.failure, None))
                 continue

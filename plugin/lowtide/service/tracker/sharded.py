@@ -199,8 +199,8 @@ class ShardedTracker:
 
     def _state(self, shard: int, process: TrackerProcess) -> ShardState:
         said = process.shard_report
-        flushes = 0 if said is None else said.traffic.flushes
-        return ShardState(shard, process.era, process.pid, flushes, _trouble(process))
+        traffic = Traffic() if said is None else said.traffic
+        return ShardState(shard, process.era, process.pid, traffic, _trouble(process))
 
     def _fault(self, cause: Cause) -> None:
         """The first that says why the life is over."""

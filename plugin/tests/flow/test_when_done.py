@@ -1,0 +1,186 @@
+"""The ends of substreams: where records come out again, what may not stand in between, and what is kept of labels."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+import lowtide as lt
+from lowtide.errors import FlowError
+from lowtide.flow.check import check_flow as check
+from lowtide.flow.compiler import compile_flow
+from lowtide.flow.segments import segments_of
+from lowtide.flow.steps import Through
+
+
+@dataclass(frozen=True)
+class Document:
+    name: str
+    text: str
+    score: float = 0.0
+
+
+@dataclass(frozen=True)
+class Word:
+    word: str
+    document: str
+    count: int = 0
+
+
+def words(document: Document) -> Iterator[Word]:
+    for word in document.text.split():
+        yield Word(word, document.name)
+
+
+def counted(count: int, word: Word) -> tuple[int, Word]:
+    return count + 1, replace(word, count=count + 1)
+
+
+def named(document: Document) -> Word:
+    return Word("done", document.name)
+
+
+def at(clock: str) -> datetime:
+    return datetime.fromisoformat(f"2026-03-01T{clock}+00:00")
+
+
+def started(name: str = "flow") -> tuple[lt.Flow, Any, Any]:
+    flow = lt.Flow(name)
+    documents = flow.read("documents", lt.kafka("documents", lt.json(Document)))
+    index = documents.flat_map(words).key_by("word").scan("index", counted, 0)
+    index.write("index", lt.kafka("index", lt.json(Word)))
+    return flow, documents, index
+
+
+LOG = [
+    lt.Stamped(Document("a", "x y"), at("10:00")),
+    lt.Stamped(Document("b", "y"), at("10:00")),
+    lt.Stamped(Document("c", "x"), at("10:00:00.002")),
+]
+
+
+def test_each_record_comes_again_behind_all_of_its_tick_and_before_all_of_the_next() -> None:
+    flow, documents, index = started()
+    done = documents.when_done("done", through=index).map(named)
+    done.merge(index, name="both").write("both", lt.kafka("both", lt.json(Word)))
+    found = flow.run_locally(documents=LOG)["both"]
+    assert [(each.word, each.document) for each in found] == [
+        ("x", "a"), ("y", "a"), ("y", "b"), ("done", "a"), ("done", "b"), ("x", "c"), ("done", "c"),
+    ]  # fmt: skip
+
+
+def test_it_waits_for_the_segments_that_through_stands_in() -> None:
+    flow, documents, index = started()
+    far = index.key_by("document").scan("by-document", counted, 0)
+    far.write("far", lt.kafka("far", lt.json(Word)))
+    documents.when_done("done", through=far).write("out", lt.kafka("done", lt.json(Document)))
+    documents.when_done("labelled", through=far, label="name").write("l", lt.kafka("l", lt.json(Document)))
+    plan = compile_flow(flow, parallelism=2)
+    segments, by_name = segments_of(plan), {vertex.name: vertex for vertex in plan.vertices}
+    assert by_name["done"].level == by_name["labelled"].level == by_name["by-document"].level == 2
+    for step in ("done", "labelled"):
+        assert set(segments.waits[by_name["by-document"].id]) < set(segments.waits[by_name[step].id])
+    assert plan.key_of(by_name["labelled"]) == ("name",)
+    assert plan.key_of(by_name["done"]) == ()
+    throughs = [vertex.id for vertex in plan.vertices if isinstance(vertex.step, Through)]
+    assert by_name["done"].level == 2
+    assert not {each.id for vertex in plan.vertices for each in plan.children(vertex.id)} & set(throughs)
+
+
+def test_a_through_that_is_less_far_than_the_stream_is_waited_for_too() -> None:
+    flow, _, index = started()
+    back = index.map(lambda word: Document(word.document, word.word), name="back", returns=Document)
+    again = back.key_by("text").scan("again", lambda n, d: (n + 1, d), 0, returns=Document)
+    again.when_done("done", through=index).write("done", lt.kafka("done", lt.json(Document)))
+    found = flow.run_locally(documents=LOG)
+    assert [each.name for each in found["done"]] == ["a", "a", "b", "c"] or len(found["done"]) == 4
+
+
+def test_a_label_may_be_asked_for_though_nobody_takes_the_records() -> None:
+    flow, documents, index = started()
+    documents.when_done("done", through=index, label="name")
+    assert check(flow) == []
+    other, documents, index = started()
+    documents.when_done("done", through=index)
+    assert "nothing takes these records" in str(check(other)[0])
+
+
+def windowed(index: Any) -> Any:
+    return index.key_by("word").window("window", lt.tumbling(lt.hours(1))).apply(lambda _, each: each, returns=Word)
+
+
+def joined(index: Any) -> Any:
+    keyed = index.key_by("word", name="left")
+    return keyed.join("join", index.key_by("word", name="right"), lambda one, _: one, after=lt.seconds(1), returns=Word)
+
+
+def timed(index: Any) -> Any:
+    keyed = index.key_by("word", name="timed-by")
+    return keyed.flat_scan(
+        "timer", lambda n, w: (n, [w]), 0, timer=lambda _: None, on_timer=lambda n, _: (n, []), returns=Word
+    )
+
+
+@pytest.mark.parametrize(("between", "word"), [(windowed, "window"), (joined, "join"), (timed, "flat_scan")])
+def test_what_moves_records_to_other_ticks_is_refused_in_between(between: Callable[[Any], Any], word: str) -> None:
+    flow, documents, index = started()
+    moved = between(index)
+    moved.write("moved", lt.kafka("moved", lt.json(Word)))
+    documents.when_done("done", through=moved).write("done", lt.kafka("done", lt.json(Document)))
+    found = [str(each) for each in check(flow)]
+    assert len(found) == 1
+    assert f"{word} " in found[0]
+    assert "stands between 'documents' and" in found[0]
+    flow, documents, index = started()
+    moved = between(index)
+    behind = moved.map(named_word).filter(bool, name="some")
+    behind.write("behind", lt.kafka("behind", lt.json(Word)))
+    moved.when_done("done", through=behind).write("done", lt.kafka("done", lt.json(Word)))
+    assert check(flow) == [], "behind it"
+
+
+def named_word(word: Word) -> Word:
+    return word
+
+
+def test_a_stream_that_has_nothing_of_the_records_is_refused() -> None:
+    flow, documents, _ = started()
+    others = flow.read("others", lt.kafka("others", lt.json(Document)))
+    others.write("copies", lt.kafka("copies", lt.json(Document)))
+    documents.when_done("done", through=others).write("done", lt.kafka("done", lt.json(Document)))
+    (finding,) = check(flow)
+    assert "'others' has no record of what 'documents' is made of" in str(finding)
+
+
+@pytest.mark.parametrize(
+    ("label", "match"), [("nome", "has no column 'nome'; it has name, text"), ("score", "cannot be a label")]
+)
+def test_a_label_is_a_column_that_can_be_a_key(label: str, match: str) -> None:
+    flow, documents, index = started()
+    documents.when_done("done", through=index, label=label).write("done", lt.kafka("done", lt.json(Document)))
+    (finding,) = check(flow)
+    assert match in str(finding)
+
+
+def test_streams_of_other_flows_and_no_streams_are_refused() -> None:
+    _, documents, _ = started()
+    _, _, other = started("other")
+    with pytest.raises(FlowError, match="of its own flow"):
+        documents.when_done("done", through=other)
+    with pytest.raises(FlowError, match="takes streams, found 'index'"):
+        documents.when_done("done", through="index")
+    with pytest.raises(FlowError, match="name of a column"):
+        documents.when_done("done", through=documents, label=7)
+
+
+def test_a_loop_has_no_ends_inside() -> None:
+    flow, documents, _ = started()
+
+    def body(inside: Any) -> Any:
+        return inside.when_done("inside", through=inside)
+
+    keyed = documents.key_by("name")
+    keyed.loop("loop", body, lambda document: False, limit_turns=2).write("out", lt.kafka("out", lt.json(Document)))
+    assert any("when_done cannot stand in the loop" in str(each) for each in check(flow))

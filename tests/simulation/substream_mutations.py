@@ -1,0 +1,90 @@
+"""Rules of clocks and of the ends of substreams broken on purpose."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from lowtide.core import worker as worker_module
+from lowtide.core.operators import program as program_module
+from lowtide.core.operators.beside import BesideNode
+from lowtide.core.operators.clock_node import ClockNode
+from lowtide.core.operators.group import Group
+from lowtide.core.operators.timed_scan import TimedScanNode
+from lowtide.core.worker import WorkerCore
+from lowtide.flow import segments as segments_module
+from lowtide.flow.plan import Plan
+from lowtide.flow.segments import Segments, segments_of
+from lowtide.flow.steps import Clock, WhenDone
+
+from .mutation import Mutation, Patch
+
+
+def one_source_alone() -> list[Patch]:
+    """A clock strikes as soon as one of the sources has come so far."""
+    real = segments_module._Layout._feeds
+
+    def feeds(self: Any) -> dict[str, list[int]]:
+        clocks = {
+            each for vertex in self._vertices if isinstance(vertex.step, Clock) for each in self._waits[vertex.id]
+        }
+        first, *others = real(self).items()
+        return dict([first, *((topic, [each for each in fed if each not in clocks]) for topic, fed in others)])
+
+    return [(segments_module._Layout, "_feeds", feeds)]
+
+
+def not_through() -> list[Patch]:
+    """A `when_done` gives records when their own exchange is through, wherever what came of them is."""
+
+    def found(plan: Plan) -> Segments:
+        segments = segments_of(plan)
+        waits = dict(segments.waits)
+        for vertex in plan.vertices:
+            if isinstance(vertex.step, WhenDone):
+                waits[vertex.id] = segments.waits[vertex.parents[0]]
+        return replace(segments, waits=waits)
+
+    return [(program_module, "segments_of", found)]
+
+
+def not_restored() -> list[Patch]:
+    """A clock of a snapshot waits for the next sign before it strikes again."""
+    return [(ClockNode, "restore", BesideNode.restore)]
+
+
+def a_tick_early() -> list[Patch]:
+    """A clock strikes a tick before its moment, when records of this tick are still to come."""
+    real = TimedScanNode._ask
+
+    def ask(self: TimedScanNode, group: Group, asked: int | None, fires: int | None) -> None:
+        real(self, group, asked, None if fires is None else fires - 1)
+
+    return [(TimedScanNode, "_ask", ask)]
+
+
+def holds_forgotten() -> list[Patch]:
+    """A worker is not asked to go on for holds alone."""
+    real = WorkerCore.ready.fget  # type: ignore[attr-defined]
+
+    def ready(self: WorkerCore) -> Any:
+        holds, self._holds = self._holds, {}
+        try:
+            return real(self)
+        finally:
+            self._holds = holds
+
+    return [(worker_module.WorkerCore, "ready", property(ready))]
+
+
+def flow(name: str, rule: str, what: str, patches: Any, **options: Any) -> Mutation:
+    return Mutation(name, rule, what, "flow", patches, options)
+
+
+SUBSTREAMS = [
+    flow("clock-of-one-source", "R7", "a clock does not wait for all sources", one_source_alone, flow="clocks"),
+    flow("clock-early", "R4", "a clock strikes before all of earlier times is there", a_tick_early, flow="clocks"),
+    flow("clock-stopped", "R6b", "a clock stands still in the next life", not_restored, flow="clocks", snapshots=4),
+    flow("done-not-through", "R7", "a substream is done when its opening is", not_through, flow="through"),
+    flow("holds-forgotten", "R6", "holds stay where nothing is held any more", holds_forgotten, flow="through"),
+]
