@@ -26,6 +26,7 @@ FOLDER = Path(".lowtide/chaos")
 @click.option("--seed", type=int, help="Of the schedule; without it, another one each time.")
 @click.option("--only", multiple=True, type=click.Choice([*KILLS, *OTHERS]), help="No other kinds; may be repeated.")
 @click.option("--cluster", is_flag=True, help="Two executors in processes of their own.")
+@click.option("--shards", default=1, show_default=True, type=click.IntRange(1, 64), help="Of the job's tracker.")
 @click.option("--within-s", default=3600.0, show_default=True, help="Begin no fault after so long; then it has failed.")
 @click.option("--keep", is_flag=True, help="Keep logs and data of a run that was right, too.")
 @click.option("--list", "listed", is_flag=True, help="Print the schedule alone.")
@@ -35,6 +36,7 @@ def main(
     seed: int | None,
     only: tuple[str, ...],
     cluster: bool,
+    shards: int,
     within_s: float,
     keep: bool,
     listed: bool,
@@ -56,13 +58,14 @@ def main(
             show.say(f"{number:4}  after {fault.after_s:4.1f} s  {fault}")
         return
     left_out = [] if may_cut() else [fault for fault in faults if fault.kind == "executor-without-broker"]
-    result = _done([each for each in faults if each not in left_out], show, cluster=cluster, within_s=within_s)
+    chosen = [each for each in faults if each not in left_out]
+    result = _done(chosen, show, cluster=cluster, shards=shards, within_s=within_s)
     show.hide()
     if result.right and not keep:
         shutil.rmtree(FOLDER, ignore_errors=True)
     elif not result.right:
         again = [f"--others {others}" if others is not None else "", *(f"--only {kind}" for kind in only)]
-        again += ["--cluster" if cluster else ""]
+        again += ["--cluster" if cluster else "", f"--shards {shards}" if shards > 1 else ""]
         arguments = " ".join(filter(None, again))
         show.say(
             f"\nlogs and data are in {FOLDER}; what was done when stands in {FOLDER}/timeline.log\n"
@@ -74,7 +77,7 @@ def main(
     sys.exit(0 if result.right else 1)
 
 
-def _done(faults: list[Fault], show: Show, *, cluster: bool, within_s: float) -> Result:
+def _done(faults: list[Fault], show: Show, *, cluster: bool, shards: int, within_s: float) -> Result:
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     with (FOLDER / "timeline.log").open("w") as timeline:
@@ -84,7 +87,15 @@ def _done(faults: list[Fault], show: Show, *, cluster: bool, within_s: float) ->
             timeline.flush()
             show.step(what)
 
-        run = Run(faults, FOLDER.absolute(), cluster=cluster, within_s=within_s, say=say, progress=show.progress)
+        run = Run(
+            faults,
+            FOLDER.absolute(),
+            cluster=cluster,
+            shards=shards,
+            within_s=within_s,
+            say=say,
+            progress=show.progress,
+        )
         try:
             run.run()
         except KeyboardInterrupt:

@@ -54,6 +54,7 @@ class Run:
         faults: In this order.
         folder: Where everything lies.
         cluster: Whether Spark's executors are processes of their own.
+        shards: How many the job's tracker has: faults of the tracker meet one of them or their merge.
         within_s: No fault is begun after so long.
         say: Told what happens.
         progress: Told how it stands, a few times a second.
@@ -65,13 +66,14 @@ class Run:
         folder: Path,
         *,
         cluster: bool = False,
+        shards: int = 1,
         within_s: float = 3600.0,
         say: Say = lambda _: None,
         progress: Say = lambda _: None,
     ) -> None:
         self.result = Result()
         self._faults = faults
-        self._stage = Stage(folder, cluster=cluster, say=say)
+        self._stage = Stage(folder, cluster=cluster, say=say, shards=shards)
         self._within_s = within_s
         self._say, self._progress = say, progress
         self._next = "the job's start"

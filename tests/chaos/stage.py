@@ -63,13 +63,13 @@ class Stage:
         starts: How many programs were started.
     """
 
-    def __init__(self, folder: Path, *, cluster: bool, say: Say) -> None:
+    def __init__(self, folder: Path, *, cluster: bool, say: Say, shards: int = 1) -> None:
         self.killed = 0
         self.starts = 0
         self.program: Program | None = None
         self.hangs = folder / "hangs"
         self.raises = folder / "raises"
-        self._folder, self._cluster, self._say = folder, cluster, say
+        self._folder, self._cluster, self._say, self._shards = folder, cluster, say, shards
         self._programs: list[Program] = []
         self._mark = uuid.uuid4().hex
         self._stack = ExitStack()
@@ -116,6 +116,7 @@ class Stage:
             "snapshots.max_commit_age_s": 6.0,
             "snapshots.keep": 3,
             "worker.call_limit_s": CALL_LIMIT_S,
+            "tracker.shards": self._shards,
         }
         topics = Topics(Conf.load(None, {"kafka.bootstrap_servers": self.services.kafka}).kafka)
         for topic, partitions in (("orders", 2), ("out", LANES), ("letters", 2)):
