@@ -297,6 +297,7 @@ class Runner:
     # -- the folder ------------------------------------------------------------------------------------------------
 
     def _step(self, what: str) -> None:
+        self._signals.check()
         self._note(step=what)
         self._progress.say(what)
 

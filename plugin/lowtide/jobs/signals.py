@@ -54,6 +54,14 @@ class Signals:
         elif number == signal.SIGINT:
             self._give_up("it was interrupted twice", INTERRUPTED)
 
+    def check(self) -> None:
+        """Raise `StopAsked` once more where it was lost; to be called between the steps of a start.
+
+        Python drops what a handler raises in a finalizer, or in what runs at a fork; a start would go on to its end.
+        """
+        if self._breaks_off and self.asked is not None:
+            raise StopAsked
+
     def limit(self) -> None:
         """Begin to count the time that the end may take."""
         why = f"it did not stop within {self._limit_s:g} s"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
 from lowtide.jobs import runner as runner_module
 from lowtide.jobs.folder import JobFolder
 from lowtide.jobs.runner import Runner
+from lowtide.jobs.signals import HEARD, StopAsked
 from lowtide.process.identity import Process
 
 
@@ -152,3 +155,33 @@ def test_a_job_whose_supervisor_was_killed_has_not_been_stopped_by_anybody(tmp_p
     own = Process.of(os.getppid())
     Runner(Flow("job"), Conf.load(), JobFolder(tmp_path, "job"), "another", own)._stop_cleanly(life)  # type: ignore[arg-type]
     assert len(life.failed) == 1
+
+
+def test_a_signal_that_was_lost_on_its_way_ends_the_start_at_its_next_step(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What a handler raises in a finalizer or at a fork, Python drops."""
+    steps: list[str] = []
+
+    def start(runner: Runner) -> Any:
+        runner._step("starting Spark")
+        with suppress(StopAsked):
+            signal.raise_signal(signal.SIGTERM)
+        for step in ("claiming the sinks", "starting the query"):
+            steps.append(step)
+            runner._step(step)
+
+    monkeypatch.setattr(Runner, "_start", start)
+    monkeypatch.setattr(runner_module, "end_jvm", lambda _: False)
+    folder = JobFolder(tmp_path, "job")
+    folder.make()
+    runner = Runner(Flow("job"), Conf.load(), folder, "a life of a test", None)
+    handlers = {number: signal.getsignal(number) for number in HEARD}
+    try:
+        runner._signals.hear(breaks_off=True)
+        with pytest.raises(StopAsked):
+            runner._live()
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    assert steps == ["claiming the sinks"]
