@@ -110,8 +110,7 @@ class Shard:
             dues=dues,
             orders=orders,
         )
-        rebuild = Rebuild(workers)
-        made._rebuild = rebuild if rebuild.missing else None
+        made._await(workers)
         return made
 
     @classmethod
@@ -127,31 +126,25 @@ class Shard:
         workers: Iterable[int] | None = None,
     ) -> "Shard":
         """A shard as it begins with the merge's answer; with ``workers`` it takes the place of one that died."""
-        fronts, feeds, closed, orders = joined.fronts, joined.feeds or None, joined.closed, joined.orders
-        if workers is None:
-            return cls(
-                graph,
-                fronts,
-                shard=shard,
-                shards=shards,
-                start=start,
-                feeds=feeds,
-                closed=closed,
-                dues=dues,
-                orders=orders,
-            )
-        return cls.rebuilding(
+        made = cls(
             graph,
-            fronts,
-            workers=workers,
+            joined.fronts,
             shard=shard,
             shards=shards,
             start=start,
-            feeds=feeds,
-            closed=closed,
+            feeds=joined.feeds or None,
+            closed=joined.closed,
             dues=dues,
-            orders=orders,
+            orders=joined.orders,
         )
+        if workers is not None:
+            made._await(workers)
+        return made
+
+    def _await(self, workers: Iterable[int]) -> None:
+        """Take what comes for a rebuilding, until every worker has sent its sums."""
+        rebuild = Rebuild(workers)
+        self._rebuild = rebuild if rebuild.missing else None
 
     # -- messages --------------------------------------------------------------------------------------------------
 
