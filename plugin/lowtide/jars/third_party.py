@@ -25,7 +25,7 @@ from pathlib import Path
 from lowtide.cache import cache_folder
 from lowtide.errors import InterpreterMismatch, JarDamaged, JarMissing, JavaMissing, LowtideError
 
-__all__ = ["broker_jars", "connector_jars", "fetch", "jars_folder", "pyspark_folder", "verify"]
+__all__ = ["broker_jars", "connector_jars", "fetch", "ivy_command", "jars_folder", "pyspark_folder", "verify"]
 
 FETCH_LIMIT_S = 900.0
 LOG_LINES_SHOWN = 12
@@ -183,12 +183,21 @@ def _retrieved() -> Iterator[Path]:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _run_ivy(target: Path) -> None:
-    command = [_java(), f"-Divy.default.ivy.user.dir={cache_folder() / 'ivy'}"]
-    command += ["-cp", f"{pyspark_folder() / 'jars'}/*", "org.apache.ivy.Main", "-ivy", str(_IVY_FILE)]
+def ivy_command(ivy_file: Path, home: Path) -> list[str]:
+    """How the Ivy that lies among pyspark's jars is called; what it fetches of a file, and in which forms, comes after.
+
+    Args:
+        ivy_file: What it may fetch.
+        home: Where it keeps what it has fetched.
+    """
+    command = [_java(), f"-Divy.default.ivy.user.dir={home}"]
+    command += ["-cp", f"{pyspark_folder() / 'jars'}/*", "org.apache.ivy.Main", "-ivy", str(ivy_file)]
     settings = os.environ.get(_SETTINGS_VARIABLE)
-    if settings:
-        command += ["-settings", settings]
+    return [*command, "-settings", settings] if settings else command
+
+
+def _run_ivy(target: Path) -> None:
+    command = ivy_command(_IVY_FILE, cache_folder() / "ivy")
     command += ["-confs", *_GROUPS, "-types", "jar", "bundle"]
     command += ["-retrieve", f"{target}/[conf]/[artifact]-[revision](-[classifier]).[ext]"]
     try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
-import os
 import shutil
 import subprocess
 import tarfile
@@ -26,8 +25,8 @@ from lowtide.cache import cache_folder
 from lowtide.embedded.ports import HOST
 from lowtide.embedded.server import Server
 from lowtide.embedded.supervise import stop, up
-from lowtide.jars.java import Java, find_java
-from lowtide.jars.third_party import pyspark_folder
+from lowtide.jars.java import Java
+from lowtide.jars.third_party import ivy_command
 
 __all__ = ["Apicurio", "apicurio"]
 
@@ -129,12 +128,7 @@ def fetched() -> Path:
 
 
 def _retrieved(scratch: Path) -> Path:
-    command = [str(find_java().executable), f"-Divy.default.ivy.user.dir={scratch / 'ivy'}"]
-    command += ["-cp", f"{pyspark_folder() / 'jars'}/*", "org.apache.ivy.Main", "-ivy", str(IVY_FILE)]
-    settings = os.environ.get("LOWTIDE_IVY_SETTINGS")
-    if settings:
-        command += ["-settings", settings]
-    command += ["-confs", "registry", "-types", "tar.gz"]
+    command = [*ivy_command(IVY_FILE, scratch / "ivy"), "-confs", "registry", "-types", "tar.gz"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_LIMIT_S, check=False)
     archives = list((scratch / "ivy").rglob("*.tar.gz"))
     assert len(archives) == 1, (done.stdout + done.stderr)[-2_000:]
