@@ -30,7 +30,8 @@ def check(*, conf: Conf, flow: str, explain: bool, calls: bool, samples: tuple[s
     """Look for faults in FLOW (flow.py, or flow.py:name) without starting it; ends with 3 if there are any.
 
     Its functions are called twice under each of two hash seeds, with some records made from the schemas of the sources,
-    or with messages of your own: one that does not give the same each time is named.
+    or with messages of your own: one that does not give the same each time is named. Samples that cannot be read, and
+    steps that fail with all of them, are faults too; a sample that a step fails with is noted.
     """
     given = dict(_pair(each) for each in samples)
     leave_pandas_for_later()
@@ -40,7 +41,8 @@ def check(*, conf: Conf, flow: str, explain: bool, calls: bool, samples: tuple[s
     if calls and not findings:
         tried = try_flow(loaded, flow, given)
         findings = tried.findings
-    notes = [] if findings else advice(compile_flow(loaded, parallelism=1))
+    notes = list(tried.notes) if tried else []
+    notes += [] if findings else advice(compile_flow(loaded, parallelism=1))
     plan = compile_job(loaded, conf) if explain and not findings else None
     if as_json:
         said = {
@@ -49,6 +51,7 @@ def check(*, conf: Conf, flow: str, explain: bool, calls: bool, samples: tuple[s
             "sound": not findings,
             "findings": _listed(findings),
             "notes": _listed(notes),
+            "failing": [{"step": step.step, "error": step.error} for step in tried.failing] if tried else [],
         }
         click.echo(json.dumps(said | ({"plan": explain_plan(plan)} if plan else {}), indent=2))
     else:
@@ -56,7 +59,8 @@ def check(*, conf: Conf, flow: str, explain: bool, calls: bool, samples: tuple[s
         for note in notes:
             click.echo(f"note: {note}")
         for step in tried.failing if tried else ():
-            click.echo(f'"{step}" failed with each record it was tried with: give others, --samples SOURCE=FILE')
+            click.echo(f'"{step.step}" failed with each record it was tried with: {step.error}')
+            click.echo("  give it records of your own: --samples SOURCE=FILE")
         if plan:
             click.echo(f"\n{explain_plan(plan)}")
     return FlowError.exit_code if findings else 0

@@ -90,10 +90,28 @@ class WouldOverwrite(LowtideError):
     exit_code = 2
 
 
+class NotWritable(LowtideError):
+    """Name a folder that can be made and written to."""
+
+    exit_code = 2
+
+
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path), default=Path())
 def init(folder: Path) -> None:
     """Write flow.py, lowtide.toml and test_flow.py into FOLDER (here by default); overwrites nothing."""
+    try:
+        _write_into(folder)
+    except OSError as error:
+        raise NotWritable(
+            f"the files cannot be written there: {error.strerror or error}",
+            where=str(Path(error.filename or folder).absolute()),
+            way_out="name a folder that you may write to: lowtide init FOLDER",
+        ) from None
+    click.echo(NEXT)
+
+
+def _write_into(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     there = [name for name in FILES if (folder / name).exists()]
     if there:
@@ -107,4 +125,3 @@ def init(folder: Path) -> None:
         with (folder / name).open("x", encoding="utf-8") as file:
             file.write(content)
         click.echo(f"wrote {folder / name}")
-    click.echo(NEXT)

@@ -32,7 +32,7 @@ from lowtide.driver.recovery import StartFrom
 from lowtide.driver.refusals import fence_ends_life
 from lowtide.driver.session import drop_executors, has_executors, master_of, session_runs, start_session
 from lowtide.driver.stops import has_an_end
-from lowtide.errors import LifeEnded, LowtideError, ServiceUnavailable
+from lowtide.errors import ConfError, LifeEnded, LowtideError, ServiceUnavailable
 from lowtide.events import EventLog
 from lowtide.flow.compiler import compile_job
 from lowtide.flow.graph import FlowGraph
@@ -81,8 +81,15 @@ class Job:
         self.secret: bytes = bytes.fromhex(self._side.secret())
         self._service = ServiceClient(self.address, self.secret)
         folder = Path(conf.spark.checkpoint_folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        self._checkpoint = Path(tempfile.mkdtemp(prefix=f"{plan.name}-", dir=folder.resolve()))
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._checkpoint = Path(tempfile.mkdtemp(prefix=f"{plan.name}-", dir=folder.resolve()))
+        except OSError as error:
+            raise ConfError(
+                f"the checkpoint folder cannot be used: {error.strerror or error}",
+                where=str(folder.absolute()),
+                way_out="set another: [spark].checkpoint_folder",
+            ) from error
         self._query: Any = None
         self._load_limit_s = 0.0
         self._brokers = BrokerWatch(conf.kafka)

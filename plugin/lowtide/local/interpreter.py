@@ -89,6 +89,7 @@ class Run:
         until: int | None = None,
         looks_ahead: bool = True,
         on_time: OnTime | None = None,
+        dead: list[Dead] | None = None,
     ) -> None:
         """Begin one.
 
@@ -98,11 +99,12 @@ class Run:
             until: The last tick that time comes to; by default the clock goes on until nothing is due.
             looks_ahead: See `TimedWindows`.
             on_time: See `TimedWindows`.
+            dead: Where dead letters go; by default to a list of the run's own.
         """
         self._until = until
         self._on_call = on_call
         self.written: dict[int, list[Item]] = {vertex.id: [] for vertex in plan.sinks()}
-        self.dead: list[Dead] = []
+        self.dead: list[Dead] = [] if dead is None else dead
         self._plan = plan
         self._children = [plan.children(vertex.id) for vertex in plan.vertices]
         self._newest: dict[int, Order] = {}

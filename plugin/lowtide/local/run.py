@@ -32,7 +32,7 @@ Inputs = Mapping[str, Iterable[object] | Mapping[int, Iterable[object]]]
 """Of each source its records, or its partitions' by their numbers."""
 ORIGIN = datetime(1970, 1, 1, tzinfo=UTC)
 
-__all__ = ["Delivered", "Message", "Order", "label_log", "run_log", "run_plan", "run_records"]
+__all__ = ["Delivered", "Message", "Order", "by_front", "label_log", "run_log", "run_plan", "run_records"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,23 +80,23 @@ def run_plan(
     *,
     until: datetime | None = None,
     states: States | None = None,
+    dead: list[Dead] | None = None,
 ) -> dict[str, list[object]]:
-    """`run_records` for a plan; `on_call` is told each call of a function."""
+    """`run_records` for a plan; `on_call` gets each call of a function, `dead` each dead letter, of failed runs too."""
     sources = {vertex.name: vertex for vertex in plan.sources()}
     unknown = sorted(set(inputs) - set(sources))
     if unknown:
         raise FlowError(f"no source is named {', '.join(unknown)}; the flow reads {', '.join(sources)}")
     came: list[tuple[Order, Vertex, object]] = []
     front = 0
-    # What is preloaded stands before all that came with it.
-    for name, vertex in sorted(sources.items(), key=lambda each: not _is_preloaded(each[1])):
-        for records in _partitions(inputs.get(name, ())):
+    for vertex in by_front(plan):
+        for records in _partitions(inputs.get(vertex.name, ())):
             came += [(order, vertex, record) for order, record in _labelled(front, records, plan.slack_ms)]
             front += 1
     came.sort(key=itemgetter(0))
     last = None if until is None else tick_due(micros_of(until), plan.slack_ms * 1_000)
     # Where no record has a log time, none can be ahead of it.
-    run = Run(plan, on_call, until=last, looks_ahead=any(order.tick for order, _, _ in came))
+    run = Run(plan, on_call, until=last, looks_ahead=any(order.tick for order, _, _ in came), dead=dead)
     begin_with(run, plan, states or {})
     for order, vertex, record in came:
         _take(run, vertex, order, record)
@@ -105,6 +105,11 @@ def run_plan(
         vertex.name: [item.record for item in run.written[vertex.id]] for vertex in plan.sinks()
     }
     return {**written, DEAD_LETTERS: list(run.dead)} if plan.dead_letters is not None else written
+
+
+def by_front(plan: Plan) -> list[Vertex]:
+    """The sources in the order in which `run_plan` numbers their partitions: preloaded ones stand before the rest."""
+    return sorted(plan.sources(), key=lambda vertex: not _is_preloaded(vertex))
 
 
 def _partitions(given: Iterable[object] | Mapping[int, Iterable[object]]) -> list[Iterable[object]]:

@@ -66,6 +66,16 @@ def test_init_overwrites_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[st
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("flow.py", "mine")]
 
 
+@pytest.mark.parametrize("place", ["taken", "taken/inside", "loop", "/proc/none"])
+def test_init_says_that_a_folder_cannot_be_made(place: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "taken").write_text("a file")
+    (tmp_path / "loop").symlink_to("loop")
+    assert run(["init", str(tmp_path / place)]) == 2
+    said = capfd.readouterr().err
+    assert said.startswith("error: the files cannot be written there: ")
+    assert "what to do: name a folder that you may write to" in said
+
+
 def test_every_file_of_conf_is_printed_as_it_is(capfd: pytest.CaptureFixture[str]) -> None:
     assert sorted(FILES.values()) == sorted(path.name for path in CONF.iterdir())
     for name, file in FILES.items():

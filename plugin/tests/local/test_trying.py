@@ -15,7 +15,8 @@ import pytest
 from lowtide.cli.main import run
 from lowtide.flow.raw_record import Raw
 from lowtide.flow.schema import schema_of
-from lowtide.local.trial import SAMPLES, samples_of
+from lowtide.local.judging import LISTED
+from lowtide.local.samples import SAMPLES, samples_of
 
 FLOW = """
 import itertools, random, time
@@ -53,6 +54,9 @@ def picky(word: Word) -> Word:
     assert word.text == "real"
     return Word(str(time.time_ns()), [])
 
+def numbers(word: Word) -> Word:
+    return Word(str(int(word.text)), [])
+
 def sound(word: Word) -> Word:
     print("heard")
     return Word(word.text.upper(), sorted(set(word.tags)))
@@ -83,6 +87,12 @@ def asks(state: int) -> datetime | None:
 
 def asks_anyhow(state: int) -> datetime | None:
     return datetime(2026, 1, 1, 0, next(counter) % 60, tzinfo=UTC)
+
+def asks_on(state: int) -> datetime | None:
+    return datetime(2026, 1, 1, tzinfo=UTC) + minutes(state)
+
+def called_on(state: int, now: datetime) -> tuple[int, list[Word]]:
+    return state + 1, []
 
 def called(state: int, now: datetime) -> tuple[int, list[Word]]:
     return 0, [Word(letter, []) for letter in set("abcdefgh")]
@@ -141,9 +151,54 @@ def test_a_step_that_fails_with_all_samples_is_named_and_gets_real_ones(
     file.write_text(f"{dedent(FLOW)}\nwords.map(picky).write('out', kafka('out', json(Word)))\n")
     words.write_text('{"text":"made","tags":[]}\n{"text":"real","tags":[]}\n')
     assert run(["check", str(file)]) == 0
-    assert '"picky" failed with each record it was tried with' in capfd.readouterr().out
+    assert '"picky" failed with each record it was tried with: raised AssertionError' in capfd.readouterr().out
+    assert run(["check", str(file), "--json"]) == 0
+    assert [each["step"] for each in as_json.loads(capfd.readouterr().out)["failing"]] == ["picky"]
     assert run(["check", str(file), "--samples", f"words={words}"]) == 3
     assert "picky is not deterministic: with Word(text='real', tags=[])" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("step", ["words.map(sound)", f"{SCAN}timer=asks_on, on_timer=called_on)"])
+def test_samples_that_cannot_be_read_are_listed_with_the_reason_of_their_dead_letters(
+    step: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file, words = tmp_path / "flow.py", tmp_path / "words.jsonl"
+    file.write_text(f"{dedent(FLOW)}\n{step}.write('out', kafka('out', json(Word)))\n")
+    words.write_bytes(b'garbage\n{"text":"tea","tags":[]}\n{"text":7,"tags":[]}\n\n')
+    assert run(["check", str(file), "--samples", f"words={words}"]) == 3
+    text = capfd.readouterr().out
+    assert f'{words}:1: "words": cannot be read as JSON of Word: JSON is malformed' in text
+    assert f'{words}:3: "words": cannot be read as JSON of Word: Expected `str`, got `int` - at `$.text`' in text
+    assert f'{words}:4: "words": cannot be read as JSON of Word: ' in text
+    assert "sound" not in text
+
+
+def test_of_many_samples_that_cannot_be_read_some_are_listed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file, words = tmp_path / "flow.py", tmp_path / "words.jsonl"
+    file.write_text(f"{dedent(FLOW)}\nwords.map(sound).write('out', kafka('out', json(Word)))\n")
+    words.write_text("garbage\n" * (LISTED + 5))
+    assert run(["check", str(file), "--samples", f"words={words}"]) == 3
+    text = capfd.readouterr().out
+    assert text.count("cannot be read") == LISTED
+    assert '"words": and 5 more samples' in text
+    words.write_text("")
+    assert run(["check", str(file), "--samples", f"words={words}"]) == 3
+    assert "there is no message in" in capfd.readouterr().err
+
+
+def test_a_sample_that_a_step_fails_with_is_noted_and_all_are_a_fault(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file, words = tmp_path / "flow.py", tmp_path / "words.jsonl"
+    file.write_text(f"{dedent(FLOW)}\nwords.map(numbers).write('out', kafka('out', json(Word)))\n")
+    words.write_text('{"text":"7","tags":[]}\n{"text":"seven","tags":[]}\n')
+    assert run(["check", str(file), "--samples", f"words={words}"]) == 0
+    text = capfd.readouterr().out
+    assert 'flow "tried" is sound' in text
+    assert f'note: {words}:2: "numbers": raised ValueError: invalid literal for int()' in text
+    words.write_text('{"text":"seven","tags":[]}\n')
+    assert run(["check", str(file), "--samples", f"words={words}"]) == 3
+    assert '"numbers": it failed with each of the samples: raised ValueError: invalid' in capfd.readouterr().out
 
 
 def test_a_sink_with_another_key_than_its_records_were_grouped_by_is_noted(

@@ -1,0 +1,151 @@
+"""Judges what came of calling a flow's functions: which are not deterministic, and which samples are refused where."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lowtide.core.operators.watch import shown_function
+from lowtide.flow.findings import Finding
+from lowtide.flow.plan import Plan, Vertex
+from lowtide.flow.steps import Function, Site, Step, WindowBy, functions_of
+
+__all__ = ["Calls", "Failing", "Tried", "apart", "judged", "name_of"]
+
+LISTED = 20
+"""Samples that are listed of one step that refuses them."""
+
+Calls = dict[str, list[list[str]]]
+"""By step each call's record and results, in order, as text; of results that it failed in the step, no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """A step that failed with each record it was called with, some of which were made from a schema.
+
+    Attributes:
+        step: Its name.
+        error: What happened with the first one, as its dead letter says it; empty where none says it.
+    """
+
+    step: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What came of calling a flow's functions.
+
+    Attributes:
+        findings: Functions that are not deterministic, or change in place what they are given; samples that cannot be
+            read, and steps that failed with each sample.
+        failing: Steps that failed with each record they were called with, as those may be none that they expect.
+        notes: Samples with which a step failed.
+    """
+
+    findings: list[Finding]
+    failing: list[Failing]
+    notes: list[Finding]
+
+
+def judged(plan: Plan, runs: Sequence[dict[str, Any]], samples: Mapping[str, Path]) -> Tried:
+    """Judge all runs of both seeds, each with its calls, dead letters, and what ended it."""
+    findings, notes = _refused(plan, runs[0]["dead"], samples)
+    for vertex in plan.vertices:
+        fault = next(filter(None, _faults(vertex, runs)), None)
+        if fault is not None:
+            # What comes of it differs too, so the steps after it are not to blame.
+            findings.append(Finding(vertex.site, vertex.name, fault))
+            break
+    for step, what in {tuple(run["ended"]): None for run in runs if run["ended"]}:
+        site = next((vertex.site for vertex in plan.vertices if vertex.name == step), None)
+        findings.append(Finding(site, step, what))
+    failing = []
+    for vertex, each in _failing(plan, runs[0]):
+        if _sources_of(plan, vertex) <= set(samples):
+            findings.append(Finding(vertex.site, each.step, f"it failed with each of the samples: {each.error}"))
+        else:
+            failing.append(each)
+    return Tried(findings, failing, notes)
+
+
+def _refused(
+    plan: Plan, dead: Sequence[tuple[str, str | None, int, str]], samples: Mapping[str, Path]
+) -> tuple[list[Finding], list[Finding]]:
+    """The samples that cannot be read, and those with which a step failed, each with what its dead letter says."""
+    sources = {vertex.name for vertex in plan.sources()}
+    unreadable: dict[str, list[Finding]] = {}
+    failed: dict[str, list[Finding]] = {}
+    for step, source, line, error in dead:
+        if source is not None and source in samples:
+            site = Site(str(samples[source]), line)
+            (unreadable if step in sources else failed).setdefault(step, []).append(Finding(site, step, error))
+    return _listed(unreadable), _listed(failed)
+
+
+def _listed(found: Mapping[str, list[Finding]]) -> list[Finding]:
+    listed = []
+    for step, all_ in found.items():
+        listed += all_[:LISTED]
+        if len(all_) > LISTED:
+            listed.append(Finding(None, step, f"and {len(all_) - LISTED} more samples"))
+    return listed
+
+
+def _failing(plan: Plan, run: Mapping[str, Any]) -> Iterator[tuple[Vertex, Failing]]:
+    """The steps that failed with all that they were called with."""
+    errors: dict[str, str] = {}
+    for step, _, _, error in run["dead"]:
+        errors.setdefault(step, error)
+    for vertex in plan.vertices:
+        for name in (vertex.name, *(name_of(vertex, word) for word in apart(vertex.step))):
+            made = run["calls"].get(name)
+            if made and all(results == "failed" for _, results in made):
+                yield vertex, Failing(name, errors.get(vertex.name, ""))
+
+
+def _sources_of(plan: Plan, vertex: Vertex) -> set[str]:
+    """The names of the sources that a vertex's records come of."""
+    seen, ways = set[int](), [vertex.id]
+    while ways:
+        id_ = ways.pop()
+        if id_ not in seen:
+            seen.add(id_)
+            ways += plan.vertices[id_].parents
+    return {source.name for source in plan.sources() if source.id in seen}
+
+
+def _faults(vertex: Vertex, runs: Sequence[dict[str, Any]]) -> Iterator[str | None]:
+    """What is wrong with each of a step's functions that were called."""
+    for word, function in functions_of(vertex.step).items():
+        name = name_of(vertex, word) if word in apart(vertex.step) else vertex.name
+        yield _fault(function, [run["calls"].get(name, []) for run in runs])
+
+
+def apart(step: Step) -> dict[str, Function]:
+    """The functions of a step that are told of by themselves: all of a window's, and those of a timer."""
+    if isinstance(step, WindowBy):
+        return functions_of(step)
+    return {word: function for word, function in functions_of(step).items() if word != "function"}
+
+
+def name_of(vertex: Vertex, word: str) -> str:
+    """Under which name one of a step's functions is told of by itself."""
+    return f"{vertex.name} ({word})"
+
+
+def _fault(function: Function, calls: Sequence[list[list[str]]]) -> str | None:
+    """What is wrong with a step that did not give the same each time it was called with the same record."""
+    first, *others = calls
+    for number, other in enumerate(others, 1):
+        for (record, results), (again, others_results) in zip(first, other, strict=False):
+            if record == again and results != others_results:
+                when = "called again" if number == 1 else "under another hash seed"
+                return (
+                    f"{shown_function(function)} is not deterministic: with {record} it gave {results}, "
+                    f"{when} {others_results}; "
+                    "use no clock, no random numbers, no order of sets, and nothing that it changes itself"
+                )
+    return None
