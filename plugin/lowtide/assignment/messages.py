@@ -172,7 +172,7 @@ class Pinned(Message, frozen=True, kw_only=True):
 
 
 class PartCount(Message, frozen=True):
-    """A worker's share of a snapshot has so many parts, those without state included."""
+    """A worker's share of a snapshot has so many parts; units that have lost their state have none."""
 
     number: int
     parts: int

@@ -151,6 +151,7 @@ class Life:
             if self.setting.snapshots is not None:
                 await self._commits.open()
                 participants = LifeParticipants(self._crew, self.fronts, self._tracker, self._tidier)
+                lives = await self._commits.ask(self._commits.store.lives)
                 self.snapshots = Coordinator(
                     self.setting.snapshots,
                     incarnation=self.setting.incarnation,
@@ -159,6 +160,7 @@ class Life:
                     ask=self._commits.ask,
                     participants=participants,
                     events=self._events,
+                    since=LifeReport.of(lives[0]).since if lives else None,
                     on_commit=self._read_commits_soon,
                 )
                 await self.snapshots.start()
@@ -257,7 +259,7 @@ class Life:
         if stalled:
             self._on_end(stalled)
         if self.snapshots is not None:
-            self.snapshots.look(time.monotonic())
+            self.snapshots.look(time.monotonic(), report.global_min)
         self.reach.look(time.monotonic())
         delivered = delivered_time(workers, self._crew.expected)
         if self.end.has_come(delivered) and not self.labels.all_told():

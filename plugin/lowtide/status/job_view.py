@@ -180,7 +180,7 @@ class SnapshotsView(Struct, frozen=True, kw_only=True):
     Attributes:
         last: The id of the job's last commit; empty if it has none.
         last_ms: Its min time.
-        committed_s: For how long nothing has been committed, as far as this life knows.
+        committed_s: How long ago the last commit was made, whichever life made it, or the job began if it has none.
         taking: The id of the one that is being taken; empty if none is.
         counts: How many of this life are "committed", "sealed", "failed".
         took_s: How long the last one took that was sealed.

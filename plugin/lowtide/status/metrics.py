@@ -213,7 +213,7 @@ def _kept(view: JobView) -> Iterator[Metric]:
 
 def _snapshots(view: JobView) -> Iterator[Metric]:
     told = view.snapshots
-    yield _one("commit_age_seconds", "For how long no snapshot has been committed.", told.committed_s)
+    yield _one("commit_age_seconds", "How long ago the last commit was made, in whichever life.", told.committed_s)
     yield _one("commit_time_seconds", "The last commit's min time, since 1970.", _s(told.last_ms))
     yield _one("snapshot_seconds", "How long the last snapshot took.", told.took_s)
     yield _one("snapshot_bytes", "The size of the last snapshot's state.", told.bytes)

@@ -341,7 +341,8 @@ class Saver:
         """Go through what there is to write, worker by worker, reporting how much it is and what is empty."""
         for worker, share in shares.items():
             state = share.core.snapshot(share.base).state
-            _tell(out, (worker, PartCount(number, sum(map(len, state.values())))))
+            filled = sum(bool(keys) for units in state.values() for keys in units.values())
+            _tell(out, (worker, PartCount(number, filled)))
             for vertex, units in state.items():
                 for unit, keys in units.items():
                     if keys:

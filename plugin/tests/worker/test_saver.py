@@ -21,6 +21,7 @@ import lowtide as lt
 from lowtide.assignment.birth import Birth
 from lowtide.assignment.messages import (
     PartCount,
+    PartEmpty,
     PartWritten,
     Pinned,
     ShareDurable,
@@ -108,6 +109,19 @@ def test_what_was_pinned_is_saved_while_the_worker_goes_on_and_comes_back(store:
     assert (part.vertex, part.kind, part.tick, part.snapshot, part.rows) == ("one", "scan", 7, "000001-0001", 1)
     made = deployment(plan=PLAN, store=store, restored=(part,), recovered=True, start=7)
     assert load_state(made, birth()) == expected == {"one": {part.unit: [("a", 1)]}}
+
+
+def test_units_that_have_lost_their_state_are_told_and_are_no_parts(
+    store: StoreSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = fed([(5, 1)])
+    core.notice(asked(1, 7, 7))
+    monkeypatch.setattr(core.program, "capture", lambda *_: {"one": {0: [], 1: [("a", 1)], 2: []}})
+    saver = saver_of(core, store)
+    saver.begin()
+    said = said_by(saver)
+    assert [each.parts for each in said if isinstance(each, PartCount)] == [len(parts_of(said))] == [1]
+    assert [each.unit for each in said if isinstance(each, PartEmpty)] == [0, 2]
 
 
 def test_what_the_life_before_had_forgotten_is_not_loaded(store: StoreSetting) -> None:

@@ -1,4 +1,7 @@
-"""The history of a job's lives: what each said of itself last."""
+"""The history of a job's lives: what each said of itself last.
+
+The last ones are remembered, and the first: it says since when there has been the job.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from lowtide_snapshots.zookeeper.nodes import Create, Delete, Nodes, Operation, 
 __all__ = ["noting", "told"]
 
 KEPT = 100
-"""How many lives are remembered."""
+"""How many lives are remembered, the first one among them."""
 
 
 def told(zk: Nodes, paths: JobPaths) -> list[dict[str, Any]]:
@@ -35,5 +38,5 @@ def noting(zk: Nodes, paths: JobPaths, incarnation: int, life: Mapping[str, Any]
 
 def _forgetting(zk: Nodes, paths: JobPaths) -> list[Operation]:
     names = zk.children(paths.lives) or []
-    gone = [f"{paths.lives}/{name}" for name in names[: max(0, len(names) - KEPT + 1)]]
+    gone = [f"{paths.lives}/{name}" for name in names[1 : 1 + max(0, len(names) - KEPT + 1)]]
     return [Delete(path, node.version) for path, node in zip(gone, zk.get_all(gone), strict=True) if node]

@@ -256,7 +256,7 @@ def test_old_submissions_and_lives_are_forgotten(place: Any, monkeypatch: pytest
     assert [mine.submission(f"run {number}") for number in range(1, 6)] == [None, None, 3, 4, 5]
     mine.set_life(5, {"phase": "failed", "cause": "it was cold", "at": "6"})
     assert mine.lives() == [
-        {"incarnation": 3, "phase": "running", "at": "3", "since": "3"},
+        {"incarnation": 1, "phase": "running", "at": "1", "since": "1"},
         {"incarnation": 4, "phase": "running", "at": "4", "since": "4"},
         {"incarnation": 5, "phase": "failed", "cause": "it was cold", "at": "6", "since": "5"},
     ]

@@ -51,11 +51,17 @@ class Commits:
         self._ask = ask
         self._known: dict[int, Manifest] = {} if base is None else {base.tick: base}
 
-    async def watch(self, told: Callable[[Commit], object]) -> None:
-        """Tell of every commit once, in the event loop; those that are not above the last one told are left out."""
+    async def watch(self, told: Callable[[Commit], object], last: Callable[[Commit], object]) -> None:
+        """Tell of every commit once, in the event loop; those that are not above the last one told are left out.
+
+        Args:
+            told: Called with each.
+            last: Called with the last commit whenever it is heard of, also with the one that the life began from.
+        """
         loop = asyncio.get_running_loop()
 
         def heard(commit: Commit) -> None:
+            last(commit)
             if commit.tick > self.newest:
                 self.newest = commit.tick
                 told(commit)
@@ -83,8 +89,8 @@ class Commits:
         """The manifest of this very T; None if this life does not know it."""
         return self._known.get(tick)
 
-    async def commit(self, manifest: Manifest) -> None:
-        """Commit a snapshot; while the outcome is not known, it is asked for again (R16).
+    async def commit(self, manifest: Manifest) -> Commit:
+        """Commit a snapshot and return its commit; while the outcome is not known, it is asked for again (R16).
 
         Raises:
             SnapshotsError: it is not committed; `CommitUnknown`: nobody knows.
@@ -93,8 +99,8 @@ class Commits:
         deadline = time.monotonic() + UNKNOWN_LIMIT_S
         while True:
             try:
-                await self._ask(self._log.commit, manifest, data)
-                return
+                made: Commit = await self._ask(self._log.commit, manifest, data)
+                return made
             except CommitUnknown as error:
                 if time.monotonic() > deadline:
                     raise

@@ -17,6 +17,7 @@ from lowtide.assignment.messages import Cancel, Committed, ShareFailed, ShareNew
 from lowtide.assignment.setting import SnapshotSetting
 from lowtide.errors import LowtideError, SnapshotFailed
 from lowtide.events import EventLog
+from lowtide.service.snapshots.commit_age import CommitAge
 from lowtide.service.snapshots.commits import Commits
 from lowtide.service.snapshots.participants import Participants
 from lowtide.service.snapshots.taking import Taking
@@ -53,6 +54,7 @@ class Coordinator:
         ask: Calls something of it in a thread, one at a time.
         participants: The workers, the fronts and the tracker.
         events: Told what happens.
+        since: When the job's first life began, ISO; None if unknown.
         on_commit: Called when there is another commit, or several, whoever made them.
     """
 
@@ -66,6 +68,7 @@ class Coordinator:
         ask: Callable[..., Awaitable[Any]],
         participants: Participants,
         events: EventLog,
+        since: str | None = None,
         on_commit: Callable[[], None] = lambda: None,
     ) -> None:
         self._on_commit = on_commit
@@ -86,15 +89,17 @@ class Coordinator:
         self._pinning = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._own: asyncio.Task[Any] | None = None
-        self._committed_s = time.monotonic()
+        self._age = CommitAge(since, datetime.now(UTC), time.monotonic())
         self._failed_s = float("-inf")
+        self._goes = False
+        """Whether the life has come so far that there is something to take."""
         self.trouble = ""
         """What keeps snapshots from being taken or committed, and since when; empty if nothing does."""
 
     async def start(self) -> None:
         """Hear of every commit, whoever makes it."""
         self._spawn(self._look_at_store())
-        await self.commits.watch(lambda commit: self._spawn(self._committed(commit)))
+        await self.commits.watch(lambda commit: self._spawn(self._committed(commit)), self._made)
 
     async def close(self) -> None:
         """Give up what is being taken."""
@@ -120,7 +125,7 @@ class Coordinator:
 
     def summary(self, now_s: float) -> SnapshotsView:
         """What the job's status says of them."""
-        return self._takings.summary(self.commits.last, now_s - self._committed_s)
+        return self._takings.summary(self.commits.last, self._age.seconds(now_s))
 
     def begin(self, name: str | None, *, commit: bool, key: str | None = None) -> SnapshotView:
         """Begin to take a snapshot; `views` tells what becomes of it.
@@ -139,11 +144,17 @@ class Coordinator:
             self._spawn(self._take(taking, commit=commit))
         return taking.view(time.monotonic())
 
-    def look(self, now_s: float) -> None:
-        """Each second: take and commit one if nobody has for too long."""
+    def look(self, now_s: float, min_time: int) -> None:
+        """Each second: take and commit one if nobody has for too long, in this life and those before it.
+
+        Args:
+            now_s: The monotonic time.
+            min_time: The tracker's, a tick; one that is due at a life's start waits until it has moved.
+        """
         age = self._setting.max_commit_age_s
-        due = age and now_s - self._committed_s >= age and now_s - self._failed_s >= min(age, AGAIN_AFTER_S)
-        if due and (self._own is None or self._own.done()):
+        due = age and self._age.seconds(now_s) >= age and now_s - self._failed_s >= min(age, AGAIN_AFTER_S)
+        self._goes = self._goes or (min_time > self.commits.newest and not self._missing)
+        if due and self._goes and (self._own is None or self._own.done()):
             with suppress(SnapshotFailed):
                 self._own = self._spawn(self._prune_after(self.begin(None, commit=True).id))
 
@@ -163,7 +174,9 @@ class Coordinator:
             taking.over("sealed", time.monotonic())
             self._events.event("snapshot_sealed", **taking.described())
             if commit:
-                await self.commits.commit(manifest)
+                made = await self.commits.commit(manifest)
+                if made.tick >= self.commits.newest:
+                    self._made(made)
                 # Of two commits that follow each other at once, ZooKeeper may tell the last one only.
                 await self._is_committed(taking)
         except TimeoutError:
@@ -189,10 +202,9 @@ class Coordinator:
         # A second request before all have heard the first would take its place.
         async with self._pinning:
             participants = self._participants
-            missing = participants.expected - len(set(participants.workers()))
-            if missing > 0:
+            if self._missing:
                 raise SnapshotFailed(
-                    f"{missing} of {participants.expected} workers are not there yet",
+                    f"{self._missing} of {participants.expected} workers are not there yet",
                     way_out="ask again in a few seconds",
                 )
             tick = await participants.request(taking.number)
@@ -207,6 +219,11 @@ class Coordinator:
             taking.begin(tick, [*participants.workers(), *owners], {front.number: front for front, _ in fronts})
             await self._until_heard(taking)
         await self._until(taking, lambda: taking.whole)
+
+    @property
+    def _missing(self) -> int:
+        """How many workers are not there yet."""
+        return max(0, self._participants.expected - len(set(self._participants.workers())))
 
     async def _until_heard(self, taking: Taking) -> None:
         try:
@@ -245,9 +262,13 @@ class Coordinator:
 
     # -- commits ---------------------------------------------------------------------------------------------------
 
+    def _made(self, commit: Commit) -> None:
+        """This is the last commit, whichever life it is of."""
+        self._age.committed(commit.at, datetime.now(UTC), time.monotonic())
+
     async def _committed(self, commit: Commit) -> None:
         """Somebody has committed a snapshot: tell all that it concerns, once."""
-        self._committed_s, self.trouble = time.monotonic(), ""
+        self.trouble = ""
         self._on_commit()
         if commit.incarnation == self._incarnation and self._takings.of_id(commit.id) is None:
             # It was sealed so long ago that it is not told of any more.
@@ -268,7 +289,7 @@ class Coordinator:
         if taking.phase == "committed" or taking.manifest is None:
             return
         taking.phase, taking.why = "committed", None
-        self._committed_s, self.trouble = time.monotonic(), ""
+        self.trouble = ""
         self._on_commit()
         self.commits.add(taking.manifest)
         self._participants.tell(Committed(taking.manifest.tick))

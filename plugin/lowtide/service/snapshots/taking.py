@@ -32,10 +32,15 @@ class _Share:
     done: bool = False
     accepted: bool = False
 
+    @property
+    def saved(self) -> list[Part]:
+        """The parts that are written."""
+        return [part for part in self.written.values() if part is not None]
+
     def lacks(self) -> str:
         """What is not there yet; empty if nothing is."""
         if not self.done:
-            return f"has saved {len(self.written)} of {'?' if self.parts is None else self.parts} parts"
+            return f"has saved {len(self.saved)} of {'?' if self.parts is None else self.parts} parts"
         return "" if self.accepted else "has records before it that are not durable in their sink"
 
 
@@ -232,7 +237,7 @@ class Taking:
     def view(self, now_s: float) -> SnapshotView:
         """How it stands with it."""
         shares = self._shares.values()
-        written = [part for share in shares for part in share.written.values() if part is not None]
+        written = [part for share in shares for part in share.saved]
         manifest = self.manifest
         return SnapshotView(
             id=self.id,
@@ -240,7 +245,7 @@ class Taking:
             phase=self.phase,
             min_time_ms=None if self.tick is None else self.tick * self._record.slack_ms,
             parts=sum(share.parts or 0 for share in shares),
-            parts_done=sum(len(share.written) for share in shares),
+            parts_done=len(written),
             rows=manifest.rows if manifest else sum(part.rows for part in written),
             bytes=manifest.bytes if manifest else sum(part.bytes for part in written),
             began=utc(self._began),

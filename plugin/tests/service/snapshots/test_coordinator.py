@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +58,14 @@ class Rig:
     refuse: Exception | None = None
     answer_first: bool = False
     stuck: bool = False
+    base: str = ""
+
+    wall: datetime = field(default_factory=lambda: datetime.now(UTC))
+    """When commits are made."""
+    since: str | None = None
 
     def __post_init__(self) -> None:
-        self.log = MemoryCommitLog("job")
+        self.log = MemoryCommitLog("job", now=lambda: self.wall)
         self.incarnation = self.log.raise_incarnation()
         self.events = io.StringIO()
         self.store = StoreSetting(str(self.folder))
@@ -68,7 +75,7 @@ class Rig:
             store=self.store,
             record=RECORD.to_json(),
             flow=(),
-            base="",
+            base=self.base,
             steps="",
             generation=0,
             taking_limit_s=self.taking_limit_s,
@@ -83,11 +90,12 @@ class Rig:
         self.it = Coordinator(
             setting,
             incarnation=self.incarnation,
-            start=0,
+            start=self.tick,
             log=self.log,
             ask=ask,
             participants=self,
             events=EventLog("job", self.incarnation, self.events),
+            since=self.since,
         )
         return self.it
 
@@ -294,11 +302,77 @@ def test_the_job_takes_its_own_when_nobody_has_for_too_long_and_keeps_as_many_as
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(LIMIT_S):
             while "commits_pruned" not in rig.happened():
-                it.look(loop.time())
+                it.look(loop.time(), rig.tick + 1)
                 await asyncio.sleep(0.02)
 
     run(rig, story)
     assert len(rig.log.commits()) == 2
+
+
+def begun_again(rig: Rig) -> None:
+    """Another life, from the last commit."""
+    last = rig.log.last()
+    assert last is not None
+    rig.incarnation = rig.log.raise_incarnation()
+    rig.base = open_store(rig.store).get(last.manifest).decode()
+
+
+def test_a_commit_s_age_is_that_of_the_commit_over_lives(rig: Rig) -> None:
+    """Time that outlives a life comes from what is stored."""
+
+    async def first(it: Coordinator) -> None:
+        rig.wall = datetime.now(UTC) - timedelta(minutes=50)
+        await rig.over(it.begin(None, commit=True).id, "committed")
+        assert 2990 < (it.summary(time.monotonic()).committed_s or 0) < 3010 + LIMIT_S
+
+    async def later(it: Coordinator) -> None:
+        await asyncio.sleep(0.01)
+        assert 2990 < (it.summary(time.monotonic()).committed_s or 0) < 3010 + LIMIT_S
+        rig.wall = datetime.now(UTC) + timedelta(hours=5)
+        await rig.over(it.begin(None, commit=True).id, "committed")
+        assert (it.summary(time.monotonic()).committed_s or 0) < LIMIT_S, "by a clock that is ahead it was made now"
+
+    run(rig, first)
+    begun_again(rig)
+    run(rig, later)
+
+
+def test_a_job_that_dies_oftener_than_its_commits_are_due_takes_its_own(rig: Rig) -> None:
+    """Soon after a start, once all workers are there and min time has moved; before that it could only fail."""
+    rig.max_commit_age_s = 3600.0
+
+    async def first(it: Coordinator) -> None:
+        rig.wall = datetime.now(UTC) - timedelta(minutes=61)
+        await rig.over(it.begin(None, commit=True).id, "committed")
+
+    async def later(it: Coordinator) -> None:
+        await asyncio.sleep(0.01)
+        it.look(time.monotonic(), rig.tick)
+        rig.names = ["1/0"]
+        it.look(time.monotonic(), rig.tick + 1)
+        assert not it.views(), "it is not going yet"
+        rig.names, rig.wall = ["1/0", "1/1"], datetime.now(UTC)
+        it.look(time.monotonic(), rig.tick + 1)
+        (view,) = it.views()
+        await rig.over(view.id, "committed")
+        it.look(time.monotonic(), rig.tick + 1)
+        assert len(it.views()) == 1
+
+    run(rig, first)
+    begun_again(rig)
+    run(rig, later)
+
+
+def test_a_job_without_a_commit_counts_from_its_first_life(rig: Rig) -> None:
+    rig.max_commit_age_s, rig.since = 3600.0, (datetime.now(UTC) - timedelta(hours=2)).isoformat()
+
+    async def story(it: Coordinator) -> None:
+        assert (it.summary(time.monotonic()).committed_s or 0) > 7000
+        it.look(time.monotonic(), 1)
+        (view,) = it.views()
+        await rig.over(view.id, "committed")
+
+    run(rig, story)
 
 
 def test_a_store_that_cannot_be_written_is_told_before_anybody_asks_for_a_snapshot(rig: Rig) -> None:
