@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event, Thread, Timer
 from typing import IO, Any, Protocol
@@ -48,6 +48,10 @@ class Start:
     def chosen(self) -> bool:
         """Whether it begins elsewhere than `lowtide run` does."""
         return self.commit is not None or self.time is not None or self.redeliver
+
+    def plain(self) -> Start:
+        """Return the same start from the last good commit."""
+        return replace(self, commit=None, time=None, no_state=False, redeliver=False)
 
     def options(self) -> list[str]:
         """Return where it begins, as options of `lowtide recover`; of `lowtide run` if nothing is chosen."""

@@ -70,7 +70,8 @@ def submit_once(
     Args:
         client: the job, connected.
         launcher: starts its program.
-        start: what to start.
+        start: what to start. A later form of the key continues from the last commit instead, once a life has been
+            rewound or has committed something: nothing is delivered again twice.
         key: the task instance's.
         log: called with each step, as a line.
         dead: lives up to this one are known to be over.
@@ -96,7 +97,7 @@ def submit_once(
             return Submission(form, None, adopted=True)
         submitted = True
         try:
-            launcher.submit(start, form, log)
+            launcher.submit(start if form == key else _rest_of(client, start, key, log), form, log)
         except SubmitFailed as error:
             begun = client.submission(form) is not None
             if error.code != SURROUNDINGS or (not begun and time.monotonic() > deadline):
@@ -130,6 +131,22 @@ def _latest(client: JobClient, key: str, dead: int, log: Log, pause_s: float) ->
         way_out="see the causes in the job's log, then start a new DAG run",
         code=USAGE,
     )
+
+
+def _rest_of(client: JobClient, start: Start, key: str, log: Log) -> Start:
+    """Return where a later form of a key begins: where the key's first form did, as far as that is not done yet.
+
+    A redelivery is done once a life has run since, for that life had rewound the job first. A chosen commit, or a start
+    without state, is done with once a life has committed something since; until then the last commit is another one.
+    """
+    first = client.submission(key)
+    assert first is not None, "the form before has begun a life"
+    last = client.last_commit()
+    ran = start.redeliver and any(life.incarnation >= first and life.control for life in client.lives())
+    if ran or (start != start.plain() and last is not None and last.incarnation >= first):
+        log(f"life {first} began where this task asked; the next one continues from the last commit")
+        return start.plain()
+    return start
 
 
 def _must_be_free(client: JobClient) -> None:

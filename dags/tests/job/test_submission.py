@@ -29,9 +29,10 @@ class Submitting:
 
     acts: list[Callable[[str], Any]]
     keys: list[str] = field(default_factory=list)
+    starts: list[Start] = field(default_factory=list)
 
     def submit(self, start: Start, key: str, log: Any) -> None:
-        assert start == START
+        self.starts.append(start)
         self.keys.append(key)
         self.acts.pop(0)(key)
 
@@ -49,7 +50,16 @@ def fail(code: int) -> Callable[[str], Any]:
 def go(job: Job, *acts: Callable[[str], Any], **given: Any) -> tuple[Submission, list[str]]:
     submit = Submitting(list(acts))
     begun = submit_once(job.client(), submit, START, KEY, pause_s=0.05, **given)
+    assert all(start == START for start in submit.starts)
     return begun, submit.keys
+
+
+def next_start(job: Job, start: Start) -> Start:
+    """What the next try of a task starts."""
+    submit = Submitting([job.runs])
+    submit_once(job.client(), submit, start, KEY, pause_s=0.05)
+    (started,) = submit.starts
+    return started
 
 
 def test_a_first_try_begins_a_life_and_later_ones_find_it(job: Job) -> None:
@@ -143,3 +153,39 @@ def test_what_a_cluster_has_taken_and_not_begun_is_not_handed_over_again(job: Jo
     assert go(job, accepted=KEY) == (Submission(KEY, 1, adopted=True), [])
     job.ends("failed", again=False)
     assert go(job, lambda _key: None, accepted=KEY) == (Submission(f"{KEY}#2", None, adopted=False), [f"{KEY}#2"])
+
+
+ASKED = [Start("flow.py", redeliver=True, **chosen) for chosen in ({"commit": "x"}, {"time": "2026-11-25T08:00:00"})]
+CHOSEN = [Start("flow.py", commit="x"), Start("flow.py", time="2026-11-25T08:00:00"), Start("flow.py", no_state=True)]
+
+
+@pytest.mark.parametrize("start", ASKED)
+def test_a_redelivery_is_done_once(job: Job, start: Start) -> None:
+    assert next_start(job, start) == start
+    job.ends("failed", again=False)
+    assert next_start(job, start) == START
+    job.ends("failed", again=False)
+    assert next_start(job, start) == START
+
+
+def test_a_redelivery_that_failed_before_its_life_ran_is_asked_for_again(job: Job) -> None:
+    (start, _) = ASKED
+    job.start(KEY)
+    job.say("failed", "the store is away", control="", control_proof="", submission=KEY, again=False)
+    job.leave()
+    assert next_start(job, start) == start
+    job.ends("failed", again=False)
+    assert next_start(job, start) == START
+
+
+@pytest.mark.parametrize("start", CHOSEN)
+def test_a_chosen_start_holds_until_a_life_has_committed_something(job: Job, start: Start) -> None:
+    job.runs("before")
+    job.commit(job.seal(10))
+    job.ends("stopped")
+    assert next_start(job, start) == start
+    job.ends("failed", again=False)
+    assert next_start(job, start) == start
+    job.commit(job.seal(20))
+    job.ends("failed", again=False)
+    assert next_start(job, start) == START
