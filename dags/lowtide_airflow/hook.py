@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,6 +113,7 @@ def _services(connection: Connection) -> Services:
 
 
 def _extra(connection: Connection) -> dict[str, str]:
+    _must_be_json(connection)
     extra = connection.extra_dejson
     unknown = sorted(set(extra) - set(EXTRA))
     wrong = sorted(name for name in extra if not isinstance(extra[name], str | None))
@@ -122,3 +124,18 @@ def _extra(connection: Connection) -> dict[str, str]:
             way_out=f"the fields are {', '.join(EXTRA)}; all are texts",
         )
     return dict(extra)
+
+
+def _must_be_json(connection: Connection) -> None:
+    """Refuse what Airflow would take for no fields at all (errors: ConnectionInvalid, without any of the text)."""
+    try:
+        fault = "" if isinstance(json.loads(connection.extra or "{}"), dict) else "is JSON, but not an object"
+    except ValueError as error:
+        at = f" at line {error.lineno}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
+        fault = f"is not JSON{at}"
+    if fault:
+        raise ConnectionInvalid(
+            f"field extra {fault}",
+            where=f"Airflow connection {connection.conn_id!r}",
+            way_out=f'write an object, as {{"root": "lowtide"}}; the fields are {", ".join(EXTRA)}',
+        )

@@ -42,7 +42,7 @@ class SparkEntry:
         python: the interpreter, as a path on the cluster; on a standalone one that of the driver.
         jars: the paths that `lowtide submit-args` prints, as the cluster sees them.
         files: files to ship with the program: the conf.
-        properties: Spark properties, passed through unchanged.
+        properties: Spark properties, passed through unchanged; no log shows the values of those that hold secrets.
     """
 
     master: str
@@ -54,7 +54,7 @@ class SparkEntry:
     python: str = ""
     jars: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
-    properties: dict[str, str] = field(default_factory=dict)
+    properties: dict[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class JobEntry:
     connection: str = "lowtide_default"
     submit: Literal["supervised", "spark-submit"] = "supervised"
     conf: str = ""
-    settings: dict[str, str | int | float | bool] = field(default_factory=dict)
+    settings: dict[str, str | int | float | bool] = field(default_factory=dict, repr=False)
     snapshot: str = "10 minutes"
     keep: int = 10
     max_age: str = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,61 @@ def test_every_argument_of_an_operator_is_stored_with_its_task(bag: Any) -> None
     from lowtide_airflow import operators
 
     assert seen == set(operators.__all__)
+
+
+SECRET = "hunter2-of-a-test"
+WITH_SECRETS = f"""
+[[job]]
+name = "hiding"
+flow = "local:///opt/orders.py"
+submit = "spark-submit"
+settings = {{ "spark.properties.spark.ssl.keyPassword" = "{SECRET}" }}
+[job.spark]
+master = "k8s://https://k:6443"
+image = "lowtide:1"
+[job.spark.properties]
+"spark.executor.instances" = "4"
+"spark.hadoop.fs.s3a.secret.key" = "{SECRET}"
+"spark.executorEnv.AWS_ACCESS_KEY_ID" = "{SECRET}"
+"spark.driver.extraJavaOptions" = "-Xss4m -Djavax.net.ssl.trustStorePassword={SECRET}"
+"spark.hadoop.fs.azure.account.key.lake" = "{{{{ '{SECRET}'[:3] }}}}{SECRET[3:]}"
+"""
+
+
+def test_no_secret_of_a_job_is_stored_or_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.dag_processing.dagbag import DagBag
+    from airflow.sdk.execution_time.task_runner import _serialize_rendered_fields
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    from lowtide_airflow.job.spark_submit import SparkSubmit
+    from lowtide_airflow.operators import PreviewFlowOperator
+    from lowtide_airflow.operators.job import StartOperator
+
+    (tmp_path / "jobs.toml").write_text(WITH_SECRETS)
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "jobs.toml"))
+    monkeypatch.setenv("AIRFLOW_CONN_LOWTIDE_DEFAULT", '{"conn_type": "lowtide", "host": "zk"}')
+    bag = DagBag(dag_folder=str(DAGS))
+    starting: list[StartOperator] = []
+    for dag in bag.dags.values():
+        stored = json.dumps(DagSerialization.serialize_dag(dag))
+        assert SECRET[3:] not in stored
+        starting += [task for task in dag.tasks if isinstance(task, StartOperator)]
+    assert len(starting) > len(bag.dags) - 2
+    for task in starting:
+        task.template_fields = ("settings", "spark")
+        task.render_template_fields({"var": {"value": {}}, "params": {"parallelism": 4}})
+        assert SECRET not in json.dumps(_serialize_rendered_fields(task))
+        assert SECRET not in repr(task.spark)
+    preview = next(task for task in starting if isinstance(task, PreviewFlowOperator))
+    launcher = preview.launcher()
+    assert isinstance(launcher, SparkSubmit)
+    said: list[object] = []
+    arguments = launcher.arguments(preview.start_point(), "k")
+    assert sum(SECRET in text for text in arguments) == 5
+    assert f"spark.hadoop.fs.azure.account.key.lake={SECRET}" in arguments
+    launcher.preview(preview.start_point(), said.append)
+    assert SECRET not in repr((launcher, preview.start_point(), said))
+    assert "spark.executor.instances=4" in str(said[0])
 
 
 def test_snapshots_are_scheduled_as_the_jobs_file_says(bag: Any) -> None:

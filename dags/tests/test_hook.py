@@ -60,11 +60,20 @@ def test_a_connection_with_a_host_alone_has_defaults(monkeypatch: pytest.MonkeyP
         ({}, "ZooKeeper's address is missing"),
         ({"host": "zk", "extra": {"rot": "x"}}, "unknown extra fields: rot"),
         ({"host": "zk", "extra": {"root": 1}}, "root is not a text"),
+        ({"host": "zk", "extra": '{"root": "streams",'}, "field extra is not JSON at line 1, column 20"),
+        ({"host": "zk", "extra": "root=streams"}, "field extra is not JSON at line 1"),
+        ({"host": "zk", "extra": '["streams"]'}, "field extra is JSON, but not an object"),
     ],
 )
 def test_a_field_that_cannot_be_is_named(monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], says: str) -> None:
     with pytest.raises(ConnectionInvalid, match=f"{says}(?s:.*)'lowtide_test'"):
         connect(monkeypatch, **fields).get_conn()
+
+
+def test_a_fault_of_the_extra_field_shows_nothing_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConnectionInvalid) as raised:
+        connect(monkeypatch, host="zk", extra='{"zookeeper_password": "user:hunter2"').get_conn()
+    assert "hunter2" not in str(raised.value)
 
 
 @pytest.mark.zookeeper

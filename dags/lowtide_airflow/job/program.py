@@ -12,6 +12,7 @@ from threading import Event, Thread, Timer
 from typing import IO, Any, Protocol
 
 from lowtide_airflow.errors import SubmitFailed
+from lowtide_snapshots.redaction import redacted, without
 
 __all__ = ["Launcher", "Log", "Start", "Supervised", "run_command"]
 
@@ -38,7 +39,7 @@ class Start:
 
     flow: str
     conf: str = ""
-    settings: Mapping[str, object] = field(default_factory=dict)
+    settings: Mapping[str, object] = field(default_factory=dict, repr=False)
     commit: str | None = None
     time: str | None = None
     no_state: bool = False
@@ -124,7 +125,7 @@ class Supervised:
 
 
 def run_command(arguments: list[str], folder: str, limit_s: float, log: Log) -> str:
-    """Run a command to its end, and return its output.
+    """Run a command to its end, and return its output. Nothing that is logged or raised has the value of a secret.
 
     The command is in this process's group: a signal to the group ends the command too, but no job, as supervisors and
     clusters have sessions of their own.
@@ -138,7 +139,8 @@ def run_command(arguments: list[str], folder: str, limit_s: float, log: Log) -> 
     Raises:
         SubmitFailed: it is missing, took too long, or ended with a code other than 0.
     """
-    command = " ".join(arguments)
+    seen, hidden = redacted(arguments)
+    command = " ".join(seen)
     log(f"$ {command}")
     where = f"{command}, in {folder or Path.cwd()}"
     try:
@@ -158,7 +160,7 @@ def run_command(arguments: list[str], folder: str, limit_s: float, log: Log) -> 
             where=where,
             way_out="correct the command or the folder in the Airflow connection; it runs on Airflow's worker",
         ) from error
-    output, errors, in_time = _finished(child, limit_s, log)
+    output, errors, in_time = _finished(child, limit_s, lambda line: log(without(line, hidden)))
     if not in_time:
         raise SubmitFailed(
             f"it did not return within {limit_s:g} s",
@@ -170,7 +172,7 @@ def run_command(arguments: list[str], folder: str, limit_s: float, log: Log) -> 
     # The lines before the last error are in the task's log.
     message = (errors.strip() or output.strip())[-MOST_CHARS:].rpartition("error: ")[2]
     raise SubmitFailed(
-        f"it ended with {child.returncode}: {message}",
+        f"it ended with {child.returncode}: {without(message, hidden)}",
         where=where,
         way_out="mend what it names, then submit it again",
         code=child.returncode,

@@ -11,6 +11,7 @@ from lowtide_airflow.errors import SubmitFailed
 from lowtide_airflow.job.clusters import Cluster, cluster_of, path_of
 from lowtide_airflow.job.program import LIMIT_S, Log, Start, run_command
 from lowtide_airflow.jobs_file import SparkEntry
+from lowtide_snapshots.redaction import redacted
 
 __all__ = ["SparkSubmit"]
 
@@ -50,7 +51,8 @@ class SparkSubmit:
 
     def preview(self, start: Start, log: Log) -> dict[str, Any] | None:
         """See `Launcher.preview`: for a cluster only the arguments can be checked."""
-        log(" ".join(self.arguments(start, "preview")))
+        seen, _ = redacted(self.arguments(start, "preview"))
+        log(" ".join(seen))
         return None
 
     def arguments(self, start: Start, key: str) -> list[str]:

@@ -10,9 +10,11 @@ from typing import Any
 
 import msgspec
 from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.log import mask_secret
 
 from lowtide_airflow.arguments import is_true, seconds
 from lowtide_airflow.errors import JobsFileRefused, RunsAlready
+from lowtide_airflow.hidden import conceal, reveal, secrets_of
 from lowtide_airflow.job.client import JobClient
 from lowtide_airflow.job.program import Launcher, Start, Supervised
 from lowtide_airflow.job.spark_submit import SparkSubmit
@@ -40,7 +42,8 @@ class StartOperator(LowtideOperator):
         conf: the conf file; by default the connection's.
         settings: keys of the conf to override; an empty text leaves a key alone.
         submit: "supervised" or "spark-submit".
-        spark: the arguments of spark-submit, as in `[job.spark]` of the jobs file.
+        spark: the arguments of spark-submit, as in `[job.spark]` of the jobs file. Values of `settings` and `spark`
+            whose names look like secrets are in no log, no error and no stored or rendered field.
         no_state: begin without state, even if there are commits.
         lowtide_conn_id, deferrable, poll_interval, timeout: see `LowtideOperator`.
     """
@@ -70,9 +73,9 @@ class StartOperator(LowtideOperator):
         super().__init__(job=job, **kwargs)
         self.flow = flow
         self.conf = conf
-        self.settings = settings
+        self.settings = conceal(settings)
         self.submit = submit
-        self.spark = spark
+        self.spark = conceal(spark)
         self.no_state = no_state
 
     def start_point(self) -> Start:
@@ -80,7 +83,7 @@ class StartOperator(LowtideOperator):
         return Start(
             flow=str(self.flow),
             conf=str(self.conf or self.hook.programs().conf),
-            settings=dict(self.settings or {}),
+            settings=reveal(self.settings or {}),
             no_state=is_true(self.no_state),
         )
 
@@ -112,6 +115,8 @@ class StartOperator(LowtideOperator):
         Raises:
             JobsFileRefused: `submit` is unknown, or `spark` is missing or wrong.
         """
+        for secret in (*secrets_of(self.settings), *secrets_of(self.spark)):
+            mask_secret(secret)
         programs, limit_s = self.hook.programs(), seconds(self.timeout)
         if self.submit == "supervised":
             return Supervised(programs.lowtide, programs.folder, limit_s)
@@ -123,7 +128,7 @@ class StartOperator(LowtideOperator):
                 way_out='give submit = "supervised"; or "spark-submit" with its arguments in [job.spark]',
             )
         try:
-            spark = msgspec.convert(dict(self.spark), SparkEntry)
+            spark = msgspec.convert(reveal(self.spark), SparkEntry)
         except msgspec.ValidationError as error:
             raise JobsFileRefused(str(error), where=f"{where}, spark", way_out="correct [job.spark]") from error
         return SparkSubmit(self.job, spark, programs.spark_submit, programs.folder, limit_s)

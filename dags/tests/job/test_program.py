@@ -219,6 +219,23 @@ def test_a_command_is_killed_with_the_task_that_called_it(command: Any) -> None:
     assert time.monotonic() - began_s < 10
 
 
+def test_no_secret_is_logged_or_raised(command: Any, tmp_path: Path) -> None:
+    secret = "hunter2-of-a-test"
+    script = 'for each in "$@"; do echo "got $each" >&2; done; echo "error: cannot read $*" >&2; exit 3'
+    properties = {"spark.hadoop.fs.s3a.secret.key": secret, "spark.x": f"-Da.password={secret}"}
+    start = Start(
+        "local:///opt/orders.py", settings={"kafka.sasl_password": secret, "kafka.sasl_password_file": "/etc/word"}
+    )
+    on_a_cluster = SparkSubmit("orders", replace(STANDALONE, properties=properties), command(script))
+    for launcher in (on_a_cluster, Supervised(command(script)), Supervised(str(tmp_path / "nowhere"))):
+        said: list[object] = []
+        with pytest.raises(SubmitFailed) as raised:
+            launcher.submit(start, "k", said.append)
+        assert secret in " ".join(launcher.arguments(start, "k"))
+        assert secret not in f"{raised.value} {raised.value!r} {said}"
+        assert "kafka.sasl_password_file=/etc/word" in str(said[0])
+
+
 def test_a_command_that_hangs_is_killed(command: Any) -> None:
     with pytest.raises(SubmitFailed, match=r"did not return within 0\.2 s"):
         Supervised(command("exec sleep 60"), limit_s=0.2).submit(Start("flow.py"), "k", nobody)

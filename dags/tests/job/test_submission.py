@@ -155,7 +155,7 @@ def test_what_a_cluster_has_taken_and_not_begun_is_not_handed_over_again(job: Jo
     assert go(job, lambda _key: None, accepted=KEY) == (Submission(f"{KEY}#2", None, adopted=False), [f"{KEY}#2"])
 
 
-ASKED = [Start("flow.py", redeliver=True, **chosen) for chosen in ({"commit": "x"}, {"time": "2026-11-25T08:00:00"})]
+ASKED = [Start("flow.py", commit="x", redeliver=True), Start("flow.py", time="2026-11-25T08:00:00", redeliver=True)]
 CHOSEN = [Start("flow.py", commit="x"), Start("flow.py", time="2026-11-25T08:00:00"), Start("flow.py", no_state=True)]
 
 

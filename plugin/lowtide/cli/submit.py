@@ -11,6 +11,7 @@ from lowtide.conf import Conf
 from lowtide.driver.session import launch_settings, settings
 from lowtide.errors import ConfError
 from lowtide.jobs.jvm import LOGGING
+from lowtide_snapshots.redaction import shown
 
 _OPTIONS = "spark.driver.extraJavaOptions"
 _DRIVER, _EXECUTORS = "spark.pyspark.driver.python", "spark.pyspark.python"
@@ -43,7 +44,7 @@ def arguments(conf: Conf) -> list[str]:
         if any(map(str.isspace, value)):
             raise ConfError(
                 f"{key} holds white space, which cannot be handed over on a command line made by $(…)",
-                where=f"its value is {value!r}",
+                where=f"its value is {shown(key, value)!r}",
                 way_out="set it in Spark's own conf/spark-defaults.conf",
             )
     command = ["--master", known.pop("spark.master"), "--jars", known.pop("spark.jars")]

@@ -35,6 +35,7 @@ from lowtide.conf.tables import (
     ZooKeeperConf,
 )
 from lowtide.errors import ConfError
+from lowtide_snapshots.redaction import redacted
 
 __all__ = ["Conf", "parse_settings"]
 
@@ -108,7 +109,7 @@ def parse_settings(settings: Iterable[str]) -> dict[str, str]:
         key, equals, value = setting.partition("=")
         if not equals or "." not in key:
             raise ConfError(
-                f"cannot read the setting {setting!r}",
+                f"cannot read the setting {redacted([setting])[0][0]!r}",
                 where="--set",
                 way_out="write --set table.key=value, for instance --set kafka.bootstrap_servers=127.0.0.1:9092",
             )

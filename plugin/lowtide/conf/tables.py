@@ -112,7 +112,7 @@ class SparkConf:
     checkpoint_folder: Text = ".lowtide/checkpoints"
     log_level: Literal["ERROR", "WARN", "INFO", "DEBUG"] = "WARN"
     web_ui: bool = False
-    properties: dict[str, str] = field(default_factory=dict)
+    properties: dict[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,11 +13,9 @@ from lowtide.conf import KafkaConf
 from lowtide.conf.client_properties import java_names
 from lowtide.conf.secret import read_secret, read_text
 from lowtide.errors import ConfError
+from lowtide_snapshots.redaction import is_secret, shown, without
 
-__all__ = ["REDACTION_PATTERN", "java_properties", "librdkafka_settings", "spark_options"]
-
-# For Spark's `spark.redaction.regex`: its own pattern, and the options below that hold secrets under other names.
-REDACTION_PATTERN = r"(?i)secret|password|token|access[.]?key|jaas|keystore[.]key"
+__all__ = ["java_properties", "librdkafka_settings", "spark_options"]
 
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -102,7 +100,8 @@ def _check_values(properties: tuple[tuple[str, str], ...]) -> None:
         try:
             Producer({"log_level": 0, name: value})
         except KafkaException as caught:
-            what = f"properties: librdkafka does not take {name} = {value!r}: {caught.args[0].str()}"
+            said = without(caught.args[0].str(), [value] if is_secret(name, value) else [])
+            what = f"properties: librdkafka does not take {name} = {shown(name, value)!r}: {said}"
             raise _wrong(what, "correct the value, or leave it out") from caught
 
 

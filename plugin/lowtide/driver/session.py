@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from lowtide.conf import Conf
 from lowtide.conf.store_access import store_setting
-from lowtide.connectors.kafka_access import REDACTION_PATTERN
 from lowtide.driver.spark_conf import submitted
 from lowtide.errors import InterpreterMismatch, JarMissing, LifeEnded, SessionTaken
 from lowtide.jars.class_archive import ClassArchive
@@ -20,6 +19,7 @@ from lowtide.jars.java import find_java
 from lowtide.jars.shim import shim_jar
 from lowtide.jars.third_party import connector_jars, pyspark_folder
 from lowtide.process.pandas_later import leave_pandas_for_later
+from lowtide_snapshots.redaction import PATTERN, RULE
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -50,7 +50,7 @@ def settings(conf: Conf) -> dict[str, str]:
         "spark.sql.streaming.stopTimeout": "5s",
         # Spark waits two minutes for an executor that is lost to drop a broadcast, and cannot be stopped meanwhile.
         "spark.cleaner.referenceTracking.blocking": "false",
-        "spark.redaction.regex": REDACTION_PATTERN,
+        RULE: PATTERN,
         # An epoch's start plans the same small query again: without whole-stage code it takes half the time.
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.ui.explainMode": "simple",
