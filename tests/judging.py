@@ -104,22 +104,26 @@ class Judge:
         """Compare what one sink's topic holds now with what it had to be given."""
         return compare_lanes(self.expected()[0][sink], read_output(self._conf.kafka, self._topics[sink]))
 
-    def right(self, within_s: float = 180.0) -> int:
+    def right(self, within_s: float = 180.0, until_ms: int | None = None) -> int:
         """Wait until every sink has as much as it has to have, then see that it is that, byte by byte and in order.
+
+        Args:
+            within_s: How long to wait.
+            until_ms: What comes at this log time or later is not due; None where log time goes on by itself.
 
         Returns:
             How many messages there are in all sinks.
         """
-        sinks, letters = self.expected()
+        sinks, letters = self._due(until_ms)
         deadline = time.monotonic() + within_s
         for sink, lanes in sinks.items():
-            self._await(self._topics[sink], sum(map(len, lanes.values())), deadline)
+            self._await(self._topics[sink], sum(map(len, lanes.values())), deadline, until_ms)
         if self._plan.dead_letters is not None:
             self._await(self._plan.dead_letters.topic, letters.total(), deadline)
         # Floors that were granted meanwhile have lifted what came after them, so they are read again.
-        sinks, letters = self.expected()
+        sinks, letters = self._due(until_ms)
         for sink, lanes in sinks.items():
-            verdict = compare_lanes(lanes, read_output(self._conf.kafka, self._topics[sink]))
+            verdict = compare_lanes(lanes, before(until_ms, read_output(self._conf.kafka, self._topics[sink])))
             assert verdict.right, f"{sink}: {verdict}"
         if self._plan.dead_letters is not None:
             found = read_output(self._conf.kafka, self._plan.dead_letters.topic)
@@ -127,8 +131,15 @@ class Judge:
         assert self.wrong_floors() == []
         return sum(len(lane) for lanes in sinks.values() for lane in lanes.values())
 
-    def _await(self, topic: str, count: int, deadline: float) -> None:
-        while committed(self._conf, topic) < count and time.monotonic() < deadline:
+    def _due(
+        self, until_ms: int | None
+    ) -> tuple[dict[str, dict[int, list[Output]]], Counter[tuple[bytes | None, bytes | None]]]:
+        """What is expected before a moment of log time."""
+        sinks, letters = self.expected()
+        return {sink: before(until_ms, lanes) for sink, lanes in sinks.items()}, letters
+
+    def _await(self, topic: str, count: int, deadline: float, until_ms: int | None = None) -> None:
+        while committed(self._conf, topic, until_ms) < count and time.monotonic() < deadline:
             time.sleep(POLL_S)
 
 
@@ -136,9 +147,16 @@ def _lies_in(offset: int, start: int, stop: int | None) -> bool:
     return start <= offset and (stop is None or offset < stop)
 
 
-def committed(conf: Conf, topic: str) -> int:
+def before(until_ms: int | None, lanes: Mapping[int, list[Output]]) -> dict[int, list[Output]]:
+    """What came before a moment of log time, by lane; all of it where there is none."""
+    return {
+        lane: [each for each in found if until_ms is None or each.timestamp < until_ms] for lane, found in lanes.items()
+    }
+
+
+def committed(conf: Conf, topic: str, until_ms: int | None = None) -> int:
     """How many messages a read_committed reader finds in a topic."""
-    return sum(map(len, read_output(conf.kafka, topic).values()))
+    return sum(map(len, before(until_ms, read_output(conf.kafka, topic)).values()))
 
 
 def produce(
