@@ -12,11 +12,13 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from tests.waiting import wait_until
 
 from lowtide.conf import Conf, KafkaConf
 from lowtide.connectors.claims import claim, transactional_id
 from lowtide.connectors.delivery import AtLeastOnce, Delivery, ExactlyOnce, Packet
-from lowtide.connectors.lasts import LaneName, LastsLost, open_lasts, read_lasts, records_of, topic_of
+from lowtide.connectors.kafka_access import librdkafka_settings
+from lowtide.connectors.lasts import LaneName, LastsLost, _end_offset, open_lasts, read_lasts, records_of, topic_of
 from lowtide.connectors.topics import Topics
 from lowtide.core.operators.order import OrderKey
 from lowtide.driver.opening import _claimed
@@ -76,6 +78,10 @@ class Sink:
     def last(self, limit_s: float = LIMIT_S) -> dict[int, int]:
         """By lane the number that the lasts topic tells."""
         return {name.lane: key.tick for name, key in read_lasts(self.conf, self.lasts, limit_s).last.items()}
+
+    def end_of_lasts(self) -> int:
+        """The offset after the last record that Kafka has in the lasts topic, committed or not."""
+        return _end_offset(librdkafka_settings(self.conf), self.lasts, LIMIT_S, committed=False)
 
     def close(self) -> None:
         for worker in self._begun:
@@ -158,7 +164,7 @@ def test_w10_a_zombie_commits_nothing_after_a_claim(sink: Sink, delivered: int, 
         hear(zombie)
     packet, pause = paused(sink.packet(0, range(50, 60)), before=before)
     zombie.put(packet)
-    assert pause.reached.wait(10)
+    assert pause.reached.wait(LIMIT_S)
     claim(sink.conf, [sink.id], LIMIT_S)
     assert sink.last() == {0: delivered - 1}
     pause.may_go_on.set()
@@ -177,9 +183,14 @@ def test_w10_last_is_complete_only_after_a_claim(sink: Sink) -> None:
     worker = sink.worker()
     worker.put(sink.packet(0, range(3)))
     hear(worker)
+    # Once they can be read, the marker of their transaction stands there too.
+    assert sink.last() == {0: 2}
+    committed = sink.end_of_lasts()
     packet, pause = paused(sink.packet(0, range(3, 6)))
     worker.put(packet)
-    assert pause.reached.wait(10)
+    assert pause.reached.wait(LIMIT_S)
+    # The client sends in a thread of its own: only what Kafka has of a transaction keeps it open.
+    wait_until(lambda: sink.end_of_lasts() > committed, LIMIT_S, "the lasts of the open transaction are in Kafka")
     with pytest.raises(ServiceUnavailable, match="could not be read to its end"):
         sink.last(limit_s=3)
     pause.may_go_on.set()
