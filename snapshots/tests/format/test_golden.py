@@ -1,4 +1,4 @@
-"""A snapshot of format 1, kept for good: every later version reads it, and it is never written anew."""
+"""A snapshot of each format, kept for good: every later version reads them, and none is ever written again."""
 
 from __future__ import annotations
 
@@ -9,15 +9,43 @@ import pytest
 
 from lowtide_snapshots import JobRecord
 from lowtide_snapshots.format.manifest import FloorAt, FrontAt, LaneLast, Manifest, type_of
-from lowtide_snapshots.format.parts import PartHead, decode_part, sha256
+from lowtide_snapshots.format.parts import KINDS, PART_FORMAT, PartHead, decode_part, sha256
 from lowtide_snapshots.stores import Store, StoreSetting, open_store
 
-ROOT = Path(__file__).parents[1] / "data" / "format-1"
+DATA = Path(__file__).parents[1] / "data"
 NAME = "shop/manifests/000000000425000-000003-0007.json"
 WORD = pa.struct([("word", pa.string())])
 COUNT = pa.struct([("count", pa.int64()), ("pages", pa.list_(pa.int32()))])
 ORDER = pa.struct([("customer", pa.string()), ("amount", pa.float64()), ("at", pa.timestamp("us", "UTC"))])
-STATE = {
+BOUNDS = (pa.timestamp("us", "UTC"), pa.timestamp("us", "UTC"))
+
+
+def keyed(*customers: str) -> pa.Array:
+    return pa.array([{"customer": each} for each in customers], pa.struct([("customer", pa.string())]))
+
+
+def order_keys(*ticks: int) -> dict[str, pa.Array]:
+    return {
+        "tick": pa.array(ticks, pa.int64()),
+        "front": pa.array([1] * len(ticks), pa.int32()),
+        "sequence": pa.array(range(len(ticks)), pa.int64()),
+        "child": pa.array([b"\x00\x00\x00\x02"] * len(ticks), pa.binary()),
+        "trace": pa.array([2**64 - 1] * len(ticks), pa.uint64()),
+    }
+
+
+def orders(*amounts: float | None) -> pa.Array:
+    return pa.array([{"customer": "Ebbe", "amount": each, "at": 424_750_000} for each in amounts], ORDER)
+
+
+def bounds(*starts: int) -> dict[str, pa.Array]:
+    return {
+        "window_start": pa.array(starts, BOUNDS[0]),
+        "window_end": pa.array([start + 60_000_000 for start in starts], BOUNDS[1]),
+    }
+
+
+FORMAT_1 = {
     ("index", 0): pa.table(
         {
             "key": pa.array([{"word": "be"}, {"word": "to"}], WORD),
@@ -49,13 +77,57 @@ STATE = {
     ),
     ("rates", 1): pa.table({"state": pa.array([[("EUR", 1.0), ("SEK", 11.25)]], pa.map_(pa.string(), pa.float64()))}),
 }
+FORMAT_2 = {
+    ("index", 0): FORMAT_1["index", 0].append_column("tick", pa.array([16_001, 16_999], pa.int64())),
+    ("last orders", 2): FORMAT_1["last orders", 2],
+    ("rates", 1): FORMAT_1["rates", 1],
+    ("seen", 3): pa.table({"key": keyed("Ebbe", "潮"), "tick": pa.array([16_990, 16_999], pa.int64())}),
+    ("visits", 0): pa.table(
+        {"key": keyed("Ebbe"), **bounds(420_000_000), "state": pa.array([{"count": 2, "pages": [1]}], COUNT)}
+    ),
+    ("sessions", 1): pa.table(
+        {"key": keyed("Ebbe", "Ebbe"), **bounds(420_000_000, 420_000_000)}
+        | {**order_keys(16_990, 16_991), "record": orders(12.5, None)}
+    ),
+    ("customers", 2): pa.table({"key": keyed("Ebbe"), "record": orders(0.5), "tick": pa.array([16_999], pa.int64())}),
+    ("paid", 3): pa.table(
+        {"key": keyed("Ebbe", "Ebbe"), **order_keys(16_990, 16_999), "record": orders(1.0, 2.0)}
+        | {"paired": pa.array([True, False], pa.bool_())}
+    ),
+}
+STATE = {1: FORMAT_1, 2: FORMAT_2}
+TYPES = {
+    1: {
+        "index": ("scan", (("word", "string"),), COUNT),
+        "last orders": ("last", (("customer", "string"),), ORDER),
+        "rates": ("broadcast", (), pa.map_(pa.string(), pa.float64())),
+    }
+}
+BY_CUSTOMER = (("customer", "string"),)
+TYPES[2] = TYPES[1] | {
+    "seen": ("deduplicate", BY_CUSTOMER, pa.int64()),
+    "visits": ("window", BY_CUSTOMER, COUNT),
+    "sessions": ("window_records", BY_CUSTOMER, ORDER),
+    "customers": ("table", BY_CUSTOMER, ORDER),
+    "paid": ("join", BY_CUSTOMER, ORDER),
+}
 OLDER = (16_000, "000001-0002")
 NEWER = (17_000, "000003-0007")
 
 
+@pytest.fixture(scope="module", params=list(STATE), name="number", ids=lambda number: f"format {number}")
+def _number(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
 @pytest.fixture(scope="module")
-def store() -> Store:
-    return open_store(StoreSetting(str(ROOT)))
+def store(number: int) -> Store:
+    return open_store(StoreSetting(str(DATA / f"format-{number}")))
+
+
+def test_there_is_one_of_each_format() -> None:
+    assert {each.name for each in DATA.iterdir()} == {f"format-{number}" for number in range(1, PART_FORMAT + 1)}
+    assert {shape[0] for shape in TYPES[PART_FORMAT].values()} == set(KINDS)
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +152,8 @@ def test_the_manifest_says_what_it_said(manifest: Manifest) -> None:
     assert manifest.lasts == (LaneLast(1, "out", 0, None), LaneLast(1, "out", 1, "16999/1/0"))
 
 
-def test_every_part_holds_what_it_held(manifest: Manifest, store: Store) -> None:
-    assert {(part.vertex, part.unit) for part in manifest.parts} == set(STATE)
+def test_every_part_holds_what_it_held(number: int, manifest: Manifest, store: Store) -> None:
+    assert {(part.vertex, part.unit) for part in manifest.parts} == set(STATE[number])
     for part in manifest.parts:
         name = part.name("shop", 25)
         data = store.get(name)
@@ -89,16 +161,12 @@ def test_every_part_holds_what_it_held(manifest: Manifest, store: Store) -> None
         head, table = decode_part(data, name)
         assert head == PartHead("shop", part.vertex, part.kind, part.unit, part.tick, 25, part.snapshot)
         assert (part.tick, part.snapshot) == (OLDER if (part.vertex, part.unit) == ("index", 0) else NEWER)
-        assert table.equals(STATE[part.vertex, part.unit])
+        assert table.equals(STATE[number][part.vertex, part.unit])
         assert table.num_rows == part.rows
 
 
-def test_the_types_are_those_that_they_were(manifest: Manifest) -> None:
-    assert {shape.vertex: (shape.kind, shape.key, type_of(shape)) for shape in manifest.flow} == {
-        "index": ("scan", (("word", "string"),), COUNT),
-        "last orders": ("last", (("customer", "string"),), ORDER),
-        "rates": ("broadcast", (), pa.map_(pa.string(), pa.float64())),
-    }
+def test_the_types_are_those_that_they_were(number: int, manifest: Manifest) -> None:
+    assert {shape.vertex: (shape.kind, shape.key, type_of(shape)) for shape in manifest.flow} == TYPES[number]
 
 
 def test_nothing_else_is_there(manifest: Manifest, store: Store) -> None:
