@@ -21,6 +21,7 @@ from lowtide import json as as_json
 from lowtide.conf import Conf
 from lowtide.connectors.kafka_access import librdkafka_settings
 from lowtide.driver.job import Job
+from lowtide.driver.recovery import StartFrom
 
 if TYPE_CHECKING:
     from tests.conftest import Kafka
@@ -209,9 +210,9 @@ class Shop:
         produce(self.conf, self.sources[source], values, transaction=transaction)
 
     @contextmanager
-    def running(self) -> Iterator[Job]:
+    def running(self, start: StartFrom = StartFrom()) -> Iterator[Job]:  # noqa: B008 - a frozen value
         """Run the job in this program until the block ends."""
-        job = Job.start(self.flow(), self.conf)
+        job = Job.start(self.flow(), self.conf, start=start)
         try:
             job.wait_for_workers(READY_WITHIN_S)
             yield job

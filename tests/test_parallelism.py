@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.shop import LANES, Shop, now_ms
 
-from lowtide.errors import LifeEnded
+from lowtide.driver.recovery import StartFrom
+from lowtide.errors import FlowError, LifeEnded
 from lowtide.local.oracle import Output, read_output
 
 if TYPE_CHECKING:
@@ -64,6 +65,54 @@ def test_a_job_goes_on_with_more_or_fewer_workers_and_in_the_other_mode(spark: S
             else:
                 assert shop.judge.right()
     assert shop.judge.right() == len(lives) * 1000 - 3
+
+
+def test_a_job_with_the_floors_of_another_gives_its_bytes(spark: Spark) -> None:
+    """Floors are decisions that no log has: a job without them may order the same log otherwise."""
+    first = Shop.open("blue", spark.kafka, spark.settings())
+    with first.running():
+        for number in range(10):
+            first.produce(range(100 * number, 100 * number + 50), partitions=(0,))
+            # By then the idle partition has been granted floors, which lift what comes with these timestamps.
+            first.produce(range(100 * number + 50, 100 * (number + 1)), now_ms() - 5_000, partitions=(1,))
+        assert first.judge.right() == 1_000
+    reference = read_output(first.conf.kafka, first.sink)
+    others = [Shop.open(name, spark.kafka, spark.settings(), *first.sources) for name in ("green", "grey")]
+    for shop, start in zip(others, (StartFrom(floors_from=first.name), StartFrom()), strict=True):
+        with shop.running(start):
+            assert shop.judge.right() == 1_000
+    green, grey = (read_output(shop.conf.kafka, shop.sink) for shop in others)
+    assert green == reference
+    assert grey != reference
+    with others[0].running():
+        others[0].produce(range(1_000, 1_100))
+        assert others[0].judge.right() == 1_100
+
+
+def test_floors_are_not_taken_from_any_job(spark: Spark) -> None:
+    first = Shop.open("blue", spark.kafka, spark.settings())
+    with first.running():
+        first.produce(range(10))
+        assert first.judge.right() == 10
+    fresh = Shop.open("fresh", spark.kafka, spark.settings(), *first.sources)
+    refused = [
+        (first, fresh.name, 'no job "fresh-'),
+        (first, first.name, "its own floors"),
+        (fresh.but(job__lanes=4), first.name, "it differs in lanes"),
+        (fresh.but(job__delivery="at_least_once"), first.name, "only a job that delivers exactly once"),
+    ]
+    for shop, other, why in refused:
+        with pytest.raises(FlowError, match=why), shop.running(StartFrom(floors_from=other)):
+            pass
+    # Nothing was written down for the one that was refused: with what is right it starts.
+    with fresh.running(StartFrom(floors_from=first.name)):
+        assert fresh.judge.right() == 10
+    elsewhere = Shop.open("other", spark.kafka, spark.settings())
+    with elsewhere.running():
+        elsewhere.produce(range(10))
+        assert elsewhere.judge.right() == 10
+    with pytest.raises(FlowError, match="has started before"), fresh.running(StartFrom(floors_from=elsewhere.name)):
+        pass
 
 
 def kill_one(shop: Shop, workers: list[dict[str, int]]) -> None:

@@ -15,6 +15,7 @@ from lowtide.driver.recovery import StartFrom
 @click.option(
     "--allow-no-state", is_flag=True, help="Ignore commits: start without state, from the beginning of the sources."
 )
+@click.option("--floors-from", metavar="JOB", help="At a first start: order records as JOB did.")
 @with_running
 @with_conf
 @as_json
@@ -25,6 +26,7 @@ def run(
     conf: Conf,
     flow: str | None,
     allow_no_state: bool,
+    floors_from: str | None,
     detach: bool,
     verbose: bool,
     supervised: str | None,
@@ -32,12 +34,15 @@ def run(
 ) -> int:
     """Run FLOW (flow.py, or flow.py:name) until it is stopped, or ends by an error.
 
-    It begins from its last commit, if it has one. SIGINT and SIGTERM stop it cleanly; a second SIGINT at once.
+    It begins from its last commit, if it has one. With --floors-from a new job delivers, of what JOB has read so far,
+    the same bytes as JOB: start a new version beside the old one, and compare. SIGINT and SIGTERM stop it cleanly; a
+    second SIGINT stops it at once.
     """
     loaded = flow_of(context, flow)
     if detach:
         refuse_detaching(context)
         options = ["--allow-no-state"] * allow_no_state
+        options += [] if floors_from is None else ["--floors-from", floors_from]
         return run_detached(context, loaded, conf, command="run", options=options, as_json=as_json)
-    start = StartFrom(no_state=allow_no_state)
+    start = StartFrom(no_state=allow_no_state, floors_from=floors_from)
     return run_here(loaded, conf, start=start, supervised=supervised, verbose=verbose, as_json=as_json)

@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from lowtide.conf.zookeeper_access import ZooKeeperAccess
 from lowtide.connectors.schema_registry import bound
 from lowtide.driver import preflight
 from lowtide.driver.assignments import deployment_of, setting_of
+from lowtide.driver.borrowed_floors import refuse_borrowing
 from lowtide.driver.broker_watch import BrokerWatch
 from lowtide.driver.causes import error_of, error_of_query, exception_of
 from lowtide.driver.frozen import settled_conf
@@ -136,6 +138,8 @@ class Job:
         say(f"asking ZooKeeper at {conf.zookeeper.hosts}")
         conf = settled_conf(plan, conf)
         plan = bound(compile_job(flow, conf), conf)
+        if start.floors_from is not None:
+            refuse_borrowing(plan, conf, start.floors_from)
         say(f"asking Kafka at {conf.kafka.bootstrap_servers}")
         found = preflight.look(plan, conf)
         master = master_of(conf)
@@ -295,6 +299,7 @@ class Job:
 
         What was to be delivered again was said to be so once.
         """
+        start = replace(start, floors_from=None)  # It has them.
         if start.redeliver:
             return StartFrom()
         try:

@@ -27,6 +27,7 @@ from lowtide.core.effects import letters_of
 from lowtide.core.fronts.end import end_tick
 from lowtide.core.fronts.register import FrontRegister, Partition
 from lowtide.core.operators.order import OrderKey
+from lowtide.driver.borrowed_floors import borrow_floors, refuse_half_borrowed
 from lowtide.driver.compacted import refuse_compacted_replay
 from lowtide.driver.frozen import job_record
 from lowtide.driver.placement import START, kept_steps, refuse_forgotten, refuse_other_delivery
@@ -146,6 +147,12 @@ def open_life(
         durable = Durable({}, ())
         if conf.job.delivery == "exactly_once":
             durable = _claimed(store, plan, conf, incarnation, ids=_ids(plan, register, found), say=say)
+        if start.floors_from is not None and not register.entries:
+            register, borrowed = borrow_floors(store, plan, conf, incarnation, start.floors_from, say)
+            durable = replace(durable, floors=borrowed)
+            refuse_other_starts(plan, register)
+            refuse_other_stops(plan, register)
+        refuse_half_borrowed(plan, register, durable)
         refuse_forgotten(plan, durable.last)
         recovered = recover(store, plan, conf, incarnation, start=start, say=say)
         generation, delivered = store.lasts()[1], store.steps()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lowtide.conf import Conf
 from lowtide.conf.store_access import store_setting
@@ -40,16 +40,18 @@ class StartFrom:
         before_ms: The newest commit with a min time at or before this.
         no_state: At the sources' beginning, though there are commits.
         redeliver: Whether all from there on is delivered again, as a new output generation.
+        floors_from: The job whose floors a first start takes over.
     """
 
     commit: str | None = None
     before_ms: int | None = None
     no_state: bool = False
     redeliver: bool = False
+    floors_from: str | None = None
 
     def without_state(self, commits: Sequence[object]) -> bool:
         """Whether a job with these commits begins without state: it is to, or it has none and none is asked for."""
-        return self.no_state or (not commits and self == StartFrom())
+        return self.no_state or (not commits and replace(self, floors_from=None) == StartFrom())
 
 
 @dataclass(frozen=True, slots=True)

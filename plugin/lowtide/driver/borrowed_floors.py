@@ -1,0 +1,123 @@
+"""The floors of another job, with which a job's first start begins: what both read is then in the same order.
+
+Labels depend on the log and on stored floors. Two jobs on one log store floors of their own, so their labels may
+differ; a job that begins with the fronts and floors of another one gives its records the very labels that they had
+there, up to where the other one had come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from lowtide.conf import Conf
+from lowtide.conf.zookeeper_access import ZooKeeperAccess
+from lowtide.connectors.floor_archive import read_archived
+from lowtide.connectors.lasts import Durable, keep_floors, read_lasts, topic_of
+from lowtide.core.fronts.register import FrontRegister
+from lowtide.driver.frozen import job_record
+from lowtide.errors import FlowError, LifeEnded
+from lowtide.flow.plan import Plan
+from lowtide_snapshots.errors import RecordDiffers
+from lowtide_snapshots.job.store import JobStore
+from lowtide_tracker import Floor
+
+__all__ = ["borrow_floors", "refuse_borrowing", "refuse_half_borrowed"]
+
+Say = Callable[[str], None]
+WHERE = "--floors-from"
+
+
+def refuse_borrowing(plan: Plan, conf: Conf, other: str) -> None:
+    """Check that a job can begin with the floors of another one, before anything of its own is written.
+
+    Args:
+        plan: What will run.
+        conf: Where and how.
+        other: The other job's name.
+
+    Raises:
+        FlowError: There is no such job, it orders records by other rules, or this job has its own floors already.
+        ServiceUnavailable: ZooKeeper does not answer.
+    """
+    if other == plan.name:
+        raise FlowError(f'job "{other}" cannot begin with its own floors', where=WHERE, way_out="name another job")
+    if conf.job.delivery != "exactly_once":
+        raise FlowError(
+            "only a job that delivers exactly once stores floors",
+            where=WHERE,
+            way_out='set job.delivery to "exactly_once", or leave --floors-from out',
+        )
+    access = ZooKeeperAccess.of(conf.zookeeper)
+    with access.store(plan.name) as own, access.store(other) as store:
+        fronts, theirs = own.fronts(), store.fronts()
+        if fronts[: len(theirs)] != theirs[: len(fronts)]:
+            raise FlowError(
+                f'job "{plan.name}" has started before, and its labels go by its own floors',
+                where=WHERE,
+                way_out="leave --floors-from out; or give the flow another name",
+            )
+        record = store.record()
+        if record is None or not theirs or store.lasts()[0] is None:
+            raise FlowError(
+                f'no job "{other}" has delivered exactly once here',
+                where=f"{conf.zookeeper.hosts}/{conf.zookeeper.root}",
+                way_out="correct the name, or name that job's ZooKeeper",
+            )
+        asked = job_record(plan)
+        try:
+            record.check(replace(asked, job=other))
+        except RecordDiffers as differs:
+            raise FlowError(
+                f'the flow orders records by other rules than job "{other}": it differs in {", ".join(differs.fields)}',
+                where=f'the record of job "{other}" in ZooKeeper',
+                way_out=f"give this job the same, as the record says: {record.to_json()}",
+            ) from differs
+
+
+def borrow_floors(
+    store: JobStore, plan: Plan, conf: Conf, incarnation: int, other: str, say: Say
+) -> tuple[FrontRegister, tuple[Floor, ...]]:
+    """Take over the fronts and floors of another job, as they are now; they become this job's own.
+
+    The floors are written before the fronts: a start that breaks off in between has labelled nothing, and is repeated.
+
+    Args:
+        store: This job's place, connected; its sinks are claimed.
+        plan: What will run.
+        conf: Where and how.
+        incarnation: This life's number.
+        other: The other job's name.
+        say: Told each step in a few words.
+
+    Returns:
+        The register that this job has now, and its floors.
+
+    Raises:
+        Fenced: This life is over.
+        ServiceUnavailable: ZooKeeper or Kafka does not answer.
+    """
+    say(f'taking over the floors of job "{other}"')
+    limit_s = conf.kafka.delivery_limit_ms / 1000
+    with ZooKeeperAccess.of(conf.zookeeper).store(other) as theirs:
+        register = FrontRegister.from_json(theirs.fronts())
+        generation = theirs.lasts()[1]
+    durable = read_lasts(conf.kafka, topic_of(other, generation), limit_s, say)
+    floors = read_archived(conf.kafka, other, durable, {}, limit_s, say)
+    keep_floors(conf.kafka, topic_of(plan.name), floors, incarnation, limit_s)
+    store.add_fronts(incarnation, register.to_json())
+    return register, floors
+
+
+def refuse_half_borrowed(plan: Plan, register: FrontRegister, durable: Durable) -> None:
+    """Refuse to start a job that has floors and no fronts.
+
+    Raises:
+        LifeEnded: Its first start was given another job's floors and broke off.
+    """
+    if durable.floors and not register.entries:
+        raise LifeEnded(
+            f'the first start of job "{plan.name}" was taking over the floors of another job and broke off',
+            where=f'topic "{topic_of(plan.name)}"',
+            way_out="repeat it with the same --floors-from",
+        )
