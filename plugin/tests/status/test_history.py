@@ -195,3 +195,29 @@ def test_the_control_api_tells_the_history_to_who_has_the_token() -> None:
         for wrong in ("x", "-1", "1e9", "9" * 16, "%C2%B2"):
             status, said = ask(job, f"?since_ms={wrong}")
             assert (status, "ms since 1970" in said["what_to_do"]) == (400, True), wrong
+
+
+def test_it_has_a_megabyte_at_most_as_json() -> None:
+    """Here another one holds min time at each look, and all texts are as long as they may be."""
+    kept = History()
+    for second in range(history.COARSE_KEPT * history.COARSE_STEP_MS // 1000):
+        event = {
+            "ts": datetime.fromtimestamp(BEGAN / 1000 + second, UTC).isoformat(),
+            "event": "snapshot_committed",
+            "snapshot": f"000003-{second:04}",
+            "called": "n" * 64,
+            "why": f"{second} {'r' * 500}",
+        }
+        kept.look(
+            view(
+                second,
+                10**9,
+                events=[event],
+                holder=f"{second} {'h' * 500}",
+                held_s=10**6 + 0.1,
+                rates=Rates(records_in=10**7 + 0.1, delivered=10**7 + 0.1),
+                latency_ms=Percentiles(p50=10**7 + 0.01, p99=10**7 + 0.01),
+                delivered_time_ms=BEGAN,
+            )
+        )
+    assert 500_000 < len(msgspec.json.encode(told(kept))) < 1_000_000
