@@ -125,12 +125,12 @@ class Programs:
         for batch in feed.faults:
             self._faults.setdefault((level, place), Pending("a test's faults")).add(batch)
 
-    def _release(self, sink: int, place: int, barrier: Pending) -> None:
+    def _release(self, sink: int, place: int, barrier: Pending, tick: int = END) -> None:
         vertex = self.plan.vertices[sink]
         assert isinstance(vertex.step, Write)
         lane_of_unit = self.plan.lane_of_unit().tolist()
         encoder = SinkEncoder(vertex.step.sink, self.plan.slack_ms)
-        for batch in barrier.release(END):
+        for batch in barrier.release(tick):
             messages = encoder.encode(0, [Piece(batch.ticks[0], batch.ats, batch.rows)])
             for unit, (_, _, key, value, timestamp, headers) in zip(batch.units, messages, strict=True):
                 lane = lane_of_unit[unit]

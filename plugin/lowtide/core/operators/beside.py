@@ -167,9 +167,10 @@ class BesideNode(Holding):
                 group.touched = touched
                 self._kept.rest(group)
 
-    def restore_beside(self, parts: Mapping[int, Iterable[tuple[Key, Any]]]) -> None:
-        """Take over what `capture_beside` gave for these hash units."""
+    def restore_beside(self, parts: Mapping[int, Iterable[tuple[Key, Any]]], tick: int) -> None:
+        """Take over what `capture_beside(tick)` gave for these hash units: they have changed before `tick`."""
         for unit, states in parts.items():
+            self._touched_units.add([unit], tick - 1)
             for _, state in states:
                 self._units[unit] = Group(None, unit, state)
 

@@ -367,7 +367,7 @@ class Program:
         for name, state in self._states.items():
             state.restore(captured.get(name, {}), tick)
             if isinstance(state, BesideNode) and state.beside is not None:
-                state.restore_beside(captured.get(state.beside, {}))
+                state.restore_beside(captured.get(state.beside, {}), tick)
 
 
 _PLAIN: dict[type, type[SideNode | ThroughNode]] = {Side: SideNode, Through: ThroughNode}

@@ -106,7 +106,7 @@ def test_pruning_and_a_snapshot_change_nothing_above_their_tick(
     captured, beside = pruned.capture(captured_at), pruned.capture_beside(captured_at)
     assert found + said(advanced(pruned, 32)) == expected
     restored.restore(captured, captured_at)
-    restored.restore_beside(beside)
+    restored.restore_beside(beside, captured_at)
     give(restored, [event for event in arrivals if event[0] >= captured_at])
     assert said(advanced(restored, 32)) == [each for each in expected if each[0] >= captured_at]
 

@@ -1,0 +1,277 @@
+"""Several lives of one flow: each goes on from a snapshot of the one before, which dies with all that lies above it.
+
+State goes through parts, as a store keeps them, so that what a start does not get back is not there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
+from random import Random
+from typing import get_args
+
+import pyarrow as pa
+from programs import END, Programs, by_lane
+
+from lowtide.core.fronts.floors import NO_TICK
+from lowtide.core.operators.failure import Dead, letters
+from lowtide.core.operators.order import FIRST_TICK
+from lowtide.core.operators.program import Captured
+from lowtide.core.operators.saved_step import saved_steps
+from lowtide.flow.plan import Plan, side_of
+from lowtide.flow.steps import STATEFUL, Connect, Join, Loop, WindowBy
+from lowtide.flow.windows import Windows
+from lowtide.local.run import Message, run_log
+from lowtide_snapshots.format.manifest import ttl_of
+from lowtide_snapshots.format.parts import KINDS
+
+Parts = dict[str, dict[int, pa.Table]]
+"""What a snapshot has, by step and hash unit."""
+
+MOST_CUTS = 4
+
+
+class Forgotten(AssertionError):
+    """A life that has begun from a snapshot gives another one at the same T, or delivers something else."""
+
+
+class OneLife(Programs):
+    """All workers of one life, which may begin from a snapshot.
+
+    Args:
+        plan: The plan, of this life's parallelism.
+        dice: In which order frames arrive.
+        grouping: The mode.
+        parts: The snapshot's; nothing for a first life.
+        tick: Its T.
+    """
+
+    def __init__(self, plan: Plan, dice: Random, grouping: str, parts: Parts, tick: int) -> None:
+        super().__init__(plan, dice.randrange, grouping)
+        self._steps = saved_steps(plan)
+        if parts:
+            for programs in self.levels:
+                for place, program in enumerate(programs):
+                    program.restore(self._share(place, parts), tick)
+
+    def _share(self, place: int, parts: Parts) -> Captured:
+        """What one worker gets of a snapshot."""
+        workers = self.plan.worker_of_unit().tolist()
+        return {
+            name: {unit: self._steps[name].entries(table) for unit, table in units.items() if workers[unit] == place}
+            for name, units in parts.items()
+        }
+
+    def captured(self, tick: int, since: int) -> dict[str, dict[int, pa.Table | None]]:
+        """A snapshot of what has changed at a tick or later; None for a unit that has no state any more."""
+        found: dict[str, dict[int, pa.Table | None]] = {}
+        for programs in self.levels:
+            for program in programs:
+                for name, units in program.capture(tick, since).items():
+                    tables = {
+                        unit: self._steps[name].table(entries) if entries else None for unit, entries in units.items()
+                    }
+                    found.setdefault(name, {}).update(tables)
+        return found
+
+    def reach(self, tick: int) -> None:
+        """Min time comes to a tick at all levels: what is held and due below it is done."""
+        self.run()
+        for level, programs in enumerate(self.levels, 1):
+            for place, program in enumerate(programs):
+                self._take((level, place), level, program.advance(tick))
+            self.run()
+
+    def deliver(self, tick: int) -> None:
+        """Deliver what lies below a tick; the rest dies with the life."""
+        for (sink, place), barrier in sorted(self._barriers.items()):
+            self._release(sink, place, barrier, tick)
+        for faults in (self._faults[key] for key in sorted(self._faults)):
+            for batch in faults.release(tick):
+                self.dead += letters(self.plan, batch.ats, batch.rows)
+
+
+def merged(base: Parts, changed: Mapping[str, Mapping[int, pa.Table | None]]) -> Parts:
+    """What a snapshot has whose unchanged parts are those of another."""
+    found = {name: dict(units) for name, units in base.items()}
+    for name, units in changed.items():
+        for unit, table in units.items():
+            if table is None:
+                found.get(name, {}).pop(unit, None)
+            else:
+                found.setdefault(name, {})[unit] = table
+    return {name: units for name, units in found.items() if units}
+
+
+def alive(plan: Plan, parts: Parts, tick: int) -> Parts:
+    """Parts without the keys that have been forgotten since: those of units that did not change may still have them."""
+    steps, found = saved_steps(plan), dict[str, dict[int, pa.Table]]()
+    for name, units in parts.items():
+        ttl = ttl_of(steps[name].shape)
+        for unit, table in units.items():
+            left = steps[name].entries(table, FIRST_TICK if ttl is None else tick - ttl)
+            if left:
+                found.setdefault(name, {})[unit] = steps[name].table(left)
+    return found
+
+
+class Lives:
+    """A flow on its log, in several lives with snapshots between them, compared with the oracle at the end.
+
+    What is drawn: where snapshots are taken, and after which of them the life dies; each life's parallelism and mode;
+    how far fronts have read beyond T; whether pruning goes on before; and whether a life may leave units to the
+    snapshot it began from, or has to write all of them, as after a change of a step's ttl.
+
+    Args:
+        plan: The plan; its parallelism is drawn for every life.
+        log: The messages of each source; sources of one topic have the same.
+        dice: What draws.
+
+    Attributes:
+        number: How many lives there have been.
+        covered: What a life has got back; see `to_be_covered`.
+    """
+
+    def __init__(self, plan: Plan, log: Mapping[str, Sequence[Message]], dice: Random) -> None:
+        self.number = 0
+        self.covered: set[str] = set()
+        self._plan = plan
+        self._log = log
+        self._dice = dice
+        self._readers: dict[int, str] = {}
+        self._rows: dict[int, list[tuple[int, Message]]] = {}
+        for name, messages in log.items():
+            for message in messages:
+                front = message.position.front
+                if self._readers.setdefault(front, name) == name:
+                    self._rows.setdefault(front, []).append((message.timestamp // plan.slack_ms, message))
+        for rows in self._rows.values():
+            rows.sort(key=lambda row: row[1].position.sequence)
+            ticks = accumulate((tick for tick, _ in rows), max, initial=NO_TICK)
+            rows[:] = [(tick, message) for tick, (_, message) in zip(list(ticks)[1:], rows, strict=True)]
+        self._read = dict.fromkeys(self._rows, 0)
+        self._begin({}, NO_TICK)
+
+    def run(self) -> None:
+        """Live them, and hold what comes out against the oracle.
+
+        Raises:
+            Forgotten: something was lost, or is another.
+        """
+        ticks = sorted({tick for rows in self._rows.values() for tick, _ in rows})
+        between = range(ticks[0] + 1, ticks[-1] + 1) if ticks else range(0)
+        for tick in sorted(self._dice.sample(between, min(MOST_CUTS, len(between)))):
+            self._feed(tick)
+            self._life.reach(tick)
+            self._snapshot(tick)
+            if self._dice.random() < 0.7:
+                self._life.deliver(tick)
+                self._begin(alive(self._plan, self._parts, tick), tick)
+        self._feed(END)
+        self._life.finish()
+        self._compare()
+
+    def _begin(self, parts: Parts, tick: int) -> None:
+        dice, before = self._dice, getattr(self, "_life", None)
+        plan = replace(self._plan, parallelism=dice.randint(1, self._plan.lanes))
+        self._life: OneLife = OneLife(plan, dice, dice.choice(["optimistic", "ordered"]), parts, tick)
+        self.number += 1
+        self._parts = parts
+        self._base: int | None = tick if dice.random() < 0.5 else None
+        if before is not None:
+            self._life.delivered, self._life.dead = before.delivered, before.dead
+            again = said(merged({}, self._life.captured(tick, FIRST_TICK)))
+            if again != said(parts):
+                raise Forgotten(f"life {self.number} began with {differing(said(parts), again)}")
+            self.covered |= covered(plan, parts)
+        for front, rows in self._rows.items():
+            self._read[front] = sum(label < tick for label, _ in rows)
+            if self._read[front]:
+                self._life._labels[front] = rows[self._read[front] - 1][0]
+
+    def _feed(self, tick: int) -> None:
+        """Fronts read, in any order, all that lies below a tick, and of what comes after it as much as they like."""
+        dice, ends = self._dice, {}
+        for front, rows in self._rows.items():
+            needed = sum(label < tick for label, _ in rows)
+            ends[front] = max(self._read[front], dice.randint(needed, min(len(rows), needed + 3)))
+        while left := [front for front, end in ends.items() if self._read[front] < end]:
+            front = dice.choice(left)
+            start = self._read[front]
+            self._read[front] = dice.randint(start + 1, ends[front])
+            self._life.feed(
+                self._readers[front], [message for _, message in self._rows[front][start : self._read[front]]]
+            )
+            assert self._life._labels[front] == self._rows[front][self._read[front] - 1][0], "R1"
+            for _ in range(dice.randrange(3)):
+                self._life.step()
+
+    def _snapshot(self, tick: int) -> None:
+        if self._dice.random() < 0.3:
+            for program in [each for programs in self._life.levels for each in programs]:
+                program.prune(tick)
+        if self._base is None:
+            self._parts = merged({}, self._life.captured(tick, FIRST_TICK))
+        else:
+            self._parts = merged(self._parts, self._life.captured(tick, self._base))
+        self._base = tick
+
+    def _compare(self) -> None:
+        written, dead = run_log(self._plan, self._log, [])
+        wanted, given = by_lane(written), self._life.delivered
+        for name, lanes in wanted.items():
+            for lane in range(self._plan.lanes):
+                one, other = given[name].get(lane, []), lanes.get(lane, [])
+                if one != other:
+                    raise Forgotten(f"lane {lane} of {name} has {one} instead of {other}")
+        found, expected = buried(self._life.dead), buried(dead)
+        if found != expected:
+            raise Forgotten(f"the dead letters are {found - expected} instead of {expected - found}")
+
+
+def buried(dead: Sequence[Dead]) -> Counter[str]:
+    """Dead letters in any order; a message without headers has none, however that came."""
+    return Counter(repr(replace(each, headers=each.headers or None)) for each in dead)
+
+
+def said(parts: Parts) -> dict[str, dict[int, str]]:
+    """Parts as texts that are equal if they have the same rows, in any order."""
+    return {
+        name: {unit: "\n".join(sorted(map(repr, table.to_pylist()))) for unit, table in sorted(units.items())}
+        for name, units in sorted(parts.items())
+    }
+
+
+def differing(one: dict[str, dict[int, str]], other: dict[str, dict[int, str]]) -> str:
+    """What two snapshots do not have alike, in words."""
+    places = [(name, unit) for both in (one, other) for name, units in both.items() for unit in units]
+    texts = [(place, *(each.get(place[0], {}).get(place[1], "nothing") for each in (one, other))) for place in places]
+    different = dict.fromkeys(
+        f"{unit} of {name}: {was!r}, and has {now!r}" for (name, unit), was, now in texts if was != now
+    )
+    return "unit " + "; unit ".join(different)
+
+
+def covered(plan: Plan, parts: Parts) -> set[str]:
+    """What has state in parts: kinds of parts, steps by their classes, windows by theirs."""
+    steps, found = saved_steps(plan), set[str]()
+    vertices = {vertex.name: vertex for vertex in plan.vertices}
+    vertices |= {
+        side_of(each, port): each for each in plan.vertices if isinstance(each.step, Join) for port in range(2)
+    }
+    for name in parts:
+        step = vertices[name].step
+        found |= {steps[name].kind, type(step).__name__}
+        if isinstance(step, WindowBy):
+            found.add(type(step.windows).__name__)
+    return found
+
+
+def to_be_covered() -> set[str]:
+    """All that `covered` can find of what the product has."""
+    classes = [each for each in STATEFUL if each not in (Connect, Loop)]  # These keep nothing themselves.
+    for each in classes:
+        classes += each.__subclasses__()
+    return {each.__name__ for each in (*classes, *get_args(Windows))} | set(KINDS)
