@@ -20,6 +20,7 @@ from heapq import heappop, heappush
 from lowtide.core.early_frames import CHEAP, COSTLY, Optimism
 from lowtide.core.effects import Frame
 from lowtide.core.operators.batch import Batch
+from lowtide.core.operators.group import SPARE
 from lowtide.core.operators.order import tick_of
 
 __all__ = ["FIRST_PORTION", "CycleInbox"]
@@ -67,7 +68,7 @@ class CycleInbox:
         self._rows: dict[_Place, list[_Row]] = {}
         """What waits at a place: one item, one tombstone, or a tombstone and the item in its stead."""
         self._places: list[_Place] = []
-        """A heap of `_rows`; places of which all has been taken away may be left in it."""
+        """A heap of `_rows`; as many places of which all has been taken away may be left in it, and `SPARE`."""
         self._bytes = 0
         self._portion = FIRST_PORTION
 
@@ -137,6 +138,11 @@ class CycleInbox:
         while places and places[0] not in self._rows:
             heappop(places)
 
+    def _bound(self) -> None:
+        """Leave out the places of which all has been taken away, once most are such; O(1) for each on average."""
+        if len(self._places) > 2 * len(self._rows) + SPARE:
+            self._places = sorted(self._rows)
+
     def _put(self, frame: Frame, over: list[Frame]) -> None:
         batch = frame.batch
         flags = batch.flags
@@ -155,6 +161,7 @@ class CycleInbox:
                 taken = waiting.pop()
                 if not waiting:
                     del self._rows[place]
+                    self._bound()
                 if taken.came is came:
                     came.left[tick] -= 1  # More of it may follow.
                 else:

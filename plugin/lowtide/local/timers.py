@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
-from heapq import heappop, heappush
+from collections.abc import Iterator
 from typing import Any
 
 from lowtide.core.operators.failure import Failure
 from lowtide.core.operators.folding import Refused
+from lowtide.core.operators.key_dues import KeyDues
 from lowtide.core.operators.keys import plain
 from lowtide.core.operators.order import CLOCK, Position
 from lowtide.core.operators.timing import Timing
@@ -41,17 +41,14 @@ class TimedScanned(Scanned):
         self._vertex = vertex
         self._timing = Timing(vertex, plan.slack_ms)
         self._first, self._units = vertex.id * plan.units, plan.units
-        self._asked: dict[Hashable, tuple[int, int, int]] = {}
-        """By key the tick, the hash unit and the moment."""
-        self._heap: list[tuple[int, int, int, bytes, Hashable]] = []
+        self._dues = KeyDues()
         self._calls = 0
 
     @property
     def next(self) -> Order | None:
         """Where the clock calls it next; None if no key asks for it."""
-        while self._heap and self._asked.get(self._heap[0][4]) != self._heap[0][:3]:
-            heappop(self._heap)
-        return Order(self._heap[0][0], CLOCK, self._first + self._heap[0][1]) if self._heap else None
+        tick = self._dues.first
+        return None if tick is None else Order(tick, CLOCK, self._first + self._dues.head[1])
 
     def time_ends(self) -> None:
         """Hear that no record is left, and that nobody has said how far time goes."""
@@ -67,7 +64,7 @@ class TimedScanned(Scanned):
         key = self._key(item.record)
         over = self._age.is_over(key, item.order.tick)
         if over:
-            self._asked.pop(key, None)
+            self._dues.drop(key)
         before = self._states.kept(key)
         outs = super().take(item)
         try:
@@ -80,11 +77,9 @@ class TimedScanned(Scanned):
 
     def _ask(self, key: Any, unit: int, asked: int | None, tick: int) -> None:
         if asked is None:
-            self._asked.pop(key, None)
-            return
-        place = self._timing.fires(asked, tick), unit, asked
-        self._asked[key] = place
-        heappush(self._heap, (*place, encode_key([plain(each) for each in key]), key))
+            self._dues.drop(key)
+        else:
+            self._dues.put(key, unit, self._timing.fires(asked, tick), asked, _key_bytes)
 
     def fire(self, *, limited: bool) -> Iterator[tuple[Item, Failure | None]]:
         """What the clock brings at the next place: outputs, and in the place of one what failed.
@@ -100,15 +95,14 @@ class TimedScanned(Scanned):
         position = Position(CLOCK, place.sequence)
         number = 0
         while self.next == place:
-            tick, unit, asked, _, key = heappop(self._heap)
-            del self._asked[key]
+            tick, unit, asked, _, key = self._dues.pop()
             if self._age.is_over(key, tick):
                 self._states.forget(key)
                 continue
             if limited:
                 self._count()
             state, outs, failure = self._initial, (), None  # type: tuple[Any, tuple[Any, ...], Failure | None]
-            named = key[0] if len(self._columns) == 1 else key  # type: ignore[index]
+            named = key[0] if len(self._columns) == 1 else key
             try:
                 state, outs, again = self._timing.fire(named, self._states.kept(key), asked, position)
             except Refused as refused:
@@ -150,3 +144,8 @@ class Struck(TimedScanned):
     def next(self) -> Order | None:
         """See `TimedScanned`."""
         return None if self._is_over and ends_at(self._states.kept((self._name,))) else super().next
+
+
+def _key_bytes(key: tuple[Any, ...]) -> bytes:
+    """The canonical bytes of a key."""
+    return encode_key([plain(each) for each in key])

@@ -81,7 +81,8 @@ class KeptGauges(msgspec.Struct, frozen=True, kw_only=True):
     """What a step keeps, or one side of a join; of one worker, or summed up.
 
     Attributes:
-        what: "windows" that are open, "records" that wait for partners, or "rows" of a table.
+        what: "keys" that have a state, "records" that wait for partners, "rows" of a table, "timers" of keys that are
+            to be called, or "windows" that are open.
         count: How many.
         bytes: About how much memory they take.
     """
@@ -124,7 +125,7 @@ class WorkerGauges(msgspec.Struct, frozen=True, kw_only=True):
         commit: From a packet's hand-over to its being durable.
         sinks: Records delivered by sink, where they are counted apart.
         late: What was late, by window step or side of a join.
-        kept: What is kept, by window step, side of a join or join with a table.
+        kept: What is kept, by step or side of a join; of a step with timers, these as `NAME/timers` beside its keys.
         line: Of its process, from one of the workers in it.
     """
 

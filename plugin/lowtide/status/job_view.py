@@ -219,7 +219,7 @@ class JobView(Struct, frozen=True, kw_only=True):
         totals: Since the life began.
         latency_ms: From a record's timestamp until it was durable, over the last seconds.
         hops: Where the time goes, by hop, over the last seconds.
-        kept: What windows, sides of joins and tables keep, by step.
+        kept: What steps and sides of joins keep, by their names; timers as `NAME/timers`.
         events: The last ones, oldest first, each as its line in the log.
     """
 

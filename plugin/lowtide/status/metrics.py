@@ -203,7 +203,9 @@ def _shard_traffic(view: JobView) -> Iterator[Metric]:
 
 
 def _kept(view: JobView) -> Iterator[Metric]:
-    counts = _gauge("kept", "Open windows, records that wait in joins, rows of tables.", "step", "what")
+    counts = _gauge(
+        "kept", "What steps keep: keys, timers, open windows, records in joins, rows of tables.", "step", "what"
+    )
     sizes = _gauge("kept_bytes", "About how much memory they take.", "step", "what")
     for step, kept in sorted(view.kept.items()):
         counts.add_metric([step, kept.what], kept.count)

@@ -12,6 +12,7 @@ from lowtide.core.cycle_inbox import FIRST_PORTION, CycleInbox
 from lowtide.core.early_frames import Optimism
 from lowtide.core.effects import Frame
 from lowtide.core.operators.batch import Batch
+from lowtide.core.operators.group import SPARE
 from lowtide.core.operators.order import OrderKey
 
 NUMBERS = count(1)
@@ -173,3 +174,14 @@ def test_every_frame_is_acknowledged_once_and_what_is_left_of_each_record_is_its
         heed(inbox.go_on(10))
     assert owed == set()
     assert {(row.tick, row.offset): row.version for row in known.values()} == newest
+
+
+def test_records_that_come_and_are_taken_back_again_and_again_leave_no_places() -> None:
+    """While one waits before them, so that none of their places comes to the head."""
+    inbox = CycleInbox(Optimism(1), 10**6)
+    inbox.take([frame(Row(5, 0))], 0)
+    for number in range(1_000):
+        inbox.take([frame(Row(9, number))], 0)
+        inbox.take([frame(Row(9, number, tombstone=True))], 0)
+    assert len(inbox._places) <= 2 * len(inbox) + SPARE
+    assert rows(inbox.go_on(5)) == [Row(5, 0)]

@@ -15,6 +15,7 @@ from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.failure import Failure, Fault, raised
 from lowtide.core.operators.group import Group, Groups, Key, Touched
 from lowtide.core.operators.grouping import NOTHING, key_by_type
+from lowtide.core.operators.memory import Kept
 from lowtide.core.operators.node import Feed
 from lowtide.core.operators.order import FIRST_TICK, position_of, tick_bytes, tick_of
 from lowtide.core.operators.ordered import Holding
@@ -70,6 +71,11 @@ class BesideNode(Holding):
         self._touched: list[Group] = []
         self._touched_units = Touched()
         self.beside = None if beside is None else beside.name
+
+    @property
+    def kept(self) -> Kept:
+        """How many keys have a state, and about how much memory they take."""
+        return self._kept.kept
 
     def key_by_type(self, columns: Mapping[type, tuple[str, ...]]) -> None:
         """Key records by the columns of their type, as connected streams are."""

@@ -90,7 +90,7 @@ class ClockNode(TimedScanNode):
         due = super().due_tick
         if due is None or not self._is_over:
             return due
-        return due if self._last is not None and self._dues[0][2] <= self._last else None
+        return due if self._last is not None and self._dues.head[2] <= self._last else None
 
     def _look(self, last: int | None) -> None:
         if last is not None and (self._last is None or last > self._last):

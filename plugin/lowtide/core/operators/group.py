@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from lowtide.core.operators.memory import Kept, Scale
 from lowtide.core.operators.order import FIRST_TICK, tick_bytes, tick_of
 
 Key = Any
 """A key's value: the column's, or a tuple of several columns'."""
+
+GROUP_BYTES = 400
+"""About what a key takes beside itself and its state: its place by key, and what says when it is forgotten."""
+
+SPARE = 64
+"""So much that counts no more may always be left in what is tidied when most of it is such."""
 
 
 class Group:
@@ -106,7 +113,7 @@ class Groups:
         pruned: The prune time: nothing comes below it any more.
     """
 
-    __slots__ = ("_expiry", "_fold", "_is_none", "_recent", "by_key", "pruned")
+    __slots__ = ("_expiry", "_fold", "_is_none", "_recent", "_scale", "by_key", "pruned")
 
     def __init__(
         self, ttl: int | None, fold: Callable[[Group, int], None], is_none: Callable[[Group, int], bool]
@@ -115,8 +122,15 @@ class Groups:
         self._fold = fold
         self._is_none = is_none
         self._recent = Recent()
+        self._scale = Scale(thrifty=True)
         self.by_key: dict[Key, Group] = {}
         self.pruned = FIRST_TICK
+
+    @property
+    def kept(self) -> Kept:
+        """How many keys there are, and about how much memory they take."""
+        count = len(self.by_key)
+        return Kept("keys", count, round((GROUP_BYTES + self._scale.mean) * count))
 
     def touch(self, last: int, groups: list[Group]) -> None:
         """Groups got elements, none of them above tick `last`; the same group may stand there twice."""
@@ -137,8 +151,10 @@ class Groups:
             return  # It has gone already; the key may have another.
         if self._is_none(group, self.pruned):
             del self.by_key[group.key]
-        elif self._expiry is not None:
-            self._expiry.add(group)
+            return
+        self._scale.weigh((group.key, group.base, group.elements))
+        if self._expiry is not None:
+            self._expiry.add(group, self.by_key)
 
     def _settle(self, group: Group, count: int) -> None:
         rests = count == len(group.elements)
@@ -151,24 +167,29 @@ class Expiry:
     """Groups that wait to be forgotten, by the tick of their last record; a group waits once, whatever comes for it.
 
     They lie in buckets of a sixteenth of their time, so that nothing goes through all keys: a group is looked at once
-    in that time, and goes at most a sixteenth later than it could.
+    in that time, and goes at most a sixteenth later than it could. One that has gone before is left there, so that
+    there are never more of these than of keys, and `SPARE`.
 
     Args:
         ttl: How many ticks after its last record a group is to be forgotten.
     """
 
-    __slots__ = ("_buckets", "_grain", "_ttl")
+    __slots__ = ("_buckets", "_count", "_grain", "_ttl")
 
     def __init__(self, ttl: int) -> None:
         self._ttl = ttl
         self._grain = max(1, ttl // 16)
         self._buckets: dict[int, list[Group]] = {}
+        self._count = 0
 
-    def add(self, group: Group) -> None:
-        """Have a group wait, if it does not already."""
+    def add(self, group: Group, by_key: Mapping[Key, Group]) -> None:
+        """Have a group wait, if it does not already, O(1) on average; `by_key` has those that have not gone."""
         if not group.awaited:
             group.awaited = True
             self._buckets.setdefault(group.newest_tick() // self._grain, []).append(group)
+            self._count += 1
+            if self._count > 2 * len(by_key) + SPARE:
+                self._leave_out(by_key)
 
     def due(self, tick: int) -> Iterator[Group]:
         """The groups that may be forgotten at a tick, unless records have come for them meanwhile; each waits no more.
@@ -179,6 +200,17 @@ class Expiry:
             first = min(self._buckets)
             if (first + 1) * self._grain > tick - self._ttl + 1:
                 return
-            for group in self._buckets.pop(first):
+            due = self._buckets.pop(first)
+            self._count -= len(due)
+            for group in due:
                 group.awaited = False
                 yield group
+
+    def _leave_out(self, by_key: Mapping[Key, Group]) -> None:
+        """Leave out the groups that have gone."""
+        found = {
+            place: [group for group in groups if by_key.get(group.key) is group]
+            for place, groups in self._buckets.items()
+        }
+        self._buckets = {place: groups for place, groups in found.items() if groups}
+        self._count = sum(map(len, self._buckets.values()))

@@ -15,6 +15,7 @@ from typing import Any
 from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.failure import Fault
 from lowtide.core.operators.group import Group, Groups, Key, Touched
+from lowtide.core.operators.memory import Kept
 from lowtide.core.operators.node import Feed, Node
 from lowtide.core.operators.order import FIRST_TICK, tick_bytes
 from lowtide.core.operators.pending import unmatched
@@ -178,6 +179,11 @@ class Grouping(ABC):
             tick: The global min time, or the T of a snapshot while it is being written (R14).
         """
         self._kept.prune(tick)
+
+    @property
+    def kept(self) -> Kept:
+        """How many keys have a state, and about how much memory they take."""
+        return self._kept.kept
 
     def _is_none(self, group: Group, tick: int) -> bool:
         return self._state(group, len(group.elements), tick) is NOTHING

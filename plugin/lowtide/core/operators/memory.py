@@ -10,17 +10,19 @@ from typing import Any, Literal, NamedTuple
 __all__ = ["Kept", "KeptWhat", "Scale", "memory_of"]
 
 EVERY = 16
+BYTES_A_VALUE = 256
 SHARED = (type(None), bool)
 """Types whose values stand in memory once."""
 
-KeptWhat = Literal["windows", "records", "rows"]
+KeptWhat = Literal["keys", "records", "rows", "timers", "windows"]
 
 
 class Kept(NamedTuple):
     """What a step keeps.
 
     Attributes:
-        what: "windows" that are open, "records" that wait for partners, or "rows" of a table.
+        what: "keys" that have a state, "records" that wait for partners, "rows" of a table, "timers" of keys that are
+            to be called, or "windows" that are open.
         number: How many.
         bytes: About how much memory they take.
     """
@@ -33,13 +35,18 @@ class Kept(NamedTuple):
 class Scale:
     """Weighs every `EVERY`th value; one between weighs what the last one did.
 
+    Args:
+        thrifty: Whether fewer are weighed where they are large, so that weighing values that grow takes no longer than
+            making them: after one of so many `BYTES_A_VALUE` as many pass.
+
     Attributes:
         mean: What a value weighs on average, over some thousand of them.
     """
 
-    __slots__ = ("_last", "_seen", "_turn", "mean")
+    __slots__ = ("_last", "_seen", "_thrifty", "_turn", "mean")
 
-    def __init__(self) -> None:
+    def __init__(self, *, thrifty: bool = False) -> None:
+        self._thrifty = thrifty
         self.mean = 0.0
         self._last = 0
         self._seen = 0
@@ -50,8 +57,8 @@ class Scale:
         if self._turn:
             self._turn -= 1
             return self._last
-        self._turn = EVERY - 1
         self._last = memory_of(value)
+        self._turn = max(EVERY - 1, self._last // BYTES_A_VALUE) if self._thrifty else EVERY - 1
         self._seen = min(self._seen + 1, 256)
         self.mean += (self._last - self.mean) / self._seen
         return self._last

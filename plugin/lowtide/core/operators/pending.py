@@ -5,6 +5,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 
 from lowtide.core.operators.batch import Batch
+from lowtide.core.operators.group import SPARE
 from lowtide.core.operators.order import FIRST_TICK, OrderKey, strictly_ascending, tick_cuts
 from lowtide.errors import LifeEnded, TimeWentBack
 
@@ -18,7 +19,8 @@ class Pending:
 
     An item and its tombstone have the same order key and come in this order; they leave no trace. What is wrong with
     that (a tombstone without its item, a second item with the same key) is found when the records are released.
-    They are kept by tick, so a release costs what it gives, and what is held for long costs nothing but memory.
+    They are kept by tick, so a release costs what it gives, and what is held for long costs nothing but memory. Of a
+    tick at which more has been taken back than is left, and `SPARE`, what is left is kept alone.
 
     Args:
         place: What holds them, for errors.
@@ -31,6 +33,8 @@ class Pending:
         self._place = place
         self._parts: dict[int, list[Batch]] = {}
         """By tick, in the order they came."""
+        self._taken_back: dict[int, tuple[int, int]] = {}
+        """By tick with tombstones how many records and tombstones there are in all, and how many tombstones."""
         self._ticks: list[int] = []
         """A heap of the ticks in `_parts`."""
         self._size = 0
@@ -49,6 +53,7 @@ class Pending:
 
         Raises:
             TimeWentBack: a record is below what has been released.
+            UnmatchedTombstone: see the class; found here only where much has been taken back.
         """
         ticks = batch.ticks
         if ticks[0] < self.released:
@@ -73,7 +78,12 @@ class Pending:
         found: list[Batch] = []
         ticks = self._ticks
         while ticks and ticks[0] < tick:
-            batch = Batch.concat(self._parts.pop(heappop(ticks)))
+            held = heappop(ticks)
+            self._taken_back.pop(held, None)
+            parts = self._parts.pop(held)
+            if not parts:
+                continue
+            batch = Batch.concat(parts)
             self._size -= len(batch.ats)
             if batch.flags is not None or not strictly_ascending(batch.ats):
                 batch = self._valid(batch.in_order())
@@ -89,6 +99,22 @@ class Pending:
             heappush(self._ticks, tick)
         else:
             parts.append(batch)
+        if batch.flags is not None or tick in self._taken_back:
+            self._bound(tick, batch)
+
+    def _bound(self, tick: int, batch: Batch) -> None:
+        """Note what a batch has taken back; keep what is left alone, once it is less than that: O(1) on average."""
+        parts = self._parts[tick]
+        count, tombstones = self._taken_back.get(tick) or (sum([len(part.ats) for part in parts[:-1]]), 0)
+        count += len(batch.ats)
+        tombstones += 0 if batch.flags is None else sum(batch.flags)
+        if 3 * tombstones <= count + SPARE:
+            self._taken_back[tick] = count, tombstones
+            return
+        self._taken_back.pop(tick, None)
+        left = self._valid(Batch.concat(parts).in_order())
+        parts[:] = [left] if left.ats else []
+        self._size -= count - len(left.ats)
 
     def _valid(self, batch: Batch) -> Batch:
         """The items that were not taken back; within a run of equal keys items and tombstones take turns."""

@@ -279,9 +279,10 @@ class Program:
 
     @property
     def kept(self) -> dict[str, Kept]:
-        """What windows, sides of joins and tables keep, by the name of the step or side."""
-        states = self._states.items()
-        return {name: state.kept for name, state in states if isinstance(state, WindowNode | TableJoinNode | JoinSide)}
+        """What steps and sides of joins keep, by their names; the timers of a step as those of `NAME/timers`."""
+        found = {name: state.kept for name, state in self._states.items()}
+        timed = ((name, state) for name, state in self._states.items() if isinstance(state, TimedScanNode))
+        return found | {f"{name}/timers": state.timers for name, state in timed}
 
     # -- input -----------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ T has been called before T, and a moment that is over by then was asked for in t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from heapq import heappop, heappush
 from typing import Any
 
 from lowtide.core.operators.batch import Batch
@@ -16,7 +15,9 @@ from lowtide.core.operators.clock import ClockKeys, before_clock
 from lowtide.core.operators.failure import Fault, UserError
 from lowtide.core.operators.folding import Refused
 from lowtide.core.operators.group import Group, Key
+from lowtide.core.operators.key_dues import KeyDues
 from lowtide.core.operators.keys import plain
+from lowtide.core.operators.memory import Kept
 from lowtide.core.operators.node import Feed
 from lowtide.core.operators.order import position_of, tick_of, with_child
 from lowtide.core.operators.ports import in_turn
@@ -46,21 +47,20 @@ class TimedScanNode(BesideNode):
         self._several = len(columns) > 1
         self._timing = Timing(vertex, plan.slack_ms)
         self._clock = ClockKeys(plan, vertex)
-        self._set: dict[Key, tuple[int, int]] = {}
-        """By key the tick at which it is called, and the moment it is called for."""
-        self._dues: list[tuple[int, int, int, bytes, Key]] = []
-        """A heap of (tick, hash unit, moment, canonical key, key); those that are not in `_set` count no more."""
+        self._dues = KeyDues()
 
     @property
     def due_tick(self) -> int | None:
         """The smallest tick at which a key is called; None if none is.
 
-        Of a key that has been forgotten meanwhile nothing will come.
+        Of a key whose `ttl` is over by then nothing will come.
         """
-        dues = self._dues
-        while dues and self._set.get(dues[0][4]) != (dues[0][0], dues[0][2]):
-            heappop(dues)
-        return dues[0][0] if dues else None
+        return self._dues.first
+
+    @property
+    def timers(self) -> Kept:
+        """How many keys are to be called, and about how much memory that takes."""
+        return self._dues.kept
 
     def advance(self, min_time: int, feed: Feed) -> None:
         """Let records and the clock have their turns, in order, below the level's min time."""
@@ -97,25 +97,26 @@ class TimedScanNode(BesideNode):
         after, out = super()._called(group, at, state, row)
         if type(out) is Fault:
             if self._scan.states.is_initial(after):
-                self._set.pop(group.key, None)  # It had been forgotten, and its timer with it.
+                self._dues.drop(group.key)  # It had been forgotten, and its timer with it.
             return after, out
         try:
             asked = self._timing.asks(after, row, position_of(at))
         except Refused as refused:
             if self._scan.states.is_initial(state):
-                self._set.pop(group.key, None)
+                self._dues.drop(group.key)
             return state, Fault(self.vertex, refused.failure, None)
         self._ask(group, asked, None if asked is None else self._timing.fires(asked, tick_of(at)))
         return after, out
 
     def _ask(self, group: Group, asked: int | None, fires: int | None) -> None:
-        key = group.key
         if asked is None or fires is None:
-            self._set.pop(key, None)
-        elif self._set.get(key) != (fires, asked):
-            self._set[key] = fires, asked
-            names = [plain(each) for each in key] if self._several else [plain(key)]
-            heappush(self._dues, (fires, group.unit, asked, encode_key(names), key))
+            self._dues.drop(group.key)
+        else:
+            self._dues.put(group.key, group.unit, fires, asked, self._key_bytes)
+
+    def _key_bytes(self, key: Key) -> bytes:
+        """The canonical bytes of a key."""
+        return encode_key([plain(each) for each in key] if self._several else [plain(key)])
 
     def _call_before(self, tick: int, made: Made) -> None:
         """Call all keys that are due before a tick, tick by tick: what they ask for then may be due before it, too."""
@@ -126,8 +127,7 @@ class TimedScanNode(BesideNode):
         """Call the keys that are due at a tick; each output has its number in its hash unit, and so has what fails."""
         unit, number = -1, 0
         while self.due_tick == tick:
-            _, its_unit, asked, _, key = heappop(self._dues)
-            del self._set[key]
+            _, its_unit, asked, _, key = self._dues.pop()
             group = self._groups.get(key)
             if group is None or self._is_gone(group, tick):
                 continue
@@ -148,6 +148,13 @@ class TimedScanNode(BesideNode):
                     made.give(at_of(number), unit, out)
             group.elements.append((at_of(0), state))
             self._touched.append(group)
+
+    def _is_none(self, group: Group, tick: int) -> bool:
+        """See `BesideNode`: asked before a key goes, which is called no more then."""
+        none = super()._is_none(group, tick)
+        if none:
+            self._dues.drop(group.key)
+        return none
 
     # -- state -----------------------------------------------------------------------------------------------------
 

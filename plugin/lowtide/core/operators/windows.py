@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from lowtide.core.operators.clock import Due
 from lowtide.core.operators.folding import EMPTY, Folding
-from lowtide.core.operators.group import Key
+from lowtide.core.operators.group import SPARE, Key
 from lowtide.core.operators.keys import plain
 from lowtide.core.operators.memory import Kept, Scale
 from lowtide.core.operators.order import Position, tick_bytes
@@ -89,7 +89,7 @@ class OpenWindows(ABC):
         self._wait = micros(step.wait)
         self._slack_us = slack_us
         self._several = several
-        self._scale = Scale()
+        self._scale = Scale(thrifty=True)
         self._windows_kept = 0
         self._records_kept = 0
         """Where windows keep their records, how many there are in all."""
@@ -362,7 +362,8 @@ class SessionWindows(OpenWindows):
     """Sessions: per key those that are open, ordered by start, at least a gap apart.
 
     A session stands among the dues once, at a tick at which it would have closed; if it has grown by then, it is put at
-    a later one.
+    a later one. One that another has taken in is left there, so that there are never more of these than of open ones,
+    and `SPARE`.
     """
 
     def __init__(self, step: WindowBy, folding: Folding, slack_us: int, several: bool) -> None:
@@ -375,6 +376,8 @@ class SessionWindows(OpenWindows):
         self._dues: dict[int, list[_Session]] = {}
         self._ticks: list[int] = []
         """A heap of the ticks in `_dues`."""
+        self._taken_in = 0
+        """How many of `_dues` another session has taken in."""
         self._before: deque[tuple[int, Key, int, Saved]] = deque()
         """Tick, key and hash unit of each change, with the key's sessions before it; ticks ascend."""
 
@@ -407,6 +410,8 @@ class SessionWindows(OpenWindows):
                 self._windows_kept -= 1
             if others:
                 self._put(key, mine)
+                self._taken_in += len(others)
+                self._bound_dues()
         else:
             self._windows_kept += 1
             self._opened(_Session(key, arrival.unit, start, end, state))
@@ -455,6 +460,15 @@ class SessionWindows(OpenWindows):
             self._dues[tick] = [session]
             heappush(self._ticks, tick)
 
+    def _bound_dues(self) -> None:
+        """Leave out what has been taken in, once it is more than what is open; O(1) for each on average."""
+        if self._taken_in <= self._windows_kept + SPARE:
+            return
+        dues = {tick: [each for each in listed if each.state is not None] for tick, listed in self._dues.items()}
+        self._dues = {tick: listed for tick, listed in dues.items() if listed}
+        self._ticks = sorted(self._dues)
+        self._taken_in = 0
+
     def close(self, tick: int) -> Iterator[Due]:
         """See `OpenWindows`."""
         if self.first_due != tick:
@@ -462,6 +476,7 @@ class SessionWindows(OpenWindows):
         parts: dict[int, list[_Session]] = {}
         for session in self._dues[tick]:
             if session.state is None:
+                self._taken_in -= 1
                 continue
             if self.closes(session.end) > tick:
                 self._put_due(session)

@@ -60,7 +60,7 @@ class Executors:
     def went(self, executor: str, peer: Peer) -> None:
         """A fork server's line has ended; another one may have taken its place already."""
         if self._peers.get(executor) is peer:
-            del self._peers[executor]
+            del self._peers[executor], self._cores[executor]
         self._others.pop(executor, None)
 
     async def kill(self, incarnation: int, workers: Iterable[tuple[str, str]]) -> None:

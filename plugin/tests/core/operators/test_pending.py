@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lowtide.core.operators.batch import Batch
+from lowtide.core.operators.group import SPARE
 from lowtide.core.operators.order import OrderKey
 from lowtide.core.operators.pending import Pending, UnmatchedTombstone
 from lowtide.errors import TimeWentBack
@@ -184,3 +185,36 @@ def test_a_batch_of_many_ticks_may_be_released_tick_by_tick() -> None:
     pending.add(Batch(ats, [], list(range(n))))
     found = [row for tick in range(n) for _, row in out(pending.release(tick + 1))]
     assert found == list(range(n))[::-1]
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(records, max_size=12) | repaired(), st.lists(st.integers(1, 4), min_size=40, max_size=40))
+def test_what_has_been_taken_back_may_be_left_out_at_any_time(given_records: list[Record], sizes: list[int]) -> None:
+    """The same comes out, or the same error, where nothing may be spared."""
+    model, left = Model(), list(given_records)
+    model.add(left)
+    expected = model.release(100)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lowtide.core.operators.pending.SPARE", 0)
+        pending = Pending("here")
+        try:
+            for size in sizes:
+                part, left = left[:size], left[size:]
+                if part:
+                    pending.add(batch(part))
+            found = out(pending.release(100))
+        except UnmatchedTombstone:
+            assert expected is None
+            return
+    assert found == expected
+    assert len(pending) == 0
+
+
+def test_a_record_that_is_taken_back_again_and_again_takes_no_more_memory() -> None:
+    pending, most = Pending("here"), 0
+    pending.add(batch([item(1, 7), item(3, 0)]))
+    for version in range(1, 1_000):
+        pending.add(batch([tombstone(3), item(3, version)]))
+        most = max(most, len(pending))
+    assert most <= 2 + 3 * SPARE
+    assert out(pending.release(5)) == [(OrderKey(1, 0, 0), 7), (OrderKey(3, 0, 0), 999)]

@@ -213,9 +213,8 @@ def test_keys_that_ask_for_nothing_more_take_no_memory(arrivals: list[Arrival]) 
     advanced(node, END)
     node.prune(END)
     assert not node._groups
-    assert not node._set
     assert node.due_tick is None
-    assert not node._dues
+    assert node.timers.number == node.timers.bytes == 0
 
 
 def broken(asked: Asked) -> datetime | None:
