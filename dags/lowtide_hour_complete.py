@@ -60,6 +60,6 @@ def hour_complete(entry: JobEntry) -> None:
         hours >> wait >> announce(hours)
 
 
-for each in read_jobs(Path(__file__).parent):
+for each in read_jobs(Path(__file__).parent, "hour_complete"):
     if each.hour_complete:
         hour_complete(each)

@@ -40,6 +40,6 @@ def hourly_report(entry: JobEntry) -> None:
         report()
 
 
-for each in read_jobs(Path(__file__).parent):
+for each in read_jobs(Path(__file__).parent, "hourly_report"):
     if each.hour_complete:
         hourly_report(each)

@@ -81,5 +81,5 @@ def recover(entry: JobEntry) -> None:
         is_a_person_needed(done) >> ask >> approved
 
 
-for each in read_jobs(Path(__file__).parent):
+for each in read_jobs(Path(__file__).parent, "recover"):
     recover(each)

@@ -58,5 +58,5 @@ def rescale(entry: JobEntry) -> None:
         run >> if_it_ran_before(ran, stop) >> back
 
 
-for each in read_jobs(Path(__file__).parent):
+for each in read_jobs(Path(__file__).parent, "rescale"):
     rescale(each)

@@ -61,5 +61,5 @@ def rewind(entry: JobEntry) -> None:
         run >> if_it_ran_before(ran, stop) >> back
 
 
-for each in read_jobs(Path(__file__).parent):
+for each in read_jobs(Path(__file__).parent, "rewind"):
     rewind(each)

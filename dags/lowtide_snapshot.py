@@ -46,5 +46,5 @@ def snapshot(entry: JobEntry) -> None:
         take >> verify >> commit >> prune
 
 
-for each in read_jobs(Path(__file__).parent):
+for each in read_jobs(Path(__file__).parent, "snapshot"):
     snapshot(each)

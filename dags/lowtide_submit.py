@@ -34,5 +34,5 @@ def submit(entry: JobEntry) -> None:
         )
 
 
-for each in read_jobs(Path(__file__).parent):
+for each in read_jobs(Path(__file__).parent, "submit"):
     submit(each)

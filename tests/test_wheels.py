@@ -108,7 +108,7 @@ def test_each_wheel_is_built_from_an_sdist_and_has_what_no_clone_can_give(built:
     assert "lowtide_snapshots/page/static/page.html" in page
     assert page <= held["lowtide_snapshots"]
     dags = {f"lowtide_airflow/dag_files/{path.name}" for path in (ROOT / "dags").glob("lowtide_*.py")}
-    assert len(dags) == 7
+    assert len(dags) == 8
     assert dags | {"lowtide_airflow/dag_files/airflow.toml"} <= held["lowtide_airflow"]
 
 

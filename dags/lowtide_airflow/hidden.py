@@ -1,7 +1,7 @@
 """Arguments of operators that hold secrets, hidden where Airflow stores or shows them.
 
-Airflow stores a task's arguments twice: with the DAG, and rendered, for its page. Both write `str(value)` of a type that
-they do not know, so a secret is held in a value whose text tells nothing. It is still a template.
+Airflow stores a task's arguments twice: with the DAG, and rendered, for its page. Both write `str(value)` of a type
+that they do not know, so a secret is held in a value whose text tells nothing. It is still a template.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 It is `conf/airflow.toml` beside the folder of the DAG files, or the file that LOWTIDE_AIRFLOW_CONF names. It is read
 whenever Airflow parses the DAG files; no other file or service is.
+
+A job's mistake stays that job's, and takes from it only the DAGs that need the key: a wrong schedule of snapshots
+leaves its recovery. `lowtide_jobs_file.py`, a DAG file without DAGs, shows every mistake as one import error.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import difflib
 import os
 import re
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from pathlib import Path
@@ -19,13 +23,35 @@ import msgspec
 
 from lowtide_airflow.errors import JobsFileRefused
 
-__all__ = ["VARIABLE", "JobEntry", "SparkEntry", "read_jobs"]
+__all__ = ["PURPOSES", "VARIABLE", "JobEntry", "SparkEntry", "read_jobs", "read_mistakes"]
 
 VARIABLE = "LOWTIDE_AIRFLOW_CONF"
 DEFAULT = "conf/airflow.toml"
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
 _AGE = re.compile(r"(\d+)\s*(second|minute|hour|day)s?")
-_CRON_FIELDS = 5
+_CRON = (
+    (0, 59, ""),
+    (0, 23, ""),
+    (1, 31, "l"),
+    (1, 12, "jan feb mar apr may jun jul aug sep oct nov dec"),
+    (0, 7, "sun mon tue wed thu fri sat"),
+)
+"""By field of a cron expression the least and the greatest number, and its names."""
+_CRON_PART = re.compile(r"(\*|(?P<first>\w+)(-(?P<last>\w+))?)(/(?P<step>\d+))?")
+MOST_CHARS = 200
+"""Of a job's name: Airflow's ids of DAGs have at most 250."""
+_STARTS = ("submit", "recover", "rewind", "rescale")
+PURPOSES = (*_STARTS, "snapshot", "hour_complete", "hourly_report")
+"""What the DAGs of a job do, as in their ids."""
+_NEEDED_BY: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("flow", "submit", "conf", "settings", "spark"), _STARTS),
+    **dict.fromkeys(("snapshot", "keep", "max_age"), ("snapshot",)),
+    "recover": ("recover",),
+    "hour_complete": ("hour_complete", "hourly_report"),
+    **dict.fromkeys(("owner", "contact"), ()),
+}
+"""By key the DAGs that need it; all of them need any other."""
+_WRITTEN = "correct it; `python -m lowtide_airflow jobs-file FILE` writes every key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,18 +142,55 @@ class JobEntry:
         return _seconds(self.max_age) if self.max_age else None
 
 
-def read_jobs(dags_folder: Path | str | None = None) -> tuple[JobEntry, ...]:
-    """Read the jobs file.
+def read_jobs(dags_folder: Path | str | None = None, purpose: str | None = None) -> tuple[JobEntry, ...]:
+    """Read the jobs that can have the DAG of a purpose. A mistake in a job takes from it the DAGs that need that key.
 
     Args:
         dags_folder: the folder of the DAG files; `conf/` is beside it. By default `conf/` is in the working directory.
+        purpose: what the DAG does, as in its id; None for the jobs without any mistake.
 
     Returns:
         Its jobs; none if the default file does not exist.
 
     Raises:
-        JobsFileRefused: the file that LOWTIDE_AIRFLOW_CONF names does not exist, or a file has a mistake.
+        JobsFileRefused: the file that LOWTIDE_AIRFLOW_CONF names does not exist, or a file is not TOML.
     """
+    listed = _read(dags_folder).listed
+    return tuple(each.job for each in listed if not (each.without if purpose is None else purpose in each.without))
+
+
+def read_mistakes(dags_folder: Path | str | None = None) -> tuple[JobsFileRefused, ...]:
+    """Return every mistake of the jobs file, with its job, its place and the DAGs that the job lacks by it.
+
+    Arguments and errors are those of `read_jobs`.
+    """
+    return _read(dags_folder).mistakes
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """A job, and the purposes for which it has no DAG."""
+
+    job: JobEntry
+    without: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _JobsFile:
+    listed: tuple[_Listed, ...] = ()
+    mistakes: tuple[JobsFileRefused, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Mistake:
+    """A mistake in the value of a key, or in a key that may have been meant; "" for any."""
+
+    key: str
+    what: str
+    way_out: str
+
+
+def _read(dags_folder: Path | str | None) -> _JobsFile:
     named = os.environ.get(VARIABLE)
     beside = Path(dags_folder).resolve().parent if dags_folder else Path()
     file = Path(named) if named else beside / DEFAULT
@@ -136,62 +199,118 @@ def read_jobs(dags_folder: Path | str | None = None) -> tuple[JobEntry, ...]:
     except FileNotFoundError:
         if named:
             raise JobsFileRefused("there is no such file", where=str(file), way_out=f"correct {VARIABLE}") from None
-        return ()
+        return _JobsFile()
     except (OSError, ValueError) as error:
         raise JobsFileRefused(f"it cannot be read: {error}", where=str(file), way_out="correct the file") from error
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise JobsFileRefused(f"it is not TOML: {error}", where=str(file), way_out="correct that line") from error
+        raise JobsFileRefused(
+            f"it is not TOML, so no job has its DAGs: {error}", where=str(file), way_out="correct that line"
+        ) from error
     return _jobs(values, str(file))
 
 
-def _jobs(values: dict[str, Any], file: str) -> tuple[JobEntry, ...]:
-    _must_be_known(values, ("job",), file)
+def _jobs(values: dict[str, Any], file: str) -> _JobsFile:
+    """The file's jobs. Of two whose DAGs have the same ids the first keeps them."""
+    mistakes = [JobsFileRefused(each.what, where=file, way_out=each.way_out) for each in _unknown(values, ("job",))]
     found = values.get("job", [])
     if not isinstance(found, list):
-        raise JobsFileRefused("job is one table", where=file, way_out="write [[job]], once for each job")
-    jobs = []
+        refused = JobsFileRefused("job is one table", where=file, way_out="write [[job]], once for each job")
+        return _JobsFile((), (*mistakes, refused))
+    listed: dict[str, _Listed] = {}
     for number, each in enumerate(found, 1):
         name = each.get("name") if isinstance(each, dict) else None
         where = f"{file}, job {name!r}" if name else f"{file}, [[job]] number {number}"
-        job = _entry(each, where)
-        _check(job, where)
-        jobs.append(job)
-    ids = [job.dag_name for job in jobs]
-    twice = sorted({name for name in ids if ids.count(name) > 1})
-    if twice:
-        raise JobsFileRefused(
-            f"two jobs have DAGs with the same id: {twice[0]}",
-            where=file,
-            way_out="remove one of them, or rename it",
-        )
-    return tuple(jobs)
+        job, wrong = _entry(each)
+        if job is not None and job.dag_name in listed:
+            what = f"an earlier job has DAGs with the same ids, which end in {job.dag_name}"
+            job, wrong = None, [*wrong, _Mistake("name", what, "remove one of them, or rename it")]
+        without = frozenset(purpose for mistake in wrong for purpose in _NEEDED_BY.get(mistake.key, PURPOSES))
+        lacks = f"no DAG of it: {', '.join(sorted(without))}" if without else "its DAGs are there without it"
+        what = "none of its DAGs is there" if without == set(PURPOSES) else lacks
+        mistakes += [JobsFileRefused(f"{each.what}; {what}", where=where, way_out=each.way_out) for each in wrong]
+        if job is not None:
+            listed[job.dag_name] = _Listed(job, without)
+    return _JobsFile(tuple(listed.values()), tuple(mistakes))
 
 
-def _check(job: JobEntry, where: str) -> None:
-    for wrong, what, way_out in (
-        (not job.name.strip(), "name is empty", "give the flow's name"),
-        (not job.flow.strip(), "flow is empty", "give the path of the flow's file"),
-        (job.keep < 1, f"keep is {job.keep}", "keep one commit at least"),
+def _entry(values: Any) -> tuple[JobEntry | None, list[_Mistake]]:
+    """One job and its mistakes; a key of the wrong type has its default. None for one without a name."""
+    if not isinstance(values, dict):
+        return None, [_Mistake("name", "it is not a table", "write [[job]] and keys below it")]
+    mistakes = _unknown(values, _names(JobEntry))
+    if isinstance(spark := values.get("spark"), dict):
+        unknown = _unknown(spark, _names(SparkEntry))
+        mistakes += [_Mistake("spark", f"spark.{each.what}", each.way_out) for each in unknown]
+    known = {"name": "", "flow": ""}
+    for key, value in values.items():
+        if key not in _names(JobEntry) or key in {mistake.key for mistake in mistakes}:
+            continue
+        try:
+            msgspec.convert({"name": "", "flow": "", key: value}, JobEntry)
+        except msgspec.ValidationError as error:
+            mistakes.append(_Mistake(key, str(error), _WRITTEN))
+        else:
+            known[key] = value
+    wrong = {mistake.key for mistake in mistakes}
+    missing = [key for key in ("name", "flow") if key not in values and key not in wrong]
+    mistakes += [_Mistake(key, f"{key} is missing", _WRITTEN) for key in missing]
+    job = msgspec.convert(known, JobEntry)
+    wrong.update(missing)
+    for key, what, way_out in _checked(job):
+        if key not in wrong and not (key == "spark" and "submit" in wrong):
+            mistakes.append(_Mistake(key, what, way_out))
+    return (job if job.name.strip() else None), mistakes
+
+
+def _checked(job: JobEntry) -> Iterator[tuple[str, str, str]]:
+    """Each key whose value cannot be, with what is wrong and the way out."""
+    for wrong, key, what, way_out in (
+        (not job.name.strip(), "name", "name is empty", "give the flow's name"),
+        (len(job.name) > MOST_CHARS, "name", f"name has {len(job.name)} characters", f"use at most {MOST_CHARS}"),
+        (not job.flow.strip(), "flow", "flow is empty", "give the path of the flow's file"),
+        (job.keep < 1, "keep", f"keep is {job.keep}", "keep one commit at least"),
         (
             bool(job.max_age) and not _seconds(job.max_age),
+            "max_age",
             f"max_age is {job.max_age!r}",
             'write "36 hours" or "7 days"',
         ),
         (
-            job.snapshot != "never" and not _seconds(job.snapshot) and len(job.snapshot.split()) != _CRON_FIELDS,
+            job.snapshot != "never" and not _seconds(job.snapshot) and not _is_cron(job.snapshot),
+            "snapshot",
             f"snapshot is {job.snapshot!r}",
             'write "10 minutes", a cron expression like "*/10 * * * *", or "never"',
         ),
         (
             (job.submit == "spark-submit") != (job.spark is not None),
+            "spark",
             f"submit is {job.submit!r} {'without' if job.spark is None else 'with'} a table [job.spark]",
             'give submit = "spark-submit" and [job.spark] together, or neither',
         ),
     ):
         if wrong:
-            raise JobsFileRefused(what, where=where, way_out=way_out)
+            yield key, what, way_out
+
+
+def _is_cron(text: str) -> bool:
+    """Whether a text is a cron expression of five fields."""
+    given = text.split()
+    return len(given) == len(_CRON) and all(
+        _is_cron_field(each, *bounds) for each, bounds in zip(given, _CRON, strict=True)
+    )
+
+
+def _is_cron_field(text: str, low: int, high: int, names: str) -> bool:
+    for part in text.lower().split(","):
+        found = _CRON_PART.fullmatch(part)
+        if found is None or found["step"] == "0":
+            return False
+        for value in (found["first"], found["last"]):
+            if value and value not in names.split() and not (value.isdigit() and low <= int(value) <= high):
+                return False
+    return True
 
 
 def _seconds(text: str) -> float | None:
@@ -200,28 +319,16 @@ def _seconds(text: str) -> float | None:
     return int(found[1]) * _UNITS[found[2]] if found else None
 
 
-def _entry(values: Any, where: str) -> JobEntry:
-    """One job; every key and type is checked against the class."""
-    if not isinstance(values, dict):
-        raise JobsFileRefused("it is not a table", where=where, way_out="write [[job]] and keys below it")
-    _must_be_known(values, _names(JobEntry), where)
-    if isinstance(spark := values.get("spark"), dict):
-        _must_be_known(spark, _names(SparkEntry), f"{where}, spark")
-    try:
-        return msgspec.convert(values, JobEntry)
-    except msgspec.ValidationError as error:
-        raise JobsFileRefused(
-            str(error), where=where, way_out="correct it; `python -m lowtide_airflow jobs-file FILE` writes every key"
-        ) from error
-
-
 def _names(kind: type[JobEntry | SparkEntry]) -> tuple[str, ...]:
     return tuple(each.name for each in fields(kind))
 
 
-def _must_be_known(values: dict[str, Any], known: tuple[str, ...], where: str) -> None:
+def _unknown(values: dict[str, Any], known: tuple[str, ...]) -> list[_Mistake]:
+    """A mistake for each key that is none; it concerns the key that was probably meant."""
+    found = []
     for key in values:
         if key not in known:
             near = difflib.get_close_matches(key, known, 1)
             way_out = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-            raise JobsFileRefused(f"{key} is not a key", where=where, way_out=way_out)
+            found.append(_Mistake(near[0] if near else "", f"{key} is not a key", way_out))
+    return found

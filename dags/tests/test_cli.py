@@ -28,7 +28,7 @@ def test_dag_files_are_written_whole_and_again_at_no_loss(tmp_path: Path) -> Non
     assert command("install-dags", folder).returncode == 0
     written = {path.name: path.read_text() for path in folder.iterdir()}
     assert written == {path.name: path.read_text() for path in DAGS.glob("lowtide_*.py")}
-    assert len(written) == 7
+    assert len(written) == 8
     assert "nothing to write" in command("install-dags", folder).stdout
 
 

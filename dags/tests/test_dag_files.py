@@ -184,6 +184,48 @@ def test_without_a_jobs_file_there_are_no_dags_and_a_wrong_one_is_shown(
     wrong = tmp_path / "jobs.toml"
     wrong.write_text('[[job]]\nname = "o"\nflw = "f"\n')
     monkeypatch.setenv(VARIABLE, str(wrong))
+    (error,) = DagBag(dag_folder=str(DAGS)).import_errors.items()
+    assert Path(error[0]).name == "lowtide_jobs_file.py"
+    assert "did you mean flow" in error[1]
+    wrong.write_text("[[job]\nname = 'o'\n")
     errors = DagBag(dag_folder=str(DAGS)).import_errors
-    assert len(errors) == 7
-    assert all("did you mean flow" in error for error in errors.values())
+    assert {Path(file).name for file in errors} == {file.name for file in DAGS.glob("lowtide_*.py")}
+    assert all("it is not TOML, so no job has its DAGs" in error for error in errors.values())
+
+
+@pytest.mark.parametrize(
+    ("mistake", "missing"),
+    [
+        ('snapshott = "never"', {"snapshot"}),
+        ('snapshot = "61 * * * *"', {"snapshot"}),
+        ("keep = 0", {"snapshot"}),
+        ('max_age = "1 week"', {"snapshot"}),
+        ("recvoer = false", {"recover"}),
+        ('hour_complete = "yes"', {"hour_complete", "hourly_report"}),
+        ("contact = 5", set()),
+        ('confg = "x.toml"', {"submit", "recover", "rewind", "rescale"}),
+        ('submit = "yarn"', {"submit", "recover", "rewind", "rescale"}),
+        ('conection = "elsewhere"', {*PURPOSES, "hour_complete", "hourly_report"}),
+        ("zzz = 1", {*PURPOSES, "hour_complete", "hourly_report"}),
+    ],
+)
+def test_a_jobs_mistake_stays_that_jobs_and_takes_the_dags_that_need_the_key(
+    mistake: str, missing: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.dag_processing.dagbag import DagBag
+
+    both = ({*PURPOSES, "hour_complete", "hourly_report"}, PURPOSES)
+    good = '[[job]]\nname = "good"\nflow = "f"\n'
+    wrong = f'[[job]]\nname = "wrong"\nflow = "f"\n{mistake}\n'
+    announced = "" if "hour_complete" in mistake else "hour_complete = true\n"
+    (tmp_path / "jobs.toml").write_text(f"{wrong}{announced}{good}")
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "jobs.toml"))
+    bag = DagBag(dag_folder=str(DAGS))
+    assert set(bag.dags) == {
+        *(f"lowtide_{purpose}__wrong" for purpose in both[0] - missing),
+        *(f"lowtide_{purpose}__good" for purpose in both[1]),
+    }
+    (file,) = bag.import_errors
+    assert Path(file).name == "lowtide_jobs_file.py"
+    assert "job 'wrong'" in bag.import_errors[file]
+    assert mistake.partition(" = ")[0] in bag.import_errors[file]

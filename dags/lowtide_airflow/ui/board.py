@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from lowtide_airflow.job.client import JobClient, jobs_at
 from lowtide_airflow.job.services import Services
-from lowtide_airflow.jobs_file import JobEntry, read_jobs
+from lowtide_airflow.jobs_file import JobEntry, read_jobs, read_mistakes
 from lowtide_airflow.ui.job_page import JobPage
 from lowtide_snapshots.errors import LowtideError
 from lowtide_snapshots.page.answers import JobAnswer, JobLine, JobsAnswer, Trouble
@@ -43,12 +43,18 @@ class Board:
         entries: reads the jobs file (errors: LowtideError).
         services: reads an Airflow connection, by its id (errors: LowtideError).
         default: the id of the connection that the page always shows.
+        mistakes: reads those of the jobs file that leave a job without a DAG.
     """
 
     def __init__(
-        self, entries: Callable[[], Iterable[JobEntry]], services: Callable[[str], Services], default: str
+        self,
+        entries: Callable[[], Iterable[JobEntry]],
+        services: Callable[[str], Services],
+        default: str,
+        mistakes: Callable[[], Iterable[LowtideError]] = tuple,
     ) -> None:
         self._read = entries
+        self._mistakes = mistakes
         self._services = services
         self._default = default
         self._lock = threading.Lock()
@@ -125,7 +131,7 @@ class Board:
 
     def _entries(self) -> tuple[list[JobEntry], list[Trouble]]:
         try:
-            return list(self._read()), []
+            return list(self._read()), [Trouble.of(error) for error in self._mistakes()]
         except LowtideError as error:
             return [], [Trouble.of(error)]
 
@@ -151,7 +157,14 @@ def airflow_board() -> Board:
                 way_out="make one of type lowtide with this id, or name another in the jobs file",
             ) from error
 
-    return Board(lambda: read_jobs(conf.get("core", "dags_folder")), services, LowtideHook.default_conn_name)
+    folder = conf.get("core", "dags_folder")
+    # What the page says of a dead job is who restarts it.
+    return Board(
+        lambda: read_jobs(folder, "recover"),
+        services,
+        LowtideHook.default_conn_name,
+        lambda: read_mistakes(folder),
+    )
 
 
 def _state(services: Services | None, job: str) -> str:
