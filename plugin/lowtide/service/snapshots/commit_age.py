@@ -1,7 +1,7 @@
 """Age of a job's last commit, over all of its lives. No I/O, no clock.
 
-A life begins with what is stored: the commit's own time, by the clock of the machine that made it. From then on it counts
-by this machine's monotonic clock, which no step of a wall clock moves.
+A life begins with what is stored: the commit's own time, by the clock of the machine that made it. From then on it
+counts by this machine's monotonic clock, which no step of a wall clock moves.
 """
 
 from __future__ import annotations
