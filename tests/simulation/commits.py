@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from lowtide.core.effects import Snapshot
 from lowtide.core.operators.program import Captured
 from lowtide.flow.plan import Plan
+from lowtide.flow.steps import Broadcast
 from lowtide_tracker import Floor
 
 
@@ -52,6 +53,11 @@ class Taking:
 
 
 def share(state: Captured, plan: Plan, place: int) -> Captured:
-    """The state of the hash units of one worker, as if it were read from parts: nothing is shared with the commit."""
+    """The state of one worker, as if it were read from parts: nothing is shared with the commit."""
     workers = plan.worker_of_unit().tolist()
-    return deepcopy({v: {u: keys for u, keys in units.items() if workers[u] == place} for v, units in state.items()})
+    shared = {vertex.name for vertex in plan.vertices if isinstance(vertex.step, Broadcast)}
+    mine = {
+        name: {unit: keys for unit, keys in units.items() if name in shared or workers[unit] == place}
+        for name, units in state.items()
+    }
+    return deepcopy(mine)

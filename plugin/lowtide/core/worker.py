@@ -35,6 +35,7 @@ from lowtide.core.operators.portion import Portion
 from lowtide.core.operators.program import Captured, Program
 from lowtide.errors import TimeWentBack
 from lowtide.flow.plan import Plan
+from lowtide_snapshots.format.parts import SHARED_UNIT
 from lowtide_tracker import Floor, Flush, LocalTracker, Notice, Request
 
 __all__ = ["WorkerCore"]
@@ -82,7 +83,8 @@ class WorkerCore:
         self.place = place
         self.tracker = tracker
         self.front = front
-        self.program = Program(plan, level, grouping, limits)
+        saves_shared = int(plan.worker_of_unit()[SHARED_UNIT]) == place
+        self.program = Program(plan, level, grouping, limits, saves_shared=saves_shared)
         self._sources = [vertex.id for vertex in plan.sources()] if level == 0 else []
         self._segment_of = self.program.segments.of_exchange
         taken = (each for each in plan.exchanges() if each.level == level)
@@ -372,7 +374,7 @@ class WorkerCore:
             self.front.forget(offset)
 
     def restore(self, state: Captured, tick: int) -> None:
-        """Take over state from snapshots at one T; hash units of other workers are left out by the caller."""
+        """Take over state from snapshots at one T; see `Program.restore`."""
         self.program.restore(state, tick)
         self.tell_due()
 

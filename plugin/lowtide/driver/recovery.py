@@ -19,6 +19,7 @@ from lowtide_snapshots.commits.log import Commit, ZooKeeperCommitLog
 from lowtide_snapshots.errors import ManifestDamaged, NoSuchCommit
 from lowtide_snapshots.format.fingerprint import compare
 from lowtide_snapshots.format.manifest import LaneLast, Manifest, ttl_of
+from lowtide_snapshots.format.parts import SHARED, SHARED_UNIT
 from lowtide_snapshots.job.store import JobStore
 from lowtide_snapshots.stores import Store, open_store
 from lowtide_tracker import Floor
@@ -67,8 +68,9 @@ class Recovered:
     floors: tuple[Floor, ...]
 
     def same_shapes(self, plan: Plan) -> bool:
-        """Whether every state has the very type that it had, and is forgotten after the same time."""
-        return {step.shape for step in saved_steps(plan).values()} == set(self.manifest.flow)
+        """Whether every state has the very type that it had, is forgotten after the same time, and is parted alike."""
+        parted = all(part.unit == SHARED_UNIT for part in self.manifest.parts if part.kind in SHARED)
+        return parted and {step.shape for step in saved_steps(plan).values()} == set(self.manifest.flow)
 
     @property
     def forgot(self) -> dict[str, int]:

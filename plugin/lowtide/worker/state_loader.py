@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -11,19 +12,20 @@ from lowtide.core.operators.order import FIRST_TICK
 from lowtide.core.operators.program import Captured
 from lowtide.core.operators.saved_step import saved_steps
 from lowtide.errors import LifeEnded
+from lowtide.flow.plan import Plan
 from lowtide.process.interpreter import without_collections
 from lowtide_snapshots.errors import SnapshotsError
 from lowtide_snapshots.format.manifest import Part
-from lowtide_snapshots.format.parts import decode_part, sha256
+from lowtide_snapshots.format.parts import SHARED, SHARED_UNIT, decode_part, sha256
 from lowtide_snapshots.stores import Store, open_store
 
-__all__ = ["load_state"]
+__all__ = ["load_state", "parts_of"]
 
 GETS_AT_ONCE = 8
 
 
 def load_state(deployment: Deployment, birth: Birth) -> Captured:
-    """Load the parts of a worker's hash units, each held against its checksum.
+    """Load the parts of a worker's hash units and those that all workers share, each held against its checksum.
 
     Raises:
         LifeEnded: a part cannot be read, or is another than the manifest says.
@@ -31,8 +33,7 @@ def load_state(deployment: Deployment, birth: Birth) -> Captured:
     plan = deployment.plan
     steps = saved_steps(plan, birth.level)
     place = int(birth.name.partition("/")[2])
-    workers = plan.worker_of_unit().tolist()
-    mine = [part for part in deployment.restored if part.vertex in steps and workers[part.unit] == place]
+    mine = [part for part in parts_of(deployment.restored, plan, place) if part.vertex in steps]
     if not mine:
         return {}
     assert deployment.store is not None, "whoever has parts has a store"
@@ -46,12 +47,28 @@ def load_state(deployment: Deployment, birth: Birth) -> Captured:
                     # A part that did not change may still have keys that its life had forgotten since.
                     ttl = deployment.forgot.get(part.vertex)
                     gone = FIRST_TICK if ttl is None else deployment.start - ttl
-                    state.setdefault(part.vertex, {})[part.unit] = steps[part.vertex].entries(table, gone)
+                    unit = SHARED_UNIT if part.kind in SHARED else part.unit
+                    state.setdefault(part.vertex, {})[unit] = steps[part.vertex].entries(table, gone)
         finally:
             store.close()
     except SnapshotsError as error:
         raise LifeEnded(error.what, where=error.where, way_out=error.way_out) from error
     return state
+
+
+def parts_of(parts: Sequence[Part], plan: Plan, place: int) -> list[Part]:
+    """The parts of one worker: those of its hash units, and of what all units share the one of the lowest unit.
+
+    Snapshots of earlier formats have that once for each unit, all alike.
+    """
+    workers = plan.worker_of_unit().tolist()
+    shared: dict[str, Part] = {}
+    for part in parts:
+        if part.kind in SHARED and (part.vertex not in shared or part.unit < shared[part.vertex].unit):
+            shared[part.vertex] = part
+    return [
+        part for part in parts if (part is shared[part.vertex] if part.kind in SHARED else workers[part.unit] == place)
+    ]
 
 
 def _load(store: Store, part: Part, job: str, slack_ms: int) -> Any:

@@ -34,7 +34,7 @@ from lowtide.flow.compiler import compile_flow
 from lowtide.flow.moments import micros_of
 from lowtide.flow.plan import Plan
 from lowtide_snapshots.errors import Fenced, LeaseTaken, RecordDiffers, SnapshotsError, ZooKeeperUnavailable
-from lowtide_snapshots.format.manifest import LaneLast, Manifest
+from lowtide_snapshots.format.manifest import LaneLast, Manifest, Part
 
 FOUND = Surroundings(
     (Topic("orders", 2, "CreateTime", "delete", "id"),), {"out": 2}, {("orders", 0): 0, ("orders", 1): 4}
@@ -170,6 +170,15 @@ def test_another_ttl_is_read_by_the_old_one_and_shares_no_parts() -> None:
     assert recovered.same_shapes(second)
     assert not recovered.same_shapes(counting(0, timedelta(hours=1)))
     assert not recovered.same_shapes(counting(0))
+
+
+def test_what_all_units_share_is_written_again_where_each_unit_has_it() -> None:
+    """As snapshots of format 2 have it."""
+    rates = Part("rates", "broadcast", 0, 10, "000001-0001", 1, 100, "ab" * 32)
+    plan = counting(0)
+    now = replace(manifest(), flow=tuple(step.shape for step in saved_steps(plan).values()))
+    assert Recovered(replace(now, parts=(rates,)), ()).same_shapes(plan)
+    assert not Recovered(replace(now, parts=(rates, replace(rates, unit=1))), ()).same_shapes(plan)
 
 
 def test_another_initial_state_is_refused() -> None:

@@ -25,7 +25,7 @@ from lowtide.flow.steps import STATEFUL, Connect, Join, Loop, WindowBy
 from lowtide.flow.windows import Windows
 from lowtide.local.run import Message, run_log
 from lowtide_snapshots.format.manifest import ttl_of
-from lowtide_snapshots.format.parts import KINDS
+from lowtide_snapshots.format.parts import KINDS, SHARED
 
 Parts = dict[str, dict[int, pa.Table]]
 """What a snapshot has, by step and hash unit."""
@@ -58,11 +58,12 @@ class OneLife(Programs):
 
     def _share(self, place: int, parts: Parts) -> Captured:
         """What one worker gets of a snapshot."""
-        workers = self.plan.worker_of_unit().tolist()
-        return {
-            name: {unit: self._steps[name].entries(table) for unit, table in units.items() if workers[unit] == place}
-            for name, units in parts.items()
-        }
+        workers, found = self.plan.worker_of_unit().tolist(), Captured()
+        for name, units in parts.items():
+            step = self._steps[name]
+            mine = [unit for unit in units if step.kind in SHARED or workers[unit] == place]
+            found[name] = {unit: step.entries(units[unit]) for unit in mine}
+        return found
 
     def captured(self, tick: int, since: int) -> dict[str, dict[int, pa.Table | None]]:
         """A snapshot of what has changed at a tick or later; None for a unit that has no state any more."""

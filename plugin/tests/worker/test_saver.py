@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import select
 import signal
@@ -139,6 +140,31 @@ def test_what_the_life_before_had_forgotten_is_not_loaded(store: StoreSetting) -
     part = Part("once", "deduplicate", 0, 50, "000001-0001", 2, len(data), sha256(data))
     made = deployment(plan=plan, store=store, restored=(part,), recovered=True, start=200, forgot={"once": 100})
     assert load_state(made, birth()) == {"once": {0: [("bob", 120)]}}
+
+
+@pytest.mark.parametrize("units", [[0], [0, 1, 2], [1, 2]], ids=["of all units", "of each unit", "of some"])
+def test_every_worker_loads_one_part_of_a_broadcast(store: StoreSetting, units: list[int]) -> None:
+    """Snapshots of earlier formats have one of each unit; the lowest there is counts."""
+    flow = lt.Flow("saved")
+    counts = flow.read("events", lt.kafka("events", lt.json(Event))).broadcast("count", lambda count, _: count + 1, 0)
+    keyed = flow.read("more", lt.kafka("more", lt.json(Event))).key_by("key")
+    keyed.scan("seen", seen, 0, broadcast=counts).write("out", lt.kafka("out", lt.json(Event)))
+    plan = compile_flow(flow, parallelism=2, units=4, lanes=2, slack_ms=1)
+    files, parts = open_store(store), []
+    for unit in units:
+        head = PartHead(plan.name, "count", "broadcast", unit, 50, plan.slack_ms, "000001-0001")
+        data = encode_part(head, saved_steps(plan)["count"].table([(None, 7 + unit - units[0])]))
+        files.put(head.name, data)
+        parts.append(Part("count", "broadcast", unit, 50, "000001-0001", 1, len(data), sha256(data)))
+    files.close()
+    made = deployment(plan=plan, store=store, restored=tuple(parts), recovered=True, start=200)
+    for place in range(2):
+        worker = dataclasses.replace(birth(), name=f"1/{place}")
+        assert load_state(made, worker) == {"count": {0: [(None, 7)]}}
+
+
+def seen(count: int, event: Event, all_: int) -> tuple[int, Event]:
+    return count + all_, event
 
 
 def test_a_hash_unit_that_has_not_changed_is_not_written_again(store: StoreSetting) -> None:

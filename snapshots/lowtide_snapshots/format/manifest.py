@@ -40,7 +40,7 @@ __all__ = [
     "type_of",
 ]
 
-MANIFEST_FORMAT = 2
+MANIFEST_FORMAT = 3
 _INITIAL = b"lowtide.initial"
 _SETTING = b"lowtide.setting"
 _TTL = b"lowtide.ttl"

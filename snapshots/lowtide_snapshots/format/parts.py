@@ -16,12 +16,16 @@ import pyarrow.parquet as pq
 from lowtide_snapshots.errors import FormatTooNew, PartDamaged, PartRefused
 from lowtide_snapshots.format.names import part_name
 
-__all__ = ["KINDS", "PART_FORMAT", "Data", "PartHead", "decode_part", "encode_part", "sha256"]
+__all__ = ["KINDS", "PART_FORMAT", "SHARED", "SHARED_UNIT", "Data", "PartHead", "decode_part", "encode_part", "sha256"]
 
 Data: TypeAlias = bytes | bytearray | memoryview
 
-PART_FORMAT = 2
+PART_FORMAT = 3
 KINDS = ("scan", "last", "broadcast", "deduplicate", "window", "window_records", "table", "join")
+SHARED = frozenset(("broadcast",))
+"""The kinds of which one part is the state of all hash units."""
+SHARED_UNIT = 0
+"""Whose part that is, since format 3; before, each unit had one, and all were alike."""
 ROW_GROUP_ROWS = 131_072
 COMPRESSION_LEVEL = 1
 

@@ -95,7 +95,8 @@ FORMAT_2 = {
         | {"paired": pa.array([True, False], pa.bool_())}
     ),
 }
-STATE = {1: FORMAT_1, 2: FORMAT_2}
+FORMAT_3 = {(vertex, 0 if vertex == "rates" else unit): table for (vertex, unit), table in FORMAT_2.items()}
+STATE = {1: FORMAT_1, 2: FORMAT_2, 3: FORMAT_3}
 TYPES = {
     1: {
         "index": ("scan", (("word", "string"),), COUNT),
@@ -111,6 +112,7 @@ TYPES[2] = TYPES[1] | {
     "customers": ("table", BY_CUSTOMER, ORDER),
     "paid": ("join", BY_CUSTOMER, ORDER),
 }
+TYPES[3] = TYPES[2]
 OLDER = (16_000, "000001-0002")
 NEWER = (17_000, "000003-0007")
 

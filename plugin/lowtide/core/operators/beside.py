@@ -1,8 +1,11 @@
 """A scan beside a broadcast: its function sees what the broadcast came to at each record's place in the order.
 
-A late record of the broadcast would change every later record of every key of a hash unit, so such a scan always runs
-in order: it holds what comes in at either port until nothing before it can come any more. So does one with a timer
-(`timed_scan`), with a broadcast or without.
+A late record of the broadcast would change every later record of every key, so such a scan always runs in order: it
+holds what comes in at either port until nothing before it can come any more. So does one with a timer (`timed_scan`),
+with a broadcast or without.
+
+A record of the broadcast comes once for each hash unit, and every unit would make the same of it. So a worker has one
+state for all its units, and makes it once per record; a snapshot has it once, as hash unit 0 of the job.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from lowtide.core.operators.group import Group, Groups, Key, Touched
 from lowtide.core.operators.grouping import NOTHING, key_by_type
 from lowtide.core.operators.memory import Kept
 from lowtide.core.operators.node import Feed
-from lowtide.core.operators.order import FIRST_TICK, position_of, tick_bytes, tick_of
+from lowtide.core.operators.order import FIRST_TICK, TAIL_BYTES, position_of, tick_bytes, tick_of
 from lowtide.core.operators.ordered import Holding
 from lowtide.core.operators.pending import Pending
 from lowtide.core.operators.ports import in_turn
@@ -27,18 +30,21 @@ from lowtide.core.operators.watch import record_watch
 from lowtide.flow.fields import key_of
 from lowtide.flow.plan import Vertex
 from lowtide.flow.steps import Broadcast, FlatScan, Scan
+from lowtide_snapshots.format.parts import SHARED_UNIT
 
 __all__ = ["BesideNode", "newest"]
 
 KEYED, BESIDE = 0, 1
 """The ports."""
+COPY_BYTES = 4 + TAIL_BYTES
+"""What the order keys of a broadcast record's copies do not have in common: the number of the copy, and the tail."""
 
 
 class BesideNode(Holding):
     """One scan, of one worker's hash units, with a broadcast or without.
 
-    Elements of a key are (order key, state after it), those of a unit (order key, broadcast's state after it), both
-    since the prune time.
+    Elements of a key are (order key, state after it), those of the broadcast (order key of a record's first copy, state
+    after it), both since the prune time.
 
     Args:
         vertex: The scan.
@@ -62,14 +68,17 @@ class BesideNode(Holding):
         if beside is not None:
             assert isinstance(beside.step, Broadcast)
             self._fold = _Fold(beside)
-            self._unit_initial = beside.step.initial
+            self._newest_beside = Group(None, SHARED_UNIT, beside.step.initial)
             self._pending.append(Pending(f'{place}, broadcast "{beside.name}"'))
         self._ttl = ttl
         self._kept = Groups(ttl, self._forget, self._is_none)
         self._groups = self._kept.by_key
-        self._units: dict[int, Group] = {}
         self._touched: list[Group] = []
         self._touched_units = Touched()
+        self._touched_beside: int | None = None
+        """The last tick of the broadcast's records; None before the first."""
+        self._copied = b""
+        """What the copies of the newest record of the broadcast have in common."""
         self.beside = None if beside is None else beside.name
 
     @property
@@ -85,7 +94,10 @@ class BesideNode(Holding):
         """Hold records of one port."""
         self._pending[port].add(batch)
         ticks = batch.ticks
-        self._touched_units.add(batch.units, ticks[-1])
+        if port == BESIDE:
+            self._touch_beside(ticks[-1])
+        else:
+            self._touched_units.add(batch.units, ticks[-1])
         self.hold(ticks, feed)
 
     def first_tick(self) -> int | None:
@@ -146,11 +158,16 @@ class BesideNode(Holding):
                     parts[group.unit].append((key, state))
         return parts
 
+    def changed_beside(self, since: int) -> bool:
+        """Whether there is a state of the broadcast that may have changed at a tick or later."""
+        return self._touched_beside is not None and self._touched_beside >= since
+
     def capture_beside(self, tick: int, since: int = FIRST_TICK) -> dict[int, list[tuple[Key, Any]]]:
-        """The broadcast's states below a tick, likewise, each as that of the key None."""
-        changed = set(self.changed(since))
-        units = ((unit, group) for unit, group in self._units.items() if unit in changed)
-        return {unit: [(None, _state_below(group, tick))] for unit, group in units}
+        """The broadcast's state below a tick, as that of the key None in one hash unit; nothing if it has not changed.
+
+        It is the same in all workers.
+        """
+        return {SHARED_UNIT: [(None, _state_below(self._newest_beside, tick))]} if self.changed_beside(since) else {}
 
     def look(self, key: Key, tick: int) -> Any:
         """The state of one key below a tick, at or above which nothing was pruned; `NOTHING` if it has none."""
@@ -174,11 +191,14 @@ class BesideNode(Holding):
                 self._kept.rest(group)
 
     def restore_beside(self, parts: Mapping[int, Iterable[tuple[Key, Any]]], tick: int) -> None:
-        """Take over what `capture_beside(tick)` gave for these hash units: they have changed before `tick`."""
-        for unit, states in parts.items():
-            self._touched_units.add([unit], tick - 1)
+        """Take over what `capture_beside(tick)` gave: it has changed before `tick`."""
+        for states in parts.values():
             for _, state in states:
-                self._units[unit] = Group(None, unit, state)
+                self._newest_beside = Group(None, SHARED_UNIT, state)
+                self._touch_beside(tick - 1)
+
+    def _touch_beside(self, tick: int) -> None:
+        self._touched_beside = tick if self._touched_beside is None else max(self._touched_beside, tick)
 
     def _keyed(self, unit: int, at: bytes, row: Any) -> Any:
         key = self._key(row)
@@ -194,19 +214,21 @@ class BesideNode(Holding):
         """The state after a record, and its output; the state before it and a `Fault` if a function fails."""
         if self.beside is None:
             return self._scan(at, state, row)
-        unit = group.unit
-        return self._scan(at, state, row, newest(self._units[unit]) if unit in self._units else self._unit_initial)
+        return self._scan(at, state, row, newest(self._newest_beside))
 
     def _is_gone(self, group: Group, tick: int) -> bool:
         """Whether a key is forgotten that has been touched before a tick, and not since."""
         return self._ttl is not None and tick - group.newest_tick() >= self._ttl
 
     def _broadcast(self, unit: int, at: bytes, row: Any) -> Any:
-        group = self._units.setdefault(unit, Group(None, unit, self._unit_initial))
-        state = self._fold(unit, at, newest(group), row)
+        """Take a copy of a record: the first one in this worker stands for all, as they stand next to each other."""
+        copied = at[:-COPY_BYTES]
+        if copied == self._copied:
+            return None
+        self._copied, group = copied, self._newest_beside
+        state = self._fold(at, newest(group), row)
         if type(state) is Fault:
-            # The copies of a record fail alike; the first unit's stands for all.
-            return state if unit == 0 else None
+            return state if unit == SHARED_UNIT else None  # Workers fail alike: one of them says so.
         group.elements.append((at, state))
         self._touched.append(group)
         return None
@@ -229,11 +251,7 @@ class BesideNode(Holding):
 
 
 class _Fold:
-    """A broadcast's function. The copies of one record stand next to each other: they share one call and its result.
-
-    Hash units ascend among the copies of one record, and each unit has one; so one that does not ascend is of the next
-    record. Comparing the records would not do: equal ones need not be the same.
-    """
+    """A broadcast's function, with what its results have to be."""
 
     def __init__(self, vertex: Vertex) -> None:
         assert isinstance(vertex.step, Broadcast)
@@ -241,17 +259,9 @@ class _Fold:
         self._function = vertex.step.function
         self._states = States(vertex)
         self._records = record_watch(vertex)
-        self._before: Any = self  # Never a state.
-        self._unit = -1
-        self._after: Any = None
 
-    def __call__(self, unit: int, at: bytes, state: Any, row: Any) -> Any:
-        if unit <= self._unit or state is not self._before:
-            self._before, self._after = state, self._call(at, state, row)
-        self._unit = unit
-        return self._after
-
-    def _call(self, at: bytes, state: Any, row: Any) -> Any:
+    def __call__(self, at: bytes, state: Any, row: Any) -> Any:
+        """The state after a record; a `Fault` if the function fails."""
         states, records, function = self._states, self._records, self._function
         looked = None if states.fixed else states.look([state])
         record = None if records is None else records.look([row])

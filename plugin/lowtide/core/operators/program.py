@@ -93,17 +93,27 @@ class Program:
         level: The level.
         grouping: How stateful steps come to the right order; by default as the plan says.
         limits: How large records may be; None for no limits.
+        saves_shared: Whether `capture` gives what is the same in all workers: one of them is to save it.
 
     Attributes:
         segments: The plan's.
         holding: The steps that hold records until min time has passed them, in topological order.
     """
 
-    def __init__(self, plan: Plan, level: int, grouping: str | None = None, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        level: int,
+        grouping: str | None = None,
+        limits: Limits | None = None,
+        *,
+        saves_shared: bool = True,
+    ) -> None:
         self.plan = plan
         self.segments = segments_of(plan)
         self.level = level
         self._limits = limits
+        self._saves_shared = saves_shared
         self._mode = grouping or plan.grouping
         self._nodes: dict[int, Node] = {}
         for vertex in plan.vertices:
@@ -345,8 +355,8 @@ class Program:
         captured: Captured = {}
         for name, state in self._states.items():
             captured[name] = state.capture(tick, since)
-            if isinstance(state, BesideNode) and state.beside is not None:
-                captured[state.beside] = state.capture_beside(tick, since)
+            if self._saves_shared and isinstance(state, BesideNode) and state.beside is not None:
+                captured.setdefault(state.beside, {}).update(state.capture_beside(tick, since))
         return captured
 
     def look(self, name: str, key: Key, tick: int) -> Any:
@@ -361,10 +371,14 @@ class Program:
 
     def changed(self, since: int) -> bool:
         """Whether `capture` would find anything."""
-        return any([state.changed(since) for state in self._states.values()])
+        states = self._states.values()
+        beside = self._saves_shared and any(
+            [state.changed_beside(since) for state in states if isinstance(state, BesideNode)]
+        )
+        return beside or any([state.changed(since) for state in states])
 
     def restore(self, captured: Captured, tick: int) -> None:
-        """Take over captured state; the hash units of other workers may be left out."""
+        """Take over captured state; the hash units of other workers may be left out, but nothing that all share."""
         for name, state in self._states.items():
             state.restore(captured.get(name, {}), tick)
             if isinstance(state, BesideNode) and state.beside is not None:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lives import OneLife, Parts, merged
 
 from lowtide import Flow, json, kafka
 from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.beside import BESIDE, KEYED, BesideNode
 from lowtide.core.operators.node import Feed, Node
-from lowtide.core.operators.order import OrderKey, tick_of
+from lowtide.core.operators.order import FIRST_TICK, OrderKey, Position, tick_of
 from lowtide.flow.compiler import compile_flow
 from lowtide.flow.steps import Broadcast, Scan
+from lowtide.local.run import Message
+from lowtide_snapshots.format.parts import SHARED_UNIT
 
 UNITS = (0, 5)
 
@@ -116,6 +121,44 @@ def test_each_record_sees_the_broadcast_as_of_its_place() -> None:
     give(beside, [(4, KEYED, "a"), (2, KEYED, "b"), (1, BESIDE, "x"), (5, BESIDE, "x"), (7, KEYED, "a")])
     found = [(tick, seen.beside) for tick, seen in said(advanced(beside, 8))]
     assert found == [(2, (1,)), (4, (1,)), (7, (1, 5))]
+
+
+@dataclass(frozen=True)
+class Rates:
+    by_key: dict[str, int]
+
+
+def test_a_broadcast_costs_a_worker_one_state_and_one_call_a_record_also_after_a_restore() -> None:
+    """And a snapshot has it once, however many hash units and workers there are."""
+    called: list[int] = []
+
+    def rate(rates: Rates, event: Event) -> Rates:
+        called.append(event.number)
+        return Rates({**rates.by_key, event.key: event.number})
+
+    def rated(count: int, event: Event, rates: Rates) -> tuple[int, Event]:
+        return count + 1, Event(event.key, rates.by_key.get(event.key, 0))
+
+    flow = Flow("test")
+    broadcast = flow.read("more", kafka("more", json(Event))).broadcast("rates", rate, Rates({}))
+    keyed = flow.read("events", kafka("events", json(Event))).key_by("key")
+    keyed.scan("rated", rated, 0, broadcast=broadcast).write("out", kafka("out", json(Event)))
+    plan, parts = compile_flow(flow, units=128, lanes=2, parallelism=2, slack_ms=1), Parts()
+    for life in range(3):
+        lived, start = OneLife(plan, Random(life), "ordered", parts, 1_000 * life), 1_000 * life
+        log = [Message(Position(0, start + n), start + n, None, b'{"key":"k%d","number":1}' % n) for n in range(9)]
+        called.clear()
+        lived.feed("more", log)
+        lived.reach(start + 1_000)
+        parts = merged({}, lived.captured(start + 1_000, FIRST_TICK))
+        assert len(called) == len(log) * plan.parallelism
+        assert list(parts["rates"]) == [SHARED_UNIT]
+        for program in lived.levels[0]:
+            program.prune(start + 1_000)
+        gc.collect()
+        there = [each for each in gc.get_objects() if type(each) is Rates and each.by_key]
+        assert len(there) == plan.parallelism, "one state for each worker"
+        del lived, there
 
 
 def test_a_record_that_a_broadcast_fails_with_is_one_fault_for_all_units() -> None:
