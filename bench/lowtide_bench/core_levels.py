@@ -26,7 +26,6 @@ from lowtide.core.worker import WorkerCore
 from lowtide.flow.compiler import compile_flow
 from lowtide.flow.plan import Plan
 from lowtide.flow.segments import segments_of
-from lowtide.flow.steps import Write
 from lowtide.worker.figures import Figures
 from lowtide.worker.intake import Intake
 from lowtide_bench.counted import SPREAD
@@ -173,11 +172,7 @@ class Receiver:
         self.reader = MessageReader()
         self.early = Early(Optimism(OPTIMISM_TICKS), MAX_QUEUED_BYTES)
         self.intake = Intake(plan, f"1/{place}", 1, place, Figures())
-        self.sinks = {
-            vertex.id: SinkEncoder(vertex.step.sink, SLACK_MS)
-            for vertex in plan.sinks()
-            if isinstance(vertex.step, Write)
-        }
+        self.sinks = {vertex.id: SinkEncoder(vertex, SLACK_MS) for vertex in plan.sinks()}
 
     def frames(self, messages: list[bytes]) -> None:
         """Take frames."""

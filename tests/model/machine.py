@@ -25,7 +25,6 @@ from lowtide.flow.compiler import compile_flow
 from lowtide.flow.fields import kept
 from lowtide.flow.plan import Plan
 from lowtide.flow.segments import segments_of
-from lowtide.flow.steps import Write
 from lowtide.local.run import Message
 from lowtide_tracker import Floor, Graph, LocalTracker, Notice, Tracker
 
@@ -61,9 +60,7 @@ SINK = _sink.id
 
 @cache
 def encoder() -> SinkEncoder:
-    step = _sink.step
-    assert isinstance(step, Write)
-    return SinkEncoder(step.sink, plan().slack_ms)
+    return SinkEncoder(_sink, plan().slack_ms)
 
 
 def message(front: int, offset: int, tick: int, key: str, number: int) -> Message:

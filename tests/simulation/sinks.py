@@ -10,7 +10,6 @@ from lowtide.core.operators.failure import Dead
 from lowtide.core.operators.order import OrderKey
 from lowtide.core.operators.sink import SinkEncoder
 from lowtide.flow.plan import Plan
-from lowtide.flow.steps import Write
 from lowtide_tracker import Floor
 
 from .verdict import Violation
@@ -40,9 +39,7 @@ class Sinks:
     def __init__(self, plan: Plan) -> None:
         self.lanes: dict[tuple[int, int], Lane] = {}
         self.kept: set[Floor] = set()
-        self._encoders = {
-            v.id: SinkEncoder(v.step.sink, plan.slack_ms) for v in plan.sinks() if isinstance(v.step, Write)
-        }
+        self._encoders = {vertex.id: SinkEncoder(vertex, plan.slack_ms) for vertex in plan.sinks()}
 
     def store(self, sink: int, bundle: Bundle) -> None:
         """Take a bundle whole."""

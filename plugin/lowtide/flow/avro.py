@@ -13,20 +13,22 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from uuid import UUID
 
 from lowtide.errors import FlowError
-from lowtide.flow.avro_schema import schema_text
+from lowtide.flow.avro_schema import NamesCollide, schema_text
 from lowtide.flow.calls import user_site
 
 if TYPE_CHECKING:
     from lowtide.flow.columns import Messages
     from lowtide.flow.reading import Decoded, Reading
+    from lowtide.flow.writable import Writable
 
-__all__ = ["AvroFormat", "Bound", "Registry", "SchemaUnknown", "avro", "schema_text"]
+__all__ = ["AvroFormat", "Bound", "Registry", "SchemaUnknown", "avro", "parsed", "read", "schema_text", "written"]
 
 T = TypeVar("T")
 
 _MAGIC = 0
 _HEAD_BYTES = 5
-_BUILTIN = (bytes, date, datetime, time, Decimal, UUID)
+BUILTIN = (bytes, date, datetime, time, Decimal, UUID)
+"""What Avro has types for, beside Python's plain ones."""
 
 
 class SchemaUnknown(Exception):
@@ -80,29 +82,31 @@ class AvroFormat(Generic[T]):
 
     def encode(self, rows: Sequence[T]) -> list[bytes | None]:
         """Write one record after the other."""
-        import msgspec
-        from fastavro import schemaless_writer
-
         from lowtide.flow.columns import columns_of
 
         assert self.bound is not None, "a start binds the formats of sinks"
         assert self.bound.number is not None, "a start registers the schemas of sinks"
         record: Any = self.record
-        head, schema = _MAGIC.to_bytes() + self.bound.number.to_bytes(4), _parsed(self.text)
+        head, schema = _MAGIC.to_bytes() + self.bound.number.to_bytes(4), parsed(self.text)
         columns = columns_of(record)
         found: list[bytes | None] = []
         for value in rows if columns.plain else columns.values(rows):
             if value is None:
                 found.append(None)
                 continue
-            out = io.BytesIO()
-            schemaless_writer(out, schema, msgspec.to_builtins(value, builtin_types=_BUILTIN))
-            found.append(head + out.getvalue())
+            found.append(head + written(schema, value))
         return found
 
     @property
+    def writable(self) -> Writable:
+        """What the schema that is written has room for."""
+        from lowtide.flow.avro_writable import avro_writable
+
+        return avro_writable(self.record, self.schema)  # type: ignore[arg-type]  # a class is hashable
+
+    @property
     def text(self) -> str:
-        """The schema that is written, as JSON."""
+        """The schema that is written, as JSON (errors: NamesCollide)."""
         record: Any = self.record
         return schema_text(record) if self.schema is None else self.schema
 
@@ -129,7 +133,9 @@ def avro(
         ) from None
     made = AvroFormat(record, registry, subject, schema)
     try:
-        _parsed(made.text)
+        parsed(made.text)
+    except NamesCollide:
+        pass  # Of what is read that is no matter; `writable` says it of what is written.
     except FlowError as error:
         raise type(error)(error.what, where=error.where or str(user_site()), way_out=error.way_out) from None
     except (SchemaParseException, UnknownType, ValueError) as error:
@@ -140,7 +146,6 @@ def avro(
 @cache
 def _reading(record: Any, registry: Any) -> Reading:
     import msgspec
-    from fastavro import schemaless_reader
 
     from lowtide.flow.columns import columns_of
     from lowtide.flow.reading import Reading
@@ -156,7 +161,7 @@ def _reading(record: Any, registry: Any) -> Reading:
         known = schemas.get(number)
         if known is None:
             try:
-                known = schemas[number] = _parsed(registry.schema(number))
+                known = schemas[number] = parsed(registry.schema(number))
             except SchemaUnknown as error:
                 raise Misread(str(error)) from None
         return known
@@ -164,19 +169,43 @@ def _reading(record: Any, registry: Any) -> Reading:
     def parse(data: bytes | None) -> Any:
         schema = schema_of(data)
         assert data is not None, "schema_of has refused it"
-        stream = io.BytesIO(data)
-        stream.seek(_HEAD_BYTES)
         try:
-            found = schemaless_reader(stream, schema, None)
+            found = read(schema, data, _HEAD_BYTES)
         except Exception as error:  # noqa: BLE001 - fastavro raises what it meets: EOFError, IndexError, ...
             raise Misread(f"it does not follow its schema: {type(error).__name__} {error}".rstrip()) from None
-        return msgspec.convert(found, value, builtin_types=_BUILTIN)
+        return msgspec.convert(found, value, builtin_types=BUILTIN)
 
     return Reading(record, parse, (msgspec.ValidationError,), "a null value is not Avro")
 
 
+def written(schema: Any, value: Any) -> bytes:
+    """A value as Avro, without the frame.
+
+    Args:
+        schema: As `parsed` gives it.
+        value: A record, or what stands in a message for it.
+    """
+    import msgspec
+    from fastavro import schemaless_writer
+
+    out = io.BytesIO()
+    # Else a tuple in a union would be the name of a type and its value.
+    schemaless_writer(out, schema, msgspec.to_builtins(value, builtin_types=BUILTIN), disable_tuple_notation=True)
+    return out.getvalue()
+
+
+def read(schema: Any, data: bytes, start: int = 0) -> Any:
+    """The inverse of `written`, of what begins somewhere in a message; raises whatever fastavro does."""
+    from fastavro import schemaless_reader
+
+    stream = io.BytesIO(data)
+    stream.seek(start)
+    return schemaless_reader(stream, schema, None)
+
+
 @cache
-def _parsed(text: str) -> Any:
+def parsed(text: str) -> Any:
+    """A schema of its JSON (errors: ValueError, and fastavro's of what is no schema)."""
     from fastavro import parse_schema
 
     return parse_schema(json.loads(text))

@@ -17,7 +17,9 @@ from functools import cache
 from typing import Any, Literal, get_args, get_origin
 from uuid import UUID
 
-__all__ = ["schema_text"]
+from lowtide.errors import FlowError
+
+__all__ = ["NamesCollide", "schema_text"]
 
 _PLAIN: dict[Any, Any] = {
     str: "string",
@@ -32,8 +34,17 @@ _PLAIN: dict[Any, Any] = {
 }
 _EPOCH_US = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
-Known = dict[str, Any]
-"""The records that a schema has spelt out, by name: from then on they go by that."""
+
+class Known(dict[str, Any]):
+    """The records that a schema has spelt out, by name: from then on they go by that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.classes: dict[str, Any] = {}
+
+
+class NamesCollide(FlowError):
+    """Rename a dataclass, or say which schema is written: two of one name would have one schema, that of the first."""
 
 
 class _Unsaid(Exception):
@@ -42,22 +53,42 @@ class _Unsaid(Exception):
 
 @cache
 def schema_text(record: Any) -> str:
-    """The schema of a dataclass's value, as JSON: the same text each time."""
-    return json.dumps(_record(record, {}), separators=(",", ":"))
+    """The schema of a dataclass's value, as JSON: the same text each time.
+
+    A record's name is its class's, without its module and what it stands in: a registry takes a changed schema only
+    under the name that it knows.
+
+    Raises:
+        NamesCollide: two dataclasses in it have one name.
+    """
+    return json.dumps(_record(record, Known()), separators=(",", ":"))
 
 
 def _record(record: Any, known: Known) -> Any:
     from lowtide.flow.columns import columns_of
 
     columns_of(record)  # Refuses what is no record.
-    if record.__name__ in known:
-        return record.__name__
+    name = record.__name__
+    if name in known:
+        _refuse_another(known.classes[name], record)
+        return name
+    known.classes[name] = record
     fields: list[dict[str, Any]] = []
-    schema = known[record.__name__] = {"type": "record", "name": record.__name__, "fields": fields}
+    schema = known[name] = {"type": "record", "name": name, "fields": fields}
     for field in _written(record):
         kind = _type(int if field.epoch is not None and not _optional(field.hint) else field.hint, known, field.epoch)
         fields.append({"name": field.alias or field.name, **_with_default(record, field, kind, known)})
     return schema
+
+
+def _refuse_another(known: Any, record: Any) -> None:
+    if known is not record:
+        names = " and ".join(f"{each.__module__}.{each.__qualname__}" for each in (known, record))
+        raise NamesCollide(
+            f"{names} are both record {record.__name__!r} in one Avro schema",
+            way_out="rename the one whose schema no registry has yet, or say which schema is written: "
+            "lt.avro(..., schema=...)",
+        )
 
 
 def _written(record: Any) -> list[Any]:

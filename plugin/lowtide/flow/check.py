@@ -28,8 +28,8 @@ def check_flow(flow: FlowGraph) -> list[Finding]:
 def advice(plan: Plan) -> list[Finding]:
     """What is allowed, but seldom meant.
 
-    Functions that read a clock, random numbers or the environment, and sinks whose messages of one key go to several
-    partitions.
+    Functions that read a clock, random numbers or the environment; sinks whose messages of one key go to several
+    partitions, and those whose format may not hold what a field does.
     """
     found = outside_reads(plan)
     for vertex in plan.sinks():
@@ -44,6 +44,7 @@ def advice(plan: Plan) -> list[Finding]:
                 f'{key} come in several, in no order among them; put .key_by("{key}") before the write if that matters'
             )
             found.append(Finding(vertex.site, vertex.name, text))
+        found += [Finding(vertex.site, vertex.name, each) for each in vertex.step.sink.format.writable.perhaps]
     return found
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lowtide.flow.columns import Columns, Messages
     from lowtide.flow.raw_record import Raw
     from lowtide.flow.reading import Decoded, Reading
+    from lowtide.flow.writable import Writable
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -32,7 +33,14 @@ class Format(Protocol[T_co]):
         """Make records of messages; what cannot be parsed, or does not fit, is named, never dropped in silence."""
 
     def encode(self, rows: Sequence[Any]) -> list[bytes | None]:
-        """Make the messages' values, None for a tombstone; keys and headers stand in the records (`columns_of`)."""
+        """Make the messages' values, None for a tombstone; keys and headers stand in the records (`columns_of`).
+
+        It never fails for records that `writable` says fit.
+        """
+
+    @property
+    def writable(self) -> Writable:
+        """What of the records it can write: the same object each time, and the same answer in every process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +63,13 @@ class RawFormat:
     def encode(self, rows: Sequence[Raw]) -> list[bytes | None]:
         """Take the values."""
         return [row.value for row in rows]
+
+    @property
+    def writable(self) -> Writable:
+        """All bytes."""
+        from lowtide.flow.writable import Writable
+
+        return Writable("Raw")
 
     def __str__(self) -> str:
         return "raw bytes"
@@ -83,6 +98,13 @@ class JsonFormat(Generic[T]):
         if len(rows) <= 1:
             return [encoder.encode(row) for row in rows]
         return encoder.encode_lines(rows)[:-1].split(b"\n")  # type: ignore[return-value]  # list is invariant
+
+    @property
+    def writable(self) -> Writable:
+        """What JSON has words for."""
+        from lowtide.flow.json_writable import json_writable
+
+        return json_writable(self.record)  # type: ignore[arg-type]  # a class is hashable
 
     def __str__(self) -> str:
         return "JSON"

@@ -414,7 +414,10 @@ class Inference:
             return
         if sink.format.record is not takes:
             self._fault(call, f"the sink takes {said(sink.format.record)}, but {said(takes)} arrives")
-        elif sink.key is not None and isinstance(sink.format, RawFormat):
+            return
+        for what in sink.format.writable.never:
+            self._fault(call, f"cannot be written as {sink.format}: {what}")
+        if sink.key is not None and isinstance(sink.format, RawFormat):
             self._fault(call, "records of raw() bring their own key; leave out key=")
         elif sink.key is not None and (marked := columns_of(takes).key) is not None:
             self._fault(call, f"{said(takes)} has its key marked: {marked!r} is lt.Key(); leave out key={sink.key!r}")

@@ -53,6 +53,7 @@ class Field:
         alias: Its name in the value, None if that is its own.
         epoch: The marker of an integer that is a time, None if there is none.
         has_default: Whether a record can be made without it.
+        default_is_none: Whether it is None then.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Field:
     alias: str | None
     epoch: Epoch | None
     has_default: bool
+    default_is_none: bool = False
 
 
 @cache
@@ -107,7 +109,7 @@ def _field(record: type, field: dataclasses.Field[Any], hint: Any) -> Field:
     missing = dataclasses.MISSING
     has_default = field.default is not missing or field.default_factory is not missing
     inner = inner if precise is None else Annotated[inner, precise]
-    return Field(field.name, inner, placed[0] if placed else None, alias, epoch, has_default)
+    return Field(field.name, inner, placed[0] if placed else None, alias, epoch, has_default, field.default is None)
 
 
 def _markers_in(hint: Any) -> Iterator[Marker]:

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from lowtide.flow.columns import Messages
     from lowtide.flow.marks import Field
     from lowtide.flow.reading import Decoded, Reading
+    from lowtide.flow.writable import Writable
 
-__all__ = ["ProtobufFormat", "protobuf"]
+__all__ = ["ProtobufFormat", "bare_type", "protobuf"]
 
 T = TypeVar("T")
 Convert = Callable[[Any], Any]
@@ -49,6 +50,13 @@ class ProtobufFormat(Generic[T]):
         columns, write = columns_of(record), _codec(record, self.message).write
         values = rows if columns.plain else columns.values(rows)
         return [None if value is None else write(value).SerializeToString(deterministic=True) for value in values]
+
+    @property
+    def writable(self) -> Writable:
+        """What the message's fields have room for."""
+        from lowtide.flow.protobuf_writable import protobuf_writable
+
+        return protobuf_writable(self.record, self.message)  # type: ignore[arg-type]  # classes are hashable
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Generated classes have no pickle, and workers not their modules: their descriptors travel."""
@@ -148,7 +156,7 @@ class _Part:
         if descriptor is None:
             known = ", ".join(message.fields_by_name)
             raise FlowError(f"{place}: message {message.full_name} has no field {self.there!r}; it has {known}")
-        hint = _bare(field.hint)
+        hint = bare_type(field.hint)
         self.none = hint is not field.hint and type(None) in get_args(_unmarked(field.hint)) and not field.has_default
         self._presence = descriptor.has_presence
         self.read, self.write = _converters(place, int if field.epoch is not None else hint, descriptor)
@@ -196,7 +204,7 @@ def _converters(place: str, hint: Any, descriptor: Any) -> tuple[Convert, Conver
 
 def _one(place: str, hint: Any, descriptor: Any) -> tuple[Convert, Convert]:  # noqa: PLR0911 - one per type
     """As `_converters`, of a single value."""
-    hint, kind = _bare(hint), descriptor.cpp_type
+    hint, kind = bare_type(hint), descriptor.cpp_type
     if descriptor.message_type is not None:
         from google.protobuf.message_factory import GetMessageClass
 
@@ -278,7 +286,7 @@ def _unmarked(hint: Any) -> Any:
     return get_args(hint)[0] if hasattr(hint, "__metadata__") else hint
 
 
-def _bare(hint: Any) -> Any:
+def bare_type(hint: Any) -> Any:
     """A type without markers and `| None`; of a time as an integer, int."""
     from lowtide.flow.markers import Epoch
     from lowtide.flow.marks import bare_of
@@ -286,7 +294,7 @@ def _bare(hint: Any) -> Any:
     if any(isinstance(mark, Epoch) for mark in getattr(hint, "__metadata__", ())):
         return int
     bare = bare_of(_unmarked(hint))
-    return bare if bare is hint else _bare(bare)
+    return bare if bare is hint else bare_type(bare)
 
 
 def _collect(file: Any, files: dict[str, bytes]) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lowtide.core.operators.exchange import front_unit
-from lowtide.core.operators.failure import Dead, Failure, MessageRefused, UserError, as_json, unreadable
+from lowtide.core.operators.failure import Dead, Failure, as_json, failed_at, unreadable, unwritable
 from lowtide.core.operators.keys import key_of
 from lowtide.core.operators.loop import key_changed, key_refused, misfit, too_many_turns
 from lowtide.core.operators.order import FIRST_TURN, delivered_ms
@@ -302,6 +302,9 @@ class Run:
     def _step(self, vertex: Vertex, port: int, item: Item) -> list[Item]:
         step = vertex.step
         if isinstance(step, Write):
+            failure = unwritable(0, item.record, step.sink.format)
+            if failure is not None:
+                raise Failed(item.record, failure.error)
             self.written[vertex.id].append(item)
         elif isinstance(step, Last):
             return [item.becomes(window) for window in self._windows[vertex.id].take(item)]
@@ -379,7 +382,7 @@ class Run:
         """Make a dead letter of a failure, or raise it."""
         message, timestamp = item.message, delivered_ms(item.order.tick, self._plan.slack_ms)
         if self._plan.dead_letters is None or failure.way_out:
-            error = (MessageRefused if isinstance(vertex.step, Read) else UserError)(vertex, message.position, failure)
+            error = failed_at(vertex, message.position, failure)
             error.name_clock(self._plan)
             raise error
         original: tuple[bytes | None, bytes | None, bytes | None] = (None, as_json(failure.record), None)

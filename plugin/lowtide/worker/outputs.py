@@ -14,8 +14,6 @@ from lowtide.core.operators.failure import Dead, clock_of
 from lowtide.core.operators.order import CLOCK
 from lowtide.core.operators.sink import SinkEncoder
 from lowtide.flow.headers import unpack_headers
-from lowtide.flow.plan import Vertex
-from lowtide.flow.steps import Write
 from lowtide.worker.figures import Figures, span
 
 __all__ = ["Outputs"]
@@ -54,7 +52,7 @@ class Outputs:
         self._fronts = fronts
         self._record_bytes = 0.0
         plan = deployment.plan
-        self._sinks = {vertex.id: SinkEncoder(_step(vertex).sink, plan.slack_ms) for vertex in plan.sinks()}
+        self._sinks = {vertex.id: SinkEncoder(vertex, plan.slack_ms) for vertex in plan.sinks()}
         # (sink, lane) -> what is under way there: first tick, last tick, rows, when it was put.
         self._under_way: dict[tuple[int, int], tuple[tuple[int, int, int], int]] = {}
 
@@ -113,11 +111,6 @@ class Outputs:
         headers.append(("lowtide.partition", name.encode()))
         partition = lane % self._deployment.sink_partitions[sink.topic]
         return (sink.topic, partition, letter.key, letter.value, letter.timestamp, headers)
-
-
-def _step(vertex: Vertex) -> Write:
-    assert isinstance(vertex.step, Write)
-    return vertex.step
 
 
 def _size(message: Outgoing) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from lowtide import Raw, raw
+from lowtide import Flow, Raw, kafka, raw
 from lowtide.connectors.courier import LARGE_RECORDS, Courier
 from lowtide.connectors.delivery import AtLeastOnce, Delivery, ExactlyOnce, Packet
 from lowtide.connectors.sender import Sender
@@ -21,7 +21,7 @@ from lowtide.core.operators.bundle import Piece
 from lowtide.core.operators.order import OrderKey, delivered_ms
 from lowtide.core.operators.sink import SinkEncoder
 from lowtide.errors import FrameTooLarge, LifeEnded, ServiceUnavailable
-from lowtide.flow.endpoints import KafkaSink
+from lowtide.flow.compiler import compile_flow
 
 NOBODY = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 Make = Callable[..., Delivery]
@@ -218,7 +218,10 @@ def test_kafka_keeps_the_timestamp_of_the_first_tick() -> None:
     """librdkafka takes the timestamp 0 for now, and bytes would differ from life to life; its own broker says so."""
     producing = Sender(NOBODY | {"test.mock.num.brokers": 1}, 5_000, 1_000)
     brokers = producing.producer.list_topics("out", timeout=5.0).brokers.values()
-    encoder = SinkEncoder(KafkaSink("out", raw(), None), slack_ms=2)
+    flow = Flow("test")
+    flow.read("in", kafka("in", raw())).write("out", kafka("out", raw()))
+    (sink,) = compile_flow(flow, parallelism=1).sinks()
+    encoder = SinkEncoder(sink, slack_ms=2)
     pieces = [Piece(tick, [OrderKey(tick, 0, tick).packed()], [Raw(None, b"x")]) for tick in (0, 1, 5)]
     producing.produce(encoder.encode(0, pieces), lambda: None)
     assert producing.producer.flush(5.0) == 0

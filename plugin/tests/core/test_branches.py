@@ -19,7 +19,6 @@ from lowtide.flow.explain import explain
 from lowtide.flow.fields import kept
 from lowtide.flow.plan import Plan
 from lowtide.flow.segments import segments_of
-from lowtide.flow.steps import Write
 from lowtide.local.run import Message, run_log
 from lowtide_tracker import Floor, Graph, LocalTracker, Tracker
 
@@ -119,8 +118,7 @@ class Rig:
         while bundles:
             sink, bundle = bundles.pop(0)
             vertex = self.plan.vertices[sink]
-            assert isinstance(vertex.step, Write), "nothing fails"
-            sent = SinkEncoder(vertex.step.sink, 1).encode(bundle.lane, bundle.pieces)
+            sent = SinkEncoder(vertex, 1).encode(bundle.lane, bundle.pieces)
             self.delivered[vertex.name] += [message[3] for message in sent]
             bundles += self.core.durable(sink, bundle.lane).bundles
 

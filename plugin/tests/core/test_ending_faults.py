@@ -27,7 +27,6 @@ from lowtide.flow.compiler import compile_flow
 from lowtide.flow.fields import kept
 from lowtide.flow.plan import Plan
 from lowtide.flow.segments import segments_of
-from lowtide.flow.steps import Write
 from lowtide.local.run import Message, run_log
 from lowtide_tracker import Floor, Graph, LocalTracker, Tracker
 
@@ -192,8 +191,7 @@ class Job:
                 self.letters += len(bundle)
             else:
                 vertex = plan.vertices[sink]
-                assert isinstance(vertex.step, Write)
-                sent = SinkEncoder(vertex.step.sink, plan.slack_ms).encode(bundle.lane, bundle.pieces)
+                sent = SinkEncoder(vertex, plan.slack_ms).encode(bundle.lane, bundle.pieces)
                 self.delivered.setdefault((vertex.name, bundle.lane), []).extend(message[3] for message in sent)
             if bundle.last_key is not None:
                 self.last[sink, bundle.lane] = bundle.last_key

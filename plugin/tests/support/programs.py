@@ -17,7 +17,7 @@ from lowtide.core.operators.program import Program
 from lowtide.core.operators.sink import SinkEncoder
 from lowtide.flow.fields import kept
 from lowtide.flow.plan import Plan
-from lowtide.flow.steps import Read, Write
+from lowtide.flow.steps import Read
 from lowtide.local.run import Message
 
 END = 1 << 62
@@ -127,9 +127,8 @@ class Programs:
 
     def _release(self, sink: int, place: int, barrier: Pending, tick: int = END) -> None:
         vertex = self.plan.vertices[sink]
-        assert isinstance(vertex.step, Write)
         lane_of_unit = self.plan.lane_of_unit().tolist()
-        encoder = SinkEncoder(vertex.step.sink, self.plan.slack_ms)
+        encoder = SinkEncoder(vertex, self.plan.slack_ms)
         for batch in barrier.release(tick):
             messages = encoder.encode(0, [Piece(batch.ticks[0], batch.ats, batch.rows)])
             for unit, (_, _, key, value, timestamp, headers) in zip(batch.units, messages, strict=True):

@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -14,8 +15,9 @@ from lowtide.core.fronts.source_rows import SourceRows
 from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.order import CLOCK, Position, delivered_ms, position_of, tick_of
 from lowtide.errors import FrameTooLarge, LowtideError, RecordRefused, UserCodeFailed
+from lowtide.flow.formats import Format
 from lowtide.flow.plan import Plan, Vertex
-from lowtide.flow.steps import MapBatches, Read
+from lowtide.flow.steps import MapBatches, Read, Write
 
 _PACKAGE = str(Path(__file__).parents[2])
 _NOT_ITERABLE = "object is not iterable"
@@ -95,6 +97,22 @@ class MessageRefused(AtRecord, RecordRefused):
         )
 
 
+class NotWritable(AtRecord, RecordRefused):
+    """Correct the step before the sink or the type that it writes, or give the flow a sink for dead letters."""
+
+    def __init__(self, vertex: Vertex, position: Position, failure: Failure) -> None:
+        assert isinstance(vertex.step, Write), "only sinks write"
+        super().__init__(
+            vertex,
+            position,
+            f'sink "{vertex.name}", topic "{vertex.step.sink.topic}": a record {failure.error}',
+            where=f"{vertex.site}, record at {position}: {shortened(failure.record)}",
+            way_out=failure.way_out
+            or "let the step before it give what fits, or write another type, or let such records go to "
+            "Flow(..., dead_letters=kafka(topic, raw()))",
+        )
+
+
 class TooLarge(AtRecord, FrameTooLarge):
     """Raise exchange.max_frame_bytes, make the record smaller, or give the flow a sink for dead letters."""
 
@@ -117,6 +135,12 @@ def clock_of(plan: Plan, position: Position) -> str:
 def unreadable(index: int, value: bytes | None, format_: object, record: type, reason: str) -> Failure:
     """The failure of a message that is no record."""
     return Failure(index, value, f"cannot be read as {format_} of {record.__qualname__}: {reason}")
+
+
+def unwritable(index: int, record: object, format_: Format[Any]) -> Failure | None:
+    """The failure of a record that a sink's format cannot write; None if it can."""
+    what = format_.writable.fault(record)
+    return None if what is None else Failure(index, record, f"cannot be written as {format_}: {what}")
 
 
 def raised(index: int, record: object, error: BaseException) -> Failure:
@@ -232,12 +256,16 @@ def ends_life(plan: Plan, fault: Fault) -> bool:
 
 def error_of(at: bytes, fault: Fault) -> AtRecord:
     """What a life ends with at a fault with this order key."""
-    vertex, failure, position = fault.vertex, fault.failure, position_of(at)
+    return failed_at(fault.vertex, position_of(at), fault.failure)
+
+
+def failed_at(vertex: Vertex, position: Position, failure: Failure) -> AtRecord:
+    """What a failure at a step ends with, if there is no place for dead letters."""
     if failure.too_large:
         return TooLarge(vertex, position, failure)
     if isinstance(vertex.step, Read):
         return MessageRefused(vertex, position, failure)
-    return UserError(vertex, position, failure)
+    return (NotWritable if isinstance(vertex.step, Write) else UserError)(vertex, position, failure)
 
 
 def letters(plan: Plan, ats: Sequence[bytes], found: Sequence[Fault]) -> list[Dead]:

@@ -10,11 +10,12 @@ from typing import Any
 
 from lowtide.core.fronts.source_rows import SourceRows
 from lowtide.core.operators.batch import Batch
-from lowtide.core.operators.failure import Failure, faults
+from lowtide.core.operators.failure import Failure, Fault, faults
 from lowtide.core.operators.order import step_id, with_child, with_trace
 from lowtide.flow.fields import fits_of
 from lowtide.flow.plan import Vertex
 from lowtide.flow.schema import schema_of
+from lowtide.flow.steps import Write
 
 __all__ = ["Feed", "Node", "Parcel"]
 
@@ -67,12 +68,18 @@ class Feed:
         Of two versions of a record one may fail at one step and the other at another. Their order keys would be the
         same, and which of them comes first would hang on which step stands before the other.
         """
-        ats = [with_trace(at, _id_of(fault.vertex.name)) for at, fault in zip(batch.ats, batch.rows, strict=True)]
+        ats = [with_trace(at, _id_of(_place_of(fault))) for at, fault in zip(batch.ats, batch.rows, strict=True)]
         self.faults.append(batch.with_ats(ats))
 
     def __repr__(self) -> str:
         parts: dict[str, Any] = {name: getattr(self, name) for name in ("parcels", "delivers", "faults", "held")}
         return f"Feed({', '.join(f'{name}={part!r}' for name, part in parts.items() if part)})"
+
+
+def _place_of(fault: Fault) -> str:
+    """The step's name; of a sink, which may be called as a step before it is, something that is no step's name."""
+    vertex = fault.vertex
+    return f"write {vertex.name}" if isinstance(vertex.step, Write) else vertex.name
 
 
 @cache

@@ -8,36 +8,68 @@ from typing import Any
 
 from lowtide.core.operators.batch import Batch
 from lowtide.core.operators.bundle import Piece
+from lowtide.core.operators.failure import Failure, NotWritable, unwritable
 from lowtide.core.operators.node import Feed, Node
-from lowtide.core.operators.order import delivered_ms
+from lowtide.core.operators.order import delivered_ms, position_of
 from lowtide.flow.columns import columns_of
 from lowtide.flow.endpoints import KafkaSink
 from lowtide.flow.headers import Headers
 from lowtide.flow.inference import key_column
+from lowtide.flow.plan import Vertex
+from lowtide.flow.steps import Write
 
 Message = tuple[str, int, "bytes | None", "bytes | None", int, "Headers | None"]
 """Topic, partition, key, value, timestamp in ms (`delivered_ms`, R13), headers."""
 
 
 class WriteNode(Node):
-    """Hands records to the barrier before a sink."""
+    """Hands records to the barrier before a sink; those that its format cannot write fail here, and can be taken back.
+
+    A format that can write every record of its type costs nothing; else it is a look at each.
+    """
 
     looks = True
 
+    def __init__(self, vertex: Vertex) -> None:
+        super().__init__(vertex)
+        self._format = sink_of(vertex).format
+        rule = self._format.writable.rule
+        self._fits = None if rule is None else rule.fits
+
     def take(self, batch: Batch, port: int, feed: Feed) -> None:
-        """Hand them on."""
-        feed.delivers.append((self.vertex.id, batch))
+        """Hand on what can be written."""
+        fits = self._fits
+        if fits is not None:
+            for row in batch.rows:
+                if not fits(row):
+                    batch = self._writable(batch, feed)
+                    break
+        if batch.ats:
+            feed.delivers.append((self.vertex.id, batch))
+
+    def _writable(self, batch: Batch, feed: Feed) -> Batch:
+        """The records that can be written, perhaps none."""
+        found = (unwritable(index, row, self._format) for index, row in enumerate(batch.rows))
+        return self.bury(batch, [failure for failure in found if failure is not None], feed)
+
+
+def sink_of(vertex: Vertex) -> KafkaSink:
+    """What a vertex writes to."""
+    assert isinstance(vertex.step, Write), f"{vertex.name} writes nothing"
+    return vertex.step.sink
 
 
 class SinkEncoder:
     """Makes messages of records that a barrier has released.
 
     Args:
-        sink: What is written to.
+        vertex: What writes.
         slack_ms: How many milliseconds one tick is long.
     """
 
-    def __init__(self, sink: KafkaSink, slack_ms: int) -> None:
+    def __init__(self, vertex: Vertex, slack_ms: int) -> None:
+        sink = sink_of(vertex)
+        self._vertex = vertex
         self._topic = sink.topic
         self._format = sink.format
         self._slack_ms = slack_ms
@@ -47,16 +79,35 @@ class SinkEncoder:
         self._headers = columns.headers if columns.has_headers else None
 
     def encode(self, lane: int, pieces: list[Piece]) -> list[Message]:
-        """The records of a lane's pieces as messages, in their order; one call of the encoder per piece."""
+        """The records of a lane's pieces as messages, in their order; one call of the encoder per piece.
+
+        Raises:
+            NotWritable: the format fails with a record that its rules let pass: they lack one.
+        """
         messages: list[Message] = []
         topic, key_of, headers_of = self._topic, self._key, self._headers
         for piece in pieces:
             timestamp = delivered_ms(piece.tick, self._slack_ms)
-            for row, value in zip(piece.rows, self._format.encode(piece.rows), strict=True):
+            try:
+                values = self._format.encode(piece.rows)
+            except Exception as error:
+                raise self._first_fault(piece) or error from error
+            for row, value in zip(piece.rows, values, strict=True):
                 key = None if key_of is None else message_key(key_of(row))
                 headers = None if headers_of is None else headers_of(row)
                 messages.append((topic, lane, key, value, timestamp, headers))
         return messages
+
+    def _first_fault(self, piece: Piece) -> NotWritable | None:
+        """What is wrong with the first record that cannot be encoded."""
+        for index, (at, row) in enumerate(zip(piece.ats, piece.rows, strict=True)):
+            try:
+                self._format.encode([row])
+            except Exception as error:  # noqa: BLE001 - whatever a codec raises
+                what = f"cannot be written as {self._format}: {type(error).__name__}: {error}"
+                report = "let the step before the sink give another value, and report this: check should know of it"
+                return NotWritable(self._vertex, position_of(at), Failure(index, row, what, way_out=report))
+        return None
 
 
 def message_key(value: Any) -> bytes | None:

@@ -1,0 +1,39 @@
+"""What JSON cannot write of a record: by type, and nothing of the rest."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+from lowtide.flow.writable import Rule, Writable, of_type, record_rule
+
+__all__ = ["json_writable"]
+
+_MINUTE_S = 60
+
+
+@cache
+def json_writable(record: Any) -> Writable:
+    """What JSON can write of a dataclass's records."""
+    return Writable(record.__qualname__, record_rule(record, of_type(record, json_rule)))
+
+
+def json_rule(hint: Any) -> Rule | None:
+    """What JSON asks of a value of a plain type."""
+    return _TIME if hint is datetime else None
+
+
+def _has_whole_offset(moment: datetime) -> bool:
+    if moment.tzinfo is UTC:
+        return True
+    offset = moment.utcoffset()
+    return offset is None or not (offset.microseconds or offset.seconds % _MINUTE_S)
+
+
+def _offset_fault(moment: datetime) -> tuple[str, str]:
+    what = f"{moment} is {moment.utcoffset()} ahead of UTC, and RFC 3339 has only whole minutes; use .astimezone(UTC)"
+    return "", what
+
+
+_TIME = Rule(_has_whole_offset, _offset_fault, "{0}.tzinfo is UTC")
