@@ -7,6 +7,7 @@ None is left out, as in SQL, but for `first`, `latest` and `collect`. Order is L
 
 from __future__ import annotations
 
+import builtins
 import operator
 from bisect import bisect_left
 from collections.abc import Callable
@@ -14,7 +15,8 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from decimal import Context, Decimal, InvalidOperation, Rounded
 from enum import Enum
-from functools import partial
+from functools import partial, reduce
+from itertools import chain
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 from uuid import UUID
@@ -147,12 +149,12 @@ def max_by(column: str, by: str) -> Aggregate:
 
 def count_distinct(column: str) -> Aggregate:
     """How many different values, exactly; its state grows with them."""
-    return Aggregate((), _noted, _all_noted, len, column, types=_distinct)
+    return Aggregate((), _noted, _all_noted, _how_many, column, types=_distinct)
 
 
 def collect(column: str | None = None) -> Aggregate:
     """All values, or all records, as a tuple in Lowtide's order; its state grows with them."""
-    return Aggregate((), _appended, operator.add, column=column, types=_collected)
+    return Aggregate((), _appended, _all_appended, _flat, column, types=_collected)
 
 
 # -- what they do ------------------------------------------------------------------------------------------------------
@@ -228,8 +230,37 @@ def _replaced(_: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
     return (value,)
 
 
-def _appended(state: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
-    return (*state, value)
+Chunks = tuple[tuple[Any, ...], ...]
+"""Values that grow, each chunk at least twice as long as the next: a state is never changed, and one with a value more
+shares most chunks with the one before. Of n values n log n are copied, where new tuples of all would copy n^2 / 2."""
+
+Order = Callable[[Any], Any] | None
+"""What values are put in order by; None for themselves."""
+
+
+def _pushed(chunks: Chunks, last: tuple[Any, ...]) -> Chunks:
+    """Chunks with one more, which comes last."""
+    end = len(chunks)
+    while end and len(chunks[end - 1]) < 2 * len(last):
+        end -= 1
+        last = chunks[end] + last
+    return (*chunks[:end], last)
+
+
+def _flat(state: Chunks) -> tuple[Any, ...]:
+    return tuple(chain.from_iterable(state))
+
+
+def _how_many(state: Chunks) -> int:
+    return builtins.sum(map(len, state))
+
+
+def _appended(state: Chunks, value: Any) -> Chunks:
+    return _pushed(state, (value,))
+
+
+def _all_appended(state: Chunks, other: Chunks) -> Chunks:
+    return reduce(_pushed, other, state)
 
 
 def _by(column: str, by: str, better: Callable[[Any, Any], bool]) -> Aggregate:
@@ -258,20 +289,43 @@ def _column_of_only(column: str, state: tuple[Any, ...]) -> Any:
     return getattr(state[0], column) if state else None
 
 
-def _noted(state: tuple[Any, ...], value: Any) -> tuple[Any, ...]:
-    """The values so far in their own order, so that one is found without a look at each."""
+def _noted(state: Chunks, value: Any) -> Chunks:
+    """The values so far; those of a chunk in their own order, so that one is found without a look at each."""
     if value is None:
         return state
-    place = bisect_left(state, _sorted_by(value), key=_sorted_by)
-    return state if place < len(state) and state[place] == value else (*state[:place], value, *state[place:])
+    order = _value_of if isinstance(value, Enum) else None
+    return state if _has(state, value, order) else _sorted_in(state, (value,), order)
 
 
-def _all_noted(state: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(sorted({*state, *other}, key=_sorted_by))
+def _all_noted(state: Chunks, other: Chunks) -> Chunks:
+    for chunk in other:
+        order = _value_of if isinstance(chunk[0], Enum) else None
+        new = tuple([value for value in chunk if not _has(state, value, order)])
+        if new:
+            state = _sorted_in(state, new, order)
+    return state
 
 
-def _sorted_by(value: Any) -> Any:
-    return value.value if isinstance(value, Enum) else value
+def _has(state: Chunks, value: Any, order: Order) -> bool:
+    place = value if order is None else order(value)
+    for chunk in state:
+        at = bisect_left(chunk, place, key=order)
+        if at < len(chunk) and chunk[at] == value:
+            return True
+    return False
+
+
+def _sorted_in(chunks: Chunks, last: tuple[Any, ...], order: Order) -> Chunks:
+    """Chunks with one more, each in its own order."""
+    end = len(chunks)
+    while end and len(chunks[end - 1]) < 2 * len(last):
+        end -= 1
+        last = tuple(sorted(chunks[end] + last, key=order))
+    return (*chunks[:end], last)
+
+
+def _value_of(value: Enum) -> Any:
+    return value.value
 
 
 # -- their types -------------------------------------------------------------------------------------------------------
@@ -383,8 +437,8 @@ def _distinct(value: Any) -> tuple[Any, Any]:
     some = _some(value)
     if not (isinstance(some, type) and issubclass(some, Enum)):
         _limited(value, _EXACT)
-    return tuple[some, ...], int  # type: ignore[valid-type]  # a type made at run time
+    return tuple[tuple[some, ...], ...], int  # type: ignore[valid-type]  # a type made at run time
 
 
 def _collected(value: Any) -> tuple[Any, Any]:
-    return tuple[value, ...], tuple[value, ...]
+    return tuple[tuple[value, ...], ...], tuple[value, ...]

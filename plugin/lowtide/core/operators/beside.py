@@ -206,7 +206,7 @@ class BesideNode(Holding):
         if group is None:
             group = self._groups[key] = Group(key, unit, self._initial)
         state, out = self._called(group, at, self._initial if self._is_gone(group, tick_of(at)) else newest(group), row)
-        group.elements.append((at, state))
+        group.put(at, state)
         self._touched.append(group)
         return out
 
@@ -229,7 +229,7 @@ class BesideNode(Holding):
         state = self._fold(at, newest(group), row)
         if type(state) is Fault:
             return state if unit == SHARED_UNIT else None  # Workers fail alike: one of them says so.
-        group.elements.append((at, state))
+        group.put(at, state)
         self._touched.append(group)
         return None
 

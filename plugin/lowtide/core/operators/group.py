@@ -42,6 +42,17 @@ class Group:
         self.awaited = False
         self.elements: list[tuple[Any, ...]] = []
 
+    def put(self, at: bytes, state: Any) -> None:
+        """Put what it comes to with a record into its elements: of a tick the last one stands for all.
+
+        For steps that run in order: nothing comes before it, and a snapshot asks for what a tick begins with.
+        """
+        elements = self.elements
+        if elements and elements[-1][0][:8] == at[:8]:
+            elements[-1] = at, state
+        else:
+            elements.append((at, state))
+
     def newest_tick(self) -> int:
         """The tick of the last record; of one that was pruned only where the step forgets."""
         return tick_of(self.elements[-1][0]) if self.elements else self.touched

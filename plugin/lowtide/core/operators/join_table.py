@@ -109,7 +109,7 @@ class TableJoinNode(PortsNode):
             group = self._groups[key] = Group(key, unit, None)
         self._scale.weigh(row)
         gone = self._deleted is not None and self._deleted(row)
-        group.elements.append((at, None if gone else row))
+        group.put(at, None if gone else row)
         return group
 
     def _row(self, key: Key, tick: int) -> Any:

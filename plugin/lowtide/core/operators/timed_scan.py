@@ -146,7 +146,7 @@ class TimedScanNode(BesideNode):
                 for out in outs:
                     number += 1
                     made.give(at_of(number), unit, out)
-            group.elements.append((at_of(0), state))
+            group.put(at_of(0), state)
             self._touched.append(group)
 
     def _is_none(self, group: Group, tick: int) -> bool:

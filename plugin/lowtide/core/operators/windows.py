@@ -19,7 +19,7 @@ from lowtide.core.operators.folding import EMPTY, Folding
 from lowtide.core.operators.group import SPARE, Key
 from lowtide.core.operators.keys import plain
 from lowtide.core.operators.memory import Kept, Scale
-from lowtide.core.operators.order import Position, tick_bytes
+from lowtide.core.operators.order import FIRST_TICK, Position, tick_bytes
 from lowtide.flow.moments import micros, tick_due
 from lowtide.flow.steps import WindowBy
 from lowtide.flow.windows import Session, Span, longest_us, spans_of
@@ -185,13 +185,14 @@ class OpenWindows(ABC):
 
 
 class _Open:
-    """One open window of one key."""
+    """One open window of one key; `changed` is the tick of which the state before is noted."""
 
-    __slots__ = ("state", "unit")
+    __slots__ = ("changed", "state", "unit")
 
-    def __init__(self, unit: int, state: Any) -> None:
+    def __init__(self, unit: int, state: Any, changed: int = FIRST_TICK) -> None:
         self.unit = unit
         self.state = state
+        self.changed = changed
 
 
 class FixedWindows(OpenWindows):
@@ -209,7 +210,8 @@ class FixedWindows(OpenWindows):
         self._dues: list[tuple[int, Span]] = []
         """A heap of the spans that are open, by the tick at which they close."""
         self._before: deque[tuple[int, Span, Key, int, Any]] = deque()
-        """Tick, window and hash unit of each change, with the state before it, `EMPTY` for none; ticks ascend."""
+        """Tick, window and hash unit of the first change at each tick, with the state before it, `EMPTY` for none, and
+        of each close; ticks ascend."""
 
     @property
     def first_due(self) -> int | None:
@@ -251,12 +253,14 @@ class FixedWindows(OpenWindows):
         self._records_kept += int(self._keeps)
         if found is None:
             self._windows_kept += 1
-            keys[key] = _Open(unit, [arrival.at, arrival.row] if self._keeps else state)
+            keys[key] = _Open(unit, [arrival.at, arrival.row] if self._keeps else state, arrival.tick)
             self._before.append((arrival.tick, span, key, unit, EMPTY))
         elif self._keeps:
             found.state += arrival.at, arrival.row
         else:
-            self._before.append((arrival.tick, span, key, unit, found.state))
+            if found.changed != arrival.tick:
+                self._before.append((arrival.tick, span, key, unit, found.state))
+                found.changed = arrival.tick
             found.state = state
 
     def _opened(self, span: Span) -> dict[Key, _Open]:
@@ -346,16 +350,17 @@ class FixedWindows(OpenWindows):
 
 
 class _Session:
-    """One open session of one key; `state` is None once another session has taken it in."""
+    """One open session of one key; `state` is None once another session has taken it in, `changed` as of `_Open`."""
 
-    __slots__ = ("end", "key", "start", "state", "unit")
+    __slots__ = ("changed", "end", "key", "start", "state", "unit")
 
-    def __init__(self, key: Key, unit: int, start: int, end: int, state: Any) -> None:
+    def __init__(self, key: Key, unit: int, start: int, end: int, state: Any, changed: int = FIRST_TICK) -> None:
         self.key = key
         self.unit = unit
         self.start = start
         self.end = end
         self.state = state
+        self.changed = changed
 
 
 class SessionWindows(OpenWindows):
@@ -379,7 +384,8 @@ class SessionWindows(OpenWindows):
         self._taken_in = 0
         """How many of `_dues` another session has taken in."""
         self._before: deque[tuple[int, Key, int, Saved]] = deque()
-        """Tick, key and hash unit of each change, with the key's sessions before it; ticks ascend."""
+        """Tick, key and hash unit of the first change at each tick, with the key's sessions before it, and of each
+        close; ticks ascend."""
 
     @property
     def first_due(self) -> int | None:
@@ -394,16 +400,19 @@ class SessionWindows(OpenWindows):
         if self._lates and not inside and self.closes(moment) < arrival.first:
             return LATE, True
         touched = [each for each in mine if moment < each.end and each.start < moment + self._gap]
-        before = _saved(mine)
+        tick = arrival.tick
+        noted = any([each.changed == tick for each in mine])
+        before = [] if noted else _saved(mine)
         state = self._joined(touched, arrival)
-        self._before.append((arrival.tick, key, arrival.unit, before))
+        if not noted:
+            self._before.append((tick, key, arrival.unit, before))
         self._scale.weigh(arrival.row if self._keeps else state)
         self._records_kept += int(self._keeps)
         start = min([moment, *(each.start for each in touched)])
         end = max([moment + self._gap, *(each.end for each in touched)])
         if touched:
             session, *others = touched
-            session.start, session.end, session.state = start, end, state
+            session.start, session.end, session.state, session.changed = start, end, state, tick
             for other in others:
                 other.state = None
                 mine.remove(other)
@@ -414,7 +423,7 @@ class SessionWindows(OpenWindows):
                 self._bound_dues()
         else:
             self._windows_kept += 1
-            self._opened(_Session(key, arrival.unit, start, end, state))
+            self._opened(_Session(key, arrival.unit, start, end, state, tick))
         return [((start, end), state)], False
 
     def _joined(self, touched: Sequence[_Session], arrival: Arrival) -> Any:
