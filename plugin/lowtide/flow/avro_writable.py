@@ -77,7 +77,7 @@ def avro_writable(record: Any, schema: str | None) -> Writable:
         try:
             schema_text(record)
         except NamesCollide as error:
-            findings.never.append(str(error))
+            findings.never.append(f"{error.what}; {error.way_out}")
     else:
         whole = parsed(schema)
         walk = _Walk(whole.get("__named_schemas", {}) if isinstance(whole, dict) else {}, findings)
@@ -168,6 +168,8 @@ class _Walk:
 
     def _one(self, place: str, hint: Any, schema: Any, exact: Precision | None) -> Rule | None:
         """The rule for a value that is not None, in a type that is no union."""
+        if isinstance(schema, list):
+            return self._never(f"{place}: the schema has a union in a union there")
         kind = schema if isinstance(schema, str) else schema["type"]
         origin, arguments = get_origin(hint), get_args(hint)
         if origin in (list, tuple) and kind == "array":

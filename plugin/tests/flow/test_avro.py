@@ -23,6 +23,7 @@ from lowtide.conf import Conf
 from lowtide.connectors.schema_registry import SchemaRegistry, bound, registry_of
 from lowtide.errors import ConfError, FlowError, ServiceUnavailable
 from lowtide.flow.avro import AvroFormat, Bound, schema_text
+from lowtide.flow.check import check_flow
 from lowtide.flow.compiler import compile_flow
 from lowtide.flow.steps import Read, Write
 
@@ -231,3 +232,51 @@ def test_what_is_no_schema_and_no_table_is_refused(tmp_path: Any) -> None:
     file.write_text('[registry.default]\nuri = "http://x"\n')
     with pytest.raises(ConfError, match=r"unknown key `uri` in \[registry\.default\]"):
         Conf.load(file)
+
+
+class Bought:
+    @dataclass(frozen=True)
+    class Item:
+        sku: str
+
+
+class Returned:
+    @dataclass(frozen=True)
+    class Item:
+        sku: str
+        reason: str = ""
+
+
+@dataclass(frozen=True)
+class Doc:
+    bought: Bought.Item
+    returned: Returned.Item | None = None
+
+
+def test_two_dataclasses_of_one_name_are_refused_where_they_are_written(server: RegistryServer) -> None:
+    """The second would be written by the schema of the first, and what the first has not would be lost."""
+    docs = lt.avro(Doc)
+    flow = lt.Flow("docs")
+    flow.read("docs", lt.kafka("docs", docs)).write("out", lt.kafka("out", docs))
+    (finding,) = check_flow(flow)
+    assert "test_avro.Bought.Item and " in finding.message
+    assert "test_avro.Returned.Item are both record 'Item' in one Avro schema" in finding.message
+    assert "schema=" in finding.message
+    with pytest.raises(FlowError, match="are both record 'Item'"):
+        compile_flow(flow, parallelism=1)
+    item: dict[str, Any] = {"type": "record", "name": "Item", "fields": [{"name": "sku", "type": "string"}]}
+    other = {**item, "namespace": "returned", "fields": [*item["fields"], {"name": "reason", "type": "string"}]}
+    schema: dict[str, Any] = {"type": "record", "name": "Doc"}
+    schema["fields"] = [{"name": "bought", "type": item}, {"name": "returned", "type": ["null", other]}]
+    form = form_of(server, Doc, schema=json.dumps(schema))
+    assert form.writable.never == ()
+    doc = Doc(Bought.Item("tea"), Returned.Item("cup", "broken"))
+    assert read(form, *form.encode([doc])).rows == [doc], "as each has a name of its own"
+    bound_docs = AvroFormat(Doc, bound=form.bound)
+    assert read(bound_docs, *form.encode([doc])).rows == [doc], "what is read goes by its writer's schema"
+
+
+def test_names_in_a_schema_stay_those_of_the_classes_alone() -> None:
+    """A registry knows a schema by them: one that holds no two of a name is the same as ever."""
+    wanted = {"name": "Item", "type": "record", "fields": [{"name": "sku", "type": "string"}]}
+    assert json.loads(schema_text(Bought.Item)) == wanted

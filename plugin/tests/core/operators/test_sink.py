@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from programs import Programs, by_lane
-from proto_messages import add_field, made
+from proto_messages import add_field, generated_by
 
 from lowtide import Flow, json, kafka, protobuf, raw
 from lowtide.core.operators.bundle import Piece
@@ -35,7 +35,7 @@ def fill(_file: Any, message: Any) -> None:
     add_field(message, "amount", "int32")
 
 
-NARROW = made(fill)
+NARROW = generated_by(fill)
 
 
 def summed(state: int, one: Sum) -> tuple[int, Sum]:
