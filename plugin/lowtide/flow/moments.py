@@ -4,18 +4,31 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-__all__ = ["MICROSECOND", "ZERO", "micros", "micros_of", "moment", "said_duration", "tick_due"]
+__all__ = [
+    "DAY_US",
+    "FIRST_US",
+    "LAST_US",
+    "MICROSECOND",
+    "ZERO",
+    "instant_over",
+    "micros",
+    "micros_of",
+    "moment",
+    "said_duration",
+    "span_over",
+    "tick_due",
+]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 ZERO = timedelta(0)
-_DAY_US = 86_400_000_000
+DAY_US = 86_400_000_000
 
 
 def micros_of(at: datetime) -> int:
     """A moment, in microseconds since 1970."""
     since = at - EPOCH
-    return since.days * _DAY_US + since.seconds * 1_000_000 + since.microseconds
+    return since.days * DAY_US + since.seconds * 1_000_000 + since.microseconds
 
 
 def micros(duration: timedelta) -> int:
@@ -33,7 +46,25 @@ def tick_due(at: int, slack_us: int) -> int:
     return -(-at // slack_us)
 
 
-_UNITS = (("d", _DAY_US), ("h", 3_600_000_000), ("min", 60_000_000), ("s", 1_000_000), ("ms", 1_000))
+# When something is over: all records of that tick come after it, but for what clocks upstream bring there. An end is no
+# part of its span, while a record's own moment is part of the record; so the two differ by a microsecond. The law of
+# both: a record that is at most `wait` behind log time is never late.
+
+
+def span_over(end: int, wait_us: int, slack_us: int) -> int:
+    """The tick at which a span is over whose end is not part of it: log time has come to `wait` after the end."""
+    return tick_due(end + wait_us, slack_us)
+
+
+def instant_over(at: int, wait_us: int, slack_us: int) -> int:
+    """The tick at which the moment of a record is over: log time is more than `wait` past it."""
+    return tick_due(at + wait_us + 1, slack_us)
+
+
+FIRST_US, LAST_US = micros_of(datetime.min.replace(tzinfo=UTC)), micros_of(datetime.max.replace(tzinfo=UTC))
+"""What a `datetime` can say, in microseconds since 1970: the years 1 to 9999."""
+
+_UNITS = (("d", DAY_US), ("h", 3_600_000_000), ("min", 60_000_000), ("s", 1_000_000), ("ms", 1_000))
 
 
 def said_duration(duration: timedelta) -> str:

@@ -14,7 +14,7 @@ from lowtide.core.operators.failure import Failure
 from lowtide.core.operators.folding import EMPTY, Folding, Refused, window_of
 from lowtide.core.operators.keys import plain
 from lowtide.core.operators.order import CLOCK, Position
-from lowtide.flow.moments import micros, micros_of, tick_due
+from lowtide.flow.moments import instant_over, micros, micros_of, span_over
 from lowtide.flow.plan import Plan, Vertex
 from lowtide.flow.steps import WindowBy
 from lowtide.flow.windows import Session, Span, spans_of
@@ -74,9 +74,12 @@ class TimedWindows:
     def _place(self, tick: int, unit: int) -> Order:
         return Order(tick, CLOCK, self._vertex.id * self._plan.units + unit)
 
-    def _is_closed(self, at: int, item: Item) -> bool:
-        """Whether a window that ends at a moment has closed before a record comes."""
-        tick = tick_due(at + self._wait, self._slack_us)
+    def _closes(self, span: Span) -> int:
+        """The tick at which a window closes."""
+        return span_over(span[1], self._wait, self._slack_us)
+
+    def _is_over(self, tick: int, item: Item) -> bool:
+        """Whether what is due at a tick is over before a record comes."""
         return self._place(tick, item.unit) < item.order[:3]
 
     def take(self, item: Item) -> tuple[bool, list[Item]]:
@@ -92,7 +95,7 @@ class TimedWindows:
             if self._spans is None:
                 return self._take_in_session(key, moment, item)
             spans = self._spans(moment)
-            there = [span for span in spans if not self._is_closed(span[1], item)]
+            there = [span for span in spans if not self._is_over(self._closes(span), item)]
             made = [(span, self._added(self._kept.get(key, {}).get(span, EMPTY), item)) for span in there]
             for span, state in made:
                 self._keep(key, item.unit, span, state)
@@ -104,7 +107,8 @@ class TimedWindows:
     def _take_in_session(self, key: tuple[Any, ...], moment: int, item: Item) -> tuple[bool, list[Item]]:
         mine = self._kept.get(key, {})
         inside = any(start <= moment < end for start, end in mine)
-        if self._step.time is not None and not inside and self._is_closed(moment, item):
+        own = instant_over(moment, self._wait, self._slack_us)
+        if self._step.time is not None and not inside and self._is_over(own, item):
             return True, []
         touched = sorted((start, end) for start, end in mine if moment < end and start < moment + self._gap)
         state: Any = EMPTY
@@ -134,8 +138,8 @@ class TimedWindows:
         mine = self._kept.setdefault(key, {})
         if span not in mine:
             start, end = span
-            tick = tick_due(end + self._wait, self._slack_us)
-            heappush(self._dues, _Due(tick, unit, end, start, encode_key([plain(each) for each in key]), key))
+            key_bytes = encode_key([plain(each) for each in key])
+            heappush(self._dues, _Due(self._closes(span), unit, end, start, key_bytes, key))
         mine[span] = state
 
     def _updated(self, key: tuple[Any, ...], span: Span, state: Any, item: Item) -> list[Any]:

@@ -53,7 +53,7 @@ class Nears:
         at, began = self._at(port, record), EPOCH + record.tick * self._slack
         if self._looks_ahead and at > began + self._slack - US + self._rest["ahead"]:
             return True
-        closed: bool = self.place(self._due(at + self._rest["wait"][port]), record.unit) < record.place[:3]
+        closed: bool = self.place(self._due(at + self._rest["wait"][port] + US), record.unit) < record.place[:3]
         return closed
 
     def _last(self, port: int, at: datetime) -> datetime:
@@ -97,8 +97,8 @@ class AsofNears(Nears):
     """The records of one `join_asof`."""
 
     def ends(self, port: int, record: Any) -> int:
-        """The first tick that has nothing before a record's time and its wait."""
-        return self._due(self._at(port, record) + self._rest["wait"][0])
+        """The first tick that has nothing up to a record's time and its wait."""
+        return self._due(self._at(port, record) + self._rest["wait"][0] + US)
 
     def take(self, key: Any, port: int, record: Any) -> Iterator[tuple[Any, Any]]:
         """Nothing comes at once."""

@@ -169,7 +169,7 @@ class Bags:
             for span in there:
                 mine[span] = result.add(mine.get(span), record.place, record.value)
             return len(there) < len(spans), there
-        if limited and closed(at) and not any(start <= at < end for start, end in mine):
+        if limited and closed(at + US) and not any(start <= at < end for start, end in mine):
             return True, []
         touched = sorted(span for span in mine if span[0] - kind.gap < at < span[1])
         kept = None

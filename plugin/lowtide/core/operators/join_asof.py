@@ -15,7 +15,7 @@ from lowtide.core.operators.join_side import Dues, Held, JoinSide
 from lowtide.core.operators.nearness import Nearness
 from lowtide.core.operators.node import Feed
 from lowtide.core.operators.window_node import Made
-from lowtide.flow.moments import micros, tick_due
+from lowtide.flow.moments import instant_over, micros
 from lowtide.flow.plan import Plan, Vertex, side_of
 from lowtide.flow.steps import JoinAsof
 
@@ -25,18 +25,13 @@ __all__ = ["AsofNearness", "AsofNode"]
 class AsofNearness(Nearness):
     """What such a join says of time; see `Nearness`."""
 
-    def __init__(self, step: JoinAsof, slack_ms: int, *, looks_ahead: bool = True) -> None:
-        super().__init__(step, slack_ms, looks_ahead=looks_ahead)
-        wait = micros(step.wait[LEFT])
-        self._after = (wait, micros(step.before) + wait)
-
     def ends(self, port: int, moment: int, tick: int) -> tuple[int, int]:
         """The tick at which a record comes out, or the last one for a partner, and the moment.
 
         It may be a record's own tick, if a clock upstream has brought it: then it comes out after all that these did.
         """
-        last = moment + self._after[port]
-        return tick_due(last, self._slack_us), last
+        last, wait = moment + self._reach[port], self._waits[1 - port]
+        return instant_over(last, wait, self._slack_us), last + wait
 
 
 class Partners(JoinSide):

@@ -6,7 +6,7 @@ from typing import Any
 
 from lowtide.core.operators.late_seen import Why
 from lowtide.flow.fields import key_of
-from lowtide.flow.moments import micros, micros_of, tick_due
+from lowtide.flow.moments import instant_over, micros, micros_of
 from lowtide.flow.steps import Join
 
 __all__ = ["Nearness"]
@@ -40,7 +40,7 @@ class Nearness:
             return None
         if self._ahead is not None and moment > tick * self._slack_us + self._ahead:
             return "ahead"
-        return "closed" if tick_due(moment + self._waits[port], self._slack_us) < first else None
+        return "closed" if instant_over(moment, self._waits[port], self._slack_us) < first else None
 
     def meet(self, left: int, right: int) -> bool:
         """Whether two records are near enough."""
@@ -48,5 +48,5 @@ class Nearness:
 
     def ends(self, port: int, moment: int, tick: int) -> tuple[int, int]:
         """When the last partner of a record of a tick has come: the tick at which that is known, and the moment."""
-        last = moment + self._reach[port] + self._waits[1 - port]
-        return max(tick_due(last + 1, self._slack_us), tick + 1), last
+        last, wait = moment + self._reach[port], self._waits[1 - port]
+        return max(instant_over(last, wait, self._slack_us), tick + 1), last + wait

@@ -20,7 +20,7 @@ from lowtide.core.operators.group import SPARE, Key
 from lowtide.core.operators.keys import plain
 from lowtide.core.operators.memory import Kept, Scale
 from lowtide.core.operators.order import FIRST_TICK, Position, tick_bytes
-from lowtide.flow.moments import micros, tick_due
+from lowtide.flow.moments import instant_over, micros, span_over
 from lowtide.flow.steps import WindowBy
 from lowtide.flow.windows import Session, Span, longest_us, spans_of
 from lowtide_snapshots.keys.canonical import encode_key, encode_value
@@ -47,6 +47,9 @@ RECORD_BYTES = 90
 
 LATE = object()
 """What becomes of a record that is not taken at all."""
+
+TAKEN_IN = object()
+"""What is left of a session's state when another one has taken it in: no value, as None may be a state."""
 
 
 class Arrival(NamedTuple):
@@ -104,7 +107,7 @@ class OpenWindows(ABC):
 
     def closes(self, end: int) -> int:
         """The tick at which a window closes."""
-        return tick_due(end + self._wait, self._slack_us)
+        return span_over(end, self._wait, self._slack_us)
 
     def key_bytes(self, key: Key) -> bytes:
         """The canonical bytes of a key."""
@@ -350,7 +353,7 @@ class FixedWindows(OpenWindows):
 
 
 class _Session:
-    """One open session of one key; `state` is None once another session has taken it in, `changed` as of `_Open`."""
+    """One open session of one key; its state is `TAKEN_IN` once another session has it, `changed` as of `_Open`."""
 
     __slots__ = ("changed", "end", "key", "start", "state", "unit")
 
@@ -397,7 +400,7 @@ class SessionWindows(OpenWindows):
         moment, key = arrival.moment, arrival.key
         mine = self._of(key)
         inside = any([each.start <= moment < each.end for each in mine])
-        if self._lates and not inside and self.closes(moment) < arrival.first:
+        if self._lates and not inside and instant_over(moment, self._wait, self._slack_us) < arrival.first:
             return LATE, True
         touched = [each for each in mine if moment < each.end and each.start < moment + self._gap]
         tick = arrival.tick
@@ -414,7 +417,7 @@ class SessionWindows(OpenWindows):
             session, *others = touched
             session.start, session.end, session.state, session.changed = start, end, state, tick
             for other in others:
-                other.state = None
+                other.state = TAKEN_IN
                 mine.remove(other)
                 self._windows_kept -= 1
             if others:
@@ -473,7 +476,7 @@ class SessionWindows(OpenWindows):
         """Leave out what has been taken in, once it is more than what is open; O(1) for each on average."""
         if self._taken_in <= self._windows_kept + SPARE:
             return
-        dues = {tick: [each for each in listed if each.state is not None] for tick, listed in self._dues.items()}
+        dues = {tick: [each for each in listed if each.state is not TAKEN_IN] for tick, listed in self._dues.items()}
         self._dues = {tick: listed for tick, listed in dues.items() if listed}
         self._ticks = sorted(self._dues)
         self._taken_in = 0
@@ -484,7 +487,7 @@ class SessionWindows(OpenWindows):
             return
         parts: dict[int, list[_Session]] = {}
         for session in self._dues[tick]:
-            if session.state is None:
+            if session.state is TAKEN_IN:
                 self._taken_in -= 1
                 continue
             if self.closes(session.end) > tick:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import chain
@@ -12,12 +11,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from programs import Programs, by_lane, source_rows
+from one_level import Level, parcels_of, saved_and_read
+from programs import Programs, by_lane
 
 import lowtide as lt
 from lowtide.core.operators.join_asof import AsofNode
 from lowtide.core.operators.limits import Limits
-from lowtide.core.operators.order import OrderKey, Position
+from lowtide.core.operators.order import Position
 from lowtide.core.operators.program import Program
 from lowtide.core.operators.saved_step import saved_steps
 from lowtide.errors import StateTooLarge
@@ -26,7 +26,6 @@ from lowtide.flow.plan import Plan
 from lowtide.flow.steps import Join
 from lowtide.local.run import Message, run_log
 from lowtide_snapshots.format.fingerprint import compare
-from lowtide_snapshots.format.parts import PartHead, decode_part, encode_part
 
 BEGAN = datetime(2026, 3, 1, tzinfo=UTC)
 SLACK_MS = 2
@@ -180,66 +179,6 @@ def lates_of(programs: Programs) -> dict[str, int]:
             if isinstance(join.step, Join) and join.step.time is not None:
                 assert seen.closed + seen.ahead <= seen.records
                 found[name] = found.get(name, 0) + seen.closed + seen.ahead
-    return found
-
-
-class Level:
-    """Level 1 of a plan, alone: what goes in by tick, and what has come out, by order key."""
-
-    def __init__(self, plan: Plan, limits: Limits | None = None) -> None:
-        self.program = Program(plan, 1, limits=limits)
-        self.min_time = 0
-        self.out: list[tuple[Any, ...]] = []
-
-    def feed(self, parcels: Iterable[tuple[int, Any]], min_time: int) -> None:
-        """All records from the min time so far to the new one, then the clock."""
-        for vertex, batch in parcels:
-            part = batch.where([self.min_time <= tick < min_time for tick in map(_tick, batch.ats)])
-            if part.ats:
-                self._note(self.program.feed(vertex, part))
-        self._note(self.program.advance(min_time))
-        due = self.program.first_due
-        assert due is None or due >= min_time
-        self.min_time = min_time
-
-    def _note(self, feed: Any) -> None:
-        given = [*feed.delivers, *((parcel.vertex, parcel.batch) for parcel in feed.parcels)]
-        self.out += [(at, unit, name, row) for name, batch in given for at, unit, row in _rows(batch)]
-        faults = [each for batch in feed.faults for each in _rows(batch)]
-        self.out += [(at, unit, fault.vertex.name, fault.failure.error) for at, unit, fault in faults]
-
-    def from_tick(self, tick: int) -> list[str]:
-        return sorted(map(repr, (each for each in self.out if _tick(each[0]) >= tick)))
-
-
-def _tick(at: bytes) -> int:
-    return OrderKey.of(at).tick
-
-
-def _rows(batch: Any) -> Iterable[tuple[bytes, int, Any]]:
-    return zip(batch.ats, batch.units, batch.rows, strict=True)
-
-
-def parcels_of(plan: Plan, log: dict[str, list[Message]]) -> list[tuple[int, Any]]:
-    programs = Programs(plan)
-    found = []
-    for source in plan.sources():
-        if source.name in log:
-            feed = programs.sources.feed_source(source.id, programs.labelled(source_rows(log[source.name])))
-            found += [(parcel.vertex, parcel.batch) for parcel in feed.parcels]
-    return found
-
-
-def saved_and_read(plan: Plan, captured: dict[str, Any]) -> dict[str, Any]:
-    """What was captured, by way of parts as they are written and read."""
-    steps = saved_steps(plan, 1)
-    found: dict[str, Any] = {}
-    for name, units in captured.items():
-        for unit, entries in units.items():
-            head = PartHead("joins", name, steps[name].kind, unit, 1, SLACK_MS, "000003-0007")
-            _, read = decode_part(encode_part(head, steps[name].table(entries)), head.name)
-            if entries:
-                found.setdefault(name, {})[unit] = sorted(steps[name].entries(read), key=repr)
     return found
 
 

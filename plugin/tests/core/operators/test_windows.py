@@ -11,17 +11,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from programs import Programs, by_lane, source_rows
+from one_level import Level, parcels_of, saved_and_read
+from programs import Programs, by_lane
 
 import lowtide as lt
-from lowtide.core.operators.order import OrderKey, Position
+from lowtide.core.operators.order import Position
 from lowtide.core.operators.portion import Portion
-from lowtide.core.operators.program import Program
 from lowtide.core.operators.saved_step import saved_steps
 from lowtide.flow.compiler import compile_flow
 from lowtide.flow.plan import Plan
 from lowtide.local.run import Message, run_log
-from lowtide_snapshots.format.parts import PartHead, decode_part, encode_part
 
 BEGAN = datetime(2026, 3, 1, tzinfo=UTC)
 SLACK_MS = 2
@@ -194,68 +193,6 @@ def test_workers_give_what_the_interpreter_gives(batch: int) -> None:
 END = 1 << 62
 
 
-class Level:
-    """Level 1 of a plan, alone: what goes in by tick, and what has come out, by order key."""
-
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.program = Program(plan, 1)
-        self.min_time = 0
-        self.out: list[tuple[Any, ...]] = []
-
-    def feed(self, parcels: Iterable[tuple[int, Any]], min_time: int) -> None:
-        """All records from the min time so far to the new one, then the clock."""
-        for vertex, batch in parcels:
-            part = batch.where([self.min_time <= tick < min_time for tick in map(_tick, batch.ats)])
-            if part.ats:
-                self.note(self.program.feed(vertex, part))
-        self.note(self.program.advance(min_time))
-        self.min_time = min_time
-
-    def note(self, feed: Any) -> None:
-        given = [*feed.delivers, *((parcel.vertex, parcel.batch) for parcel in feed.parcels)]
-        self.out += [(at, unit, name, row) for name, batch in given for at, unit, row in _rows(batch)]
-        faults = [each for batch in feed.faults for each in _rows(batch)]
-        self.out += [(at, unit, fault.vertex.name, fault.failure.error) for at, unit, fault in faults]
-
-    def from_tick(self, tick: int) -> list[str]:
-        return sorted(map(repr, (each for each in self.out if _tick(each[0]) >= tick)))
-
-
-def _tick(at: bytes) -> int:
-    return OrderKey.of(at).tick
-
-
-def _rows(batch: Any) -> Iterable[tuple[bytes, int, Any]]:
-    return zip(batch.ats, batch.units, batch.rows, strict=True)
-
-
-def parcels_of(plan: Plan, log: list[Message]) -> list[tuple[int, Any]]:
-    programs = Programs(plan)
-    source = next(plan.sources())
-    found = []
-    for front in (0, 1):
-        messages = [each for each in log if each.position.front == front]
-        if messages:
-            feed = programs.sources.feed_source(source.id, programs.labelled(source_rows(messages)))
-            found += [(parcel.vertex, parcel.batch) for parcel in feed.parcels]
-    return found
-
-
-def saved_and_read(plan: Plan, captured: dict[str, Any]) -> dict[str, Any]:
-    """What was captured, by way of parts as they are written and read."""
-    steps = saved_steps(plan, 1)
-    found: dict[str, Any] = {}
-    for name, units in captured.items():
-        for unit, entries in units.items():
-            table = steps[name].table(entries)
-            head = PartHead("windows", name, steps[name].kind, unit, 1, SLACK_MS, "000003-0007")
-            _, read = decode_part(encode_part(head, table), head.name)
-            if entries:
-                found.setdefault(name, {})[unit] = sorted(steps[name].entries(read))
-    return found
-
-
 @pytest.mark.parametrize("batch", range(4))
 def test_from_a_snapshot_on_all_is_as_it_would_have_been(batch: int) -> None:
     """Taken after min time has passed T: windows that have grown, joined or closed since are as they were below T."""
@@ -263,7 +200,7 @@ def test_from_a_snapshot_on_all_is_as_it_would_have_been(batch: int) -> None:
     for seed in range(batch, 120, 4):
         dice = random.Random(seed)
         plan = compile_flow(a_flow(dice), units=8, lanes=1, parallelism=1, slack_ms=SLACK_MS)
-        parcels = parcels_of(plan, a_log(dice))
+        parcels = parcels_of(plan, {"events": a_log(dice)})
         first_tick = int(BEGAN.timestamp() * 1000) // SLACK_MS
         ticks = sorted(first_tick + dice.randrange(0, 60_000 // SLACK_MS) for _ in range(3))
         level = Level(plan)
@@ -295,7 +232,7 @@ def test_portions_give_what_one_call_gives_and_snapshots_between_them_are_the_sa
         dice = random.Random(seed)
         plan = compile_flow(a_flow(dice), units=8, lanes=1, parallelism=1, slack_ms=SLACK_MS)
         whole, parted = Level(plan), Level(plan)
-        for vertex, batch_ in parcels_of(plan, a_log(dice)):
+        for vertex, batch_ in parcels_of(plan, {"events": a_log(dice)}):
             for level in (whole, parted):
                 level.note(level.program.feed(vertex, batch_))
         reached = -1
@@ -321,7 +258,7 @@ def test_what_has_changed_since_a_snapshot_holds_every_window_that_differs() -> 
     for seed in range(60):
         dice = random.Random(seed)
         plan = compile_flow(a_flow(dice), units=8, lanes=1, parallelism=1, slack_ms=SLACK_MS)
-        parcels = parcels_of(plan, a_log(dice))
+        parcels = parcels_of(plan, {"events": a_log(dice)})
         first_tick = int(BEGAN.timestamp() * 1000) // SLACK_MS
         one, two = sorted(first_tick + dice.randrange(0, 60_000 // SLACK_MS) for _ in range(2))
         level = Level(plan)

@@ -1,0 +1,176 @@
+"""The law of event time: a record at most `wait` behind log time is in time, and one that is more behind is not.
+
+For every step that has event time, at workers and in the interpreter.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from programs import Programs, by_lane
+
+import lowtide as lt
+from lowtide.core.operators.order import Position
+from lowtide.flow.compiler import compile_flow
+from lowtide.flow.plan import Plan
+from lowtide.local.lateness import lateness_of
+from lowtide.local.run import Message, run_log
+
+BEGAN_MS = 1_772_323_200_000
+SLACK_MS = 2
+US = timedelta(microseconds=1)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Event:
+    key: str
+    number: int
+    at: datetime
+
+
+@dataclass(frozen=True)
+class Count:
+    key: str
+    window_end: datetime
+    events: int
+
+
+def either(left: Event, right: Event | None) -> Event:
+    return left if right is None else right
+
+
+WINDOWS: dict[str, Any] = {
+    "tumbling": lt.tumbling(lt.millis(40), offset=lt.millis(4)),
+    "sliding": lt.sliding(lt.millis(60), lt.millis(20)),
+    "calendar": lt.calendar("day", "Africa/Monrovia"),
+    "session": lt.session(lt.millis(30)),
+}
+INSTANTS = ("session", "join", "asof")
+"""The steps at which a record is late by its own time."""
+
+
+def counted(windowed: Any, name: str) -> Any:
+    windowed.late.write(f"{name}-late", lt.kafka(f"{name}-late", lt.json(windowed_type(name))))
+    return windowed.aggregate(Count, events=lt.agg.count())
+
+
+def windowed_type(name: str) -> type:
+    return Count if name.endswith("again") else Event
+
+
+def a_flow(wait: timedelta, other: timedelta) -> lt.Flow:
+    """Every step that has event time; `other` is the right streams' wait, where they have one of their own."""
+    flow = lt.Flow("in-time")
+    events: Any = flow.read("events", lt.kafka("events", lt.json(Event))).key_by("key")
+    for name, cut in WINDOWS.items():
+        counts = counted(events.window(name, cut, time="at", wait=wait), name)
+        again = counts.key_by("key", name=f"{name}-by").window(
+            f"{name}-again", lt.session(lt.millis(30)), time="window_end", wait=wait + lt.millis(SLACK_MS)
+        )
+        counted(again, f"{name}-again").write(name, lt.kafka(name, lt.json(Count)))
+    join = events.join(
+        "join", events, either, after=lt.millis(15), before=lt.millis(5), time=("at", "at"), wait=(wait, other),
+        how="left",
+    )  # fmt: skip
+    asof = events.join_asof("asof", events, either, time=("at", "at"), wait=wait, back=lt.millis(30), how="left")
+    for name, joined in (("join", join), ("asof", asof)):
+        joined.late.write(f"{name}-late", lt.kafka(f"{name}-late", lt.json(Event)))
+        joined.late_other.write(f"{name}-late-other", lt.kafka(f"{name}-late-other", lt.json(Event)))
+        joined.write(name, lt.kafka(name, lt.json(Event)))
+    return flow
+
+
+def plan_of(wait: timedelta, other: timedelta, parallelism: int = 1) -> Plan:
+    return compile_flow(a_flow(wait, other), units=8, lanes=2, parallelism=parallelism, slack_ms=SLACK_MS)
+
+
+def message(front: int, offset: int, stamp: int, event: Event) -> Message:
+    return Message(Position(front, offset), stamp, None, msgspec.json.encode(event))
+
+
+def began(label: int) -> datetime:
+    return EPOCH + timedelta(milliseconds=label * SLACK_MS)
+
+
+def given(plan: Plan, log: list[Message], dice: random.Random) -> dict[str, list[Any]]:
+    """What workers and the interpreter deliver alike, as values."""
+    written, dead = run_log(plan, {"events": log})
+    assert not dead
+    programs = Programs(plan, dice.randrange)
+    for front in sorted({each.position.front for each in log}):
+        programs.feed("events", [each for each in log if each.position.front == front])
+    programs.finish()
+    assert programs.delivered == by_lane(written)
+    return {name: [each.value for each in messages] for name, messages in written.items()}
+
+
+def late(out: dict[str, list[Any]]) -> dict[str, int]:
+    return {name: len(values) for name, values in out.items() if "-late" in name and values}
+
+
+def seeds(number: int) -> Iterable[random.Random]:
+    return (random.Random(seed) for seed in range(number))
+
+
+def test_a_record_at_most_wait_behind_log_time_is_never_late() -> None:
+    results = 0
+    for dice in seeds(16):
+        wait = timedelta(microseconds=dice.choice([0, 2_000, 2_001, 10_000, 33_333]))
+        log = []
+        for front in range(2):
+            label, stamp = 0, BEGAN_MS
+            for offset in range(dice.randint(1, 25)):
+                stamp += dice.choice([0, 1, 2, 3, 40, -20])
+                label = max(label, stamp // SLACK_MS)
+                behind = dice.choice([wait, wait, wait * dice.random(), timedelta(0), -lt.millis(30)])
+                event = Event(dice.choice("ab"), offset, began(label) - behind)
+                log.append(message(front, offset, stamp, event))
+        out = given(plan_of(wait, wait + dice.choice([timedelta(0), lt.millis(7)]), dice.choice([1, 2])), log, dice)
+        assert late(out) == {}
+        results += sum(map(len, out.values()))
+    assert results > 800
+
+
+def test_a_log_in_perfect_order_has_no_late_record_without_any_wait() -> None:
+    for dice in seeds(4):
+        stamps = sorted(BEGAN_MS + dice.randrange(2_000) for _ in range(100))
+        log = [
+            message(0, offset, stamp, Event("a", offset, EPOCH + timedelta(milliseconds=stamp)))
+            for offset, stamp in enumerate(stamps)
+        ]
+        assert late(given(plan_of(timedelta(0), timedelta(0)), log, dice)) == {}
+
+
+@pytest.mark.parametrize("wait_us", [0, 2_000, 2_001, 10_000])
+def test_a_record_that_is_more_behind_is_late_where_its_own_time_counts(wait_us: int) -> None:
+    wait, label = timedelta(microseconds=wait_us), BEGAN_MS // SLACK_MS
+    behind = [wait, wait + US, wait + lt.millis(1), timedelta(0)]
+    log = [
+        message(0, offset, BEGAN_MS, Event(str(offset), offset, began(label) - each))
+        for offset, each in enumerate(behind)
+    ]
+    plan = plan_of(wait, wait)
+    found = late(given(plan, log, random.Random(0)))
+    assert {name: found.get(f"{name}-late") for name in INSTANTS} == dict.fromkeys(INSTANTS, 2)
+    said = {each.step: each.late for each in lateness_of(plan, {"events": log})}
+    assert {
+        name.split("/")[0]: number for name, number in said.items() if name.split("/")[0] in INSTANTS
+    } == dict.fromkeys(INSTANTS, 2), "and so says `lowtide doctor --lateness`"
+
+
+def test_a_window_takes_a_record_as_long_as_a_record_of_its_last_moment_would_be_in_time() -> None:
+    """A span's end is not part of it, so a window closes with the last instant in it, not a tick later."""
+    wait = lt.millis(10)
+    end = EPOCH + timedelta(milliseconds=BEGAN_MS - BEGAN_MS % 40 + 44)
+    closes = (end + wait - EPOCH) // lt.millis(1)
+    closes += closes % SLACK_MS
+    for stamp, is_late in ((closes - SLACK_MS, False), (closes, True)):
+        log = [message(0, 0, stamp, Event("a", 0, end - US))]
+        assert (late(given(plan_of(wait, wait), log, random.Random(0))).get("tumbling-late", 0) == 1) is is_late
