@@ -67,6 +67,8 @@ class Committer:
                 self.say(f"may not commit {manifest.id}: {error.what}")
                 if self.world.is_there(manifest.id):
                     raise Violation("safety", f"{manifest.id} is committed, and refused: {error.what}") from error
+                if self.world.owes(manifest) and isinstance(error, CommitRefused):
+                    raise Violation("liveness", f"{manifest.id} has a reservation: {error.what}") from error
                 return None
             if made.id not in self.world.history:
                 raise Violation("safety", f"{made.id} is said to be committed, and never was")
@@ -167,22 +169,44 @@ class Life(Committer):
                 bases.insert(0, None if rng.random() < 0.5 else bases[0])
             taken = [self.take(tick, bases[0])]
             for base in bases[1:]:
-                while self.world.tick == tick:
+                while self.world.tick == tick and rng.random() < 0.9:
                     self.log.last()
                 taken.append(self.take(self.world.tick, base))
-            for manifest in taken:
-                if rng.random() < 0.3:
-                    continue  # Left to somebody else.
-                self.commit(manifest)
-                if rng.random() < 0.4:
-                    self.prune()
+            if rng.random() < 0.5:
+                taken.reverse()  # The later one is the sooner written, and is committed before the other is sealed.
+            for manifest, written in taken:
+                self.see_through(manifest, written)
         except StoreUnavailable:
             self.say("finds no store")
 
-    def take(self, tick: int, base: Manifest | None) -> Manifest:
-        """Write the parts of the units that changed since the base, and seal the snapshot."""
+    def see_through(self, manifest: Manifest, written: dict[str, memoryview]) -> None:
+        """Write a snapshot, and commit it, or give it up, or leave it to somebody else."""
+        rng = self.world.rng
+        try:
+            self.seal(manifest, written)
+        except StoreUnavailable:
+            self.give_up(manifest)
+            raise
+        self.sealed[manifest.id] = manifest
+        self.say(f"sealed {manifest.id} at {manifest.tick} on {manifest.base}: {sorted(written)}")
+        if rng.random() < 0.3:
+            if rng.random() < 0.2:
+                self.give_up(manifest)
+            return  # Left to somebody else.
+        self.commit(manifest)
+        if rng.random() < 0.4:
+            self.prune()
+
+    def give_up(self, manifest: Manifest) -> None:
+        """Let go of what was reserved for a snapshot."""
+        self.world.promised.discard(manifest.id)
+        self.log.release(self.number, manifest.id)
+
+    def take(self, tick: int, base: Manifest | None) -> tuple[Manifest, dict[str, memoryview]]:
+        """Capture the units that changed since the base: a manifest, and the parts that are to be written."""
         self.taken += 1
         identity = snapshot_id(self.number, self.taken)
+        self.reserve(identity, tick, base)
         since = base.tick if base else 0
         changed = [unit for unit in self.world.changes if self.world.changed(unit, since, tick)]
         kept = [part for part in base.parts if part.unit not in changed] if base else []
@@ -198,10 +222,20 @@ class Life(Committer):
             JOB, identity, name, tick, self.number, "2026-01-31T12:00:00.000Z", base.id if base else None,
             RECORD, (SHAPE,), (), (), (), tuple(parts),
         )  # fmt: skip
-        self.seal(manifest, written)
-        self.sealed[identity] = manifest
-        self.say(f"sealed {identity} at {tick} on {manifest.base}: {changed}")
-        return manifest
+        self.say(f"captures {identity} at {tick} on {manifest.base}: {changed}")
+        return manifest, written
+
+    def reserve(self, identity: str, tick: int, base: Manifest | None) -> None:
+        """Reserve a place for a snapshot; it is owed a commit if it is above the last one, and its base is there."""
+        if self.world.rng.random() < 0.4:
+            return
+        bases = {base.id, *self.sealed} if base else set(self.sealed)
+        self.log.reserve(self.number, identity, bases)
+        if base is not None and self.world.rng.random() < 0.5:
+            self.log.reserve(self.number, identity, [base.id])
+        last, held = self.log.last(), {each.snapshot: each.bases for each in self.log.reserved()}.get(identity, ())
+        if (last is None or tick > last.tick) and (base is None or base.id in held):
+            self.world.promised.add(identity)
 
     def seal(self, manifest: Manifest, written: dict[str, memoryview]) -> None:
         """Put the parts, then the manifest."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 from lowtide_snapshots.commits import choice as choosing
 from lowtide_snapshots.commits import log as commit_log
 from lowtide_snapshots.commits import retention
-from lowtide_snapshots.commits.log import Commit, CommitLog
+from lowtide_snapshots.commits.log import Commit, CommitLog, Reservation
 from lowtide_snapshots.errors import CommitRefused
-from lowtide_snapshots.zookeeper.nodes import Check, Create, Operation
+from lowtide_snapshots.zookeeper.nodes import Check, Create, Operation, Set
 
 from .commit_life import Life
 from .mutation import Mutation, Patch
@@ -34,14 +34,18 @@ def own_parts_alone() -> list[Patch]:
 
 
 class _LogThatHides:
-    """A log, some of whose commits are not seen."""
+    """A log of which something is as it was seen before."""
 
-    def __init__(self, log: CommitLog, seen: list[Commit]) -> None:
+    def __init__(self, log: CommitLog, seen: list[Commit] | None, reserved: list[Reservation] | None = None) -> None:
         self._log = log
         self._seen = seen
+        self._was_reserved = reserved
 
     def commits(self) -> list[Commit]:
-        return self._seen
+        return self._log.commits() if self._seen is None else self._seen
+
+    def reserved(self) -> list[Reservation]:
+        return self._log.reserved() if self._was_reserved is None else self._was_reserved
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
@@ -126,6 +130,92 @@ def commit(name: str, rule: str, what: str, patches: Callable[[], list[Patch]], 
     return Mutation(name, rule, what, "commit", patches, options)
 
 
+def reserved_late() -> list[Patch]:
+    """A place is reserved for a snapshot once it is sealed."""
+    real: Any = Life.seal
+
+    def seal(self: Life, manifest: Any, written: dict[str, Any]) -> None:
+        real(self, manifest, written)
+        self.log.reserve(self.number, manifest.id, [manifest.base] if manifest.base else [])
+
+    return [(Life, "reserve", lambda *_: None), (Life, "seal", seal)]
+
+
+def reserved_read_early() -> list[Patch]:
+    """What is reserved is read before the objects are listed."""
+    real: Any = retention.sweep
+
+    def sweep(log: CommitLog, store: Any, dropped: Iterable[Commit]) -> Any:
+        log.drop(dropped)
+        return real(_LogThatHides(log, None, log.reserved()), store, [])
+
+    return [(retention, "sweep", sweep)]
+
+
+def reserved_bases_dropped() -> list[Patch]:
+    """Neither a plan nor a drop looks at what snapshots with a reservation rest on."""
+    real: Any = CommitLog._must_not_be_needed
+
+    def needed(self: CommitLog, commits: Any, last: Any, restored: Any, _reserved: Any) -> None:
+        real(self, commits, last, restored, ())
+
+    return [(CommitLog, "_must_not_be_needed", needed), (retention, "bases", lambda *_: set())]
+
+
+def beside_unreserved() -> list[Patch]:
+    """Whether something is reserved for a snapshot makes no difference."""
+
+    def without(self: CommitLog, found: Any, *_: Any) -> list[Operation]:
+        if found is None:
+            return [Create(self._paths.reserved, b'{"reserved": []}')]
+        return [Set(self._paths.reserved, found.data, found.version)]
+
+    return [(CommitLog, "_without", without)]
+
+
+_COMMIT: Any = CommitLog.commit
+
+
+def given_up_before_its_commit(self: CommitLog, manifest: Any, data: str) -> Commit:
+    """Lets go of a reservation, and then commits."""
+    below = self.last()
+    if below is not None and manifest.tick <= below.tick and any(e.snapshot == manifest.id for e in self.reserved()):
+        self.release(manifest.incarnation, manifest.id)
+        life = self._get(self._paths.incarnation)
+        made = Commit(manifest.tick, manifest.id, manifest.name, manifest.path, data, manifest.incarnation, "")
+        path = self._paths.commit(made.tick, made.id)
+        self._nodes.write(
+            lambda: [] if self._get(path) else [*self._fence(life, made.incarnation), Create(path, made.to_bytes())]
+        )
+        return made
+    return cast("Commit", _COMMIT(self, manifest, data))
+
+
+def last_moved_back() -> list[Patch]:
+    """What is committed beside the last commit becomes the last."""
+    real: Any = CommitLog.commit
+
+    def commit(self: CommitLog, manifest: Any, data: str) -> Commit:
+        write = self._nodes.write
+
+        def moved(plan: Callable[[], list[Operation]]) -> None:
+            def other() -> list[Operation]:
+                made = plan()
+                new = next((each.data for each in made if isinstance(each, Create)), b"")
+                path = self._paths.last_commit
+                return [Set(path, new, e.version) if isinstance(e, Set) and e.path == path else e for e in made]
+
+            write(other)
+
+        vars(self._nodes)["write"] = moved
+        try:
+            return cast("Commit", real(self, manifest, data))
+        finally:
+            del vars(self._nodes)["write"]
+
+    return [(CommitLog, "commit", commit)]
+
+
 CALM: dict[str, float] = {"lost": 0, "fails": 0, "harms": 0}
 """Nothing fails but what is to show."""
 
@@ -150,6 +240,23 @@ COMMIT = [
            kept_read_early),
     commit("torn-list", "R17", "a commit that vanishes while commits are read hides the one that rests on it",
            torn_list, prunes=12, burst=60, **CALM),
+    commit("reserved-late", "R17", "a place is reserved for a snapshot only when it is sealed",
+           reserved_late, beside=0.9, prunes=12, lives=2, **CALM),
+    commit("reservation-unseen", "R17", "what is reserved is swept once it is overtaken",
+           instead(CommitLog, "reserved", lambda _: []), beside=0.9, prunes=12, lives=2, **CALM),
+    commit("reserved-read-early", "R17", "what is reserved is read before the objects are listed",
+           reserved_read_early, beside=0.9, prunes=12, lives=2, **CALM),
+    commit("reserved-base-dropped", "R17", "a commit is dropped that a snapshot with a reservation rests on",
+           reserved_bases_dropped, beside=0.9, prunes=12, lives=2, **CALM),
+    commit("released-first", "R16", "a reservation is given up, and then its snapshot is committed",
+           instead(CommitLog, "commit", given_up_before_its_commit), beside=0.9, prunes=12, burst=60, lives=2, **CALM),
+    commit("last-moved-back", "R16", "what is committed beside the last commit becomes the last",
+           last_moved_back, beside=0.9),
+    commit("beside-unreserved", "R16", "a snapshot without a reservation is committed below the last",
+           beside_unreserved, beside=0.9, prunes=12, **CALM),
+    commit("beside-another-life", "R16", "a snapshot is committed below the last commit of another life",
+           instead(CommitLog, "_is_beside", staticmethod(lambda last, asked: bool(last and asked.tick <= last.tick))),
+           older=0.8, beside=0.9, lives=20),
     commit("swept-first", "R17", "objects are deleted before their commits are dropped",
            swept_before_dropped),
     commit("restored-dropped", "R17", "the commit is dropped that is being loaded",

@@ -60,7 +60,11 @@ class CommitWorld(World):
         self.harmed: dict[str, int] = {}
         """By name of a part: the step at which somebody outside has damaged it."""
         self.history: dict[str, Manifest] = {}
-        """All that ever was committed, ascending by tick."""
+        """All that ever was committed."""
+        self.newest: Manifest | None = None
+        """The last commit."""
+        self.promised: set[str] = set()
+        """Snapshots that have a reservation, so that nothing but the end of their life may keep them from a commit."""
         self._needed: dict[str, set[str]] = {}
         """By commit that is there: its manifest and its parts."""
         self._paths = JobPaths("memory", JOB)
@@ -95,6 +99,11 @@ class CommitWorld(World):
         """Whether a snapshot is among the commits."""
         made = self.history.get(identity)
         return made is not None and self._nodes.now(self._paths.commit(made.tick, identity)) is not None
+
+    def owes(self, manifest: Manifest) -> bool:
+        """Whether a snapshot has a reservation, its life goes on, and it has not been committed and dropped."""
+        life = number_in(self._nodes.now(self._paths.incarnation), self._paths)
+        return manifest.id in self.promised - self.history.keys() and manifest.incarnation == life
 
     def check_values(self, values: dict[int, int], tick: int) -> None:
         """What was loaded at a tick is what the log says."""
@@ -225,8 +234,8 @@ class CommitWorld(World):
     # -- laws ------------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """The last commit is the newest that there is, and was never lower."""
-        newest = next(reversed(self.history), None)
+        """The last commit is the newest that there is, and was never lower, whatever is committed beside it."""
+        newest = None if self.newest is None else self.newest.id
         last = self._nodes.now(self._paths.last_commit)
         if newest != (Commit.from_bytes(last.data, "").id if last else None) or (newest and not self.is_there(newest)):
             raise Violation("safety", f"the last commit is {last}, and {newest} was committed last")
@@ -236,7 +245,8 @@ class CommitWorld(World):
         for operation in operations:
             folder = operation.path.startswith(self._paths.commits + "/")
             if folder and isinstance(operation, Create):
-                self._committed(Commit.from_bytes(operation.data, ""))
+                reserved = any(each.path == self._paths.reserved for each in operations)
+                self._committed(Commit.from_bytes(operation.data, ""), reserved=reserved)
             elif folder and isinstance(operation, Delete):
                 self._dropped(operation.path.rpartition("/")[2].partition("-")[2])
             elif operation.path == self._paths.restored and isinstance(operation, Create | Set):
@@ -244,14 +254,15 @@ class CommitWorld(World):
                 if restored.commit and not self.is_there(restored.commit.id):
                     raise Violation("safety", f"{restored.commit.id} is to be loaded, and was dropped")
 
-    def _committed(self, commit: Commit) -> None:
+    def _committed(self, commit: Commit, *, reserved: bool) -> None:
         life = number_in(self._nodes.now(self._paths.incarnation), self._paths)
         if self.trace:
             self.say("zookeeper", f"{commit.id} is committed at {commit.tick}")
         if commit.incarnation != life:
             raise Violation("safety", f"{commit.id} is committed in life {life}")
-        newest = next(reversed(self.history.values()), None)
-        if newest and commit.tick <= newest.tick:
+        newest = self.newest
+        beside = newest is not None and commit.tick <= newest.tick
+        if newest and beside and not (reserved and newest.incarnation == commit.incarnation):
             raise Violation("safety", f"{commit.id} at {commit.tick} is committed after {newest.id} at {newest.tick}")
         data = self.store.objects.get(commit.manifest, b"")
         if sha256(data) != commit.sha256:
@@ -261,6 +272,7 @@ class CommitWorld(World):
         if missing:
             raise Violation("safety", f"{commit.id} is committed, and lacks {sorted(missing)}")
         self.history[commit.id] = manifest
+        self.newest = newest if beside else manifest
         self._needed[commit.id] = self._names(manifest) | {commit.manifest}
 
     def _dropped(self, identity: str) -> None:
@@ -268,7 +280,7 @@ class CommitWorld(World):
             self.say("zookeeper", f"{identity} is dropped")
         node = self._nodes.now(self._paths.restored)
         restored = Restored.from_bytes(node.data, "") if node else None
-        if identity == next(reversed(self.history)) or (
+        if (self.newest is not None and identity == self.newest.id) or (
             restored and restored.commit and restored.commit.id == identity
         ):
             raise Violation("safety", f"{identity} is dropped, and needed")

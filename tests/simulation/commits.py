@@ -1,8 +1,8 @@
-"""Snapshots of a simulated job: one under way, and what recovery starts from."""
+"""Snapshots of a simulated job: those under way, and what recovery starts from."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 
@@ -36,20 +36,43 @@ class Taking:
 
     number: int
     tick: int
-    floors: tuple[Floor, ...]
+    handed_on: tuple[Floor, ...]
+    """The floors of the manifests that there were when it was asked for."""
     workers: int
     """How many there were: a front that opens later is read from its opening on."""
     captured: dict[int, Snapshot] = field(default_factory=dict)
+    base: Commit | None = None
+    """The newest commit that a worker has left something to, as not changed since."""
 
-    def commit(self, fronts: Mapping[int, int]) -> Commit:
-        """What all have captured, in one; ``fronts`` says which worker each front has."""
-        state: Captured = {}
+    def capture(self, worker: int, snapshot: Snapshot, base: Commit | None) -> None:
+        """A worker has captured what has changed since a commit."""
+        self.captured[worker] = snapshot
+        if base is not None and (self.base is None or base.tick > self.base.tick):
+            self.base = base
+
+    @property
+    def heard(self) -> bool:
+        """Whether all have heard of it, and captured their share."""
+        return len(self.captured) == self.workers
+
+    def starts(self, fronts: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+        """By front where it is read again, of those whose worker has captured its share."""
+        snapshots = {front: self.captured[worker] for front, worker in fronts.items() if worker in self.captured}
+        return {front: each.start for front, each in snapshots.items() if each.start is not None}
+
+    def commit(self, fronts: Mapping[int, int], floors: Iterable[Floor]) -> Commit:
+        """What all have captured, in one; units that nobody has captured are those of the base (W9).
+
+        Args:
+            fronts: Which worker each front has.
+            floors: Those that the tracker knows.
+        """
+        state: Captured = {} if self.base is None else {v: dict(units) for v, units in self.base.state.items()}
         for snapshot in self.captured.values():
             for vertex, units in snapshot.state.items():
                 state.setdefault(vertex, {}).update(units)
-        snapshots = {front: self.captured[worker] for front, worker in fronts.items() if worker in self.captured}
-        starts = {front: each.start for front, each in snapshots.items() if each.start is not None}
-        return Commit(self.tick, state, starts, self.floors)
+        state = {vertex: {u: keys for u, keys in units.items() if keys} for vertex, units in state.items()}
+        return Commit(self.tick, state, self.starts(fronts), (*self.handed_on, *floors))
 
 
 def share(state: Captured, plan: Plan, place: int) -> Captured:

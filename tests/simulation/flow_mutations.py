@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lowtide.core.branch import Branch
-from lowtide.core.effects import Effects, Frame
+from lowtide.core.effects import Effects, Frame, Snapshot
 from lowtide.core.ending_faults import Ending
 from lowtide.core.fronts.floors import NO_TICK
 from lowtide.core.fronts.front import Front, Report
@@ -24,8 +24,20 @@ from lowtide.core.operators.per_record import FlatMapNode
 from lowtide.core.worker import WorkerCore
 from lowtide_tracker import Floor
 
+from .commits import Commit, Taking
 from .mutation import Mutation, Patch
 from .worker_mutations import items_of
+
+
+def base_too_old() -> list[Patch]:
+    """The parts of units that nobody captured are those of the oldest commit that a worker goes by."""
+
+    def capture(self: Taking, worker: int, snapshot: Snapshot, base: Commit | None) -> None:
+        self.captured[worker] = snapshot
+        if base is not None and (self.base is None or base.tick < self.base.tick):
+            self.base = base
+
+    return [(Taking, "capture", capture)]
 
 
 def label_forgets() -> list[Patch]:
@@ -316,6 +328,8 @@ FLOW = [
          flow="three_levels", faults=OFTEN),
     flow("prune-while-taking", "R14, W1", "pruning goes on while a snapshot is being taken",
          lambda: prune_at(not_pinned), faults=OFTEN),
+    flow("base-too-old", "W9", "what one worker has left to a newer commit is taken from an older one", base_too_old,
+         snapshots=12, faults=OFTEN),
     flow("start-too-late", "R14", "a snapshot at T starts behind the records of T", start_too_late, faults=OFTEN),
     flow("durable-when-released", "R15, R18", "what was released counts as durable", durable_when_released),
     flow("faults-for-good", "W12", "an exception is never taken back", faults_for_good,

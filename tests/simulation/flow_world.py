@@ -21,6 +21,8 @@ MAX_TURNS = 20_000
 """Portions of what comes round in a loop that are dealt with before time goes on."""
 MAX_DRAIN_ROUNDS = 600
 QUIET_ROUNDS = 12
+BESIDE = 12
+"""How many times likelier snapshots are while one is being written slowly."""
 
 
 class FlowWorld(World):
@@ -130,7 +132,7 @@ class FlowWorld(World):
             (12, "go on", self.go_on),
             (2, "double", self.double),
             (2, "connect", self.connect),
-            (self.snapshots, "request", self.request),
+            (self.snapshots + BESIDE, "request", self.request),
             (3 * self.snapshots, "capture", self.capture),
             (2 * self.snapshots, "seal", self.seal),
             (1, "rare", self.rare),
@@ -311,16 +313,21 @@ class FlowWorld(World):
         return True
 
     def request(self) -> bool:
-        """A snapshot is asked for."""
+        """A snapshot is asked for; sooner where one is being written slowly, so that it is beside that one."""
+        beside = self.life.takings and self.life.slow
+        if not beside and self.rng.random() * (self.snapshots + BESIDE) > self.snapshots:
+            return False
         tick = self.life.ask()
         if tick is not None and self.trace:
             self.say("job", f"asks for a snapshot at {tick}")
         return tick is not None
 
     def capture(self) -> bool:
-        """A worker captures its share of a snapshot."""
+        """A worker captures its share of a snapshot; where snapshots are written slowly, all that can do so."""
         try:
             worker = self.life.capture()
+            for _ in range(len(self.life.cores) if self.life.slow else 0):
+                self.life.capture()
         except AtRecord as error:
             self.correct(error)
             return True

@@ -129,19 +129,27 @@ class Job:
         return Floors(floor for _, manifest in self.manifests for floor in manifest)
 
     def keep(self, commit: Commit, life: Life) -> None:
-        """Add a commit; the floors below where it starts are superfluous but for the archive (R17)."""
-        self.commits = [*self.commits, commit][-KEPT:]
+        """Add a commit; the floors below where the newest starts are superfluous but for the archive (R17).
+
+        One that was overtaken stands before the newer one; what snapshots under way need is not superfluous.
+        """
+        self.commits = sorted([*self.commits, commit], key=lambda each: each.tick)[-KEPT:]
         manifest = Floors(commit.floors)
         for front, (offset, _) in commit.starts.items():
             manifest.cut(front, offset)
-        self.manifests = [*self.manifests, (commit, manifest)][-KEPT:]
+        known = [*self.manifests, (commit, manifest)]
+        kept = [pair for pair in known if any(pair[0] is each for each in self.commits)]
+        others = [pair for pair in known if not any(pair[0] is each for each in self.commits)]
+        self.manifests = [*others[len(others) - max(0, KEPT - len(kept)) :], *kept]
         life.manifests = self.of_manifests()
+        life.committed(commit)
         if not self.forgets:
             return
-        for front, (offset, _) in commit.starts.items():
+        starts = life.needed_from(self.commits[-1].starts)
+        for front, offset in starts.items():
             self.archive.merge(self.sinks.cut(front, offset))
             self.archived[front] = max(offset, self.archived.get(front, 0))
-        life.forget(commit.starts)
+        life.forget(starts)
 
     @property
     def told_time(self) -> int:

@@ -17,7 +17,7 @@ from lowtide.core.effects import Effects, Frame
 from lowtide.core.fronts.floors import NO_TICK, Floors
 from lowtide.core.fronts.front import Front, Window
 from lowtide.core.operators.bundle import Bundle
-from lowtide.core.operators.order import tick_of
+from lowtide.core.operators.order import FIRST_TICK, tick_of
 from lowtide.core.worker import WorkerCore
 from lowtide.flow.fields import kept
 from lowtide.flow.plan import Plan
@@ -35,6 +35,8 @@ from .tracking import Line, Tracking
 from .verdict import Violation
 
 CAPACITY_TICKS = 64
+MOST_TAKINGS = 2
+"""Snapshots that are under way at once."""
 FAULTS = -1_000_000
 """Where the model has workers' faults, below what it has of ordered groupings."""
 DUES = -2_000_000
@@ -132,7 +134,12 @@ class Life:
         self.bundles: list[tuple[int, int, Bundle]] = []
         self.answers: list[tuple[int, int, int]] = []
         """(worker, sink, lane): what is durable, and its worker does not know yet."""
-        self.taking: Taking | None = None
+        self.takings: list[Taking] = []
+        self.slow = rng.choice([0, 0, 0.95])
+        """How often what a snapshot writes is not there yet, as long as no other one could be sealed as well."""
+        self.bases: dict[int, Commit] = {}
+        """By worker the newest commit it has heard of: what has not changed since is not captured again (W9)."""
+        self.restored = commit
         self.grants: list[Floor] = []
         for log in self.logs.values():
             self.add_front(log, register[log.front], commit.starts.get(log.front) if commit else None)
@@ -355,22 +362,21 @@ class Life:
         return bool(restless)
 
     def ask(self) -> int | None:
-        """Ask for a snapshot, unless one is under way or there is nothing to save; at which tick."""
+        """Ask for a snapshot, unless some have not heard of the last one or there is nothing to save; at which tick."""
         tracker = self.tracking.tracker
-        if self.taking is not None or tracker.missing or tracker.global_min <= self.start:
+        busy = len(self.takings) >= MOST_TAKINGS or not all(taking.heard for taking in self.takings)
+        if busy or tracker.missing or tracker.global_min <= self.start:
             return None
         request = self.tracking.ask()
-        floors = (*self.manifests, *self.tracking.floors.values())
-        self.taking = Taking(request.number, request.tick, floors, len(self.cores))
+        self.takings.append(Taking(request.number, request.tick, tuple(self.manifests), len(self.cores)))
         return request.tick
 
     def give_up(self) -> None:
         """The tracker's process died: who has not heard of the request never will, so another one is made."""
-        self.taking = None
+        self.takings = [taking for taking in self.takings if taking.heard]
 
     def capture(self) -> int | None:
         """One worker captures the state that it has pinned; which one."""
-        taking = self.taking
         pinned = [worker for worker, core in enumerate(self.cores) if core.pinned is not None]
         if not pinned:
             return None
@@ -379,18 +385,40 @@ class Life:
         if not core.complete:
             self.go_on(worker)
             return worker
-        if taking is not None and core.pinned == Request(taking.number, taking.tick) and worker < taking.workers:
-            taking.captured[worker] = core.snapshot()
+        for taking in self.takings:
+            if core.pinned == Request(taking.number, taking.tick) and worker < taking.workers:
+                base = self.bases.get(worker, self.restored)
+                taking.capture(worker, core.snapshot(FIRST_TICK if base is None else base.tick), base)
         core.unpin()
         return worker
 
     def seal(self) -> Commit | None:
-        """The commit that the snapshot under way makes, once all have captured and all below T is durable (R15)."""
-        taking = self.taking
-        if taking is None or len(taking.captured) < taking.workers or self.delivered_time() < taking.tick:
+        """The commit that a snapshot under way makes, once all have captured and all below T is durable (R15).
+
+        Of two it may be the later one: what is written ends in any order.
+        """
+        delivered = self.delivered_time()
+        whole = [taking for taking in self.takings if taking.heard and delivered >= taking.tick]
+        if not whole or (len(whole) < MOST_TAKINGS and self.slow > self.rng.random()):
             return None
-        self.taking = None
-        return taking.commit(self.of_front)
+        taking = self.rng.choice(whole)
+        self.takings.remove(taking)
+        return taking.commit(self.of_front, self.tracking.floors.values())
+
+    def committed(self, commit: Commit) -> None:
+        """A snapshot is committed: workers hear of it sooner or later, and go by the newest they have heard of."""
+        for worker in range(len(self.cores)):
+            base = self.bases.get(worker, self.restored)
+            if self.rng.random() < 0.7 and (base is None or commit.tick > base.tick):
+                self.bases[worker] = commit
+
+    def needed_from(self, starts: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+        """By front the offset below which neither a commit that begins there nor a snapshot under way needs floors."""
+        found = {front: offset for front, (offset, _) in starts.items()}
+        for taking in self.takings:
+            own = taking.starts(self.of_front)
+            found = {front: min(offset, own[front][0]) if front in own else 0 for front, offset in found.items()}
+        return found
 
     def store(self, place: int) -> None:
         """A sink makes a bundle durable."""
@@ -409,9 +437,9 @@ class Life:
         self.spread(worker, effects)
         return bool(effects.bundles)
 
-    def forget(self, starts: Mapping[int, tuple[int, int]]) -> None:
+    def forget(self, starts: Mapping[int, int]) -> None:
         """Floors below these offsets are superfluous, for all workers and the tracker."""
-        for front, (offset, _) in starts.items():
+        for front, offset in starts.items():
             for core in self.cores:
                 core.forget_floors(front, offset)
             self.tracking.forget(front, offset)

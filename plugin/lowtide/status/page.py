@@ -77,9 +77,15 @@ def snapshot_lines(
         views: the snapshots of the present life.
     """
     known = list(commits)
-    lines = [_committed(commit, manifest_at(commit.tick), last=commit is known[-1]) for commit in known]
+    lines = [_committed(commit, _manifest_of(commit, manifest_at), last=commit is known[-1]) for commit in known]
     ids = {commit.id for commit in known}
     return [*lines, *(_uncommitted(view) for view in views if view.phase != "committed" and view.id not in ids)]
+
+
+def _manifest_of(commit: Commit, manifest_at: Callable[[int], Manifest | None]) -> Manifest | None:
+    """A commit's manifest, if it is known; two commits may have one T."""
+    found = manifest_at(commit.tick)
+    return found if found is not None and found.id == commit.id else None
 
 
 def _committed(commit: Commit, manifest: Manifest | None, *, last: bool) -> SnapshotLine:

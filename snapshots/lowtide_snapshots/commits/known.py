@@ -5,7 +5,7 @@ They are read from the commit log and the store, whether the job runs or not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -127,7 +127,7 @@ class KnownSnapshots:
     def _uncommitted(self, commits: list[Commit]) -> Iterator[KnownSnapshot]:
         """Yield the snapshots whose manifests are in the store without a commit."""
         life, last = self.log.incarnation(), commits[-1] if commits else None
-        committed = {commit.manifest for commit in commits}
+        committed, awaited = {commit.manifest for commit in commits}, {each.snapshot for each in self.log.reserved()}
         for entry in self.files.names(f"{node_name(self.job)}/manifests/"):
             name = parse_name(entry.name)
             if name is None or entry.name in committed:
@@ -139,7 +139,7 @@ class KnownSnapshots:
                 why = error.what
             except NotThere:
                 continue
-            phase: Phase = "over" if _is_over(name, life, last) else "sealed"
+            phase: Phase = "over" if _is_over(name, life, last, awaited) else "sealed"
             called = manifest.name if manifest is not None else None
             taken_by = incarnation_of(name.snapshot)
             yield KnownSnapshot(
@@ -156,6 +156,8 @@ class KnownSnapshots:
         )
 
 
-def _is_over(name: ObjectName, life: int, last: Commit | None) -> bool:
-    """Whether a snapshot can never be committed any more."""
-    return incarnation_of(name.snapshot) < life or (last is not None and name.min_time_ms <= last.min_time_ms)
+def _is_over(name: ObjectName, life: int, last: Commit | None, awaited: Collection[str]) -> bool:
+    """Whether a snapshot can never be committed any more; one for which a place is reserved may be."""
+    if incarnation_of(name.snapshot) < life:
+        return True
+    return name.snapshot not in awaited and last is not None and name.min_time_ms <= last.min_time_ms

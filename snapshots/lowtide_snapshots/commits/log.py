@@ -2,6 +2,7 @@
 
     commits/<tick>-<id>   one per commit
     last_commit           a copy of the last one: the only place where T is compared
+    reserved              snapshots under way that are committed even if a newer one is before them
     restored              which commit the current life was loaded from
 
 Each write is one transaction over these nodes and the incarnation's; the rules are written once, for a ZooKeeper and
@@ -16,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lowtide_snapshots.commits.record import Commit, Restored
+from lowtide_snapshots.commits.reservation import Reservation, reserved_in, reserved_to_bytes
 from lowtide_snapshots.errors import (
     CommitNeeded,
     CommitRefused,
@@ -32,7 +34,7 @@ from lowtide_snapshots.zookeeper.nodes import Check, Create, Delete, Node, Nodes
 if TYPE_CHECKING:
     from lowtide_snapshots.job.store import JobStore
 
-__all__ = ["Commit", "CommitLog", "Restored", "ZooKeeperCommitLog", "utc"]
+__all__ = ["Commit", "CommitLog", "Reservation", "Restored", "ZooKeeperCommitLog", "utc"]
 
 DROP_AT_ONCE = 500
 
@@ -78,27 +80,77 @@ class CommitLog:
         return self._restored(self._get(self._paths.restored))
 
     def watch(self, told: Callable[[Commit], None]) -> None:
-        """Tell the last commit now and each time there is another one, once each and ascending.
+        """Tell the last commit now and each time there is another one, ascending.
 
-        Of several that follow each other at once only the last may be told. On any thread, which the callee must not
-        hold; it must not raise.
+        It is told again when one was made below it. Of several that follow each other at once only the last may be
+        told. On any thread, which the callee must not hold; it must not raise.
         """
         before = -1
 
         def changed(data: bytes | None) -> None:
             nonlocal before
             commit = Commit.from_bytes(data, self._paths.last_commit) if data else None
-            if commit and commit.tick > before:
+            if commit and commit.tick >= before:
                 before = commit.tick
                 told(commit)
 
         self._nodes.watch(self._paths.last_commit, changed)
 
+    def reserved(self) -> list[Reservation]:
+        """The snapshots under way for which a place among the commits is reserved."""
+        life, found = self._nodes.get_all([self._paths.incarnation, self._paths.reserved])
+        return self._reserved(found, number_in(life, self._paths))
+
+    def reserve(self, incarnation: int, snapshot: str, bases: Iterable[str]) -> None:
+        """Reserve a place for a snapshot, before the first of its parts is written (R17).
+
+        From then on it may be committed though a newer one is, what it writes is not swept, and none of its possible
+        bases is dropped. Done again, it gives others as its bases.
+
+        Args:
+            incarnation: the life that takes it.
+            snapshot: its id.
+            bases: ids of commits of which one may be its base; those that are not there are left out.
+
+        Raises:
+            Fenced: the life is over.
+        """
+        path, asked = self._paths.reserved, set(bases)
+
+        def plan() -> list[Operation]:
+            life, found = self._nodes.get_all([self._paths.incarnation, path])
+            there = self._checks_of(asked)
+            mine = Reservation(snapshot, tuple(sorted(there)))
+            others = [each for each in self._reserved(found, incarnation) if each.snapshot != snapshot]
+            data = reserved_to_bytes([*others, mine], path)
+            fence = self._fence(life, incarnation)
+            if found is not None and found.data == data:
+                return []
+            return [*fence, *there.values(), _put(path, found, data)]
+
+        self._nodes.write(plan)
+
+    def release(self, incarnation: int, snapshot: str) -> None:
+        """Give up what was reserved for a snapshot, which will not be committed; fine if it is gone.
+
+        Raises:
+            Fenced: the life is over.
+        """
+
+        def plan() -> list[Operation]:
+            life, found = self._nodes.get_all([self._paths.incarnation, self._paths.reserved])
+            fence = self._fence(life, incarnation)
+            given_up = self._without(found, incarnation, snapshot)
+            return [*fence, *given_up] if given_up else []
+
+        self._nodes.write(plan)
+
     def commit(self, manifest: Manifest, sha256: str) -> Commit:
         """Make a sealed snapshot the one to recover from; done before, it is done.
 
         One transaction: the manifest's life is the current one, T is above the last commit's, and the commit that the
-        snapshot is based on is still there, since its parts would go with it.
+        snapshot is based on is still there, since its parts would go with it. If its own life has made a newer commit
+        meanwhile, a snapshot with a reservation is committed beside it: the last commit stays the last.
 
         Args:
             manifest: lies in the store already, with all its parts.
@@ -106,7 +158,7 @@ class CommitLog:
 
         Raises:
             Fenced: the life that took it is over.
-            CommitRefused: T is not above the last commit's, or the base was dropped.
+            CommitRefused: T is not above the last commit's and no place is reserved, or the base was dropped.
             CommitUnknown: the answer was lost; call it again.
             ZooKeeperUnavailable: nothing was written.
         """
@@ -120,16 +172,21 @@ class CommitLog:
             path = self._paths.commit(asked.tick, asked.id)
             base = self._base(manifest)
             # Its own node is read last: what speaks against the commit stays so, and another may have made it before.
-            life, last, found = self._nodes.get_all([self._paths.incarnation, self._paths.last_commit, path])
+            guards = [self._paths.incarnation, self._paths.last_commit, self._paths.reserved]
+            life, last, reserved, found = self._nodes.get_all([*guards, path])
             if found is not None:
                 made = _same(Commit.from_bytes(found.data, path), asked, path)
                 return []
             if manifest.base is not None and not base:
                 raise self._base_gone(manifest)
             checks = [*self._fence(life, asked.incarnation), *base]
-            self._must_be_above(self._last(last), asked)
+            kept = self._without(reserved, asked.incarnation, asked.id)
             data = asked.to_bytes()
-            return [*checks, Create(path, data), _put(self._paths.last_commit, last, data)]
+            if last is not None and kept and self._is_beside(self._last(last), asked):
+                # What is the last stays so; it is written again so that those who watch it hear of this one.
+                return [*checks, Create(path, data), Set(self._paths.last_commit, last.data, last.version), *kept]
+            self._must_be_above(self._last(last), asked)
+            return [*checks, Create(path, data), _put(self._paths.last_commit, last, data), *kept]
 
         try:
             self._nodes.write(plan)
@@ -144,12 +201,12 @@ class CommitLog:
     def drop(self, commits: Iterable[Commit]) -> None:
         """Drop commits; those that are not there are fine.
 
-        Each transaction checks that there is no new life, no new last commit and no other restored one since it was
-        looked whether they are needed.
+        Each transaction checks that there is no new life, no new commit, no reservation and no other restored one since
+        it was looked whether they are needed.
 
         Raises:
-            CommitNeeded: one is the last, or the one that the current life was loaded from; none of them is dropped,
-                unless there are more than 500.
+            CommitNeeded: one is the last, or the one that the current life was loaded from, or a snapshot with a
+                reservation may rest on it; none of them is dropped, unless there are more than 500.
         """
         asked = sorted(commits, key=lambda commit: commit.tick)
         for start in range(0, len(asked), DROP_AT_ONCE):
@@ -204,22 +261,33 @@ class CommitLog:
 
     def _dropping(self, commits: Sequence[Commit]) -> list[Operation]:
         paths = [self._paths.commit(commit.tick, commit.id) for commit in commits]
-        guards = [self._paths.incarnation, self._paths.last_commit, self._paths.restored]
-        life, last, restored, *found = self._nodes.get_all([*guards, *paths])
+        guards = [self._paths.incarnation, self._paths.last_commit, self._paths.restored, self._paths.reserved]
+        life, last, restored, reserved, *found = self._nodes.get_all([*guards, *paths])
         there = [(path, node) for path, node in zip(paths, found, strict=True) if node]
         if not there:
             return []
-        self._must_not_be_needed(commits, self._last(last), self._restored(restored))
-        checks: list[Operation] = [
-            Check(path, node.version) for path, node in zip(guards, (life, last, restored), strict=True) if node
-        ]
+        rest = self._reserved(reserved, number_in(life, self._paths))
+        self._must_not_be_needed(commits, self._last(last), self._restored(restored), rest)
+        guarded = zip(guards, (life, last, restored, reserved), strict=True)
+        checks: list[Operation] = [Check(path, node.version) for path, node in guarded if node]
+        # What is not there has no version to check.
         if restored is None:
-            # What is not there has no version to check.
             checks.append(Create(self._paths.restored, Restored(0, None).to_bytes()))
+        if reserved is None:
+            checks.append(Create(self._paths.reserved, reserved_to_bytes((), self._paths.reserved)))
         return [*checks, *(Delete(path, node.version) for path, node in there)]
 
-    def _must_not_be_needed(self, commits: Sequence[Commit], last: Commit | None, restored: Restored | None) -> None:
-        needed = {
+    def _must_not_be_needed(
+        self,
+        commits: Sequence[Commit],
+        last: Commit | None,
+        restored: Restored | None,
+        reserved: Sequence[Reservation],
+    ) -> None:
+        needed: dict[str | None, str] = {
+            base: f"snapshot {each.snapshot}, under way, may rest on it" for each in reserved for base in each.bases
+        }
+        needed |= {
             last.id if last else None: "it is the last commit",
             restored.commit.id if restored and restored.commit else None: "the current life was loaded from it",
         }
@@ -236,8 +304,27 @@ class CommitLog:
 
     def _base(self, manifest: Manifest) -> list[Operation]:
         """The check that the commit is there which a snapshot is based on; empty if it is not, or there is none."""
-        names = (self._nodes.children(self._paths.commits) or []) if manifest.base else []
-        return [Check(f"{self._paths.commits}/{name}", 0) for name in names if name.partition("-")[2] == manifest.base]
+        return list(self._checks_of({manifest.base} if manifest.base else set()).values())
+
+    def _checks_of(self, ids: set[str]) -> dict[str, Operation]:
+        """The checks that commits are there, by id, of those that are."""
+        names = (self._nodes.children(self._paths.commits) or []) if ids else []
+        found = {name.partition("-")[2]: f"{self._paths.commits}/{name}" for name in names}
+        return {id_: Check(path, 0) for id_, path in found.items() if id_ in ids}
+
+    def _without(self, found: Node | None, incarnation: int, snapshot: str) -> list[Operation]:
+        """What takes a snapshot's reservation away; nothing if it has none."""
+        before = self._reserved(found, incarnation)
+        left = [each for each in before if each.snapshot != snapshot]
+        if found is None or len(left) == len(before):
+            return []
+        path = self._paths.reserved
+        return [Set(path, reserved_to_bytes(left, path), found.version)]
+
+    @staticmethod
+    def _is_beside(last: Commit | None, asked: Commit) -> bool:
+        """Whether a snapshot was overtaken by one of its own life, whose state its own is a past of."""
+        return last is not None and asked.tick <= last.tick and last.incarnation == asked.incarnation
 
     def _base_gone(self, manifest: Manifest) -> CommitRefused:
         return CommitRefused(
@@ -269,6 +356,9 @@ class CommitLog:
                 where=f"the commits of job {self.job!r}",
                 way_out="commit a snapshot of this job",
             )
+
+    def _reserved(self, node: Node | None, incarnation: int) -> list[Reservation]:
+        return reserved_in(node.data if node else None, self._paths.reserved, incarnation)
 
     def _last(self, node: Node | None) -> Commit | None:
         return Commit.from_bytes(node.data, self._paths.last_commit) if node else None

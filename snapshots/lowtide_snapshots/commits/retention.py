@@ -2,13 +2,17 @@
 
 What makes sweeping safe beside a running snapshot, a restore and other sweeps:
 
-1. Commits are dropped in ZooKeeper first, never the last one nor the one that the current life was loaded from.
-2. Then it is read which life is the current one and which commit is the last, and only then which commits are kept.
-   What one of their manifests names stays.
+1. Commits are dropped in ZooKeeper first, never the last one nor the one that the current life was loaded from, nor one
+   that a snapshot with a reservation may rest on.
+2. Then it is read which life is the current one and which commit is the last; then the objects are listed; then it is
+   read for which snapshots a place is reserved, and only then which commits are kept. What one of their manifests names
+   stays.
 3. Of the rest only what belongs to a snapshot that can never be committed any more goes: its life is over, or its own
-   life has made the last commit and its T is not above that. Both are true for ever once they are true, and what was
-   committed before is among 2. A commit of an earlier life says nothing of a life's T: that life may have made an
-   older one the last again, and go on from there. Nor does what was read here say anything of a life that began later.
+   life has made the last commit, its T is not above that, and no place is reserved for it. The first two are true for
+   ever once they are true, and what was committed before is among 2. A place is reserved before the first part is
+   written, so for what was listed it was reserved by then; if it is not any more, the snapshot was given up, or it is
+   committed and among 2. A commit of an earlier life says nothing of a life's T: that life may have made an older one
+   the last again, and go on from there. Nor does what was read here say anything of a life that began later.
 4. A snapshot that may still be committed names parts of its own, which 3 spares, and parts of the commit it is based
    on. That one must be there in the transaction that commits the snapshot; so it was kept in 2, or came later still.
 """
@@ -101,14 +105,15 @@ def plan(
 
 
 def bases(log: CommitLog, store: Store) -> set[str]:
-    """The commits that snapshots rest on which are sealed and may still be committed, by id.
+    """The commits that snapshots rest on which are sealed and may still be committed, or under way and reserved, by id.
 
     Dropping one would be safe, but such a snapshot would then be refused.
     """
-    life, last = log.incarnation(), log.last()
-    found = set()
+    life, last, reserved = log.incarnation(), log.last(), log.reserved()
+    awaited = {each.snapshot for each in reserved}
+    found = {base for each in reserved for base in each.bases}
     for entry, name in _objects(store, f"{node_name(log.job)}/manifests/"):
-        if name.vertex is None and not _over(name, life, last):
+        if name.vertex is None and not _over(name, life, last, awaited):
             try:
                 manifest = Manifest.from_json(store.get(entry.name), entry.name)
             except (NotThere, ManifestDamaged):
@@ -131,14 +136,17 @@ def sweep(log: CommitLog, store: Store, dropped: Iterable[Commit]) -> Swept:
     dropped = list(dropped)
     log.drop(dropped)
     life, last = log.incarnation(), log.last()
-    # Read after those two: a snapshot that is committed in between would be over, and named by nothing.
+    objects = _objects(store, f"{node_name(log.job)}/")
+    # Read after what was listed: what has been written since is reserved later.
+    awaited = {each.snapshot for each in log.reserved()}
+    # Read after those three: a snapshot that is committed in between would be over, and named by nothing.
     kept = log.commits()
     named, unreadable = _named(log, store, kept)
     manifests = {commit.manifest for commit in kept}
     over = [
         (entry, name)
-        for entry, name in _objects(store, f"{node_name(log.job)}/")
-        if _over(name, life, last) and entry.name not in named and entry.name not in manifests
+        for entry, name in objects
+        if _over(name, life, last, awaited) and entry.name not in named and entry.name not in manifests
     ]
     old_manifests = [entry for entry, name in over if name.vertex is None]
     old_parts = [] if unreadable else [entry for entry, name in over if name.vertex is not None]
@@ -164,11 +172,20 @@ def _named(log: CommitLog, store: Store, kept: Iterable[Commit]) -> tuple[set[st
     return named, unreadable
 
 
-def _over(name: ObjectName, life: int, last: Commit | None) -> bool:
-    """Whether the snapshot that an object was written by is committed, or can never be any more."""
+def _over(name: ObjectName, life: int, last: Commit | None, awaited: Collection[str]) -> bool:
+    """Whether the snapshot that an object was written by is committed, or can never be any more.
+
+    Args:
+        name: the object's.
+        life: the current one.
+        last: the last commit.
+        awaited: ids of the snapshots for which a place is reserved.
+    """
     own = incarnation_of(name.snapshot)
     if own != life:
         return own < life
+    if name.snapshot in awaited:
+        return False
     return last is not None and incarnation_of(last.id) == own and name.min_time_ms <= last.min_time_ms
 
 

@@ -33,6 +33,7 @@ class JobPaths:
         self.life = f"{self.job}/life"
         self.commits = f"{self.job}/commits"
         self.last_commit = f"{self.job}/last_commit"
+        self.reserved = f"{self.job}/reserved"
         self.restored = f"{self.job}/restored"
         self.lives = f"{self.job}/lives"
         self.submissions = f"{self.job}/submissions"

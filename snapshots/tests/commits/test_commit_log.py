@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lowtide_snapshots.commits.log import CommitLog, Restored
+from lowtide_snapshots.commits.log import CommitLog, Reservation, Restored
 from lowtide_snapshots.commits.memory_log import MemoryCommitLog
 from lowtide_snapshots.errors import (
     CommitNeeded,
@@ -127,6 +127,77 @@ class CommitLogContract:
         two = taker.commit(log, taker.take(12))
         log.drop([one])
         assert logs.eventually(lambda: first == [one, two] and second == [one, two])
+
+    # A snapshot with a reservation is committed beside a newer one of its life.
+
+    @pytest.mark.parametrize("tick", [9, 12])
+    def test_one_that_is_overtaken_is_kept_beside_the_last(self, logs: Any, taker: Any, tick: int) -> None:
+        log, life = logs.open(), logs.live()
+        base = taker.commit(log, taker.take(5))
+        heard: list[Any] = []
+        logs.open().watch(heard.append)
+        late = taker.take(tick, name="before 2.0")
+        log.reserve(life, late.id, [base.id, "000001-9999"])
+        assert log.reserved() == [Reservation(late.id, (base.id,))]
+        last = taker.commit(log, taker.take(12))
+        assert logs.eventually(lambda: heard == [base, last])
+        made = taker.commit(log, late)
+        assert taker.commit(logs.open(), late) == made
+        assert logs.eventually(lambda: heard == [base, last, last]), "whoever watches looks again"
+        assert (log.last(), log.reserved()) == (last, [])
+        assert {commit.id for commit in log.commits()} == {base.id, made.id, last.id}
+        log.drop([base, made])
+        assert log.commits() == [last]
+        assert taker.commit(log, taker.take(20)) == log.last()
+
+    def test_one_that_is_not_overtaken_becomes_the_last(self, logs: Any, taker: Any) -> None:
+        log, life = logs.open(), logs.live()
+        sealed = taker.take(9)
+        log.reserve(life, sealed.id, [])
+        assert (taker.commit(log, sealed), log.reserved()) == (log.last(), [])
+
+    def test_a_reservation_that_is_given_up_or_of_another_life_is_void(self, logs: Any, taker: Any) -> None:
+        log, life = logs.open(), logs.live()
+        base = taker.commit(log, taker.take(5))
+        first, second = taker.take(9), taker.take(10)
+        for each in (first, second):
+            log.reserve(life, each.id, [base.id])
+        taker.commit(log, taker.take(12))
+        log.release(life, first.id)
+        log.release(life, first.id)
+        with pytest.raises(CommitRefused, match=r"at tick 9, .* at tick 12"):
+            taker.commit(log, first)
+        new = logs.live()
+        with pytest.raises(Fenced):
+            taker.commit(log, second)
+        for act in (log.release, lambda *given: log.reserve(*given, [])):
+            with pytest.raises(Fenced):
+                act(life, second.id)
+        assert log.reserved() == []
+        log.drop([base])
+        other = taker.take(11, life=new)
+        log.reserve(new, other.id, [])
+        with pytest.raises(CommitRefused, match=r"at tick 11, .* at tick 12"):
+            taker.commit(log, other)  # The last one is of another life, which may have been another past.
+
+    def test_what_a_snapshot_under_way_may_rest_on_is_not_dropped(self, logs: Any, taker: Any) -> None:
+        log, other, life = logs.open(), logs.open(), logs.live()
+        one, two, three = (taker.take(tick) for tick in (5, 6, 7))
+        first, second, _ = (taker.commit(log, each) for each in (one, two, three))
+        late = taker.take(8, base=two)
+        logs.before_commit(log, lambda: other.reserve(life, late.id, [first.id, second.id]))
+        with pytest.raises(CommitNeeded, match=f"snapshot {late.id}, under way, may rest on it"):
+            log.drop([first])
+        log.reserve(life, late.id, [second.id])
+        log.drop([first])
+        taker.commit(log, taker.take(9))
+        with pytest.raises(CommitNeeded):
+            log.drop([second])
+        taker.commit(log, late)
+        log.drop([second])
+        logs.before_commit(log, lambda: other.drop([taker.commit(other, three)]))
+        log.reserve(life, "000001-0077", [three.id])
+        assert log.reserved() == [Reservation("000001-0077", ())], "it was dropped meanwhile"
 
     # Two at once: what happens between the look and the transaction.
 

@@ -162,6 +162,40 @@ def test_a_snapshot_that_is_committed_during_a_sweep_keeps_its_parts(job: Job, c
     job.check()
 
 
+@pytest.mark.parametrize("call", ["drop", "incarnation", "last", "names", "reserved", "commits", "delete"])
+@pytest.mark.parametrize("begun", [False, True])
+def test_an_overtaken_snapshot_keeps_its_parts_and_its_base(job: Job, call: str, begun: bool) -> None:
+    """R17: one with a reservation, at 35 below the last commit, is swept neither before its commit nor after it."""
+    base, identity = job.manifests[-1], f"{job.life:06d}-0004"
+    taken: list[Any] = []
+
+    def begin() -> None:
+        job.log.reserve(job.life, identity, [base.id])
+        taken.append(job.take(35))
+        assert taken[0].id == identity
+
+    def end() -> None:
+        if not taken:
+            begin()
+        if not job.log.commits()[-1].tick > 35:
+            job.commit(job.take(40))
+        job.commit(taken[0])
+
+    if begun:
+        begin()
+        job.commit(job.take(40))
+        assert job.sweep() == Swept(), "it runs"
+        assert bases(job.log, job.store) >= {base.id}
+        with pytest.raises(CommitNeeded):
+            job.log.drop([job.log.commits()[2]])
+    job.during(call, end, job.store if call in ("names", "delete") else job.log)
+    job.sweep(0, 1)
+    if len(job.log.commits()) == 4:
+        job.sweep(0, 1)
+    end()
+    job.check()
+
+
 @pytest.mark.parametrize("call", ["names", "get", "delete"])
 def test_a_snapshot_that_runs_during_a_sweep_keeps_its_parts(job: Job, call: str) -> None:
     taken: list[Any] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -56,7 +56,8 @@ class Commits:
 
         Args:
             told: Called with each.
-            last: Called with the last commit whenever it is heard of, also with the one that the life began from.
+            last: Called with the last commit whenever it is heard of: with the one that the life began from, and again
+                when another one was made below it.
         """
         loop = asyncio.get_running_loop()
 
@@ -88,6 +89,19 @@ class Commits:
     def known(self, tick: int) -> Manifest | None:
         """The manifest of this very T; None if this life does not know it."""
         return self._known.get(tick)
+
+    async def reserve(self, incarnation: int, snapshot: str, bases: Iterable[str]) -> None:
+        """Reserve a place for a snapshot, so that it is committed also if a newer one is (errors: SnapshotsError)."""
+        await self._ask(self._log.reserve, incarnation, snapshot, list(bases))
+
+    async def release(self, incarnation: int, snapshot: str) -> None:
+        """Give up what was reserved for a snapshot (errors: SnapshotsError)."""
+        await self._ask(self._log.release, incarnation, snapshot)
+
+    @property
+    def bases(self) -> list[str]:
+        """The ids of the commits that a snapshot may turn out to rest on."""
+        return [manifest.id for manifest in self._known.values()]
 
     async def commit(self, manifest: Manifest) -> Commit:
         """Commit a snapshot and return its commit; while the outcome is not known, it is asked for again (R16).

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -27,7 +27,7 @@ from lowtide.status.job_view import SnapshotsView, SnapshotView
 from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.commits.log import Commit, CommitLog
 from lowtide_snapshots.commits.retention import Rule
-from lowtide_snapshots.errors import CommitRefused, SnapshotsError
+from lowtide_snapshots.errors import CommitRefused, SnapshotsError, WriteUnknown, ZooKeeperUnavailable
 from lowtide_snapshots.format.manifest import Manifest
 from lowtide_snapshots.job.record import JobRecord
 from lowtide_snapshots.stores import open_store
@@ -89,6 +89,7 @@ class Coordinator:
         self._pinning = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._own: asyncio.Task[Any] | None = None
+        self._closing = False
         self._age = CommitAge(since, datetime.now(UTC), time.monotonic())
         self._failed_s = float("-inf")
         self._goes = False
@@ -103,6 +104,7 @@ class Coordinator:
 
     async def close(self) -> None:
         """Give up what is being taken."""
+        self._closing = True
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -142,6 +144,7 @@ class Coordinator:
         if taking is None:
             taking = self._takings.add(name, key, time.monotonic())
             self._spawn(self._take(taking, commit=commit))
+            self._release_forgotten()
         return taking.view(time.monotonic())
 
     def look(self, now_s: float, min_time: int) -> None:
@@ -165,9 +168,7 @@ class Coordinator:
             async with asyncio.timeout(self._setting.taking_limit_s):
                 await self._collect(taking)
             taking.skip(self._participants.skipped)
-            # What only a manifest knows, as it was told shortly before a life ended, is handed on from one to the next.
-            known = () if self.commits.last is None else self.commits.last.floors
-            handed_on = [Floor(each.front, each.offset, each.tick, each.cap) for each in known]
+            handed_on = [Floor(each.front, each.offset, each.tick, each.cap) for each in taking.handed_on]
             floors = (*self._participants.floors(taking.starts), *handed_on)
             manifest = taking.seal(self.commits.at(taking.since), floors)
             await asyncio.to_thread(self._store.put, manifest.path, manifest.to_json().encode())
@@ -183,10 +184,13 @@ class Coordinator:
             lacking = "; ".join(taking.waits_for) or "the tracker has not answered"
             self._fail(taking, Cause("other", f"it took more than {self._setting.taking_limit_s:g} s: {lacking}"))
         except CommitRefused as error:
-            # Another one has overtaken it: nothing is wrong.
+            # A newer one has overtaken it, and nothing was reserved: nothing is wrong.
             trouble = self.trouble
             self._fail(taking, error.cause())
             self.trouble, self._failed_s = trouble, float("-inf")
+            if taking.reserved:
+                taking.reserved = False
+                await self._release(taking.id)
         except LowtideError as error:
             self._fail(taking, error.cause())
         except asyncio.CancelledError:
@@ -207,8 +211,13 @@ class Coordinator:
                     f"{self._missing} of {participants.expected} workers are not there yet",
                     way_out="ask again in a few seconds",
                 )
+            if taking.name is not None:
+                await self._reserve(taking)
+            # What only a manifest knows, as it was told shortly before a life ended, is handed on from one to the next.
+            taking.handed_on = () if self.commits.last is None else self.commits.last.floors
+            newest = self.commits.newest
             tick = await participants.request(taking.number)
-            if tick <= self.commits.newest:
+            if tick <= newest:
                 raise SnapshotFailed(
                     "min time has not moved since the last commit, or since the start: it is "
                     f"{tick * self._record.slack_ms} ms",
@@ -218,7 +227,33 @@ class Coordinator:
             owners = [owner for _, owner in fronts if owner is not None]
             taking.begin(tick, [*participants.workers(), *owners], {front.number: front for front, _ in fronts})
             await self._until_heard(taking)
+        if taking.reserved:
+            base = self.commits.at(taking.since)
+            await self._reserve(taking, [] if base is None else [base.id])
         await self._until(taking, lambda: taking.whole)
+
+    async def _reserve(self, taking: Taking, bases: Iterable[str] | None = None) -> None:
+        """Let a snapshot be committed also after a newer one, and none of its bases be dropped until then (R17).
+
+        Args:
+            taking: The snapshot, of which nothing is written yet.
+            bases: The commits it may rest on; None while they are not known.
+        """
+        try:
+            await self.commits.reserve(self._incarnation, taking.id, self.commits.bases if bases is None else bases)
+            taking.reserved = True
+        except (ZooKeeperUnavailable, WriteUnknown) as error:
+            LOG.warning("snapshot %s may be refused if a newer one is committed before it: %s", taking.id, error)
+
+    async def _release(self, id_: str) -> None:
+        """A snapshot will not be committed any more; what is reserved for it otherwise goes with the life."""
+        with suppress(SnapshotsError):
+            await self.commits.release(self._incarnation, id_)
+
+    def _release_forgotten(self) -> None:
+        """Give up what is reserved for snapshots that are told of no more: there are not to be ever more of them."""
+        for id_ in self._takings.forgotten():
+            self._spawn(self._release(id_))
 
     @property
     def _missing(self) -> int:
@@ -245,6 +280,9 @@ class Coordinator:
         if taking.phase in ("failed", "committed"):
             return
         sealed = taking.phase == "sealed"
+        if taking.reserved and not sealed and not self._closing:
+            taking.reserved = False
+            self._spawn(self._release(taking.id))
         taking.why = why.prefixed("it is sealed, but not committed: ") if sealed else why
         taking.over("failed", time.monotonic())
         self._failed_s = time.monotonic()
@@ -263,8 +301,10 @@ class Coordinator:
     # -- commits ---------------------------------------------------------------------------------------------------
 
     def _made(self, commit: Commit) -> None:
-        """This is the last commit, whichever life it is of."""
+        """This is the last commit, whichever life it is of; another one may have been made below it."""
         self._age.committed(commit.at, datetime.now(UTC), time.monotonic())
+        if commit.tick <= self.commits.newest and any(each.reserved for each in self._takings):
+            self._spawn(self._look_for_committed(set()))
 
     async def _committed(self, commit: Commit) -> None:
         """Somebody has committed a snapshot: tell all that it concerns, once."""
@@ -275,8 +315,11 @@ class Coordinator:
             with suppress(SnapshotsError):
                 self.commits.add(await self.commits.manifest(commit))
                 self._participants.tell(Committed(commit.tick))
+        await self._look_for_committed({commit.id})
+
+    async def _look_for_committed(self, ids: set[str]) -> None:
+        """Look which of this life's sealed snapshots are committed, where it is known of these."""
         waiting = {taking.id: taking for taking in self._takings if taking.phase == "sealed"}
-        ids = {commit.id}
         if waiting.keys() - ids:
             with suppress(SnapshotsError):
                 ids |= await self.commits.ids()
@@ -288,13 +331,15 @@ class Coordinator:
         """One of this life's snapshots is committed."""
         if taking.phase == "committed" or taking.manifest is None:
             return
-        taking.phase, taking.why = "committed", None
+        taking.phase, taking.why, taking.reserved = "committed", None, False
         self.trouble = ""
         self._on_commit()
+        beside = taking.manifest.tick < self.commits.newest
         self.commits.add(taking.manifest)
-        self._participants.tell(Committed(taking.manifest.tick))
+        if not beside:  # Workers go by the newest.
+            self._participants.tell(Committed(taking.manifest.tick))
         self._events.event("snapshot_committed", **taking.described())
-        self._upkeep.forget_floors()
+        self._upkeep.forget_floors(each for each in self._takings if each.phase == "taking" and each.reserved)
 
     def tracker_restarted(self) -> None:
         """The tracker's process has died, and what it was to ask of workers that had not heard of it with it."""

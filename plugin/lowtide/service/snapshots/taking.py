@@ -82,6 +82,10 @@ class Taking:
         self.why: Cause | None = None
         self.tick: int | None = None
         self.manifest: Manifest | None = None
+        self.reserved = False
+        """Whether a place among the commits is reserved for it, so that no newer one keeps it from being committed."""
+        self.handed_on: tuple[FloorAt, ...] = ()
+        """The floors of the manifest that was the last commit's when it was asked for."""
         self._incarnation = incarnation
         self._record = record
         self._flow = flow

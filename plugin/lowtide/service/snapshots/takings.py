@@ -34,6 +34,7 @@ class Takings:
         self._record = record
         self._number = 0
         self._all: list[Taking] = []
+        self._forgotten: list[str] = []
 
     def __iter__(self) -> Iterator[Taking]:
         return iter(self._all)
@@ -57,6 +58,8 @@ class Takings:
         over = [each for each in self._all if each.phase != "taking"]
         for oldest in over[: max(0, len(self._all) - KEPT + 1)]:
             self._all.remove(oldest)
+            if oldest.reserved:
+                self._forgotten.append(oldest.id)
         self._number += 1
         taking = Taking(
             self._number,
@@ -71,6 +74,11 @@ class Takings:
         )
         self._all.append(taking)
         return taking
+
+    def forgotten(self) -> list[str]:
+        """The ids of those with a reservation that were forgotten since the last call."""
+        forgotten, self._forgotten = self._forgotten, []
+        return forgotten
 
     def of_key(self, key: str | None) -> Taking | None:
         """The one that a request of this key began, unless it has failed; None if there is none."""

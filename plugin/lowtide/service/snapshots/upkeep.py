@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 
 from lowtide.events import EventLog
 from lowtide.service.snapshots.commits import Commits
 from lowtide.service.snapshots.participants import Participants
+from lowtide.service.snapshots.taking import Taking
 from lowtide_snapshots.commits.retention import Rule
 from lowtide_snapshots.errors import SnapshotsError
 
@@ -41,11 +43,18 @@ class Upkeep:
         if swept.commits:
             self._events.event("commits_pruned", commits=swept.commits, parts=swept.parts, bytes=swept.bytes)
 
-    def forget_floors(self) -> None:
-        """Let all forget the floors below where the newest commit begins.
+    def forget_floors(self, under_way: Iterable[Taking]) -> None:
+        """Let all forget the floors below where the newest commit begins, and any snapshot that may come below it.
 
         All of them are durable: T rests on no others (R15). A life that begins from an older commit finds them there.
+
+        Args:
+            under_way: The snapshots that are not sealed and may be committed though the newest commit is above them.
         """
-        newest = self._commits.last
-        if newest is not None:
-            self._participants.forget([(front.number, front.offset) for front in newest.fronts])
+        newest, under_way = self._commits.last, list(under_way)
+        if newest is None or not all(taking.heard for taking in under_way):
+            return  # Where one begins is not known before all have heard of it: the next commit sees to it.
+        starts = {front.number: front.offset for front in newest.fronts}
+        for taking in under_way:
+            starts = {front: min(offset, taking.starts.get(front, offset)) for front, offset in starts.items()}
+        self._participants.forget(list(starts.items()))

@@ -18,6 +18,7 @@ from lowtide.assignment.messages import (
     Cancel,
     Committed,
     PartCount,
+    Pinned,
     ShareDurable,
     ShareFailed,
     ShareSaved,
@@ -30,7 +31,7 @@ from lowtide.service.snapshots.coordinator import Coordinator
 from lowtide.status.job_view import SnapshotView
 from lowtide_snapshots.cause import Cause
 from lowtide_snapshots.commits.memory_log import MemoryCommitLog
-from lowtide_snapshots.errors import CommitUnknown
+from lowtide_snapshots.errors import CommitUnknown, ZooKeeperUnavailable
 from lowtide_snapshots.format.manifest import FrontAt, Manifest
 from lowtide_snapshots.format.parts import sha256
 from lowtide_snapshots.job.record import JobRecord
@@ -63,6 +64,10 @@ class Rig:
     wall: datetime = field(default_factory=lambda: datetime.now(UTC))
     """When commits are made."""
     since: str | None = None
+    since_tick: int | None = None
+    """What workers have left to an older commit: its T."""
+    offsets: list[int] = field(default_factory=list)
+    """Where the front stands at each request; at 4 where nothing is said."""
 
     def __post_init__(self) -> None:
         self.log = MemoryCommitLog("job", now=lambda: self.wall)
@@ -106,7 +111,7 @@ class Rig:
         self.told.append(order)
 
     def fronts(self) -> list[tuple[FrontAt, str | None]]:
-        return [(FrontAt(0, "in", "id", 0, 4, 9), None)]
+        return [(FrontAt(0, "in", "id", 0, self.offsets.pop(0) if self.offsets else 4, 9), None)]
 
     def skipped(self, front: int, offset: int) -> int:
         return {(0, 4): 5}.get((front, offset), offset)
@@ -131,6 +136,7 @@ class Rig:
 
     def answers(self, number: int) -> None:
         for worker in self.names:
+            self.it.hear(worker, Pinned(number=number, since=self.since_tick))
             self.it.hear(worker, ShareSaved(number))
             self.it.hear(worker, ShareDurable(number, []))
 
@@ -405,6 +411,110 @@ def test_a_commit_that_is_overtaken_before_it_is_told_counts_all_the_same(
         told[0](rig.log.last())
         for id_ in sealed:
             await rig.over(id_, "committed")
+
+    run(rig, story)
+
+
+async def held_up(rig: Rig, it: Coordinator, name: str | None, *, commit: bool) -> Callable[[], None]:
+    """A snapshot that all have heard of, and that goes on when this is called."""
+    answers, number = rig.answers, len(it.views()) + 1
+
+    def heard(number: int) -> None:
+        for worker in rig.names:
+            rig.it.hear(worker, Pinned(number=number, front=None, since=rig.since_tick))
+
+    rig.answers = heard  # type: ignore[method-assign]
+    it.begin(name, commit=commit)
+    async with asyncio.timeout(LIMIT_S):
+        while not it._takings.of_number(number).heard:  # type: ignore[union-attr]
+            await asyncio.sleep(0.005)
+    await asyncio.sleep(0.02)
+    rig.answers = answers  # type: ignore[method-assign]
+    return lambda: rig.answers(number)
+
+
+def ids(rig: Rig) -> list[str]:
+    return [commit.id[-4:] for commit in rig.log.commits()]
+
+
+@pytest.mark.parametrize("by_itself", [True, False])
+def test_a_named_one_that_is_overtaken_is_committed_beside_the_newer(rig: Rig, by_itself: bool) -> None:
+    """R16: by the job, or by somebody else once it is sealed; the last stays the last."""
+
+    async def story(it: Coordinator) -> None:
+        await rig.over(it.begin(None, commit=True).id, "committed")
+        rig.since_tick = 10
+        go_on = await held_up(rig, it, "before 2.0", commit=by_itself)
+        assert [(each.snapshot, each.bases) for each in rig.log.reserved()] == [("000001-0002", ("000001-0001",))]
+        for _ in range(3):
+            await rig.over(it.begin(None, commit=True).id, "committed")
+        rig.forgotten.clear()
+        go_on()
+        if not by_itself:
+            await rig.over("000001-0002", "sealed")
+            store = open_store(rig.store)
+            (entry,) = (each for each in store.names("job/manifests/") if "000001-0002" in each.name)
+            data = store.get(entry.name)
+            rig.log.commit(Manifest.from_json(data, "here"), sha256(data))
+        await rig.over("000001-0002", "committed")
+        assert (rig.log.last() or 1).id == "000001-0005"  # type: ignore[union-attr]
+        assert ids(rig) == ["0001", "0002", "0003", "0004", "0005"]
+        assert rig.log.reserved() == []
+        assert it.commits.last is not None
+        assert it.commits.last.id == "000001-0005"
+        assert it.trouble == ""
+
+    run(rig, story)
+    assert Committed(20) not in rig.told, "workers go by the newest"
+    assert rig.happened().count("snapshot_committed") == 5
+
+
+def test_floors_that_one_under_way_needs_are_kept_until_it_is_sealed(rig: Rig) -> None:
+    """R17: also those that only the commit before it knows."""
+
+    async def story(it: Coordinator) -> None:
+        rig.offsets = [2, 3, 9, 9]
+        await rig.over(it.begin(None, commit=True).id, "committed")
+        rig.since_tick = 10
+        go_on = await held_up(rig, it, "mine", commit=True)
+        await rig.over(it.begin(None, commit=True).id, "committed")
+        assert rig.forgotten == [[(0, 2)], [(0, 3)]], "as far as the one under way allows"
+        go_on()
+        await rig.over("000001-0002", "committed")
+        assert rig.forgotten[-1] == [(0, 9)]
+
+    run(rig, story)
+
+
+def test_what_is_reserved_goes_with_a_snapshot_that_fails_or_is_forgotten(rig: Rig) -> None:
+    rig.taking_limit_s = 0.3
+
+    async def story(it: Coordinator) -> None:
+        await held_up(rig, it, "never", commit=True)
+        assert len(rig.log.reserved()) == 1
+        await rig.over("000001-0001", "failed")
+        async with asyncio.timeout(LIMIT_S):
+            while rig.log.reserved():
+                await asyncio.sleep(0.01)
+            for _ in range(22):
+                await rig.over(it.begin("mine", commit=False).id, "sealed")
+            while len(rig.log.reserved()) > 20:
+                await asyncio.sleep(0.01)
+        assert "000001-0002" not in {each.snapshot for each in rig.log.reserved()}
+
+    run(rig, story)
+
+
+def test_where_nothing_can_be_reserved_a_snapshot_is_taken_all_the_same(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise ZooKeeperUnavailable("it is away")
+
+    monkeypatch.setattr(rig.log, "reserve", away)
+
+    async def story(it: Coordinator) -> None:
+        await rig.over(it.begin("mine", commit=True).id, "committed")
 
     run(rig, story)
 
