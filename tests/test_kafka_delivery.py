@@ -12,6 +12,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from confluent_kafka import KafkaError
+from tests.kafka_proxy import KafkaProxy
 from tests.waiting import wait_until
 
 from lowtide.conf import Conf, KafkaConf
@@ -39,8 +41,9 @@ LIMIT_S = 30.0
 class Sink:
     """One job with one worker and one output topic of three partitions, one for each lane."""
 
-    def __init__(self, kafka: Kafka) -> None:
+    def __init__(self, kafka: Kafka, *, through: str = "") -> None:
         self.kafka = kafka
+        self.brokers = through or kafka.address
         self.out = kafka.topic("out", 3, max_message_bytes="100000")
         self.job = self.out
         self.lasts = topic_of(self.job)
@@ -53,7 +56,7 @@ class Sink:
         return Conf.load(None, {"kafka.bootstrap_servers": self.kafka.address}).kafka
 
     def worker(self, check: Callable[[], None] = lambda: None, limit_ms: int = 30_000, **limits: int) -> ExactlyOnce:
-        settings = {"bootstrap.servers": self.kafka.address, "log_level": 0}
+        settings = {"bootstrap.servers": self.brokers, "log_level": 0}
         more: dict[str, Any] = {"check": check, "delivery_limit_ms": limit_ms, **limits}
         worker = ExactlyOnce(settings, transactional_id=self.id, lasts_topic=self.lasts, **more)
         self._begun.append(worker)
@@ -216,6 +219,76 @@ def test_w10_a_life_that_is_over_claims_but_delivers_nothing(sink: Sink) -> None
     old.put(sink.packet(0, range(3, 6)))
     with pytest.raises(LifeEnded, match="another life"):
         hear(old)
+
+
+def test_a_commit_that_comes_late_ends_no_other_transaction(kafka: Kafka) -> None:
+    """Kafka tells an id's transactions apart by the epoch alone: one that is held back must find another epoch."""
+    with KafkaProxy(kafka.address) as proxy:
+        sink = Sink(kafka, through=proxy.address)
+        worker = sink.worker()
+        for number in range(2):
+            worker.put(sink.packet(0, range(number, number + 1)))
+            hear(worker)
+        held = proxy.hold()
+        for number in range(2, 4):
+            worker.put(sink.packet(0, range(number, number + 1)))
+            hear(worker)
+        assert held.caught.is_set()
+        assert held.commits
+        # The next transaction of the id whose commit was held: its records are in Kafka, its lasts are not yet.
+        packet, pause = paused(sink.packet(0, range(4, 7)), before=True)
+        worker.put(packet)
+        assert pause.reached.wait(LIMIT_S)
+        assert held.released.wait(LIMIT_S)
+        assert held.error in (KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED)
+        assert sink.found(4) == {0: list(range(4))}
+        pause.may_go_on.set()
+        hear(worker)
+        assert sink.found(7) == {0: list(range(7))}
+        assert sink.last() == {0: 6}
+        sink.close()
+
+
+def test_a_broker_that_is_not_there_costs_no_new_claims(sink: Sink) -> None:
+    """A connection that never came to be carried no request: with one broker of two away, ids stay as they are."""
+    checks: list[None] = []
+    sink.brokers = f"127.0.0.1:1,{sink.brokers}"
+    worker = sink.worker(lambda: checks.append(None))
+    for number in range(10):
+        worker.put(sink.packet(0, range(number, number + 1)))
+        hear(worker)
+    assert len(checks) == 1
+
+
+@pytest.mark.parametrize("passed", [1, 2], ids=["before it claims", "after it has claimed"])
+def test_w10_a_life_that_is_over_delivers_nothing_after_it_has_claimed_again(kafka: Kafka, passed: int) -> None:
+    """A claim after an end that was not answered is held against the job's newest life as the first one is."""
+    asked = 0
+
+    def check() -> None:
+        nonlocal asked
+        asked += 1
+        if asked > passed:
+            raise LifeEnded("incarnation 4 is over")
+
+    with KafkaProxy(kafka.address) as proxy:
+        sink = Sink(kafka, through=proxy.address)
+        worker = sink.worker(check)
+        worker.put(sink.packet(0, range(1)))
+        hear(worker)
+        held = proxy.hold()
+        for number in range(1, 3):
+            worker.put(sink.packet(0, range(number, number + 1)))
+            hear(worker)
+        assert held.caught.is_set()
+        # It is the turn of the id whose commit was held.
+        worker.put(sink.packet(0, range(3, 4)))
+        with pytest.raises(LifeEnded, match="incarnation 4 is over"):
+            hear(worker)
+        assert asked == passed + 1
+        assert sink.found(3) == {0: [0, 1, 2]}
+        assert sink.last() == {0: 2}
+        sink.close()
 
 
 class Elsewhere:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -118,6 +121,40 @@ def too_slow(what: str, limit_ms: int, reason: str, brokers: str) -> ServiceUnav
     )
 
 
+UNUSED = frozenset(
+    {"INIT", "DOWN", "TRY_CONNECT", "CONNECT", "SSL_HANDSHAKE", "APIVERSION_QUERY"}
+    | {"AUTH_HANDSHAKE", "AUTH_LEGACY", "AUTH_REQ", "REAUTH"}
+)
+"""librdkafka's states of a connection in which nothing but itself was sent through it."""
+STATE = re.compile(r"in state (\w+)")
+
+
+COORDINATOR = "TxnCoordinator"
+"""librdkafka's name for the connection through which transactions are ended, and little else goes."""
+
+
+class _Log:
+    """Notes in librdkafka's log that the connection to the coordinator has failed after requests went through it.
+
+    After the first failure of a kind it says nothing of others like it for a while, so what counts is whether there
+    ever was one.
+
+    Attributes:
+        failed: Whether there was one.
+    """
+
+    def __init__(self) -> None:
+        self.failed = False
+
+    def log(self, level: int, message: str, *said: str) -> None:
+        """Take a line; called by the client, from within its `poll`. `said` has its kind, the client and the text."""
+        if said[0] == "FAIL" and COORDINATOR in said[-1]:
+            state = STATE.search(said[-1])
+            self.failed |= state is None or state[1] not in UNUSED
+        if level <= logging.DEBUG:  # Somebody has set `debug` to read it.
+            sys.stderr.write(f"{message % said}\n")
+
+
 ROOM_S = 0.05
 """How long the queue is given to make room before it is looked at again."""
 PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
@@ -135,12 +172,14 @@ class Sender:
 
     Attributes:
         producer: librdkafka's.
+        transactional_id: Under which it produces; empty for none.
         failed: What the first record met that was not taken, None if all were.
         reason: What was last said of a broker, empty if nothing was.
     """
 
     def __init__(self, settings: Mapping[str, Any], delivery_limit_ms: int, max_record_bytes: int) -> None:
         self.brokers = str(settings.get("bootstrap.servers"))
+        self.transactional_id = str(settings.get("transactional.id", ""))
         self.failed: tuple[KafkaError, Message] | None = None
         self.reason = ""
         self._max_record_bytes = max_record_bytes
@@ -148,7 +187,16 @@ class Sender:
         own["topic.metadata.propagation.max.ms"] = min(UNKNOWN_MS, delivery_limit_ms // 2)
         # With only errors reported, a callback costs a record nothing.
         reports = {"on_delivery": self._undelivered, "error_cb": self._broker_error}
-        self.producer = Producer(own | dict(settings) | reports)
+        self._log = _Log()
+        # A connection that is closed under a request is said in the log alone.
+        logged = {"logger": self._log, "log_level": 6, "log.connection.close": True}
+        self.producer = Producer(own | dict(settings) | reports | logged)
+
+    def lost_coordinator(self) -> bool:
+        """Whether this producer has ever lost its coordinator, so that a request may have been sent twice; 0.3 µs."""
+        if not self._log.failed:
+            self.producer.poll(0)
+        return self._log.failed
 
     def produce(self, messages: Iterable[Outgoing], patience: Callable[[], None]) -> None:
         """Hand records over, in order; 0.5 µs each.

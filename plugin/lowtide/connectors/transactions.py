@@ -45,6 +45,11 @@ class Transactions:
     A transaction that fails before its commit was asked for is aborted, and the same packets go into the next one. If
     the commit was asked for, only Kafka knows: the same commit is asked for again, and if that cannot be done the life
     ends. The next one claims, and then reads what was committed.
+
+    Kafka's protocol before KIP-890, which librdkafka speaks, tells the transactions of one id apart by the producer's
+    epoch alone. When a connection breaks, librdkafka sends a request to end a transaction again; the first request, if
+    it comes late, ends the id's next transaction. So an id whose producer has lost its coordinator is claimed again
+    before it is used: what is still on its way has the epoch of before, and Kafka refuses it.
     """
 
     def __init__(
@@ -73,8 +78,7 @@ class Transactions:
         """Claim the id, *then* see that this life is still the one: a claim that comes late is the last one, too."""
         self._deadline = time.monotonic() + self._limit_ms / 1000
         for name in self._ids:
-            settings = self._settings | {"transactional.id": name}
-            self._turns.append(Sender(settings, self._limit_ms, self._max_record_bytes))
+            self._turns.append(self._sender(name))
             self._next()
             # This begins what goes on in the background until it is asked for below: both at the same time.
             with suppress(KafkaException):
@@ -110,6 +114,8 @@ class Transactions:
 
     def _committed(self, packets: Sequence[Packet]) -> bool:
         """Whether a transaction with these packets was committed; if not, it has to be aborted."""
+        if self._producing.lost_coordinator():
+            self._claim_again()
         self._call(lambda _: self._producer.begin_transaction(), "begin a transaction")
         self._begun = True
         whole = self._produced(packets)
@@ -131,6 +137,24 @@ class Transactions:
         self._begun = False
         self._next()
         return True
+
+    def _sender(self, name: str) -> Sender:
+        return Sender(self._settings | {"transactional.id": name}, self._limit_ms, self._max_record_bytes)
+
+    def _claim_again(self) -> None:
+        """Give the id of this turn a new epoch: what may still be on its way ends no transaction any more.
+
+        A claim is the last one to be made, not that of the newest life: this one is held against the job's before it,
+        lest it ends a newer one, and after it, as every claim is (W10).
+        """
+        self._check()
+        self._turns[0] = self._producing = self._sender(self._producing.transactional_id)
+        self._producer = self._producing.producer
+        # With a broker known it begins at once; else librdkafka looks again only half a second later.
+        with suppress(KafkaException):
+            self._producer.list_topics(self._lasts_topic, SLICE_S)
+        self._call(self._producer.init_transactions, "grant the transactional id again")
+        self._check()
 
     def _next(self) -> None:
         """Let the other id take its turn, whose last transaction has had one of the other's time to end."""

@@ -1,0 +1,200 @@
+"""A proxy before a Kafka broker that can hold back the end of a transaction, as a network or a busy broker may.
+
+A client whose connection breaks while it waits for an answer asks again on another one. The first request may still be
+on its way, and come to the broker when the client has long gone on: this proxy decides when.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Self
+
+__all__ = ["Held", "KafkaProxy"]
+
+PRODUCE, METADATA, FIND_COORDINATOR, END_TXN, DESCRIBE_CLUSTER = 0, 3, 10, 26, 60
+NAMING = frozenset({METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER})
+"""Whose answers name brokers by host and port."""
+FLEXIBLE_FROM = {PRODUCE: 9, END_TXN: 3}
+WITHIN_S = 60.0
+CHUNK = 1 << 16
+
+
+@dataclass
+class Held:
+    """A request to end a transaction that is held back.
+
+    Attributes:
+        caught: Set once a request is held, and the connection that brought it is closed.
+        released: Set once the broker has answered it.
+        transactional_id: Whose transaction it ends; empty before it is caught.
+        commits: Whether it asks for a commit, or an abort.
+        error: The broker's answer, Kafka's error code; 0 if it has done as it was asked.
+    """
+
+    caught: threading.Event = field(default_factory=threading.Event)
+    released: threading.Event = field(default_factory=threading.Event)
+    transactional_id: str = ""
+    commits: bool = False
+    error: int = -1
+    _request: bytes = b""
+    _broker: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+
+class KafkaProxy:
+    """Passes everything on to a broker on this machine, whose address it puts in the place of its own in answers.
+
+    Args:
+        broker: Its `host:port`; the host is that which it names itself by.
+
+    Attributes:
+        address: What clients connect to.
+    """
+
+    def __init__(self, broker: str) -> None:
+        self._host, _, port = broker.rpartition(":")
+        self._port = int(port)
+        self._held: Held | None = None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="kafka proxy", daemon=True)
+        self._lines: set[asyncio.Task[None]] = set()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._server = asyncio.run_coroutine_threadsafe(
+            asyncio.start_server(self._serve, self._host, 0), self._loop
+        ).result(WITHIN_S)
+        self._own_port = int(self._server.sockets[0].getsockname()[1])
+        self.address = f"{self._host}:{self._own_port}"
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(WITHIN_S)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(WITHIN_S)
+        self._loop.close()
+
+    def hold(self) -> Held:
+        """Hold the next request to end a transaction, until that id's next transaction has written something."""
+        self._held = Held()
+        return self._held
+
+    async def _close(self) -> None:
+        self._server.close()
+        for line in [*self._lines]:
+            line.cancel()
+        await asyncio.gather(*self._lines, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        line = asyncio.current_task()
+        assert line is not None
+        self._lines.add(line)
+        try:
+            with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+                await self._pass(reader, writer)
+        finally:
+            self._lines.discard(line)
+            writer.close()
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        broker = await asyncio.open_connection(self._host, self._port)
+        asked: dict[int, tuple[int, str]] = {}
+        answers = asyncio.create_task(self._answers(broker[0], writer, asked))
+        keeps = False
+        try:
+            while not keeps:
+                request = await _frame(reader)
+                api, version, correlation = struct.unpack_from(">hhi", request)
+                asked[correlation] = (api, _transactional_id(api, version, request) if api in FLEXIBLE_FROM else "")
+                keeps = api == END_TXN and self._keeps(request, version, broker)
+                if not keeps:
+                    _put(broker[1], request)
+                    await broker[1].drain()
+        finally:
+            answers.cancel()
+            if not keeps:
+                broker[1].close()
+
+    def _keeps(self, request: bytes, version: int, broker: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> bool:
+        """Whether this request is the one that is to be held; then its connection to the broker is kept with it."""
+        held = self._held
+        if held is None or held.caught.is_set():
+            return False
+        held.transactional_id = _transactional_id(END_TXN, version, request)
+        held.commits = bool(request[-2 if version >= FLEXIBLE_FROM[END_TXN] else -1])
+        held._request, held._broker = request, broker
+        held.caught.set()
+        return True
+
+    async def _answers(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: dict[int, tuple[int, str]]
+    ) -> None:
+        with suppress(OSError, asyncio.IncompleteReadError):
+            while True:
+                answer = await _frame(reader)
+                api, identity = asked.pop(int.from_bytes(answer[:4], "big"))
+                if api in NAMING:
+                    host = self._host.encode()
+                    answer = answer.replace(host + _int(self._port), host + _int(self._own_port))
+                held = self._held
+                if held is not None and api == PRODUCE and identity and identity == held.transactional_id:
+                    await self._release(held)
+                _put(writer, answer)
+                await writer.drain()
+        writer.close()
+
+    async def _release(self, held: Held) -> None:
+        """Let the broker have what was held, and wait for its answer."""
+        assert held._broker is not None
+        self._held = None
+        reader, writer = held._broker
+        _put(writer, held._request)
+        answer = await _frame(reader)
+        # Correlation, in flexible versions an empty list of tags, the time that it was throttled, the error.
+        version = int.from_bytes(held._request[2:4], "big")
+        held.error = struct.unpack_from(">h", answer, 9 if version >= FLEXIBLE_FROM[END_TXN] else 8)[0]
+        writer.close()
+        held.released.set()
+
+
+async def _frame(reader: asyncio.StreamReader) -> bytes:
+    return await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+
+
+def _put(writer: asyncio.StreamWriter, frame: bytes) -> None:
+    writer.write(_int(len(frame)) + frame)
+
+
+def _int(value: int) -> bytes:
+    return value.to_bytes(4, "big")
+
+
+def _transactional_id(api: int, version: int, request: bytes) -> str:
+    """The first field of the request's body, after its header; empty where it is null."""
+    place = 8
+    size = struct.unpack_from(">h", request, place)[0]
+    place += 2 + max(size, 0)
+    if version < FLEXIBLE_FROM[api]:
+        size = struct.unpack_from(">h", request, place)[0]
+        return request[place + 2 : place + 2 + size].decode() if size > 0 else ""
+    numbers = _varints(request, place + 1)  # After the header's tags, of which there are none.
+    size, place = next(numbers)
+    return request[place : place + size - 1].decode() if size > 1 else ""
+
+
+def _varints(data: bytes, place: int) -> Iterator[tuple[int, int]]:
+    """Unsigned varints one after the other, each with where it ends."""
+    while True:
+        value = shift = 0
+        while True:
+            byte = data[place]
+            place += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                break
+        yield value, place
